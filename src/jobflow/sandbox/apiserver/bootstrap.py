@@ -28,7 +28,6 @@ _REFERENCE = {
 
 
 def _definition(group: str, version: str, kind: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """Return a CRD of a namespaced Volcano kind with these top-level properties."""
     plural = kind.lower() + "s"
     schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
     return {
@@ -104,7 +103,6 @@ DEFAULT_QUEUE: dict[str, Any] = {
 
 @cache
 def _definitions() -> tuple[dict[str, Any], ...]:
-    """Return the CRDs; ours are generated from the types, once per process."""
     return (crd("JobFlow"), crd("JobTemplate"), VCJOB, QUEUE, POD_GROUP, COMMAND)
 
 

@@ -24,7 +24,6 @@ class RequestFailure(Exception):
 
     @property
     def code(self) -> int:
-        """HTTP status code."""
         return int(self.status["code"])
 
 

@@ -40,7 +40,6 @@ class Request:
 
     @property
     def content_type(self) -> str:
-        """Media type of the body, without parameters."""
         return self.header(b"content-type").partition(";")[0].strip() or JSON
 
     def flag(self, name: str) -> bool:
@@ -116,7 +115,6 @@ async def answer(response: Response, request: Request, send: Send) -> None:
 
 
 def _warning(text: str) -> bytes:
-    """Format a Warning header (RFC 7234, code 299); control characters become blanks."""
     plain = "".join(char if char.isprintable() else " " for char in text)
     quoted = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{quoted}"'.encode()

@@ -59,7 +59,6 @@ def written(path: Path, text: str) -> Iterator[None]:
 
 
 def _own(file: int, path: Path) -> None:
-    """Lock the open file. Raises ConfigError."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

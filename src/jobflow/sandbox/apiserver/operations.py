@@ -33,7 +33,6 @@ class Target:
 
     @property
     def key(self) -> Key:
-        """Key of the object in its bucket."""
         return (self.namespace, self.name)
 
 

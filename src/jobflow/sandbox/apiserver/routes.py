@@ -150,7 +150,6 @@ class ResourceRoutes:
 
 
 def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
-    """Return DeleteOptions from body and query. Raises RequestFailure."""
     options: Any = {}
     if request.body:
         try:
@@ -170,7 +169,6 @@ def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
 
 
 def _dry(options: str, values: list[str]) -> bool:
-    """Return whether this is a dry run. Raises RequestFailure, 422."""
     if any(value != "All" for value in values):
         fault = Violation("dryRun", Reason.NOT_SUPPORTED, values, 'supported values: "All"')
         raise failures.invalid_options(options, [fault])
@@ -178,7 +176,6 @@ def _dry(options: str, values: list[str]) -> bool:
 
 
 def _how(options: str, request: Request) -> WriteOptions:
-    """Return the options of a write from the query. Raises RequestFailure, 422."""
     dry = request.query.get("dryRun")
     validation = request.query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):

@@ -71,7 +71,6 @@ def _expression(expression: Mapping[str, Any], labels: Labels) -> bool:
 
 
 def _split(text: str) -> list[str]:
-    """Split a selector at its commas outside brackets."""
     return [term for term in re.split(r",(?![^()]*\))", text) if term.strip()]
 
 

@@ -42,12 +42,10 @@ class Stored:
 
     @property
     def labels(self) -> dict[str, str]:
-        """`metadata.labels`, or {}."""
         return self.obj["metadata"].get("labels") or {}
 
     @property
     def uid(self) -> str:
-        """`metadata.uid`."""
         return str(self.obj["metadata"]["uid"])
 
 
@@ -61,7 +59,6 @@ class ObjectChange:
 
     @property
     def revision(self) -> int:
-        """Revision of this change."""
         return self.new.revision
 
 
@@ -153,8 +150,6 @@ class ObjectTooLarge(Exception):
 
 
 class Storage:
-    """All objects of the server."""
-
     def __init__(self, *, history: int = 10_000) -> None:
         self.revision = 1
         self.listeners: list[Callable[[str, ObjectChange], None]] = []

@@ -30,8 +30,6 @@ class VcjobObject(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Vcjob:
-    """A vcjob, including its spec."""
-
     metadata: ObjectMeta
     spec: JobSpec
     status: JobStatus

@@ -69,7 +69,6 @@ class JobSnapshot:
 
     @property
     def phase(self) -> str:
-        """`status.state.phase`, "" for a new vcjob."""
         return self.status.state.phase
 
 
@@ -85,7 +84,6 @@ class JobChanges:
 
 
 def pod_name(job: str, task: str, index: int) -> str:
-    """`<job>-<task>-<index>`."""
     return f"{job}-{task}-{index}"
 
 
@@ -177,7 +175,6 @@ def _from_restarting(spec: JobSpec, status: JobStatus) -> JobPhase | None:
 
 
 def _from_running(spec: JobSpec, status: JobStatus) -> JobPhase | None:
-    """Return the next phase of a running job (Volcano's state/running.go)."""
     replicas = _replicas(spec)
     succeeded = status.succeeded or 0
     if replicas == 0:

@@ -29,12 +29,10 @@ class ContainerProgress:
 
     @property
     def running(self) -> bool:
-        """Whether it is running."""
         return self.started is not None and self.finished is None
 
     @property
     def succeeded(self) -> bool:
-        """Whether it ended with exit code 0."""
         return self.finished is not None and self.exit_code == 0
 
 
@@ -93,7 +91,6 @@ def _succeeded(at: datetime) -> ContainerProgress:
 
 
 def _alike(progress: PodProgress, count: int) -> list[ContainerProgress]:
-    """Return containers that follow the pod's phase; the first has the message."""
     ended = progress.phase is not PodPhase.RUNNING
     finished = (progress.finished or progress.started) if ended else None
     return [

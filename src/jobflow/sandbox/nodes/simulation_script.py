@@ -147,7 +147,6 @@ def _exit_code(text: str) -> int:
 
 
 def _outputs(text: str) -> tuple[str, ...]:
-    """Parse one termination message, or a JSON list of them."""
     if not text.lstrip().startswith("["):
         return (_message(text),)
     try:

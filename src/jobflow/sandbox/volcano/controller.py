@@ -73,12 +73,10 @@ class TrackedJob:
 
     @property
     def uid(self) -> str:
-        """UID of the vcjob."""
         return self.stored.metadata.uid
 
     @property
     def phase(self) -> str:
-        """Phase of the vcjob, "" if it is new."""
         return self.job.status.state.phase
 
 
@@ -155,7 +153,6 @@ class JobController:
             self._open(new)
 
     def _open(self, stored: VcjobObject) -> None:
-        """Start to control a vcjob, with its existing pods."""
         job = read_vcjob(stored)
         case = TrackedJob(stored, job, self._faults(job))
         self._cases[case.uid] = case
@@ -173,7 +170,6 @@ class JobController:
             self._offer(case, SYNC)
 
     def _faults(self, job: Vcjob) -> Sequence[str]:
-        """Return why a vcjob cannot run."""
         if job.fault or job.status.state.phase in ENDED_PHASES:
             return [job.fault] if job.fault else []
         templates = [
@@ -188,7 +184,6 @@ class JobController:
         self._wake(case)
 
     def _wake(self, case: TrackedJob) -> None:
-        """Start the vcjob's worker task if it has none."""
         if self._tasks is not None and case.worker is None:
             work = self._work(case)
             try:
@@ -197,7 +192,6 @@ class JobController:
                 work.close()
 
     def _command(self, job: Key, request: JobRequest) -> None:
-        """Queue a request for a vcjob, if it exists."""
         stored = self._jobs.get(*job)
         case = self._cases.get(stored.metadata.uid) if stored is not None else None
         if case is not None:
@@ -293,7 +287,6 @@ class JobController:
             self._later(case, work)
 
     async def _carry_out(self, case: TrackedJob, work: JobAction) -> None:
-        """Execute one action: pods first, then the status, as in Volcano."""
         now = self._clock()
         if case.faults and case.phase not in ENDED_PHASES:
             message = "; ".join(case.faults)
@@ -349,7 +342,6 @@ class JobController:
     # ------------------------------------------------------------------ time
 
     async def _expire(self, case: TrackedJob) -> None:
-        """Delete a vcjob whose ttl has expired."""
         case.expired = True
         try:
             await self._writes.delete_job(case.stored)
@@ -357,7 +349,6 @@ class JobController:
             log.warning("vcjob cannot be deleted", job=_name(case.stored), error=str(error))
 
     def _set_alarm(self, case: TrackedJob) -> None:
-        """Wake the vcjob's worker when the next action is due."""
         _silence(case)
         if not self._holds(case):
             return

@@ -79,7 +79,6 @@ def _failed() -> Exception:
 
 
 def _pointer(text: Any) -> list[str]:
-    """Split a JSON pointer (RFC 6901). Raises RequestFailure, 422."""
     if not isinstance(text, str) or (text and not text.startswith("/")):
         raise _failed()
     return [token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:]]

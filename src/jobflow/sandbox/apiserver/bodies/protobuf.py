@@ -46,7 +46,6 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield field numbers and raw values in order."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -134,7 +133,6 @@ def _time(raw: bytes) -> str | None:
 
 
 def _texts(*names: str) -> dict[int, tuple[str, Any]]:
-    """Return a message of text fields only, numbered from 1."""
     return {number: (name, _TEXT) for number, name in enumerate(names, start=1)}
 
 

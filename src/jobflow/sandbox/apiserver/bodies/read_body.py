@@ -159,7 +159,6 @@ def revised(where: Target, request: Request, how: WriteOptions) -> Callable[[Sto
 
 
 def _as_shown(kind: Kind, current: Stored) -> Any:
-    """Return a copy of the current state in the version of the request."""
     obj = load(current.body)
     return kind.projection.show(obj) if kind.projection else obj
 
@@ -167,8 +166,6 @@ def _as_shown(kind: Kind, current: Stored) -> Any:
 def _revision(
     where: Target, request: Request, how: WriteOptions, obj: Any, current: Stored
 ) -> Object:
-    """Return the patched object after checking that it is still of its kind. Raises
-    RequestFailure."""
     if not isinstance(obj, dict):
         raise failures.bad_request("error decoding patch: the outcome is no JSON object")
     keep_kind(where.kind, obj)
@@ -186,7 +183,6 @@ def _revision(
 
 
 def _patch(where: Target, request: Request) -> Patch:
-    """Return the patch as a function of the current object. Raises RequestFailure, 400."""
     if request.content_type == APPLY:
         wanted = applied(where, request, there=True)
         if where.kind.projection:

@@ -100,7 +100,6 @@ class ReadHandler:
         return Response(stream=frames, media_type=render.media_type)
 
     def _check_version(self, request: Request) -> None:
-        """Raise RequestFailure if the list is requested at a version that is not available."""
         asked = version(request)
         self._check_reached(asked)
         exact = request.query.get("resourceVersionMatch") == "Exact"

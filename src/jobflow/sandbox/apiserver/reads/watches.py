@@ -74,8 +74,6 @@ async def _until_gone(receive: Receive, watch: PendingChanges) -> None:
 
 
 class _Bookmarks:
-    """Timer that wakes a watch when a bookmark is due."""
-
     def __init__(self, watch: PendingChanges, seconds: float) -> None:
         self._watch = watch
         self._seconds = seconds

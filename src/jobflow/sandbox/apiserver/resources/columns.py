@@ -35,7 +35,6 @@ def _ready(pod: Object) -> str:
 
 
 def _pod_status(pod: Object) -> str:
-    """Return the phase, or a container's reason if it is more specific."""
     reason = _at(pod, "status", "reason") or _at(pod, "status", "phase") or "Unknown"
     for container in reversed(_containers(pod)):
         state = container.get("state") or {}

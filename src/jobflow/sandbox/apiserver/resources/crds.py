@@ -150,7 +150,6 @@ def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
 
 
 def _projected(spec: Mapping[str, Any], version: str, stored: str) -> dict[str, Any]:
-    """Return the conversion of a version that is not the stored one."""
     if version == stored:
         return {}
     group = spec["group"]

@@ -89,7 +89,6 @@ def _wants_aggregated(request: Request) -> bool:
 
 
 def _groups(registry: Iterable[Kind]) -> list[str]:
-    """Return the names of the groups without duplicates, in order."""
     return list({kind.group: None for kind in registry})
 
 
@@ -111,7 +110,6 @@ def _names(kind: Kind) -> dict[str, list[str]]:
 
 
 def _resources(kind: Kind) -> list[dict[str, Any]]:
-    """Return the APIResourceList entries of a kind and its subresources."""
     common = {"namespaced": kind.namespaced, "kind": kind.kind}
     entry = {"name": kind.plural, "singularName": kind.one, "verbs": list(kind.verbs)}
     subresources = [
@@ -122,7 +120,6 @@ def _resources(kind: Kind) -> list[dict[str, Any]]:
 
 
 def _aggregated(registry: Registry, root: str) -> dict[str, Any]:
-    """Return all groups of /api or /apis with their resources, in one answer."""
     groups = [name for name in _groups(registry) if bool(name) is (root == "apis")]
     return {
         "kind": "APIGroupDiscoveryList",

@@ -169,7 +169,6 @@ Faults = Callable[[Any, str], Iterator[Violation]]
 
 
 def _value_faults(schema: Mapping[str, Any]) -> Faults:
-    """Compile the value validations of one node."""
     own = {word: schema[word] for word in _WORDS if word in schema}
     if schema.get("format") == "date-time":
         own["format"] = "date-time"

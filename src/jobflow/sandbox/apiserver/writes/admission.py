@@ -39,7 +39,6 @@ class Admission:
         self._caller = WebhookCaller()
 
     async def close(self) -> None:
-        """Close the connections to the webhooks."""
         await self._caller.close()
 
     async def mutate(self, operation: WriteOperation) -> Object | None:
@@ -65,7 +64,6 @@ class Admission:
                     raise answer
 
     def _asked(self, bucket: str, operation: WriteOperation) -> Iterator[Webhook]:
-        """Yield the matching webhooks of all configurations, ordered by name."""
         configurations = self._storage.bucket(bucket)
         if not configurations.objects or operation.target.kind.group == GROUP:
             return
@@ -194,7 +192,6 @@ def _shown(kind: Kind, obj: Object | None) -> Object | None:
 
 
 def _patch(webhook: Webhook, response: Mapping[str, Any]) -> Any:
-    """Return the JSON patch of a mutating webhook's response. Raises RequestFailure."""
     if response.get("patchType") != "JSONPatch":
         raise failures.internal(
             f'failed calling webhook "{webhook["name"]}": unsupported patch type '

@@ -63,7 +63,6 @@ def delete_options(options: dict[str, Any], query: dict[str, str]) -> DeleteOpti
 
 
 def _check_types(options: dict[str, Any]) -> None:
-    """Raise RequestFailure, 400, if an option has the wrong type."""
     for name, (wanted, go) in _TYPES.items():
         value = options.get(name)
         if value is not None and not isinstance(value, wanted):
@@ -91,8 +90,6 @@ class Deletion:
 
 
 class Deleter:
-    """Deletes objects."""
-
     def __init__(self, storage: Storage, admission: Admission) -> None:
         self._storage = storage
         self._admission = admission
@@ -128,7 +125,6 @@ class Deleter:
 
 
 def _check(kind: Kind, current: Stored, wanted: DeleteOptions) -> None:
-    """Raise RequestFailure, 409, if a precondition does not hold."""
     name, version = current.key[1], str(current.revision)
     if wanted.uid and wanted.uid != current.uid:
         raise failures.precondition(
@@ -147,7 +143,6 @@ def _check(kind: Kind, current: Stored, wanted: DeleteOptions) -> None:
 
 
 def _marked(kind: Kind, current: Stored, wanted: DeleteOptions) -> Object:
-    """Return the object with a deletion timestamp and the finalizer of the propagation policy."""
     obj = {**current.obj, "metadata": dict(current.obj["metadata"])}
     meta = obj["metadata"]
     grace = kind.rules.grace(obj, wanted.grace)

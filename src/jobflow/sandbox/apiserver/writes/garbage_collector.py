@@ -94,7 +94,6 @@ class GarbageCollector:
             self._wake.set()
 
     async def _attend(self, place: Place) -> None:
-        """Process one object; retry later if the server refuses."""
         bucket, key = place
         stored = self._storage.get(bucket, key)
         if stored is None:
@@ -166,7 +165,6 @@ class GarbageCollector:
         )
 
     async def _finish(self, bucket: str, stored: Stored) -> None:
-        """Process the finalizers of an object that is being deleted."""
         kind = self._registry.of_bucket(bucket)
         if kind is None:
             return
@@ -185,7 +183,6 @@ class GarbageCollector:
             await self._drop_references(_target(kind, dependent), [uid])
 
     async def _foreground(self, kind: Kind, stored: Stored) -> None:
-        """Delete the dependents; then the owner, if no dependent blocks it."""
         blocking = False
         for bucket, key in self._owners.dependents(stored.uid):
             dependent = self._storage.get(bucket, key)
@@ -207,7 +204,6 @@ class GarbageCollector:
         await self._writer.update(_target(kind, stored), change, WriteOptions(user=COLLECTOR))
 
     async def _empty_namespace(self, stored: Stored) -> None:
-        """Delete everything in a namespace; remove the namespace once it is empty."""
         name = stored.key[1]
         for kind in self._registry.stored():
             if kind.namespaced:
@@ -223,7 +219,6 @@ class GarbageCollector:
         self._storage.remove(builtin.NAMESPACE.bucket, stored.key)
 
     async def _empty_definition(self, kind: Kind, stored: Stored) -> None:
-        """Delete all objects of a CRD; remove the CRD after the last one."""
         bucket = self._storage.bucket(stored.key[1])
         for served in self._registry.stored():
             if served.bucket == stored.key[1]:

@@ -27,7 +27,6 @@ class WebhookCaller:
         self._clients: dict[str, httpx.AsyncClient] = {}
 
     async def close(self) -> None:
-        """Close all connections."""
         clients, self._clients = self._clients, {}
         for client in clients.values():
             await client.aclose()
@@ -75,8 +74,6 @@ def _url(config: Mapping[str, Any]) -> str:
 
 
 def _response(body: bytes, uid: str) -> dict[str, Any]:
-    """Return the response in an AdmissionReview. Raises CallFailed if it is missing or has another
-    UID."""
     try:
         review = msgspec.json.decode(body)
     except msgspec.DecodeError as error:

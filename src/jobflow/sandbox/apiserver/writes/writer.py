@@ -31,8 +31,6 @@ Revise = Callable[[Stored], Object]
 
 
 class Writer:
-    """Creates and updates objects."""
-
     def __init__(self, storage: Storage, registry: Registry, admission: Admission) -> None:
         self._storage = storage
         self._registry = registry
@@ -118,7 +116,6 @@ class Writer:
             raise failures.invalid(kind, obj["metadata"].get("name") or "", list(faults))
 
     def _check_namespace(self, target: Target, obj: Object) -> None:
-        """Raise RequestFailure: 404 if the namespace is missing, 403 if it is terminating."""
         if not target.namespace:
             return
         namespaces = self._registry.find("", "v1", "namespaces")

@@ -122,8 +122,6 @@ class ContainerProcess:
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """Message of a supervisor."""
-
     pid: int = 0
     code: int = 0
     error: str = ""

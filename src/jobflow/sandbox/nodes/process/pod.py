@@ -213,7 +213,6 @@ class PodLife:
         self._move(seat, standing)
 
     async def _exit(self, seat: _Seat, begun: Callable[[], None]) -> ContainerExit:
-        """Run a container once and return its end, including the termination message."""
         message_file = self._setting.scratch()
         try:
             command = self._command(seat.container, message_file)
@@ -229,7 +228,6 @@ class PodLife:
         return replace(ended, message=": ".join(part for part in (ended.message, said) if part))
 
     def _command(self, container: RunnableContainer, message_file: Path) -> ContainerCommand:
-        """Prepare a run. Raises OSError if the log cannot be written."""
         message_file.touch()
         meta = self._setting.place.pod.metadata
         call = self._setting.place.invocation(container, str(message_file))

@@ -170,7 +170,6 @@ class Supervisor:
                     return
 
     def _copy(self, *, whole: bool = False) -> None:
-        """Copy the available output to the log: one chunk, or all."""
         while True:
             try:
                 data = os.read(self._output, _CHUNK)
@@ -190,7 +189,6 @@ class Supervisor:
 
 
 def _start(told: dict[str, Any]) -> tuple[int, int, dict[str, Any] | None]:
-    """Start the command; return its process id, its output, and why it could not be started."""
     output, into = os.pipe()
     hear, tell = os.pipe()
     keeper = os.getpid()
@@ -317,7 +315,6 @@ def _parent(pid: str) -> str:
 
 
 def _say(what: dict[str, Any]) -> None:
-    """Report to the sandbox, if it still listens."""
     with suppress(OSError):
         os.write(1, json.dumps(what).encode() + b"\n")
 
