@@ -59,16 +59,16 @@ class Column:
     description: str = ""
 
 
+def _unchanged(obj: Object) -> Object:
+    return obj
+
+
 @dataclass(frozen=True, slots=True)
 class Projection:
     """Conversion between a stored kind and another version or group."""
 
-    show: Callable[[Object], Object]
-    take: Callable[[Object], Object]
-
-
-def _no_fields(obj: Object) -> Mapping[str, str]:
-    return {}
+    show: Callable[[Object], Object] = _unchanged
+    take: Callable[[Object], Object] = _unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +96,11 @@ class Kind:
     """Whether a name must be a DNS label instead of a subdomain."""
     columns: tuple[Column, ...] = ()
     rules: Rules = field(default_factory=Rules)
-    fields: Callable[[Object], Mapping[str, str]] = _no_fields
+    fields: Callable[[Object], Mapping[str, str]] = lambda obj: {}
     """Values of the field selectors besides metadata.name and metadata.namespace."""
     selectable: frozenset[str] = frozenset()
     """Names of those field selectors."""
-    projection: Projection | None = None
+    projection: Projection = Projection()
     stored_as: str = ""
     """Bucket of another kind that holds the objects."""
     openapi: Mapping[str, Any] | None = None
@@ -163,10 +163,8 @@ class Registry:
 
     def of(self, api_version: str, kind: str) -> Kind | None:
         """Return the kind that an object declares."""
-        return next(
-            (k for k in self._kinds.values() if (k.api_version, k.kind) == (api_version, kind)),
-            None,
-        )
+        wanted = (api_version, kind)
+        return next((k for k in self._kinds.values() if (k.api_version, k.kind) == wanted), None)
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(list(self._kinds.values()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobflow.core.violations import Reason, Violation
+from jobflow.core.violations import Reason
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.bodies.codec import UnreadableBody, decoder
 from jobflow.sandbox.apiserver.bodies.patches import APPLY
@@ -16,7 +16,7 @@ from jobflow.sandbox.apiserver.bodies.read_body import (
     revised,
 )
 from jobflow.sandbox.apiserver.http import Receive, Request, Response, encode
-from jobflow.sandbox.apiserver.kinds import Kind, Registry
+from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
 from jobflow.sandbox.apiserver.operations import Target, WriteOptions
 from jobflow.sandbox.apiserver.reads.accept import renderer
 from jobflow.sandbox.apiserver.reads.reads import ReadHandler
@@ -97,7 +97,11 @@ class ResourceRoutes:
 
     async def _create(self, where: Target, request: Request) -> Response:
         how = _how("CreateOptions", request)
-        obj = new_object(where, request, how)
+        return await self._created(where, new_object(where, request, how), request, how)
+
+    async def _created(
+        self, where: Target, obj: Object, request: Request, how: WriteOptions
+    ) -> Response:
         return _written(where.kind, await self._writer.create(where, obj, how), request, 201)
 
     async def _replace(self, where: Target, request: Request) -> Response:
@@ -110,8 +114,7 @@ class ResourceRoutes:
         how = _how("PatchOptions", request)
         there = self._storage.get(where.kind.bucket, where.key) is not None
         if request.content_type == APPLY and not there and not where.subresource:
-            obj = applied(where, request, there=False)
-            return _written(where.kind, await self._writer.create(where, obj, how), request, 201)
+            return await self._created(where, applied(where, request, there=False), request, how)
         if not there:
             raise failures.not_found(where.kind, where.name)
         change = revised(where, request, how)
@@ -129,24 +132,18 @@ class ResourceRoutes:
         return _written(where.kind, outcome.last, request)
 
     async def _delete_collection(self, where: Target, request: Request) -> Response:
-        query = request.query
         wanted, how = _deletion(request)
-        chosen = selector(
-            where.kind, query.get("labelSelector", ""), query.get("fieldSelector", "")
-        )
+        chosen = selector(where.kind, request)
         bucket = self._storage.bucket(where.kind.bucket)
         going = [stored for stored in bucket.select(where.namespace) if chosen(stored)]
         for stored in going:
-            namespace, name = stored.key
-            each = Target(where.kind, namespace, name)
             try:
-                await self._deleter.delete(each, wanted, how)
+                await self._deleter.delete(Target(where.kind, *stored.key), wanted, how)
             except failures.RequestFailure as failed:
                 if failed.code != 404:
                     raise
         render = renderer(where.kind, request)
-        body = render.many(going, self._storage.revision, "", 0)
-        return Response(body, media_type=render.media_type)
+        return render.response(render.many(going, self._storage.revision, "", 0))
 
 
 def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
@@ -155,23 +152,22 @@ def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
         try:
             options = decoder(request.content_type)(request.body)
         except UnreadableBody as error:
-            raise failures.bad_request(
-                f"couldn't get version/kind; json parse error: {error}"
-            ) from error
+            message = f"couldn't get version/kind; json parse error: {error}"
+            raise failures.bad_request(message) from error
     if not isinstance(options, dict):
         raise failures.bad_request("DeleteOptions: it is no JSON object")
     wanted = delete_options(options, request.query)
     how = _how("DeleteOptions", request)
     dry_run = how.dry_run or _dry("DeleteOptions", options.get("dryRun") or [])
-    said = {key: value for key, value in options.items() if value is not None}
-    told = {**how.options, **said, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-    return wanted, WriteOptions(dry_run=dry_run, options=told, warnings=request.warnings)
+    given = {key: value for key, value in options.items() if value is not None}
+    body = {**how.options, **given, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    return wanted, WriteOptions(dry_run=dry_run, options=body, warnings=request.warnings)
 
 
 def _dry(options: str, values: list[str]) -> bool:
     if any(value != "All" for value in values):
-        fault = Violation("dryRun", Reason.NOT_SUPPORTED, values, 'supported values: "All"')
-        raise failures.invalid_options(options, [fault])
+        fault = 'supported values: "All"'
+        raise failures.invalid_option(options, "dryRun", Reason.NOT_SUPPORTED, values, fault)
     return bool(values)
 
 
@@ -179,9 +175,8 @@ def _how(options: str, request: Request) -> WriteOptions:
     dry = request.query.get("dryRun")
     validation = request.query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
-        detail = 'supported values: "", "Ignore", "Strict", "Warn"'
-        fault = Violation("fieldValidation", Reason.NOT_SUPPORTED, validation, detail)
-        raise failures.invalid_options(options, [fault])
+        path, fault = "fieldValidation", 'supported values: "", "Ignore", "Strict", "Warn"'
+        raise failures.invalid_option(options, path, Reason.NOT_SUPPORTED, validation, fault)
     return WriteOptions(
         dry_run=_dry(options, [dry] if dry else []),
         field_validation=validation,
@@ -191,16 +186,12 @@ def _how(options: str, request: Request) -> WriteOptions:
 
 
 def _success(kind: Kind, outcome: Deletion) -> dict[str, object]:
-    details = {"name": outcome.last.key[1], "group": kind.group, "kind": kind.plural}
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": {**details, "uid": outcome.last.uid},
-    }
+    last = outcome.last
+    details = {"name": last.key[1], "group": kind.group, "kind": kind.plural, "uid": last.uid}
+    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return {**head, "details": details}
 
 
 def _written(kind: Kind, stored: Stored, request: Request, code: int = 200) -> Response:
     render = renderer(kind, request)
-    return Response(render.one(stored), code, media_type=render.media_type)
+    return render.response(render.one(stored), code)

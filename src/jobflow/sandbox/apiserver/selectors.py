@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobflow.sandbox.apiserver.failures import bad_request
+from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.kinds import Kind
 from jobflow.sandbox.apiserver.storage import Stored
 
@@ -35,11 +36,15 @@ class Selector:
         return all(test(stored) for test in self._tests)
 
 
-def selector(kind: Kind, labels: str, fields: str) -> Selector:
-    """Return the selector of a request's `labelSelector` and `fieldSelector`. Raises
-    RequestFailure, 400."""
-    terms = _field_terms(kind, fields)
-    tests = [_on_labels(wanted) for wanted in label_tests(labels)]
+def selector(kind: Kind, request: Request, name: str = "") -> Selector:
+    """Return the selector of a request's `labelSelector` and `fieldSelector`, and of a name.
+
+    Raises RequestFailure, 400.
+    """
+    terms = _field_terms(kind, request.query.get("fieldSelector", ""))
+    if name:
+        terms.append(("metadata.name", True, name))
+    tests = [_on_labels(wanted) for wanted in label_tests(request.query.get("labelSelector", ""))]
     return Selector(tests + [_on_field(kind, *term) for term in terms])
 
 

@@ -50,13 +50,12 @@ Patch = Callable[[Any], Any]
 def new_object(where: Target, request: Request, how: WriteOptions) -> Object:
     """Return the object in a POST or PUT. Raises RequestFailure, 400, 415 or 422."""
     kind, body = where.kind, request.body
-    read = decoder(request.content_type)
+    decode = decoder(request.content_type)
     try:
-        obj = read(body)
+        obj = decode(body)
     except UnreadableBody as error:
-        parsed = "" if request.content_type == YAML else _NOT_PARSED
-        why = f"{parsed}{error}"
-        raise unrecognized(kind, body, why) from error
+        prefix = "" if request.content_type == YAML else _NOT_PARSED
+        raise unrecognized(kind, body, f"{prefix}{error}") from error
     if not isinstance(obj, dict):
         why = f"{_NOT_PARSED}json: cannot unmarshal {go_word(obj)} into Go value of type struct"
         raise unrecognized(kind, body, why)
@@ -66,14 +65,10 @@ def new_object(where: Target, request: Request, how: WriteOptions) -> Object:
     except Mistyped as error:
         raise unhandled(obj, kind, error) from error
     check_address(where, obj)
-    obj = _taken(kind, obj)
+    obj = kind.projection.take(obj)
     if faults := _strict_faults(request, how, kind.rules.complete(obj)):
         raise unhandled(obj, kind, f"strict decoding error: {', '.join(faults)}")
     return obj
-
-
-def _taken(kind: Kind, obj: Object) -> Object:
-    return kind.projection.take(obj) if kind.projection else obj
 
 
 def replacement(where: Target, request: Request, how: WriteOptions) -> Callable[[Stored], Object]:
@@ -113,31 +108,27 @@ def applied(where: Target, request: Request, *, there: bool) -> Object:
     """
     kind = where.kind
     if not request.query.get("fieldManager"):
-        detail = "is required for apply patch"
-        fault = Violation("fieldManager", Reason.REQUIRED, None, detail)
-        raise failures.invalid_options("PatchOptions", [fault])
+        fault = "is required for apply patch"
+        raise failures.invalid_option("PatchOptions", "fieldManager", Reason.REQUIRED, None, fault)
     try:
         obj = _mapping(load_yaml(request.body))
         check_metadata(obj)
     except (UnreadableBody, Mistyped) as error:
         raise failures.bad_request(f"error decoding YAML: {error}") from error
-    said = (obj.get("apiVersion"), obj.get("kind"))
-    if said != (kind.api_version, kind.kind):
-        group, _, version = str(said[0] or "").rpartition("/")
-        raise failures.bad_request(f"invalid object type: {group}/{version}, Kind={said[1] or ''}")
+    declared = (obj.get("apiVersion") or "", obj.get("kind") or "")
+    if declared != (kind.api_version, kind.kind):
+        group, _, version = str(declared[0]).rpartition("/")
+        raise failures.bad_request(f"invalid object type: {group}/{version}, Kind={declared[1]}")
     namespace = obj["metadata"].get("namespace") or ""
     if there:
         obj["metadata"].setdefault("name", where.name)
     check_address(where, obj)
     obj["metadata"].pop("managedFields", None)
-    obj = _taken(kind, obj)
+    obj = kind.projection.take(obj)
     if dropped := kind.rules.complete(obj):
-        raise failures.failure(
-            500,
-            "",
-            f"failed to create typed patch object ({namespace}/{where.name}; "
-            f"{kind.api_version}, Kind={kind.kind}): .{dropped[0]}: field not declared in schema",
-        )
+        whose = f"{namespace}/{where.name}; {kind.api_version}, Kind={kind.kind}"
+        why = f".{dropped[0]}: field not declared in schema"
+        raise failures.failure(500, "", f"failed to create typed patch object ({whose}): {why}")
     return obj
 
 
@@ -153,14 +144,10 @@ def revised(where: Target, request: Request, how: WriteOptions) -> Callable[[Sto
     patch = _patch(where, request)
 
     def change(current: Stored) -> Object:
-        return _revision(where, request, how, patch(_as_shown(where.kind, current)), current)
+        shown = where.kind.projection.show(load(current.body))
+        return _revision(where, request, how, patch(shown), current)
 
     return change
-
-
-def _as_shown(kind: Kind, current: Stored) -> Any:
-    obj = load(current.body)
-    return kind.projection.show(obj) if kind.projection else obj
 
 
 def _revision(
@@ -174,19 +161,17 @@ def _revision(
     except Mistyped as error:
         raise failures.invalid_patch(encode(obj).decode(), str(error)) from error
     check_address(where, obj)
-    new = _taken(where.kind, obj)
+    new = where.kind.projection.take(obj)
     new["metadata"].setdefault("resourceVersion", str(current.revision))
     if faults := _strict_faults(request, how, where.kind.rules.complete(new)):
-        said = f"strict decoding error: {', '.join(faults)}"
-        raise failures.invalid_patch(encode(new).decode(), said)
+        message = f"strict decoding error: {', '.join(faults)}"
+        raise failures.invalid_patch(encode(new).decode(), message)
     return new
 
 
 def _patch(where: Target, request: Request) -> Patch:
     if request.content_type == APPLY:
-        wanted = applied(where, request, there=True)
-        if where.kind.projection:
-            wanted = where.kind.projection.show(wanted)
+        wanted = where.kind.projection.show(applied(where, request, there=True))
         return lambda current: merge(current, wanted)
     try:
         patch = load(request.body)

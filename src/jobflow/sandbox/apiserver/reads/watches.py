@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from jobflow.sandbox.apiserver.http import Receive, encode
@@ -41,27 +42,30 @@ class WatchOptions:
 
 
 async def stream(
-    storage: Storage, watch: PendingChanges, terms: WatchOptions, receive: Receive
+    storage: Storage, watch: PendingChanges, options: WatchOptions, receive: Receive
 ) -> AsyncGenerator[bytes]:
     """Yield the frames of one watch until it times out, the client leaves or the server stops."""
     loop = asyncio.get_running_loop()
-    bookmarks = _Bookmarks(watch, terms.bookmark_seconds)
+    bookmarks = _Bookmarks(options.bookmark_seconds)
     gone = asyncio.create_task(_until_gone(receive, watch))
-    timer = loop.call_later(terms.timeout_seconds, watch.close)
+    timer = loop.call_later(options.timeout_seconds, watch.close)
     try:
-        yield _initial(storage, terms)
+        yield _initial(storage, options)
         while not watch.closed or watch.pending:
-            await watch.wake.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(bookmarks.due):
+                    await watch.wake.wait()
             watch.wake.clear()
-            frames = [frame for change in _drain(watch) if (frame := _frame(change, terms))]
-            if bookmarks.due():
-                frames.append(_bookmark(terms.kind, storage.revision))
+            changes = list(watch.pending)
+            watch.pending.clear()
+            frames = [frame for change in changes if (frame := _frame(change, options))]
+            if bookmarks.are_due():
+                frames.append(_bookmark(options.kind, storage.revision))
             if frames:
                 yield b"".join(frames)
     finally:
         timer.cancel()
-        bookmarks.stop()
-        storage.unwatch(terms.kind.bucket, watch)
+        storage.unwatch(options.kind.bucket, watch)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
 
@@ -74,41 +78,22 @@ async def _until_gone(receive: Receive, watch: PendingChanges) -> None:
 
 
 class _Bookmarks:
-    def __init__(self, watch: PendingChanges, seconds: float) -> None:
-        self._watch = watch
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._due = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._arm()
+        self.due = asyncio.get_running_loop().time() + seconds if seconds else None
 
-    def due(self) -> bool:
-        due, self._due = self._due, False
-        return due
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _arm(self) -> None:
-        if self._seconds:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._ring)
-
-    def _ring(self) -> None:
-        self._due = True
-        self._watch.wake.set()
-        self._arm()
+    def are_due(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        if self.due is None or now < self.due:
+            return False
+        self.due = now + self._seconds
+        return True
 
 
-def _drain(watch: PendingChanges) -> list[ObjectChange]:
-    changes = list(watch.pending)
-    watch.pending.clear()
-    return changes
-
-
-def _initial(storage: Storage, terms: WatchOptions) -> bytes:
-    frames = [_framed(ADDED, terms.render(stored)) for stored in terms.initial]
-    if terms.initial_end:
-        frames.append(_bookmark(terms.kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
+def _initial(storage: Storage, options: WatchOptions) -> bytes:
+    frames = [_framed(ADDED, options.render(stored)) for stored in options.initial]
+    if options.initial_end:
+        frames.append(_bookmark(options.kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
     return b"".join(frames)
 
 
@@ -116,14 +101,14 @@ def _framed(kind: str, body: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
 
 
-def _frame(change: ObjectChange, terms: WatchOptions) -> bytes | None:
+def _frame(change: ObjectChange, options: WatchOptions) -> bytes | None:
     """Return the frame for this watcher: an object may enter or leave its selection."""
-    was = change.old is not None and terms.select(change.old)
-    if change.type == DELETED:
-        return _framed(DELETED, terms.render(change.new)) if was else None
-    if terms.select(change.new):
-        return _framed(MODIFIED if was else ADDED, terms.render(change.new))
-    return _framed(DELETED, terms.render(change.new)) if was else None
+    was = change.old is not None and options.select(change.old)
+    selected = change.type != DELETED and options.select(change.new)
+    if not was and not selected:
+        return None
+    kind = DELETED if not selected else MODIFIED if was else ADDED
+    return _framed(kind, options.render(change.new))
 
 
 def _bookmark(kind: Kind, revision: int, annotations: dict[str, str] | None = None) -> bytes:

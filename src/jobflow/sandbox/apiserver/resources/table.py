@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from jobflow.sandbox.apiserver.http import JSON, encode
+from jobflow.sandbox.apiserver.http import JSON, Response, encode
 from jobflow.sandbox.apiserver.kinds import Column, Kind, Object
 from jobflow.sandbox.apiserver.storage import Stored
 
@@ -96,16 +96,17 @@ class Renderer:
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
 
+    def response(self, body: bytes, code: int = 200) -> Response:
+        """Return the response with a rendered body."""
+        return Response(body, code, media_type=self.media_type)
+
     def one(self, stored: Stored) -> bytes:
         """Render one object."""
-        if self._kind.projection is None:
-            return stored.body
-        return encode(self.shown(stored))
+        return encode(self.shown(stored)) if self._kind.stored_as else stored.body
 
     def shown(self, stored: Stored) -> Object:
         """Return the object in this kind's version."""
-        projection = self._kind.projection
-        return projection.show(stored.obj) if projection else stored.obj
+        return self._kind.projection.show(stored.obj)
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
         """Render a page of a list; `following` is the continue token."""
@@ -148,14 +149,15 @@ class TableRenderer(Renderer):
         return render
 
     def _table(self, page: Sequence[Stored], metadata: dict[str, Any], columns: bool) -> bytes:
-        table = {
-            "kind": "Table",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": metadata,
-            "columnDefinitions": [_definition(c) for c in self._columns] if columns else None,
-            "rows": [self._row(stored) for stored in page],
-        }
-        return encode(table)
+        return encode(
+            {
+                "kind": "Table",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+                "columnDefinitions": [_definition(c) for c in self._columns] if columns else None,
+                "rows": [self._row(stored) for stored in page],
+            }
+        )
 
     def _row(self, stored: Stored) -> dict[str, Any]:
         cells = [column.value(stored.obj) for column in self._columns]
@@ -196,13 +198,8 @@ class PartialRenderer(Renderer):
 
 
 def _definition(column: Column) -> dict[str, Any]:
-    return {
-        "name": column.name,
-        "type": column.type,
-        "format": column.format,
-        "description": column.description,
-        "priority": column.priority,
-    }
+    names = ("name", "type", "format", "description", "priority")
+    return {name: getattr(column, name) for name in names}
 
 
 def list_metadata(
@@ -218,8 +215,6 @@ def list_metadata(
     return metadata
 
 
-Step = Callable[[Any], Iterator[Any]]
-
 _TOKEN = re.compile(
     r"""\.(?P<field>(?:[^.\[\]\\]|\\.)+)
     |\[(?P<index>-?\d+)\]
@@ -232,64 +227,38 @@ _TOKEN = re.compile(
 
 def compile_path(path: str) -> Callable[[Any], list[Any]]:
     """Compile a JSONPath into a function that returns all values found, in order."""
-    steps: list[Step] = []
+    tokens: list[re.Match[str]] = []
     at = 0
     text = path if path.startswith((".", "[")) else f".{path}"
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             return lambda obj: []
-        steps.append(_step(found))
-        at = found.end()
-    return lambda obj: _follow(steps, obj)
+        tokens.append(token)
+        at = token.end()
+
+    def find(obj: Any) -> list[Any]:
+        values = [obj]
+        for token in tokens:
+            values = [inner for value in values for inner in _step(token, value)]
+        return values
+
+    return find
 
 
-def _follow(steps: list[Step], obj: Any) -> list[Any]:
-    values = [obj]
-    for step in steps:
-        values = [inner for value in values for inner in step(value)]
-    return values
-
-
-def _step(found: re.Match[str]) -> Step:
-    if found["all"]:
-        return _all
-    if found["index"]:
-        return _index(int(found["index"]))
-    if found["left"]:
-        return _filter(found["left"], found["sign"] == "==", found["right"])
-    return _field(found["quoted"] or re.sub(r"\\(.)", r"\1", found["field"]))
-
-
-def _field(name: str) -> Step:
-    def step(value: Any) -> Iterator[Any]:
-        if isinstance(value, dict) and value.get(name) is not None:
-            yield value[name]
-
-    return step
-
-
-def _index(index: int) -> Step:
-    def step(value: Any) -> Iterator[Any]:
-        if isinstance(value, list) and -len(value) <= index < len(value):
-            yield value[index]
-
-    return step
-
-
-def _all(value: Any) -> Iterator[Any]:
-    if isinstance(value, list):
-        yield from value
-    elif isinstance(value, dict):
-        yield from value.values()
-
-
-def _filter(path: str, equal: bool, wanted: str) -> Step:
-    inner = compile_path(path)
-
-    def step(value: Any) -> Iterator[Any]:
-        for item in value if isinstance(value, list) else ():
-            if (wanted in map(str, inner(item))) is equal:
-                yield item
-
-    return step
+def _step(token: re.Match[str], value: Any) -> Iterable[Any]:
+    if token["field"] or token["quoted"]:
+        name = token["quoted"] or re.sub(r"\\(.)", r"\1", token["field"])
+        found = value.get(name) if isinstance(value, dict) else None
+        return () if found is None else (found,)
+    if token["all"] and isinstance(value, dict):
+        return value.values()
+    if not isinstance(value, list):
+        return ()
+    if token["index"]:
+        index = int(token["index"])
+        return value[index : index + 1 or None] if -len(value) <= index else ()
+    if token["left"]:
+        inner, equal = compile_path(token["left"]), token["sign"] == "=="
+        return [item for item in value if (token["right"] in map(str, inner(item))) is equal]
+    return value

@@ -179,16 +179,12 @@ def _review(operation: WriteOperation, obj: Object | None) -> dict[str, Any]:
         "namespace": target.name if kind.bucket == NAMESPACES else target.namespace,
         "operation": operation.operation,
         "userInfo": how.user,
-        "object": _shown(kind, obj),
-        "oldObject": _shown(kind, operation.old),
+        "object": obj and kind.projection.show(obj),
+        "oldObject": operation.old and kind.projection.show(operation.old),
         "dryRun": how.dry_run,
         "options": how.options or None,
     }
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-
-
-def _shown(kind: Kind, obj: Object | None) -> Object | None:
-    return kind.projection.show(obj) if kind.projection and obj is not None else obj
 
 
 def _patch(webhook: Webhook, response: Mapping[str, Any]) -> Any:
