@@ -78,9 +78,9 @@ class PendingChanges:
             return
         if len(self.pending) >= self._limit:
             self.close()
-            return
-        self.pending.append(change)
-        self.wake.set()
+        else:
+            self.pending.append(change)
+            self.wake.set()
 
     def close(self) -> None:
         """End the watch after its pending changes."""
@@ -159,10 +159,9 @@ class Storage:
 
     def bucket(self, name: str) -> Bucket:
         """Return the bucket of this name; create it if it is missing."""
-        found = self._buckets.get(name)
-        if found is None:
-            found = self._buckets[name] = Bucket(self._history)
-        return found
+        if name not in self._buckets:
+            self._buckets[name] = Bucket(self._history)
+        return self._buckets[name]
 
     def buckets(self) -> Iterator[tuple[str, Bucket]]:
         """Yield all buckets with their names."""

@@ -31,17 +31,14 @@ class DefinitionRules(Rules):
 
     def begin(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
+        established = ("InitialNamesAccepted", "the initial names have been accepted")
         obj["status"] = {
             "conditions": [
                 _condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-                _condition(
-                    "Established", "InitialNamesAccepted", "the initial names have been accepted"
-                ),
+                _condition("Established", *established),
             ],
             "acceptedNames": spec.get("names") or {},
-            "storedVersions": [
-                v.get("name") for v in spec.get("versions") or () if v.get("storage")
-            ],
+            "storedVersions": [v["name"] for v in spec.get("versions") or () if v.get("storage")],
         }
 
     def mark(self, obj: Object) -> None:
@@ -63,9 +60,8 @@ class DefinitionRules(Rules):
         versions = spec.get("versions") or []
         if sum(bool(version.get("storage")) for version in versions) != 1:
             detail = "must have exactly one version marked as storage version"
-            yield Violation(
-                "spec.versions", Reason.INVALID, [v.get("name") for v in versions], detail
-            )
+            names_of_versions = [version.get("name") for version in versions]
+            yield Violation("spec.versions", Reason.INVALID, names_of_versions, detail)
         for index, version in enumerate(versions):
             yield from _version(version, f"spec.versions[{index}]")
         if spec.get("conversion", {}).get("strategy") != "None":
@@ -74,13 +70,8 @@ class DefinitionRules(Rules):
 
 
 def _condition(kind: str, reason: str, message: str) -> dict[str, str]:
-    return {
-        "type": kind,
-        "status": "True",
-        "lastTransitionTime": now(),
-        "reason": reason,
-        "message": message,
-    }
+    condition = {"type": kind, "status": "True", "lastTransitionTime": now()}
+    return {**condition, "reason": reason, "message": message}
 
 
 def _required(obj: Mapping[str, Any], path: str, names: tuple[str, ...]) -> Iterator[Violation]:
@@ -163,17 +154,12 @@ def _projected(spec: Mapping[str, Any], version: str, stored: str) -> dict[str, 
 
 
 def _columns(version: Mapping[str, Any]) -> Iterator[Column]:
-    listed = version.get("additionalPrinterColumns")
-    if not listed:
+    columns = version.get("additionalPrinterColumns") or ()
+    if not columns:
         yield AGE
-    for column in listed or ():
-        yield printed(
-            column["name"],
-            column["type"],
-            column["jsonPath"],
-            column.get("priority", 0),
-            column.get("description", ""),
-        )
+    for column in columns:
+        priority, description = column.get("priority", 0), column.get("description", "")
+        yield printed(column["name"], column["type"], column["jsonPath"], priority, description)
 
 
 class CrdListener:
@@ -187,11 +173,10 @@ class CrdListener:
         """Handle a change of any bucket."""
         if bucket != self._bucket:
             return
-        if change.old is not None and change.old.obj["spec"] == change.new.obj["spec"]:
-            if change.type != DELETED:
-                return
-        spec = change.new.obj["spec"]
+        spec, deleted = change.new.obj["spec"], change.type == DELETED
+        if change.old is not None and change.old.obj["spec"] == spec and not deleted:
+            return
         self._registry.withdraw(spec["group"], spec["names"]["plural"])
-        if change.type != DELETED:
+        if not deleted:
             for kind in kinds_of(change.new.obj):
                 self._registry.serve(kind)

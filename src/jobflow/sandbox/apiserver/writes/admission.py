@@ -41,7 +41,7 @@ class Admission:
     async def close(self) -> None:
         await self._caller.close()
 
-    async def mutate(self, operation: WriteOperation) -> Object | None:
+    async def mutate(self, operation: WriteOperation) -> Any:
         """Return the object after all mutating webhooks; the same object if no webhook changes
         it."""
         obj = operation.obj
@@ -53,15 +53,11 @@ class Admission:
 
     async def validate(self, operation: WriteOperation) -> None:
         """Raise RequestFailure if a validating webhook refuses."""
-        webhooks = list(self._asked(VALIDATING, operation))
-        if len(webhooks) == 1:
-            await self._ask(webhooks[0], operation, operation.obj)
-        elif webhooks:
-            asked = (self._ask(webhook, operation, operation.obj) for webhook in webhooks)
-            answers = await asyncio.gather(*asked, return_exceptions=True)
-            for answer in answers:
-                if isinstance(answer, BaseException):
-                    raise answer
+        webhooks = self._asked(VALIDATING, operation)
+        calls = (self._ask(webhook, operation, operation.obj) for webhook in webhooks)
+        for answer in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                raise answer
 
     def _asked(self, bucket: str, operation: WriteOperation) -> Iterator[Webhook]:
         configurations = self._storage.bucket(bucket)
@@ -119,35 +115,26 @@ def refused(name: str, said: dict[str, Any] | None) -> RequestFailure:
     Source: k8s.io/apiserver pkg/admission/plugin/webhook/errors ToStatusErr.
     """
     status = {key: value for key, value in (said or {}).items() if value is not None}
-    denied = f'admission webhook "{name}" denied the request'
-    if status.get("message"):
-        status["message"] = f"{denied}: {status['message']}"
-    elif status.get("reason"):
-        status["message"] = f"{denied}: {status['reason']}"
-    else:
-        status["message"] = f"{denied} without explanation"
+    why = status.get("message") or status.get("reason")
+    end = f": {why}" if why else " without explanation"
+    status["message"] = f'admission webhook "{name}" denied the request{end}'
     status["code"] = max(status.get("code") or 400, 400)
-    return RequestFailure(
-        {"kind": "Status", "apiVersion": "v1", "metadata": {}, **status, "status": "Failure"}
-    )
+    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+    return RequestFailure({**head, **status, "status": "Failure"})
 
 
-def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> bool:
+def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> Any:
     target = operation.target
     kind = target.kind
-    scope = rule.get("scope") or "*"
-    namespaced = kind.namespaced
+    scope = "Namespaced" if kind.namespaced else "Cluster"
+    resources = rule.get("resources") or ()
     return (
-        _has(rule.get("operations"), operation.operation)
-        and _has(rule.get("apiGroups"), kind.group)
-        and _has(rule.get("apiVersions"), kind.version)
-        and scope in ("*", "Namespaced" if namespaced else "Cluster")
-        and any(_resource_matches(r, kind, target.subresource) for r in rule.get("resources") or ())
+        {"*", operation.operation} & set(rule.get("operations") or ())
+        and {"*", kind.group} & set(rule.get("apiGroups") or ())
+        and {"*", kind.version} & set(rule.get("apiVersions") or ())
+        and (rule.get("scope") or "*") in ("*", scope)
+        and any(_resource_matches(each, kind, target.subresource) for each in resources)
     )
-
-
-def _has(wanted: list[str] | None, value: str) -> bool:
-    return bool(wanted) and ("*" in (wanted or ()) or value in (wanted or ()))
 
 
 def _resource_matches(resource: str, kind: Kind, subresource: str) -> bool:
@@ -166,15 +153,11 @@ def _review(operation: WriteOperation, obj: Object | None) -> dict[str, Any]:
     kind = target.kind
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     gvr = {"group": kind.group, "version": kind.version, "resource": kind.plural}
-    subresource = {"subResource": target.subresource} if target.subresource else {}
+    names = ("subResource", "requestSubResource") if target.subresource else ()
     request: dict[str, Any] = {
         "uid": str(uuid.uuid4()),
-        "kind": gvk,
-        "resource": gvr,
-        **subresource,
-        "requestKind": gvk,
-        "requestResource": gvr,
-        **({"requestSubResource": target.subresource} if target.subresource else {}),
+        **{"kind": gvk, "resource": gvr, "requestKind": gvk, "requestResource": gvr},
+        **dict.fromkeys(names, target.subresource),
         "name": target.name or ((obj or {}).get("metadata") or {}).get("name", ""),
         "namespace": target.name if kind.bucket == NAMESPACES else target.namespace,
         "operation": operation.operation,
@@ -188,14 +171,10 @@ def _review(operation: WriteOperation, obj: Object | None) -> dict[str, Any]:
 
 
 def _patch(webhook: Webhook, response: Mapping[str, Any]) -> Any:
-    if response.get("patchType") != "JSONPatch":
-        raise failures.internal(
-            f'failed calling webhook "{webhook["name"]}": unsupported patch type '
-            f'"{response.get("patchType", "")}"'
-        )
+    failed, kind = f'failed calling webhook "{webhook["name"]}"', response.get("patchType", "")
+    if kind != "JSONPatch":
+        raise failures.internal(f'{failed}: unsupported patch type "{kind}"')
     try:
         return load(base64.b64decode(response["patch"], validate=True))
     except (binascii.Error, TypeError, UnreadableBody) as error:
-        raise failures.internal(
-            f'failed calling webhook "{webhook["name"]}": the patch cannot be read: {error}'
-        ) from error
+        raise failures.internal(f"{failed}: the patch cannot be read: {error}") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jobflow.core.violations import Reason, Violation
+from jobflow.core.violations import Reason
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.bodies.checks import go_word
 from jobflow.sandbox.apiserver.kinds import Kind, Object
@@ -43,15 +43,16 @@ def delete_options(options: dict[str, Any], query: dict[str, str]) -> DeleteOpti
     propagation = options.get("propagationPolicy") or query.get("propagationPolicy") or ""
     orphan = options.get("orphanDependents")
     if orphan is not None and propagation:
-        detail = "orphanDependents and deletionPropagation cannot be both set"
-        fault = Violation("propagationPolicy", Reason.INVALID, propagation, detail)
-        raise failures.invalid_options("DeleteOptions", [fault])
+        raise _invalid(
+            Reason.INVALID,
+            propagation,
+            "orphanDependents and deletionPropagation cannot be both set",
+        )
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
     if propagation not in ("", "Background", "Foreground", "Orphan"):
-        detail = 'supported values: "Foreground", "Background", "Orphan", "nil"'
-        fault = Violation("propagationPolicy", Reason.NOT_SUPPORTED, propagation, detail)
-        raise failures.invalid_options("DeleteOptions", [fault])
+        allowed = 'supported values: "Foreground", "Background", "Orphan", "nil"'
+        raise _invalid(Reason.NOT_SUPPORTED, propagation, allowed)
     seconds = query.get("gracePeriodSeconds", "")
     grace = options.get("gracePeriodSeconds")
     return DeleteOptions(
@@ -62,14 +63,16 @@ def delete_options(options: dict[str, Any], query: dict[str, str]) -> DeleteOpti
     )
 
 
+def _invalid(reason: Reason, policy: str, detail: str) -> failures.RequestFailure:
+    return failures.invalid_option("DeleteOptions", "propagationPolicy", reason, policy, detail)
+
+
 def _check_types(options: dict[str, Any]) -> None:
     for name, (wanted, go) in _TYPES.items():
         value = options.get(name)
         if value is not None and not isinstance(value, wanted):
-            raise failures.bad_request(
-                f"json: cannot unmarshal {go_word(value)} into Go struct field "
-                f"DeleteOptions.{name} of type {go}"
-            )
+            place = f"Go struct field DeleteOptions.{name} of type {go}"
+            raise failures.bad_request(f"json: cannot unmarshal {go_word(value)} into {place}")
 
 
 _TYPES: dict[str, tuple[type[object], str]] = {

@@ -6,10 +6,10 @@ between is a conflict, or is retried if the request names no version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from jobflow.core.violations import Violation
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
 from jobflow.sandbox.apiserver.operations import (
@@ -81,10 +81,9 @@ class Writer:
         """Return the wanted state, limited to what this path may change."""
         kind, old = target.kind, current.obj
         if target.subresource == "status":
-            wanted = {**old, "metadata": dict(old["metadata"]), "status": wanted.get("status")}
-            if wanted["status"] is None:
-                del wanted["status"]
-            return wanted
+            kept = {key: value for key, value in old.items() if key != "status"}
+            status = {} if wanted.get("status") is None else {"status": wanted["status"]}
+            return {**kept, "metadata": dict(old["metadata"]), **status}
         if kind.has_status:
             wanted.pop("status", None)
             if "status" in old:
@@ -100,20 +99,17 @@ class Writer:
         """Call mutating webhooks, check the rules, then call validating webhooks."""
         asked = WriteOperation(operation, target, obj, old, how)
         changed = await self._admission.mutate(asked)
-        if changed is not None and changed is not obj:
+        if changed is not obj:
             target.kind.rules.complete(changed)
-            obj, asked = changed, WriteOperation(operation, target, changed, old, how)
+            obj, asked = changed, replace(asked, obj=changed)
         self._check(target.kind, obj, old)
         await self._admission.validate(asked)
         return obj
 
     def _check(self, kind: Kind, obj: Object, old: Object | None) -> None:
-        faults: Iterable[Violation] = [
-            *metadata.violations(kind, obj, old),
-            *kind.rules.violations(obj, old),
-        ]
+        faults = [*metadata.violations(kind, obj, old), *kind.rules.violations(obj, old)]
         if faults:
-            raise failures.invalid(kind, obj["metadata"].get("name") or "", list(faults))
+            raise failures.invalid(kind, obj["metadata"].get("name") or "", faults)
 
     def _check_namespace(self, target: Target, obj: Object) -> None:
         if not target.namespace:
@@ -124,19 +120,12 @@ class Writer:
         if found is None:
             raise failures.not_found(namespaces, target.namespace)
         if found.obj["metadata"].get("deletionTimestamp"):
-            said = f"namespace {target.namespace} is being terminated"
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": said,
-                "field": "metadata.namespace",
-            }
-            raise failures.forbidden(
-                target.kind,
-                obj["metadata"].get("name") or "",
-                f"unable to create new content in namespace {target.namespace} because it is "
-                "being terminated",
-                causes=[cause],
-            )
+            namespace = f"namespace {target.namespace}"
+            cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}
+            cause["message"] = f"{namespace} is being terminated"
+            name = obj["metadata"].get("name") or ""
+            why = f"unable to create new content in {namespace} because it is being terminated"
+            raise failures.forbidden(target.kind, name, why, causes=[cause])
 
     def _free_name(self, target: Target, prefix: str) -> str:
         for _ in range(_GENERATED_TRIES):
@@ -169,9 +158,7 @@ class Writer:
 def create_options(kind_of: str, query: dict[str, str]) -> dict[str, Any]:
     """Return a request's query as the options object of an AdmissionReview."""
     options: dict[str, Any] = {"kind": kind_of, "apiVersion": "meta.k8s.io/v1"}
-    for name in ("fieldManager", "fieldValidation"):
-        if query.get(name):
-            options[name] = query[name]
+    options |= {n: query[n] for n in ("fieldManager", "fieldValidation") if query.get(n)}
     if query.get("dryRun"):
         options["dryRun"] = [query["dryRun"]]
     if query.get("force"):
