@@ -7,7 +7,7 @@ job_controller_util.go (actions).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -107,22 +107,18 @@ def pod_request(
     Pending, and so misses a failure during its own downtime.
     """
     event = _event(old, new, spec, pods)
-    return JobRequest(
-        event=event,
-        task=new.task,
-        pod=new.name,
-        pod_uid=new.uid,
-        partition=new.partition,
-        exit_code=new.exit_code if event is BusEvent.POD_FAILED else 0,
-        version=new.version,
-        since=new.since,
-    )
+    exit_code = new.exit_code if event is BusEvent.POD_FAILED else 0
+    return replace(_request(event, new), exit_code=exit_code, since=new.since)
 
 
 def evicted_request(pod: PodFacts) -> JobRequest:
     """Return the request that a pod causes if anyone but the job controller deleted it."""
+    return _request(BusEvent.POD_EVICTED, pod)
+
+
+def _request(event: BusEvent, pod: PodFacts) -> JobRequest:
     return JobRequest(
-        event=BusEvent.POD_EVICTED,
+        event,
         task=pod.task,
         pod=pod.name,
         pod_uid=pod.uid,

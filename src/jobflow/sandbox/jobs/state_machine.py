@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,18 +33,15 @@ from jobflow.api.job import JobCondition, JobPhase, JobSpec, JobState, JobStatus
 from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
 from jobflow.sandbox.jobs.policies import BusAction, JobRequest, PodFacts
 
+PARTIAL = frozenset({BusAction.RESTART_TASK, BusAction.RESTART_POD, BusAction.RESTART_PARTITION})
+"""Actions that kill only some of the job's pods."""
 KILLS_INTO = {
-    BusAction.RESTART: JobPhase.RESTARTING,
-    BusAction.RESTART_TASK: JobPhase.RESTARTING,
-    BusAction.RESTART_POD: JobPhase.RESTARTING,
-    BusAction.RESTART_PARTITION: JobPhase.RESTARTING,
+    **dict.fromkeys((BusAction.RESTART, *PARTIAL), JobPhase.RESTARTING),
     BusAction.ABORT: JobPhase.ABORTING,
     BusAction.TERMINATE: JobPhase.TERMINATING,
     BusAction.COMPLETE: JobPhase.COMPLETING,
 }
 """Next phase of an action in Pending and Running."""
-PARTIAL = frozenset({BusAction.RESTART_TASK, BusAction.RESTART_POD, BusAction.RESTART_PARTITION})
-"""Actions that kill only some of the job's pods."""
 ENDS_IN = {
     JobPhase.ABORTING: JobPhase.ABORTED,
     JobPhase.TERMINATING: JobPhase.TERMINATED,
@@ -98,17 +96,21 @@ def step(view: JobSnapshot, action: BusAction, request: JobRequest, now: datetim
     phase = view.phase
     if phase == "":
         return JobChanges(_initial(view, now))
-    if action is BusAction.RESTART_PARTITION and not _targets(view, action, request):
-        action = BusAction.SYNC  # Volcano does nothing at all, and may so miss the job's end
+    targets = any(_is_target(pod, action, request) for pod in view.pods.values())
+    if action is BusAction.RESTART_PARTITION and not targets:
+        action = BusAction.SYNC  # Volcano does nothing, and so may miss the end of the job
     if phase in (JobPhase.PENDING, JobPhase.RUNNING):
         return _step_live(view, action, request, now)
     if phase == JobPhase.RESTARTING:
         return _step_restarting(view, action, request, now)
     if action is BusAction.RESUME and phase in (JobPhase.ABORTING, JobPhase.ABORTED):
-        return _kill(view, now, _to_restarting)
-    if phase in ENDS_IN:
-        return _kill(view, now, lambda status: _to_end(JobPhase(phase), status))
-    return _kill(view, now, _stay)
+        return _kill(view, now, lambda status: JobPhase.RESTARTING)
+    end = ENDS_IN.get(JobPhase(phase))
+    return _kill(view, now, lambda status: None if _is_alive(status) else end)
+
+
+def _is_alive(status: JobStatus) -> bool:
+    return bool(status.terminating or status.pending or status.running)
 
 
 def failed(status: JobStatus, reason: str, message: str, now: datetime) -> JobStatus:
@@ -117,22 +119,8 @@ def failed(status: JobStatus, reason: str, message: str, now: datetime) -> JobSt
     return _stamped(msgspec.structs.replace(status, state=state), now)
 
 
-# A move gets the status as counted and answers the phase to go to (None: stay) and how many
-# retries that costs.
-Move = Callable[[JobStatus], tuple[JobPhase | None, int]]
-
-
-def _stay(status: JobStatus) -> tuple[JobPhase | None, int]:
-    return None, 0
-
-
-def _to_restarting(status: JobStatus) -> tuple[JobPhase | None, int]:
-    return JobPhase.RESTARTING, 1
-
-
-def _to_end(phase: JobPhase, status: JobStatus) -> tuple[JobPhase | None, int]:
-    alive = status.terminating or status.pending or status.running
-    return (None if alive else ENDS_IN[phase]), 0
+Move = Callable[[JobStatus], JobPhase | None]
+"""Returns the next phase for a status with new counts; None keeps the phase."""
 
 
 def _step_live(
@@ -141,20 +129,16 @@ def _step_live(
     to = KILLS_INTO.get(action)
     if to is None:
         move = _from_pending if view.phase == JobPhase.PENDING else _from_running
-        return _sync(view, now, lambda status: (move(view.spec, status), 0))
-    retries = int(to == JobPhase.RESTARTING)
+        return _sync(view, now, partial(move, view.spec))
     if action in PARTIAL:
-        return _kill_some(view, action, request, now, lambda status: (to, retries))
-    keep_ended = to != JobPhase.RESTARTING
-    return _kill(view, now, lambda status: (to, retries), keep_ended=keep_ended)
+        return _kill_some(view, action, request, now, lambda status: to)
+    return _kill(view, now, lambda status: to, keep_ended=to != JobPhase.RESTARTING)
 
 
 def _step_restarting(
     view: JobSnapshot, action: BusAction, request: JobRequest, now: datetime
 ) -> JobChanges:
-    def move(status: JobStatus) -> tuple[JobPhase | None, int]:
-        return _from_restarting(view.spec, status), 0
-
+    move = partial(_from_restarting, view.spec)
     if action is BusAction.SYNC:
         return _sync(view, now, move)
     if action in PARTIAL:
@@ -196,23 +180,22 @@ def _task_missed(spec: JobSpec, status: JobStatus) -> bool:
     It applies only if the job requires as many pods as its tasks together, and only to tasks with
     pods.
     """
-    wanted = sum(_task_available(task) for task in spec.tasks or ())
+    tasks = spec.tasks or ()
+    wanted = sum(
+        (task.replicas or 0) if task.min_available is None else task.min_available for task in tasks
+    )
     if (spec.min_available or 0) < wanted:
         return False
     counts = status.task_status_count or {}
     return any(
         (counts[task.name].phase or {}).get(PodPhase.SUCCEEDED, 0) < task.min_available
-        for task in spec.tasks or ()
+        for task in tasks
         if task.min_available is not None and task.name in counts
     )
 
 
 def _replicas(spec: JobSpec) -> int:
     return sum(task.replicas or 0 for task in spec.tasks or ())
-
-
-def _task_available(task: Task) -> int:
-    return (task.replicas or 0) if task.min_available is None else task.min_available
 
 
 def _initial(view: JobSnapshot, now: datetime) -> JobStatus:
@@ -233,9 +216,11 @@ def _stamped(status: JobStatus, now: datetime) -> JobStatus:
     )
 
 
-def _moved(status: JobStatus, phase: JobPhase | None, retries: int) -> JobStatus:
+def _moved(status: JobStatus, move: Move) -> JobStatus:
+    phase = move(status)
     if phase is None:
         return status
+    retries = int(phase is JobPhase.RESTARTING)
     return msgspec.structs.replace(
         status,
         state=msgspec.structs.replace(status.state, phase=phase, reason="", message=""),
@@ -271,7 +256,7 @@ def _sync(view: JobSnapshot, now: datetime, move: Move) -> JobChanges:
     Any change of the status, including its counts, renews the phase's time.
     """
     if not view.admitted:
-        status = _moved(view.status, *move(view.status))
+        status = _moved(view.status, move)
         return JobChanges(view.status if status == view.status else _stamped(status, now))
     wanted = {
         pod_name(view.name, task.name or "", index): (i, index)
@@ -294,7 +279,7 @@ def _sync(view: JobSnapshot, now: datetime, move: Move) -> JobChanges:
         (tasks[i].name or "" for i, _ in create),
         leaving,
     )
-    status = _moved(counted, *move(counted))
+    status = _moved(counted, move)
     if status != view.status:
         status = _stamped(status, now)
     return JobChanges(status, create, tuple(pod for pod in surplus if not pod.deleting))
@@ -340,13 +325,9 @@ def _kill_some(
     view: JobSnapshot, action: BusAction, request: JobRequest, now: datetime, move: Move
 ) -> JobChanges:
     """Delete the pods of one task, pod or partition, without a new version, as in Volcano."""
-    doomed = _targets(view, action, request)
+    doomed = [pod for pod in view.pods.values() if _is_target(pod, action, request)]
     status = _killed(view, now, move, len(doomed))
     return JobChanges(status, delete=tuple(pod for pod in doomed if not pod.deleting))
-
-
-def _targets(view: JobSnapshot, action: BusAction, request: JobRequest) -> tuple[PodFacts, ...]:
-    return tuple(pod for pod in view.pods.values() if _is_target(pod, action, request))
 
 
 def _is_target(pod: PodFacts, action: BusAction, request: JobRequest) -> bool:
@@ -362,7 +343,7 @@ def _is_target(pod: PodFacts, action: BusAction, request: JobRequest) -> bool:
 def _killed(view: JobSnapshot, now: datetime, move: Move, leaving: int) -> JobStatus:
     """Return the status after a kill: counts of leaving pods, and the running duration."""
     counted = _counted(view.status, terminating=leaving)
-    status = _moved(counted, *move(counted))
+    status = _moved(counted, move)
     until = status.state.last_transition_time or now
     if status.state.phase != view.phase:
         status, until = _stamped(status, now), now

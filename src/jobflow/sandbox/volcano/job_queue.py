@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from jobflow.api.job import JobPhase, JobSpec, JobStatus
@@ -141,14 +141,7 @@ class JobQueue:
 
 def _commanded(work: JobAction) -> JobRequest:
     """Return the request with a fixed action, so that policies are not evaluated again."""
-    return JobRequest(
-        action=work.action,
-        event=work.request.event,
-        task=work.request.task,
-        pod=work.request.pod,
-        pod_uid=work.request.pod_uid,
-        partition=work.request.partition,
-    )
+    return replace(work.request, action=work.action)
 
 
 def _covers(work: JobAction, other: JobAction) -> bool:

@@ -31,6 +31,7 @@ class DefinitionRules(Rules):
 
     def begin(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
+        stored = (version for version in spec.get("versions") or () if version.get("storage"))
         established = ("InitialNamesAccepted", "the initial names have been accepted")
         obj["status"] = {
             "conditions": [
@@ -38,7 +39,7 @@ class DefinitionRules(Rules):
                 _condition("Established", *established),
             ],
             "acceptedNames": spec.get("names") or {},
-            "storedVersions": [v["name"] for v in spec.get("versions") or () if v.get("storage")],
+            "storedVersions": [version.get("name") for version in stored],
         }
 
     def mark(self, obj: Object) -> None:
