@@ -54,10 +54,7 @@ class Writes:
         self._room = asyncio.Semaphore(at_once)
 
     async def create_pod(self, namespace: str, pod: dict[str, Any]) -> Pod:
-        """Create a pod, or return the existing pod of that name.
-
-        Raises Refused, and Gone if the existing pod disappears meanwhile.
-        """
+        """Create a pod, or return the existing pod of that name. Raises Refused, Gone."""
         body = msgspec.json.encode(pod)
         try:
             return _pod(await self._send(lambda: self._client.create(PODS, namespace, body)))
@@ -88,8 +85,7 @@ class Writes:
         return await self._existing(send)
 
     async def delete_pod(self, pod: Pod, *, gracefully: bool = False) -> None:
-        """Delete a pod, immediately or with its grace period. A missing pod is a success. Raises
-        Refused."""
+        """Delete a pod, immediately or gracefully, if it still exists. Raises Refused."""
         options = {} if gracefully else {"gracePeriodSeconds": 0}
         with suppress(Gone):
             await self._delete(PODS, pod.metadata, **options)
@@ -100,8 +96,7 @@ class Writes:
             await self._delete(JOBS, job.metadata, propagationPolicy="Foreground")
 
     async def delete_command(self, command: Command) -> None:
-        """Delete a Command, so that it acts once. Raises Gone if another process did, and
-        Refused."""
+        """Delete a Command, so that it acts once. Raises Gone, Refused."""
         await self._delete(COMMANDS, command.metadata)
 
     async def _delete(self, resource: Resource, meta: ObjectMeta, **options: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.nodes.process.environment import ContainerContext, Invocation, expand
+from jobflow.sandbox.nodes.process.environment import ContainerContext, expand
 from jobflow.sandbox.nodes.process.pod_spec import faults, pod_spec
 from support.sandbox.processes import Json, job_of, pod_of, pod_task, sh
 
@@ -29,7 +29,7 @@ def test_references_are_expanded_as_kubernetes_does_it(text: str, expanded: str)
     assert expand(text, {"A": "1", "B": "2"}) == expanded
 
 
-def invoked(container: Json, index: int = 0, **more: Any) -> Invocation:
+def invoked(container: Json, index: int = 0, **more: Any) -> tuple[list[str], dict[str, str]]:
     """How the first container of a task of three is run."""
     spec = more.pop("spec", {})
     job = job_of(pod_task(container, replicas=3, **more), pod_task(sh(""), task="my-ps"), **spec)
@@ -42,7 +42,7 @@ def invoked(container: Json, index: int = 0, **more: Any) -> Invocation:
 
 
 def env(*variables: Json, **more: Any) -> dict[str, str]:
-    return invoked(sh("", env=list(variables)), **more).env
+    return invoked(sh("", env=list(variables)), **more)[1]
 
 
 def test_a_variable_may_refer_to_those_before_it() -> None:
@@ -55,10 +55,10 @@ def test_a_variable_may_refer_to_those_before_it() -> None:
 
 
 def test_command_and_args_are_expanded_too_but_not_with_what_the_machine_has() -> None:
-    call = invoked({"name": "c", "command": ["$(A)"], "args": ["$(PATH)", "$(A)"],
+    argv, found = invoked({"name": "c", "command": ["$(A)"], "args": ["$(PATH)", "$(A)"],
                     "env": [{"name": "A", "value": "x"}]})  # fmt: skip
-    assert call.argv == ["x", "$(PATH)", "x"]
-    assert call.env["PATH"] == "/bin"
+    assert argv == ["x", "$(PATH)", "x"]
+    assert found["PATH"] == "/bin"
 
 
 @pytest.mark.parametrize(
@@ -119,14 +119,14 @@ def test_the_path_of_the_termination_message_is_this_containers_file(
     text: str, placed: str | None
 ) -> None:
     variable = {"name": "A", "value": text}
-    call = invoked(sh(text, env=[variable]))
-    assert (call.argv[-1], call.env["A"]) == (placed or text, placed or text)
-    assert call.env["TERMINATION_LOG"] == "/tmp/message"
+    argv, found = invoked(sh(text, env=[variable]))
+    assert (argv[-1], found["A"]) == (placed or text, placed or text)
+    assert found["TERMINATION_LOG"] == "/tmp/message"
 
 
 def test_a_path_of_ones_own_for_the_message() -> None:
-    call = invoked(sh("> /out/m; > /dev/termination-log", terminationMessagePath="/out/m"))
-    assert call.argv[-1] == "> /tmp/message; > /dev/termination-log"
+    argv, found = invoked(sh("> /out/m; > /dev/termination-log", terminationMessagePath="/out/m"))
+    assert argv[-1] == "> /tmp/message; > /dev/termination-log"
 
 
 C = "spec.tasks[0].template.spec.containers[0]"
@@ -167,7 +167,7 @@ def test_what_is_optional_and_not_there_is_left_out() -> None:
     variable = {"name": "A", "valueFrom": ref}
     container = sh("", env=[variable], envFrom=[{"configMapRef": {"name": "s", "optional": True}}])
     assert not list(faults(job_of(pod_task(container))))
-    assert "A" not in invoked(container).env
+    assert "A" not in invoked(container)[1]
 
 
 def test_sidecars_and_plugins_that_are_not_carried_out() -> None:

@@ -34,10 +34,8 @@ class Access:
 
 
 def check_access(request: Request, access: Access | None) -> None:
-    """Raise RequestFailure, 401 or 403, if the request may not be answered.
-
-    Without `access`, no token is required, but browsers are still refused.
-    """
+    """Raise RequestFailure, 401 or 403, if the request may not be answered. Without `access`, no
+    token is required, but browsers are still refused."""
     host = request.header(b"host")
     name = host[: host.index("]") + 1] if host.startswith("[") else host.partition(":")[0]
     if name.lower() not in HOSTS:
@@ -52,10 +50,8 @@ def check_access(request: Request, access: Access | None) -> None:
 
 
 def check_body(request: Request) -> None:
-    """Raise RequestFailure, 415, if the body has no media type.
-
-    A web page's form can send such a body without a preflight request.
-    """
+    """Raise RequestFailure, 415, if the body has no media type: a web page's form can send such a
+    body without a preflight request."""
     if request.body and b"content-type" not in request.headers:
         message = "the body has no Content-Type; name its media type, such as application/json"
         raise failure(415, "UnsupportedMediaType", message)

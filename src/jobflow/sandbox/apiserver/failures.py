@@ -62,8 +62,7 @@ def already_exists(kind: Kind, name: str, *, going: bool = False) -> RequestFail
 
 
 def precondition(kind: Kind, name: str, why: str) -> RequestFailure:
-    """409 for a delete that expects another object; like real servers, it names the kind, not the
-    resource."""
+    """409 for a delete that expects another object; real servers name the kind here."""
     qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     message = f'Operation cannot be fulfilled on {qualified} "{name}": {why}'
     return failure(409, "Conflict", message, **(_of(kind, name) | {"kind": kind.kind}))

@@ -47,8 +47,7 @@ class Request:
         return self.query.get(name, "").lower() in ("1", "t", "true")
 
     def number(self, name: str) -> int:
-        """Return a query parameter as an integer, 0 if it is missing. Raises RequestFailure,
-        400."""
+        """Return a query parameter as an integer, or 0. Raises RequestFailure, 400."""
         text = self.query.get(name) or "0"
         try:
             return int(text)

@@ -41,8 +41,7 @@ def kubeconfig(url: str, access: Access | None) -> str:
 def written(path: Path, text: str) -> Iterator[None]:
     """Keep `text` in the file at `path`, mode 0600, while the body runs; create its folders.
 
-    Raises ConfigError if another running sandbox uses the file, or if it is not a sandbox's
-    kubeconfig; OSError if it cannot be written.
+    Raises ConfigError if another sandbox uses the file, or if it is not a sandbox's; OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

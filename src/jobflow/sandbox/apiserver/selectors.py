@@ -37,10 +37,7 @@ class Selector:
 
 
 def selector(kind: Kind, request: Request, name: str = "") -> Selector:
-    """Return the selector of a request's `labelSelector` and `fieldSelector`, and of a name.
-
-    Raises RequestFailure, 400.
-    """
+    """Return the selector of a request, and of a name. Raises RequestFailure, 400."""
     terms = _field_terms(kind, request.query.get("fieldSelector", ""))
     if name:
         terms.append(("metadata.name", True, name))

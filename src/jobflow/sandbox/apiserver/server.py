@@ -59,10 +59,8 @@ class RequestRecord:
 
 @dataclass(slots=True)
 class InjectedFault:
-    """A fault of requests: answered with `failure`, or the connection is broken.
-
-    `after` means that the request is executed and only its answer is lost.
-    """
+    """A fault of requests: answered with `failure`, or else the connection breaks. With `after`,
+    the request is executed and only its answer is lost."""
 
     matches: Callable[[Request], bool]
     failure: RequestFailure | None = None

@@ -172,8 +172,7 @@ class Storage:
         return self.bucket(bucket).objects.get(key)
 
     def put(self, bucket: str, key: Key, obj: Object) -> Stored:
-        """Store an object's next state. Takes ownership of `obj` and sets its version. Raises
-        ObjectTooLarge."""
+        """Store an object's next state; takes over `obj`. Raises ObjectTooLarge."""
         where = self.bucket(bucket)
         stored = self._next(key, obj)
         old = where.put(stored)
@@ -190,8 +189,7 @@ class Storage:
         return gone
 
     def watch(self, bucket: str, since: int, *, limit: int = 100_000) -> PendingChanges:
-        """Return a watch on all changes after `since`, which may be in the future. Raises
-        Expired."""
+        """Return a watch on all changes after `since`, even in the future. Raises Expired."""
         where = self.bucket(bucket)
         if since < where.forgotten:
             raise Expired(since, where.forgotten + 1)

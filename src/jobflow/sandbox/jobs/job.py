@@ -42,11 +42,8 @@ _decode_status = msgspec.json.Decoder(JobStatus).decode
 
 
 def read_vcjob(raw: VcjobObject) -> Vcjob:
-    """Decode a vcjob and set the defaults of its spec.
-
-    An invalid spec is reported as `fault`, and an invalid status counts as empty: both can be
-    stored if the CRD's schema is loose.
-    """
+    """Decode a vcjob and set the defaults of its spec. An invalid spec is reported as `fault`, an
+    invalid status counts as empty: a loose CRD schema lets both be stored."""
     try:
         status = _decode_status(raw.status)
     except msgspec.ValidationError:
@@ -58,11 +55,8 @@ def read_vcjob(raw: VcjobObject) -> Vcjob:
 
 
 def with_defaults(spec: JobSpec) -> JobSpec:
-    """Return the spec with the defaults of Volcano's mutating webhook
-    (webhooks/admission/jobs/mutate).
-
-    As in Volcano, 0 means not set for `minAvailable` of the job and for both `maxRetry`.
-    """
+    """Return the spec with the defaults of Volcano's webhook (webhooks/admission/jobs/mutate), for
+    which 0 means not set in `minAvailable` of the job and in both `maxRetry`."""
     tasks = [_task_defaults(task, index) for index, task in enumerate(spec.tasks or ())]
     return msgspec.structs.replace(
         spec,

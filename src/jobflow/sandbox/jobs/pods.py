@@ -93,8 +93,7 @@ def pod_facts(pod: Pod, *, doomed: bool = False) -> PodFacts:
 
 
 def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
-    """Return the pod that Volcano creates for one replica of a task (createJobPod), bound to the
-    sandbox's node."""
+    """Return the pod that Volcano creates for a replica of a task, bound to the sandbox's node."""
     name = job.metadata.name
     task_name = task.name or ""
     template = task.template or {}

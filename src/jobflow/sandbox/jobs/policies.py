@@ -165,10 +165,8 @@ def _task_failed(task: Task | None, pods: Iterable[PodFacts]) -> bool:
 
 
 def decide(spec: JobSpec, version: int, request: JobRequest) -> PolicyAction:
-    """Return the action for a request: by the task's policies, then the job's, else a sync.
-
-    A request of a pod of an earlier version is only synced.
-    """
+    """Return the action for a request: by the task's policies, then the job's, else a sync. A
+    request of a pod of an earlier version is only synced."""
     if request.action is not None:
         return PolicyAction(request.action)
     outdated = request.version is not None and request.version < version

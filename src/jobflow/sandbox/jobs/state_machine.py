@@ -86,11 +86,8 @@ def pod_name(job: str, task: str, index: int) -> str:
 
 
 def step(view: JobSnapshot, action: BusAction, request: JobRequest, now: datetime) -> JobChanges:
-    """Return the effect of one action on a vcjob.
-
-    `request` names the task, pod or partition of a partial restart. A vcjob that is being deleted
-    does not change.
-    """
+    """Return the effect of one action on a vcjob. `request` names the task, pod or partition of a
+    partial restart. A vcjob that is being deleted does not change."""
     if view.deleting:
         return JobChanges(view.status)
     phase = view.phase
@@ -175,11 +172,8 @@ def _from_running(spec: JobSpec, status: JobStatus) -> JobPhase | None:
 
 
 def _task_missed(spec: JobSpec, status: JobStatus) -> bool:
-    """Return whether a task has fewer successes than its own `minAvailable`.
-
-    It applies only if the job requires as many pods as its tasks together, and only to tasks with
-    pods.
-    """
+    """Return whether a task has fewer successes than its own `minAvailable`. It counts only if the
+    job requires as many pods as its tasks together, and only for tasks with pods."""
     tasks = spec.tasks or ()
     wanted = sum(
         (task.replicas or 0) if task.min_available is None else task.min_available for task in tasks
@@ -205,8 +199,7 @@ def _initial(view: JobSnapshot, now: datetime) -> JobStatus:
 
 
 def _stamped(status: JobStatus, now: datetime) -> JobStatus:
-    """Return the status with its phase's time and condition at `now`; each phase has one
-    condition."""
+    """Return the status with its phase's time and one condition for the phase, at `now`."""
     at = now.replace(microsecond=0)
     kept = [entry for entry in status.conditions or () if entry.status != status.state.phase]
     return msgspec.structs.replace(
@@ -251,10 +244,8 @@ def _counted(
 
 
 def _sync(view: JobSnapshot, now: datetime, move: Move) -> JobChanges:
-    """Create missing pods, delete surplus pods, count all pods and move on.
-
-    Any change of the status, including its counts, renews the phase's time.
-    """
+    """Create missing pods, delete surplus pods, count all pods and move on. Any change of the
+    status, including its counts, renews the phase's time."""
     if not view.admitted:
         status = _moved(view.status, move)
         return JobChanges(view.status if status == view.status else _stamped(status, now))
@@ -286,10 +277,8 @@ def _sync(view: JobSnapshot, now: datetime, move: Move) -> JobChanges:
 
 
 def _may_start(view: JobSnapshot, task: Task) -> bool:
-    """Return whether the tasks that this task depends on have started (waitDependsOnTask…).
-
-    As in Volcano, `any` requires more than one name.
-    """
+    """Return whether the tasks that this task depends on have started. As in Volcano, `any`
+    requires more than one name."""
     names = (task.depends_on.name or []) if task.depends_on else []
     if len(names) > 1 and task.depends_on and task.depends_on.iteration == "any":
         return any(_started(view, name) for name in names)
@@ -309,8 +298,7 @@ def _started(view: JobSnapshot, name: str) -> bool:
 
 
 def _kill(view: JobSnapshot, now: datetime, move: Move, *, keep_ended: bool = True) -> JobChanges:
-    """Delete the job's pods: all, or those that have not ended. The last retry keeps its ended
-    pods."""
+    """Delete all pods, or all that have not ended. The last retry keeps its ended pods."""
     last = (view.status.retry_count or 0) >= (view.spec.max_retry or 0) - 1
     keep = ENDED_POD_PHASES if keep_ended or last else frozenset()
     doomed = tuple(pod for pod in view.pods.values() if not pod.deleting and pod.phase not in keep)

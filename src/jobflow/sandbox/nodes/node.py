@@ -48,11 +48,8 @@ class SandboxNode:
         self._began.setdefault(pod.metadata.uid, pod.status.start_time or self._clock())
 
     def attend(self, pod: Pod, job: Vcjob | None, mates: Iterable[Pod]) -> None:
-        """Run a pod, or confirm its deletion, unless that has already started.
-
-        `mates` are all pods of its vcjob. Without its vcjob, a running pod continues, but no pod
-        starts.
-        """
+        """Run a pod, or confirm its deletion, unless that has already started. `mates` are all pods
+        of its vcjob. Without its vcjob, a running pod continues, but no pod starts."""
         uid = pod.metadata.uid
         if pod.metadata.deletion_timestamp is not None:
             if uid not in self._leaving:
@@ -65,8 +62,7 @@ class SandboxNode:
             self._players[uid] = self._tasks.create_task(self._play(assignment))
 
     async def delete(self, pod: Pod) -> None:
-        """Delete a pod: immediately, or gracefully if the runner has processes to end. Raises
-        Refused."""
+        """Delete a pod, gracefully if it is a process. Raises Refused."""
         await self._writes.delete_pod(pod, gracefully=self._runner.graceful)
 
     def forget(self, pod: Pod) -> None:

@@ -37,11 +37,8 @@ class Runner(Protocol):
         """Return why this vcjob cannot run at all, in sentences for its user."""
 
     async def run(self, assignment: Assignment, report: Report) -> None:
-        """Run a pod to its end, or continue it from its status.
-
-        Cancelled when the pod is deleted or the sandbox exits. It may return before the pod has
-        ended: the pod then stays in its phase.
-        """
+        """Run a pod to its end, or continue it from its status. Cancelled when the pod is deleted
+        or the sandbox exits. It may return early: the pod then stays in its phase."""
 
     async def end(self, pod: Pod) -> None:
         """End a pod that is being deleted; return when nothing of it runs."""

@@ -21,11 +21,8 @@ def utc_now() -> datetime:
 
 
 class SimulateRunner:
-    """Runs pods as their vcjob's annotations say, `speed` times as fast.
-
-    Infinite speed ends pods immediately and skips Running. Raises ValueError if the speed is not
-    above 0.
-    """
+    """Runs pods as their vcjob's annotations say, `speed` times as fast. Infinite speed ends pods
+    immediately and skips Running. Raises ValueError if the speed is not above 0."""
 
     graceful = False
 
@@ -61,11 +58,8 @@ class SimulateRunner:
     def _due(
         self, script: SimulationScript, assignment: Assignment
     ) -> Iterator[tuple[datetime, PhaseChange]]:
-        """Yield the remaining phase changes of the pod, each with its time.
-
-        A task with listed phases counts from the job's start, any other task from its pod's own
-        start.
-        """
+        """Yield the remaining phase changes of the pod, each with its time. A task with listed
+        phases counts from the job's start, any other from its pod's own."""
         task = assignment.pod.task
         start = assignment.job_started if task in script.phases else assignment.started
         for mark in script.marks(task):
@@ -92,6 +86,5 @@ def _script(job: Vcjob) -> tuple[SimulationScript, tuple[str, ...]]:
 
 
 async def assume(pod: Pod, check: Check) -> str:
-    """Return the probe result of a simulated pod, in which nothing listens: it passes once the pod
-    is Running."""
+    """Return the probe result of a simulated pod: it passes while the pod is Running."""
     return "" if pod.phase == PodPhase.RUNNING else f"does not answer while it is {pod.phase}"

@@ -77,8 +77,7 @@ def _misnamed(obj: Object, field: str, wanted: str) -> RequestFailure:
 
 
 def check_address(where: Target, obj: Object) -> None:
-    """Set the URL's namespace, and raise RequestFailure, 400, if namespace or name differ from the
-    URL."""
+    """Set the URL's namespace; raise RequestFailure, 400, if the object is not the URL's."""
     metadata = obj["metadata"]
     if metadata.get("namespace") not in (None, "", where.namespace):
         raise bad_request(

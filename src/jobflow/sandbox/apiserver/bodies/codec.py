@@ -83,8 +83,7 @@ def decoder(media_type: str) -> Callable[[bytes], Any]:
 
 
 def load_protobuf(body: bytes) -> Any:
-    """Decode Kubernetes protobuf. Raises UnreadableBody, or RequestFailure, 415, for an unsupported
-    kind."""
+    """Decode Kubernetes protobuf. Raises UnreadableBody, or RequestFailure, 415."""
     try:
         return protobuf.decode(body)
     except protobuf.UnknownProtobuf as unknown:

@@ -34,8 +34,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    """Return the document after all operations. Raises RequestFailure: 400 if malformed, 413, or
-    422 if one fails."""
+    """Return the document after all operations. Raises RequestFailure, 400, 413 or 422."""
     if not isinstance(operations, list) or not all(isinstance(o, dict) for o in operations):
         raise bad_request(
             f"error decoding patch: json: cannot unmarshal {go_word(operations)} into Go value of "
@@ -72,8 +71,7 @@ def _carry_out(document: Any, operation: Mapping[str, Any]) -> Any:
 
 
 def _failed() -> Exception:
-    """Return the only message that a real API server gives for an operation that cannot be
-    applied."""
+    """Return the only failure that a real API server gives for an operation."""
     message = "the server rejected our request due to an error in our request"
     return RequestFailure(status(422, "Invalid", message, {}))
 

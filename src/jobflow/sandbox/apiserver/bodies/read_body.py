@@ -72,8 +72,7 @@ def new_object(where: Target, request: Request, how: WriteOptions) -> Object:
 
 
 def replacement(where: Target, request: Request, how: WriteOptions) -> Callable[[Stored], Object]:
-    """Return the change that a PUT asks for. Raises RequestFailure; the change itself 409 or
-    422."""
+    """Return the change that a PUT asks for. It and the change raise RequestFailure."""
     obj = new_object(where, request, how)
 
     def change(current: Stored) -> Object:
@@ -102,10 +101,8 @@ def _other_uid(where: Target, wanted: str, found: str) -> str:
 
 
 def applied(where: Target, request: Request, *, there: bool) -> Object:
-    """Return the configuration of a server-side apply. Raises RequestFailure, 400, 422 or 500.
-
-    If the object exists, the body need not name it.
-    """
+    """Return the configuration of a server-side apply. Raises RequestFailure. If the object exists,
+    the body need not name it."""
     kind = where.kind
     if not request.query.get("fieldManager"):
         fault = "is required for apply patch"
@@ -195,8 +192,7 @@ def _mapping(loaded: Any) -> Object:
 
 
 def _strict_faults(request: Request, how: WriteOptions, dropped: list[str]) -> list[str]:
-    """Return the faults that Strict refuses; with Warn, add them to the request's warnings
-    instead."""
+    """Return the faults that Strict refuses; with Warn, turn them into warnings."""
     if how.field_validation == "Ignore":
         return []
     twice = duplicate_keys(request.body) if request.content_type in (JSON, MERGE) else []

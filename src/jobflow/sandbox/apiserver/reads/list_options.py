@@ -28,8 +28,7 @@ def check_options(request: Request, *, watching: bool) -> None:
 
 
 def version(request: Request, *, watching: bool = False) -> int:
-    """Return `resourceVersion`, 0 if it is missing. Raises RequestFailure: 400, or 500 for a
-    watch."""
+    """Return `resourceVersion`, or 0. Raises RequestFailure: 400, or 500 for a watch."""
     text = request.query.get("resourceVersion") or "0"
     if text.isdecimal():
         return int(text)

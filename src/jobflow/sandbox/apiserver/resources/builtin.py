@@ -73,8 +73,7 @@ class PodRules(Rules):
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
 
     def grace(self, obj: Object, asked: int | None) -> int:
-        """Return 0 for a pod that has ended or has no node; other pods stay until their node
-        confirms."""
+        """Return 0 for a pod without a node to confirm its end, or that has ended."""
         spec = obj.get("spec") or {}
         ended = (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if ended or not spec.get("nodeName"):

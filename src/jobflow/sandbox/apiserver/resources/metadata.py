@@ -57,10 +57,8 @@ def begin(kind: Kind, obj: Object) -> None:
 
 
 def carry_over(kind: Kind, obj: Object, old: Object) -> None:
-    """Restore fields that an update cannot change, in place, and count the generation.
-
-    A changed uid or deletion timestamp stays, so that `violations` refuses it.
-    """
+    """Restore fields that an update cannot change, in place, and count the generation. A changed
+    uid or deletion timestamp stays, so that `violations` refuses it."""
     metadata, before = obj["metadata"], old["metadata"]
     for name in (*_SERVER_SET, "generateName", "generation"):
         if metadata.get(name) and (name == "uid" or (name in _REFUSED and name not in before)):

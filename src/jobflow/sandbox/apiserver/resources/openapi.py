@@ -46,8 +46,7 @@ def _of_path(registry: Registry, path: str) -> list[Kind]:
 
 
 def _index(registry: Registry) -> Iterable[tuple[str, dict[str, str]]]:
-    """Yield the path of each document. The hash changes with the content, because clients cache by
-    it."""
+    """Yield the path of each document with a hash, because clients cache by it."""
     for base in {_base(kind): None for kind in registry}:
         content = encode(document(_of_path(registry, base)))
         digest = hashlib.sha256(content).hexdigest().upper()
@@ -131,11 +130,8 @@ def _object_meta() -> dict[str, Any]:
 
 
 def _operations(kind: Kind) -> dict[str, Any]:
-    """Return the operations of a kind: PATCH announces field validation to kubectl.
-
-    Strategic merge patches of built-in kinds are accepted but not announced: without them kubectl
-    uses its own types, and with them it would need a schema.
-    """
+    """Return the operations of a kind: PATCH announces field validation to kubectl. Strategic merge
+    patches are accepted but not announced, because kubectl would need a schema for them."""
     accepted = (JSON_PATCH, MERGE, APPLY)
     reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(kind)}"}}
     answer = {"200": {"description": "OK", "content": {"application/json": reference}}}

@@ -50,10 +50,8 @@ class SchemaNode:
         return self.nullable or not self.type
 
     def complete(self, value: Any, path: str, dropped: list[str]) -> None:
-        """Prune unknown fields and forbidden nulls, and set defaults, in place.
-
-        A null in a list stays, so that validation refuses it.
-        """
+        """Prune unknown fields and forbidden nulls, and set defaults, in place. A null in a list
+        stays, so that validation refuses it."""
         if isinstance(value, dict):
             self._complete_object(value, path, dropped)
         elif isinstance(value, list) and self.items is not None:

@@ -32,8 +32,7 @@ def age(timestamp: str | None) -> str:
 
 
 def duration(seconds: int) -> str:
-    """Format a duration in at most two units (k8s.io/apimachinery pkg/util/duration
-    HumanDuration)."""
+    """Format a duration in at most two units (apimachinery's duration.HumanDuration)."""
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)
@@ -205,8 +204,7 @@ def _definition(column: Column) -> dict[str, Any]:
 def list_metadata(
     revision: int, following: str, remaining: int, *, always: bool = False
 ) -> dict[str, Any]:
-    """Return `metadata` of a list; `always` keeps an empty `continue`, as in lists of custom
-    resources."""
+    """Return `metadata` of a list; with `always`, `continue` may be empty."""
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
     if following or always:
         metadata["continue"] = following

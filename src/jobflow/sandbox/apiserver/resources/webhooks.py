@@ -14,10 +14,7 @@ _OPERATIONS = ("*", "CREATE", "UPDATE", "DELETE", "CONNECT")
 
 
 class WebhookRules(Rules):
-    """Rules of Validating- and MutatingWebhookConfigurations.
-
-    Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation and v1 defaults.
-    """
+    """Rules of webhook configurations (k8s.io/kubernetes pkg/apis/admissionregistration)."""
 
     def complete(self, obj: Object) -> list[str]:
         for webhook in obj.get("webhooks") or ():

@@ -42,8 +42,7 @@ class Admission:
         await self._caller.close()
 
     async def mutate(self, operation: WriteOperation) -> Any:
-        """Return the object after all mutating webhooks; the same object if no webhook changes
-        it."""
+        """Return the object after all mutating webhooks; the same object if unchanged."""
         obj = operation.obj
         for webhook in self._asked(MUTATING, operation):
             response = await self._ask(webhook, operation, obj)
@@ -78,8 +77,7 @@ class Admission:
         return not wanted or any(matches(wanted, _labels(obj)) for obj in objects)
 
     def _namespace_matches(self, wanted: Any, operation: WriteOperation) -> bool:
-        """Match a namespace's labels, or the namespace itself; other cluster-scoped objects always
-        match."""
+        """Match a namespace's labels; other cluster-scoped objects always match."""
         target = operation.target
         if not wanted:
             return True
@@ -93,8 +91,7 @@ class Admission:
     async def _ask(
         self, webhook: Webhook, operation: WriteOperation, obj: Object | None
     ) -> dict[str, Any] | None:
-        """Return the webhook's response; None if it failed and may be ignored. Raises
-        RequestFailure."""
+        """Return the response; None if the webhook failed and may be ignored."""
         name = webhook["name"]
         review = _review(operation, obj)
         try:
@@ -110,10 +107,7 @@ class Admission:
 
 
 def refused(name: str, said: dict[str, Any] | None) -> RequestFailure:
-    """Return a webhook's refusal: its status, with the webhook's name in the message.
-
-    Source: k8s.io/apiserver pkg/admission/plugin/webhook/errors ToStatusErr.
-    """
+    """Return a webhook's refusal (k8s.io/apiserver pkg/admission/plugin/webhook/errors)."""
     status = {key: value for key, value in (said or {}).items() if value is not None}
     why = status.get("message") or status.get("reason")
     end = f": {why}" if why else " without explanation"
@@ -138,8 +132,7 @@ def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> Any:
 
 
 def _resource_matches(resource: str, kind: Kind, subresource: str) -> bool:
-    """Match `jobflows`, `jobflows/status`, `jobflows/*`, `*` (no subresources), `*/*`,
-    `*/status`."""
+    """Match `jobflows`, `jobflows/status`, `jobflows/*`, `*` (no subresource), `*/*`."""
     plural, _, wanted = resource.partition("/")
     return plural in ("*", kind.plural) and wanted in (subresource, "*")
 

@@ -36,8 +36,7 @@ class DeleteOptions:
 
 
 def delete_options(options: dict[str, Any], query: dict[str, str]) -> DeleteOptions:
-    """Return DeleteOptions from the body, or from the query if the body has none. Raises
-    RequestFailure."""
+    """Return DeleteOptions from the body, else from the query. Raises RequestFailure."""
     _check_types(options)
     preconditions = options.get("preconditions") or {}
     propagation = options.get("propagationPolicy") or query.get("propagationPolicy") or ""

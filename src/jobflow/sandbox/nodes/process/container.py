@@ -10,12 +10,12 @@ import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
 
-from jobflow.sandbox.nodes.process import supervisor as keeper
+from jobflow.sandbox.nodes.process import supervisor
 from jobflow.sandbox.nodes.process.logs import LOG_LIMIT
 
 START_ERROR = "StartError"
@@ -50,78 +50,71 @@ class ContainerProcess:
 
     def __init__(self, command: ContainerCommand) -> None:
         self._command = command
-        self._keeper: Process | None = None
+        self._supervisor: Process | None = None
         self._grace: float | None = None
         self._pid = 0
 
     async def run(self, started: Callable[[], None]) -> ContainerExit:
-        """Run the container to its end, including all its processes.
-
-        A cancelled run ends within supervisor.LAST_GRACE, and so does the run of a killed sandbox.
-        """
-        program = [sys.executable, "-I", "-S", keeper.__file__]
-        self._keeper = await asyncio.create_subprocess_exec(
+        """Run the container to its end, including all its processes. If this is cancelled or the
+        sandbox is killed, it ends within supervisor.LAST_GRACE."""
+        program = [sys.executable, "-I", "-S", supervisor.__file__]
+        self._supervisor = await asyncio.create_subprocess_exec(
             *program, stdin=PIPE, stdout=PIPE, stderr=STDOUT, start_new_session=True
         )
         try:
-            self._tell(
-                {
-                    "argv": self._command.argv,
-                    "env": self._command.env,
-                    "cwd": self._command.cwd,
-                    "log": str(self._command.log),
-                    "limit": LOG_LIMIT,
-                }
-            )
+            command = asdict(self._command) | {"log": str(self._command.log)}
+            self._tell(command | {"limit": LOG_LIMIT})
             if self._grace is not None:
                 self.end(self._grace)
-            return await self._listen(self._keeper, started)
+            return await self._listen(self._supervisor, started)
         finally:
-            assert self._keeper.stdin is not None
-            self._keeper.stdin.close()
-            await self._keeper.communicate()
+            assert self._supervisor.stdin is not None
+            self._supervisor.stdin.close()
+            await self._supervisor.communicate()
 
     def end(self, grace: float) -> None:
         """Send SIGTERM now, and SIGKILL after `grace` seconds; `run` returns afterwards."""
         self._grace = grace
-        if self._keeper is not None:
+        if self._supervisor is not None:
             self._tell({"grace": grace})
 
     def _tell(self, what: object) -> None:
-        assert self._keeper is not None
-        assert self._keeper.stdin is not None
-        if not self._keeper.stdin.is_closing():
+        assert self._supervisor is not None
+        assert self._supervisor.stdin is not None
+        if not self._supervisor.stdin.is_closing():
             # not msgspec, which takes no environment that is not UTF-8
-            self._keeper.stdin.write(json.dumps(what).encode() + b"\n")
+            self._supervisor.stdin.write(json.dumps(what).encode() + b"\n")
 
     async def _listen(self, process: Process, started: Callable[[], None]) -> ContainerExit:
         assert process.stdout is not None
-        said = ""
+        output = ""
         async for line in process.stdout:
             try:
-                told = msgspec.json.decode(line, type=_Told)
+                report = msgspec.json.decode(line, type=_Report)
             except msgspec.DecodeError:
-                said = line.decode(errors="replace").strip()
+                output = line.decode(errors="replace").strip()
                 continue
-            if told.pid:
-                self._pid = told.pid
+            if report.pid:
+                self._pid = report.pid
                 started()
-            elif told.error:
-                return ContainerExit(told.code, START_ERROR, told.error)
+            elif report.error:
+                return ContainerExit(report.code, START_ERROR, report.error)
             else:
-                return ContainerExit(told.code, unlogged=told.unlogged)
-        return self._unseen(said)
+                return ContainerExit(report.code, unlogged=report.unlogged)
+        return self._unseen(output)
 
-    def _unseen(self, said: str) -> ContainerExit:
+    def _unseen(self, output: str) -> ContainerExit:
         """Return the end of a container whose supervisor was killed."""
         if self._pid:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, signal.SIGKILL)
             return ContainerExit(137, UNKNOWN, "The container could not be located when it ended")
-        return ContainerExit(keeper.NOT_STARTED, START_ERROR, said or "its keeper was killed")
+        return ContainerExit(
+            supervisor.NOT_STARTED, START_ERROR, output or "its supervisor was killed"
+        )
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _Report(msgspec.Struct, frozen=True):
     pid: int = 0
     code: int = 0
     error: str = ""

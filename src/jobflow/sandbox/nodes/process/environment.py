@@ -35,14 +35,6 @@ _NO_INJECTION = re.compile(r"--?inject-hosts-env=(0|f|F|false|FALSE|False)")
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
-    """Arguments and environment of a process."""
-
-    argv: list[str]
-    env: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class ContainerContext:
     """The pod that a container belongs to, and its surroundings."""
 
@@ -53,11 +45,11 @@ class ContainerContext:
     base: Mapping[str, str]
     """Environment that stands in for the image's."""
 
-    def invocation(self, container: RunnableContainer, message_file: str) -> Invocation:
-        """Return how a container is run.
-
-        `message_file` replaces terminationMessagePath if that appears as a whole path.
-        """
+    def invocation(
+        self, container: RunnableContainer, message_file: str
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return the arguments and environment of a container. `message_file` replaces terminationMessagePath wherever
+        that is a whole path."""
         own = _variables(container, self.pod, self.addresses)
         own |= plugin_variables(self.job, self.pod, self.addresses)
         path = re.escape(container.termination_message_path or TERMINATION_LOG)
@@ -67,23 +59,20 @@ class ContainerContext:
             return named.sub(lambda _: message_file, text)
 
         words = [*(container.command or ()), *(container.args or ())]
-        return Invocation(
-            argv=[placed(expand(word, own)) for word in words],
-            env={
-                **self.base,
-                "HOSTNAME": self.spec.hostname or self.pod.metadata.name,
-                TERMINATION_VARIABLE: message_file,
-                **{name: placed(value) for name, value in own.items()},
-            },
-        )
+        env = {
+            **self.base,
+            "HOSTNAME": self.spec.hostname or self.pod.metadata.name,
+            TERMINATION_VARIABLE: message_file,
+            **{name: placed(value) for name, value in own.items()},
+        }
+        return [placed(expand(word, own)) for word in words], env
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
     """Replace `$(NAME)` by its value, and `$$` by `$`; an unknown name stays as it is."""
 
     def value(found: re.Match[str]) -> str:
-        name = found.group(1)
-        return "$" if name is None else values.get(name, found.group())
+        return "$" if found[1] is None else values.get(found[1], found[0])
 
     return _REFERENCE.sub(value, text)
 
@@ -115,31 +104,26 @@ def _field(path: str, pod: Pod, addresses: Addresses) -> str:
     if keyed := KEYED.fullmatch(path):
         entries = meta.labels if keyed.group(1) == "labels" else meta.annotations
         return (entries or {}).get(keyed.group(2), "")
-    address = addresses(meta.name)
     fields = {
         "metadata.name": meta.name,
         "metadata.namespace": meta.namespace,
         "metadata.uid": meta.uid,
         "spec.nodeName": NODE,
         "spec.serviceAccountName": "default",
-        "status.hostIP": ADDRESS,
-        "status.hostIPs": ADDRESS,
-        "status.podIP": address,
-        "status.podIPs": address,
+        **dict.fromkeys(("status.hostIP", "status.hostIPs"), ADDRESS),
+        **dict.fromkeys(("status.podIP", "status.podIPs"), addresses(meta.name)),
     }
     return fields[path]
 
 
 def plugin_variables(job: Vcjob, pod: Pod, addresses: Addresses) -> dict[str, str]:
-    """Return the variables of Volcano's plugins env and svc, if the vcjob names them.
-
-    Hosts are addresses, because no DNS serves the names that svc uses.
-    """
+    """Return the variables of Volcano's plugins env and svc, if the vcjob names them. Hosts are
+    addresses, because no DNS serves the names that svc uses."""
     plugins = job.spec.plugins or {}
     found: dict[str, str] = {}
     if "env" in plugins:
         index = pod.metadata.name.rpartition("-")[2]
-        found |= {"VK_TASK_INDEX": index, "VC_TASK_INDEX": index}
+        found |= dict.fromkeys(("VK_TASK_INDEX", "VC_TASK_INDEX"), index)
     if "svc" in plugins and not any(map(_NO_INJECTION.fullmatch, plugins["svc"] or ())):
         for task in job.spec.tasks or ():
             names = [pod_name(job.metadata.name, task.name or "", i) for i in _hosts(task)]
@@ -152,6 +136,5 @@ def plugin_variables(job: Vcjob, pod: Pod, addresses: Addresses) -> dict[str, st
 
 
 def _hosts(task: Task) -> range:
-    """Return the pods of a task with their own host name; a `hostname` in the template is shared by
-    all."""
+    """Return the pods of a task with their own host name; a `hostname` is shared by all."""
     return range(min(task.replicas or 0, 1) if pod_spec(task).hostname else task.replicas or 0)

@@ -24,16 +24,15 @@ _IN_USE = ".in-use"
 
 
 class Logs:
-    """Folder of one run: `NAMESPACE/POD/CONTAINER.log`, and `CONTAINER.2.log` and so on for later
-    runs of the same container name."""
+    """Folder of a run: `NAMESPACE/POD/CONTAINER.log`, for further runs `CONTAINER.2.log` and so
+    on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._runs: Counter[Path] = Counter()
 
     def place(self, namespace: str, pod: str, container: str) -> Path:
-        """Return the path of the log of a container's next run; create its folder. Raises
-        OSError."""
+        """Return the path of a container's next log; create its folder. Raises OSError."""
         folder = self.folder / _word(namespace) / _word(pod)
         folder.mkdir(parents=True, exist_ok=True)
         name = folder / _word(container)
@@ -85,10 +84,7 @@ def _word(name: str) -> str:
 
 
 def tail(log: Path, lines: int) -> tuple[list[str], int]:
-    """Return the last lines of a log, and the number of all lines that are kept.
-
-    Very long lines are cut to the last 64 KiB.
-    """
+    """Return the last lines of a log, at most 64 KiB, and the number of all lines kept."""
     older = log.with_name(log.name + ".old")
     count, end = 0, b""
     for path in (older, log):

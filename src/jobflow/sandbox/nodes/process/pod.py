@@ -78,7 +78,7 @@ class _Seat:
 
     container: RunnableContainer
     init: bool
-    standing: ContainerProgress = field(default_factory=ContainerProgress)
+    state: ContainerProgress = field(default_factory=ContainerProgress)
     run: ContainerProcess | None = None
 
 
@@ -103,27 +103,27 @@ class PodLife:
 
     async def live(self) -> None:
         """Run the pod to its end and report its progress. Raises the exceptions of `report`."""
-        telling = asyncio.create_task(self._tell_changes())
-        telling.add_done_callback(self._told)
+        reporting = asyncio.create_task(self._report_changes())
+        reporting.add_done_callback(self._end_if_unreported)
         deadline = self._set_deadline()
         try:
             await self._play()
         except asyncio.CancelledError:
-            telling.cancel()
+            reporting.cancel()
             raise
         finally:
             if deadline is not None:
                 deadline.cancel()
             self.over.set()
             self._changed.set()
-            await asyncio.wait([telling])
-        telling.result()
+            await asyncio.wait([reporting])
+        reporting.result()
         if not self._deleted:
             await self._report(self._progress())
 
-    def _told(self, telling: asyncio.Task[None]) -> None:
+    def _end_if_unreported(self, reporting: asyncio.Task[None]) -> None:
         """End the pod if its status can no longer be reported, because it was deleted."""
-        if not telling.cancelled() and telling.exception() is not None:
+        if not reporting.cancelled() and reporting.exception() is not None:
             self._end(LAST_GRACE)
 
     async def delete(self) -> None:
@@ -154,7 +154,7 @@ class PodLife:
     async def _play(self) -> None:
         for seat in self._init:
             await self._run(seat)
-            if not seat.standing.succeeded or self._stop.is_set():
+            if not seat.state.succeeded or self._stop.is_set():
                 return
         async with asyncio.TaskGroup() as tasks:
             for seat in self._main:
@@ -170,47 +170,35 @@ class PodLife:
             await self._back_off(seat, backoff.next())
 
     def _again(self, seat: _Seat) -> bool:
-        if seat.standing.restarts >= self._setting.restarts.most:
+        if seat.state.restarts >= self._setting.restarts.most:
             return False
         always = self._policy == ALWAYS and not seat.init
-        return always or (self._policy != NEVER and not seat.standing.succeeded)
+        return always or (self._policy != NEVER and not seat.state.succeeded)
 
     async def _back_off(self, seat: _Seat, seconds: float) -> None:
-        ended, name = seat.standing, self._setting.place.pod.metadata.name
-        said = f"back-off {seconds:g}s restarting container={seat.container.name} pod={name}"
-        waiting = ContainerProgress(
-            reason="CrashLoopBackOff",
-            message=said,
-            restarts=ended.restarts,
-            last=replace(ended, last=None),
-        )
-        self._move(seat, waiting)
+        ended, name = seat.state, self._setting.place.pod.metadata.name
+        message = f"back-off {seconds:g}s restarting container={seat.container.name} pod={name}"
+        last = replace(ended, last=None)
+        waiting = ContainerProgress(reason="CrashLoopBackOff", message=message, last=last)
+        self._move(seat, replace(waiting, restarts=ended.restarts))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), seconds)
         if self._stop.is_set():
-            seat.standing = ended
+            seat.state = ended
 
     async def _run_once(self, seat: _Seat) -> None:
-        before = seat.standing
-        last, restarts = before.last, before.restarts + (1 if before.last else 0)
-        started = self._setting.clock()
+        before, clock = seat.state, self._setting.clock
+        restarts = before.restarts + (1 if before.last else 0)
+        running = ContainerProgress(clock(), restarts=restarts, last=before.last)
 
         def begun() -> None:
-            nonlocal started
-            started = self._setting.clock()
-            self._move(seat, ContainerProgress(started, restarts=restarts, last=last))
+            nonlocal running
+            running = replace(running, started=clock())
+            self._move(seat, running)
 
-        ended = await self._exit(seat, begun)
-        standing = ContainerProgress(
-            started=started,
-            finished=self._setting.clock(),
-            exit_code=ended.code,
-            reason=ended.reason,
-            message=ended.message,
-            restarts=restarts,
-            last=last,
-        )
-        self._move(seat, standing)
+        end = await self._exit(seat, begun)
+        ended = replace(running, exit_code=end.code, reason=end.reason, message=end.message)
+        self._move(seat, replace(ended, finished=clock()))
 
     async def _exit(self, seat: _Seat, begun: Callable[[], None]) -> ContainerExit:
         message_file = self._setting.scratch()
@@ -224,26 +212,26 @@ class PodLife:
         finally:
             seat.run = None
         self._note(seat, ended, command.log)
-        said = self._message(seat.container, ended, message_file, command.log)
-        return replace(ended, message=": ".join(part for part in (ended.message, said) if part))
+        message = self._message(seat.container, ended, message_file, command.log)
+        return replace(ended, message=": ".join(filter(None, (ended.message, message))))
 
     def _command(self, container: RunnableContainer, message_file: Path) -> ContainerCommand:
         message_file.touch()
         meta = self._setting.place.pod.metadata
-        call = self._setting.place.invocation(container, str(message_file))
         path = self._setting.logs.place(meta.namespace, meta.name, container.name)
         path.touch()
-        return ContainerCommand(call.argv, call.env, container.working_dir or str(Path.cwd()), path)
+        argv, env = self._setting.place.invocation(container, str(message_file))
+        return ContainerCommand(argv, env, container.working_dir or str(Path.cwd()), path)
 
     def _message(
         self, container: RunnableContainer, ended: ContainerExit, file: Path, path: Path
     ) -> str:
         falls_back = container.termination_message_policy == FALLBACK and ended.code != 0
         count = len(self._init) + len(self._main)
-        said = read_message(file, containers=count, log=path if falls_back else None)
-        with suppress(OSError):  # it may be anything by now
+        message = read_message(file, containers=count, log=path if falls_back else None)
+        with suppress(OSError):  # the container may have replaced it by a folder
             file.unlink()
-        return said
+        return message
 
     def _note(self, seat: _Seat, ended: ContainerExit, path: Path) -> None:
         """Record a failure, unless the sandbox ended the container."""
@@ -251,63 +239,55 @@ class PodLife:
         if ended.unlogged:
             log.warning("log incomplete", pod=pod.metadata.name, error=ended.unlogged)
         if ended.code and (self._reason or not self._stop.is_set()):
-            run = FailedRun(
-                namespace=pod.metadata.namespace,
-                job=self._setting.place.job.metadata.name,
-                task=pod.task,
-                pod=pod.metadata.name,
-                container=seat.container.name,
-                exit_code=ended.code,
-                reason=self._reason or ended.reason,
-                message=ended.message,
-                log=path,
-            )
-            self._setting.failed(run)
+            job = self._setting.place.job.metadata.name
+            name, reason = seat.container.name, self._reason or ended.reason
+            where = (pod.metadata.namespace, job, pod.task, pod.metadata.name, name)
+            self._setting.failed(FailedRun(*where, ended.code, reason, ended.message, path))
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ reporting
 
-    def _move(self, seat: _Seat, standing: ContainerProgress) -> None:
+    def _move(self, seat: _Seat, state: ContainerProgress) -> None:
         """Change a container's state. Containers that start together are reported together."""
-        seat.standing = standing
-        if seat.init or all(_begun(each.standing) for each in self._main):
+        seat.state = state
+        if seat.init or all(_begun(each.state) for each in self._main):
             self._changed.set()
 
-    async def _tell_changes(self) -> None:
+    async def _report_changes(self) -> None:
         """Report the pod after each change; `live` makes the last report."""
-        told = None
+        reported = None
         while True:
             await self._changed.wait()
             self._changed.clear()
             if self.over.is_set() or self._deleted:
                 return
-            if all(seat.standing.finished for seat in self._main):
+            if all(seat.state.finished for seat in self._main):
                 continue  # a restart or the end comes next
-            if (progress := self._progress()) != told:
+            if (progress := self._progress()) != reported:
                 await self._report(progress)
-                told = progress
+                reported = progress
 
     def _progress(self) -> PodProgress:
-        standings = [seat.standing for seat in self._main]
-        starts = [standing.started for standing in standings if standing.started]
+        states = [seat.state for seat in self._main]
+        starts = [state.started for state in states if state.started]
         too_late = "Pod was active on the node longer than the specified deadline"
         return PodProgress(
-            phase=self._phase(standings),
+            phase=self._phase(states),
             started=min(starts, default=self._began),
             finished=self._setting.clock() if self.over.is_set() else None,
-            containers=standings,
-            init_containers=[seat.standing for seat in self._init],
+            containers=states,
+            init_containers=[seat.state for seat in self._init],
             address=self._setting.address,
             pod_reason=self._reason,
             pod_message=too_late if self._reason else "",
         )
 
-    def _phase(self, standings: Sequence[ContainerProgress]) -> PodPhase:
+    def _phase(self, states: Sequence[ContainerProgress]) -> PodPhase:
         if self.over.is_set():
-            fine = not self._reason and all(standing.succeeded for standing in standings)
+            fine = not self._reason and all(state.succeeded for state in states)
             return PodPhase.SUCCEEDED if fine else PodPhase.FAILED
-        return PodPhase.RUNNING if any(map(_begun, standings)) else PodPhase.PENDING
+        return PodPhase.RUNNING if any(map(_begun, states)) else PodPhase.PENDING
 
 
-def _begun(standing: ContainerProgress) -> bool:
+def _begun(state: ContainerProgress) -> bool:
     """Return whether the container has started at least once."""
-    return standing.started is not None or standing.last is not None
+    return state.started is not None or state.last is not None

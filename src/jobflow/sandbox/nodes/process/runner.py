@@ -34,11 +34,8 @@ __all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "RestartLimits"]
 
 
 class ProcessRunner:
-    """Runs pods as local processes. A context manager that creates the folder of the logs and, on
-    exit, removes it if it is empty.
-
-    `logs` is the parent of each run's folder. Entering raises OSError.
-    """
+    """Runs pods as local processes. A context manager that creates a folder for the logs under
+    `logs` and, on exit, removes it if it is empty. Entering raises OSError."""
 
     graceful = True
 
@@ -85,10 +82,8 @@ class ProcessRunner:
         return tuple(faults(job))
 
     async def run(self, assignment: Assignment, report: Report) -> None:
-        """Run a pod's containers, after the end of an earlier pod of the same name.
-
-        A pod that another process started is lost, because its processes ended with that process.
-        """
+        """Run a pod's containers, after the end of an earlier pod of the same name. A pod that
+        another process started is lost, because its processes ended with that process."""
         pod = assignment.pod
         if pod.phase == PodPhase.RUNNING:
             await report(self._lost(pod, assignment.started))
@@ -147,11 +142,8 @@ class ProcessRunner:
 
 
 class Addresses:
-    """One loopback address for each pod, so that all pods can use the same ports.
-
-    If the system has only 127.0.0.1 (macOS), all pods share it. The first address is random,
-    because several sandboxes may run on one machine.
-    """
+    """One loopback address for each pod, so that all pods can use the same ports, unless the system
+    has only 127.0.0.1 (macOS). The first is random, as other sandboxes may be running."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, str], str] = {}

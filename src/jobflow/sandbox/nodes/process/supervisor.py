@@ -72,8 +72,7 @@ class Control:
         return b"\n" in self._read
 
     def next(self) -> dict[str, Any] | None:
-        """Return the next line, or None at the end of the input. Blocks until the line is
-        complete."""
+        """Return the next line, or None at the end of the input. Blocks."""
         while b"\n" not in self._read:
             chunk = os.read(self.fd, _CHUNK)
             if not chunk:
@@ -276,11 +275,8 @@ def _kill(pid: int, number: int = signal.SIGKILL) -> bool:
 
 
 def _sweep(group: int) -> None:
-    """Kill the processes that a command left behind, including those that become children
-    meanwhile.
-
-    A process of another user cannot be killed and stays.
-    """
+    """Kill what a command left behind, including processes that become children meanwhile. A
+    process of another user cannot be killed and stays."""
     if not _LINUX:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
