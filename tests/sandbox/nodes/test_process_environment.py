@@ -137,7 +137,7 @@ C = "spec.tasks[0].template.spec.containers[0]"
     [
         ({"name": "c", "image": "x"}, f"{C}.command: container c has none, and the entrypoint"),
         ({"name": "c", "args": ["x"]}, f"{C}.command: container c has none"),
-        ({"command": "sh"}, "spec.tasks[0].template: Expected `array | null`, got `str`"),
+        ({"command": "sh"}, "spec.tasks[0].template.spec: Expected `array | null`, got `str`"),
         (
             sh("", env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
             f"{C}.env[0].valueFrom.secretKeyRef: there are no Secrets here; write the value out",

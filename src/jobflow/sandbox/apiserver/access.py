@@ -25,7 +25,6 @@ class Access:
     tls: ssl.SSLContext
     """TLS context of the server. kubectl sends a token over TLS only."""
     ca: bytes
-    """CA certificate, PEM."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     def client_tls(self) -> ssl.SSLContext:

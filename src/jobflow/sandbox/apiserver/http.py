@@ -32,7 +32,6 @@ class Request:
     headers: dict[bytes, bytes]
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
-    """Texts of the response's `Warning:` headers."""
 
     def header(self, name: bytes) -> str:
         """Return the value of a header, by its name in lower case; "" if it was not sent."""

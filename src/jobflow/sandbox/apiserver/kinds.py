@@ -104,7 +104,6 @@ class Kind:
     stored_as: str = ""
     """Bucket of another kind that holds the objects."""
     openapi: Mapping[str, Any] | None = None
-    """Schema for `kubectl explain`."""
 
     @property
     def api_version(self) -> str:

@@ -10,15 +10,14 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from jobflow.sandbox.apiserver import bootstrap as install
 from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.access import Access, check_access, check_body
+from jobflow.sandbox.apiserver.bootstrap import preinstall
 from jobflow.sandbox.apiserver.failures import RequestFailure
 from jobflow.sandbox.apiserver.http import (
     Receive,
@@ -128,10 +127,10 @@ class ApiServer:
         return f"{'https' if self.access else 'http'}://{host}:{port}"
 
     async def __aenter__(self) -> ApiServer:
-        await install.preinstall(self.writer, self.registry)
+        await preinstall(self.writer, self.registry)
         sock = socket.create_server(self._address)
-        # asyncio sets this only where the socket says TCP outright; without it an answer in two
-        # writes waits 40 ms for the client's delayed acknowledgement
+        # asyncio sets this only if the socket names TCP; without it, an answer in two writes
+        # waits 40 ms for the client's delayed acknowledgement
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._address = (self._address[0], sock.getsockname()[1])
         config = uvicorn.Config(
@@ -151,12 +150,7 @@ class ApiServer:
         self._collecting = asyncio.create_task(self._collector.run())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._listener is not None
         assert self._collecting is not None
         self._collecting.cancel()
@@ -209,7 +203,9 @@ class ApiServer:
             self._crashes.append(crash)
             response = refusal(failures.internal(f"{type(crash).__name__}: {crash}"))
         broken = fault is not None and fault.failure is None
-        self._log(request, 0 if broken else response.code)
+        code, agent = 0 if broken else response.code, request.header(b"user-agent")
+        record = RequestRecord(request.method, request.path, request.query, code, agent)
+        self.requests.append(record)
         if broken:
             scope["extensions"]["jobflow.abort"]["abort"]()
             while (await receive())["type"] != "http.disconnect":
@@ -226,10 +222,3 @@ class ApiServer:
             return await self._resources.handle(where, request, receive)
         found = discover(self.registry, request) or openapi(self.registry, request)
         return found or no_such_page(request)
-
-    def _log(self, request: Request, code: int) -> None:
-        self.requests.append(
-            RequestRecord(
-                request.method, request.path, request.query, code, request.header(b"user-agent")
-            )
-        )

@@ -37,7 +37,6 @@ class Stored:
     key: Key
     obj: Object
     body: bytes
-    """The object as JSON text."""
     revision: int
 
     @property
@@ -97,12 +96,10 @@ class Bucket:
     history: deque[ObjectChange] = field(default_factory=deque)
     objects: dict[Key, Stored] = field(default_factory=dict)
     keys: list[Key] = field(default_factory=list)
-    """Keys in list order."""
     watches: set[PendingChanges] = field(default_factory=set)
     forgotten: int = 0
     """Last revision that is no longer in `history`."""
     held: int = 0
-    """Size of `history` in bytes."""
 
     def select(self, namespace: str) -> list[Stored]:
         """Return all objects, or those of a namespace, in order."""

@@ -62,9 +62,7 @@ class PodFacts:
     exit_code: int = 0
     """Exit code of the first container, after it has terminated."""
     ready: bool = True
-    """Whether all containers are ready."""
     restarts: int = 0
-    """Restarts of all containers."""
     deleting: bool = False
     since: datetime | None = None
     """Start of the current phase."""

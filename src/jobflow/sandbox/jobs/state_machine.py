@@ -57,10 +57,8 @@ class JobSnapshot:
     name: str
     created: datetime
     spec: JobSpec
-    """Spec with defaults."""
     status: JobStatus
     pods: Mapping[str, PodFacts] = field(default_factory=dict)
-    """Pods of this vcjob (by owner UID), by name."""
     admitted: bool = True
     """Whether the scheduler admitted the job; before that, no pod is created."""
     deleting: bool = False
@@ -75,7 +73,6 @@ class JobChanges:
     """Changes of a vcjob: pods first, then the status, as in Volcano."""
 
     status: JobStatus
-    """The next status; equal to the current one if nothing changes."""
     create: tuple[tuple[int, int], ...] = ()
     """Index of the task in the spec, and of the pod in the task."""
     delete: tuple[PodFacts, ...] = ()

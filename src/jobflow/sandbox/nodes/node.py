@@ -38,9 +38,7 @@ class SandboxNode:
         self._learn = learn
         self._clock = clock
         self._began: dict[str, datetime] = {}
-        """Start of each pod, by its UID."""
         self._leaving: set[str] = set()
-        """UIDs of deleted pods that are being confirmed."""
         self._players: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, pod: Pod) -> None:

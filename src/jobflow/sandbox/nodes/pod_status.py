@@ -16,7 +16,6 @@ class ContainerProgress:
     """State of one container: waiting, running or ended."""
 
     started: datetime | None = None
-    """None if it has not started, or is about to restart."""
     finished: datetime | None = None
     exit_code: int = 0
     reason: str = ""
@@ -25,7 +24,6 @@ class ContainerProgress:
     """Details; the termination message if it has ended."""
     restarts: int = 0
     last: ContainerProgress | None = None
-    """End of the previous run of a restarted container."""
 
     @property
     def running(self) -> bool:
@@ -42,18 +40,15 @@ class PodProgress:
 
     phase: PodPhase
     started: datetime
-    """Start of the containers."""
     finished: datetime | None = None
     exit_code: int = 0
     message: str = ""
-    """Termination message of the first container."""
     containers: Sequence[ContainerProgress] = ()
     """State of each container; if empty, all of them follow the pod's phase."""
     init_containers: Sequence[ContainerProgress] = ()
     """State of each init container; if empty, all of them have succeeded."""
     address: str = ADDRESS
     pod_reason: str = ""
-    """Reason for the failure of the whole pod."""
     pod_message: str = ""
 
 

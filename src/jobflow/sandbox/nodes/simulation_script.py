@@ -27,7 +27,6 @@ class PhaseChange:
     """Change of a pod into a phase."""
 
     at: float
-    """Seconds at speed 1."""
     phase: PodPhase
     exit_code: int = 0
     message: str = ""
@@ -38,7 +37,6 @@ class SimulationScript:
     """The annotations of one vcjob."""
 
     attempt: int = 1
-    """Attempt of its run, from 1."""
     index: int | None = None
     """Index of the item or repeat, from 0; None if the step has one run."""
     duration: float | None = None
@@ -59,20 +57,16 @@ class SimulationScript:
         before = [mark for mark in marks if mark.at < self.duration]
         return (*before, self._end(self.duration, self._code()))
 
-    @property
-    def _must_fail(self) -> bool:
-        return self.attempt <= self.fail_attempts
-
     def _code(self) -> int:
         """Return the exit code of this attempt; attempts after `fail-attempts` succeed."""
-        if self._must_fail:
+        if self.attempt <= self.fail_attempts:
             return self.exit_code or 1
         return 0 if self.fail_attempts else self.exit_code
 
     def _listed(self, phase: PodPhase, at: float) -> PhaseChange:
         if phase is PodPhase.RUNNING:
             return PhaseChange(at, phase)
-        fails = phase is PodPhase.FAILED or self._must_fail
+        fails = phase is PodPhase.FAILED or self.attempt <= self.fail_attempts
         return self._end(at, (self.exit_code or 1) if fails else 0)
 
     def _end(self, at: float, code: int) -> PhaseChange:
@@ -114,11 +108,10 @@ def read_script(
             fields[name] = read(annotations[key])
         except ValueError as error:
             faults.append(f"annotation {key}: {_quoted(annotations[key])} {error}")
-    numbers = {"attempt": (ATTEMPT, _attempt), "index": (INDEX, _count)}
-    for name, (label, count) in numbers.items():
+    for name, label, read in (("attempt", ATTEMPT, _attempt), ("index", INDEX, _count)):
         try:
             if label in labels:
-                fields[name] = count(labels[label])
+                fields[name] = read(labels[label])
         except ValueError as error:
             faults.append(f"label {label}: {_quoted(labels[label])} {error}")
     return SimulationScript(**fields), tuple(faults)
@@ -134,16 +127,14 @@ def _attempt(text: str) -> int:
     return attempt
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise ValueError("is no count: write a whole number from 0 up")
-    return int(text)
+def _count(text: str, most: int = 999_999_999, fault: str = "count: write a whole number") -> int:
+    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most:
+        return int(text)
+    raise ValueError(f"is no {fault} from 0 {'up' if most > 255 else f'to {most}'}")
 
 
 def _exit_code(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= 255):
-        raise ValueError("is no exit code: write a whole number from 0 to 255")
-    return int(text)
+    return _count(text, 255, "exit code: write a whole number")
 
 
 def _outputs(text: str) -> tuple[str, ...]:
@@ -152,10 +143,8 @@ def _outputs(text: str) -> tuple[str, ...]:
     try:
         entries = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise ValueError(
-            f"begins like a list and is no JSON ({error}); text that begins so has to stand in a "
-            'list: ["…"]'
-        ) from error
+        why = f"begins like a list and is no JSON ({error}); put such text into a list"
+        raise ValueError(f'{why}: ["…"]') from error
     if not entries:
         raise ValueError("is an empty list: give it one entry for each run")
     return tuple(
@@ -191,8 +180,7 @@ def _rows(task: str, rows: Any) -> Iterable[tuple[PodPhase, float]]:
     if not isinstance(rows, list):
         raise ValueError(f'gives task "{task}" no list: write it like [["Running", 1]]')
     last_at, last_rank = 0.0, -1
-    for row in rows:
-        phase, at = _row(task, row)
+    for phase, at in (_row(task, row) for row in rows):
         rank = min(LISTED_PHASES.index(phase), 2)
         if rank <= last_rank:
             raise ValueError(f'has task "{task}" go into {phase} too late: phases only go forward')
@@ -207,10 +195,8 @@ def _row(task: str, row: Any) -> tuple[PodPhase, float]:
         case [str(word), (int() | float()) as at] if not isinstance(at, bool):
             pass
         case _:
-            text = msgspec.json.encode(row).decode()
-            raise ValueError(
-                f'gives task "{task}" an entry that is no pair like ["Running", 1]: {text}'
-            )
+            fault = f'gives task "{task}" an entry that is no pair like ["Running", 1]'
+            raise ValueError(f"{fault}: {msgspec.json.encode(row).decode()}")
     if word not in LISTED_PHASES:
         guess = did_you_mean(Suggester(LISTED_PHASES).nearest(word))
         raise ValueError(f'names a phase "{word}" for task "{task}" that pods do not have{guess}')

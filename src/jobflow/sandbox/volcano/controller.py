@@ -61,7 +61,7 @@ class TrackedJob:
     stored: VcjobObject
     job: Vcjob
     faults: Sequence[str]
-    inbox: JobQueue = field(default_factory=JobQueue)
+    queue: JobQueue = field(default_factory=JobQueue)
     backoff: Backoff = field(default_factory=lambda: Backoff(first=0.005, most=30.0))
     refusals: int = 0
     not_before: datetime | None = None
@@ -69,7 +69,6 @@ class TrackedJob:
     worker: asyncio.Task[None] | None = None
     alarm: asyncio.TimerHandle | None = None
     expired: bool = False
-    """Whether its deletion was requested."""
 
     @property
     def uid(self) -> str:
@@ -104,13 +103,10 @@ class JobController:
         self._tasks: asyncio.TaskGroup | None = None
         self._node: SandboxNode | None = None
         self._cases: dict[str, TrackedJob] = {}
-        """By the vcjob's UID."""
         self._objects: dict[str, dict[str, Pod]] = {}
-        """Pods by their vcjob's UID and their name."""
         self._seen: dict[str, dict[str, PodFacts]] = {}
         """The same pods as the policies see them."""
         self._doomed: set[str] = set()
-        """UIDs of pods that this controller deleted."""
 
     async def run(self) -> None:
         """Run vcjobs until cancelled."""
@@ -138,14 +134,11 @@ class JobController:
         if self._jobs.synced and self._pods.synced:
             self._synced.set()
 
-    # ------------------------------------------------------------------ news of vcjobs
-
     def _job_changed(self, old: VcjobObject | None, new: VcjobObject | None) -> None:
         if self._tasks is None:
             return
         if new is None:
-            closed = self._cases.pop(old.metadata.uid, None) if old else None
-            if closed is not None:
+            if old is not None and (closed := self._cases.pop(old.metadata.uid, None)):
                 _silence(closed)
         elif (case := self._cases.get(new.metadata.uid)) is not None:
             self._update(case, new)
@@ -158,7 +151,7 @@ class JobController:
         self._cases[case.uid] = case
         seen = self._seen.get(case.uid, {})
         for name, pod in list(self._objects.get(case.uid, {}).items()):
-            case.inbox.offer(pod_request(None, seen[name], job.spec, seen))
+            case.queue.offer(pod_request(None, seen[name], job.spec, seen))
             self._attend(pod)
         self._offer(case, SYNC)
 
@@ -180,7 +173,7 @@ class JobController:
         return [*policy_faults(job.spec), *templates, *self._runner.faults(job)]
 
     def _offer(self, case: TrackedJob, request: JobRequest) -> None:
-        case.inbox.offer(request)
+        case.queue.offer(request)
         self._wake(case)
 
     def _wake(self, case: TrackedJob) -> None:
@@ -188,7 +181,7 @@ class JobController:
             work = self._work(case)
             try:
                 case.worker = self._tasks.create_task(work)
-            except RuntimeError:  # news while all of it ends: nothing is begun any more
+            except RuntimeError:  # the task group is closing: no task may start
                 work.close()
 
     def _command(self, job: Key, request: JobRequest) -> None:
@@ -197,14 +190,10 @@ class JobController:
         if case is not None:
             self._offer(case, request)
 
-    # ------------------------------------------------------------------ news of pods
-
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if new is None:
-            if old is not None and old.owner:
-                self._pod_gone(old)
-            return
-        if not new.owner:
+        if new is None and old is not None and old.owner:
+            self._pod_gone(old)
+        if new is None or not new.owner:
             return
         name = new.metadata.name
         self._objects.setdefault(new.owner, {})[name] = new
@@ -237,27 +226,22 @@ class JobController:
         mates = self._objects[pod.owner].values()
         self._node.attend(pod, case.job if case is not None else None, mates)
 
-    # ------------------------------------------------------------------ work on one vcjob
-
     async def _work(self, case: TrackedJob) -> None:
         """Process a vcjob until nothing is left, or nothing is due."""
-        while self._holds(case):
+        while self._cases.get(case.uid) is case:
             now = self._clock()
             if case.not_before is not None and now < case.not_before:
                 break
             seen = self._seen.get(case.uid, {})
-            work = case.inbox.take(case.job.spec, case.job.status, seen, now)
+            work = case.queue.take(case.job.spec, case.job.status, seen, now)
             if work is not None:
                 await self._try(case, work)
-            elif _is_past(_expiry(case.job), now) and not case.expired:
+            elif (expiry := _expiry(case.job)) and expiry <= now and not case.expired:
                 await self._expire(case)
             else:
                 break
         case.worker = None
         self._set_alarm(case)
-
-    def _holds(self, case: TrackedJob) -> bool:
-        return self._cases.get(case.uid) is case
 
     async def _try(self, case: TrackedJob, work: JobAction) -> None:
         try:
@@ -271,7 +255,7 @@ class JobController:
             case.backoff.reset()
 
     def _later(self, case: TrackedJob, work: JobAction) -> None:
-        case.inbox.put_back(work)
+        case.queue.put_back(work)
         case.not_before = self._clock() + timedelta(seconds=case.backoff.next())
 
     async def _refused(self, case: TrackedJob, work: JobAction, error: Refused) -> None:
@@ -280,7 +264,7 @@ class JobController:
         if case.refusals == 1:
             await self._warn(case, "FailedCreate", str(error))
         if case.refusals == REFUSALS:
-            case.inbox.offer(JobRequest(action=BusAction.TERMINATE))
+            case.queue.offer(JobRequest(action=BusAction.TERMINATE))
         elif case.refusals > REFUSALS:
             log.error("giving a vcjob up", job=_name(case.stored), error=str(error))
         else:
@@ -294,18 +278,13 @@ class JobController:
             await self._warn(case, INVALID, message)
             return
         meta = case.job.metadata
-        view = JobSnapshot(
-            name=meta.name,
-            created=meta.creation_timestamp or now,
-            spec=case.job.spec,
-            status=case.job.status,
-            pods=self._seen.get(case.uid, {}),
-            deleting=meta.deletion_timestamp is not None,
-        )
+        created, deleting = meta.creation_timestamp or now, meta.deletion_timestamp is not None
+        pods, job = self._seen.get(case.uid, {}), case.job
+        view = JobSnapshot(meta.name, created, job.spec, job.status, pods, deleting=deleting)
         outcome = step(view, work.action, work.request, now)
         await _all(self._delete(case, pod) for pod in outcome.delete)
         await _all(self._create(case, task, index) for task, index in outcome.create)
-        case.inbox.done(work)
+        case.queue.done(work)
         if outcome.status != view.status:
             await self._store(case, outcome.status)
 
@@ -339,8 +318,6 @@ class JobController:
         except Refused as error:
             log.warning("event refused", job=_name(case.stored), error=str(error))
 
-    # ------------------------------------------------------------------ time
-
     async def _expire(self, case: TrackedJob) -> None:
         case.expired = True
         try:
@@ -350,10 +327,10 @@ class JobController:
 
     def _set_alarm(self, case: TrackedJob) -> None:
         _silence(case)
-        if not self._holds(case):
+        if self._cases.get(case.uid) is not case:
             return
         expiry = None if case.expired else _expiry(case.job)
-        moments = [case.not_before, case.inbox.next_due, expiry]
+        moments = [case.not_before, case.queue.next_due, expiry]
         if due := min((moment for moment in moments if moment is not None), default=None):
             wait = max(0.0, (due - self._clock()).total_seconds())
             case.alarm = asyncio.get_running_loop().call_later(wait, self._wake, case)
@@ -374,10 +351,6 @@ def _expiry(job: Vcjob) -> datetime | None:
     if job.status.state.phase not in FINISHED_PHASES:
         return None
     return ended + timedelta(seconds=min(ttl, MAX_SECONDS))
-
-
-def _is_past(moment: datetime | None, now: datetime) -> bool:
-    return moment is not None and moment <= now
 
 
 async def _all(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -32,7 +32,6 @@ class DeleteOptions:
     uid: str = ""
     resource_version: str = ""
     grace: int | None = None
-    """`gracePeriodSeconds`."""
 
 
 def delete_options(options: dict[str, Any], query: dict[str, str]) -> DeleteOptions:

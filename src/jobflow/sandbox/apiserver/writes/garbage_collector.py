@@ -99,11 +99,15 @@ class GarbageCollector:
         if stored is None:
             return
         try:
-            await self._see_to(bucket, stored)
+            if "deletionTimestamp" not in stored.obj["metadata"]:
+                await self._collect(bucket, stored)
+            elif bucket == builtin.NAMESPACE.bucket:
+                await self._empty_namespace(stored)
+            else:
+                await self._finish(bucket, stored)
         except RequestFailure as failed:
-            if failed.code == 404:
-                return
-            self._later(place, 0 if failed.code == 409 else _RETRY_SECONDS)
+            if failed.code != 404:
+                self._later(place, 0 if failed.code == 409 else _RETRY_SECONDS)
 
     def _later(self, place: Place, seconds: float) -> None:
         def again() -> None:
@@ -113,31 +117,25 @@ class GarbageCollector:
         timer = asyncio.get_running_loop().call_later(seconds, again)
         self._retries.add(timer)
 
-    async def _see_to(self, bucket: str, stored: Stored) -> None:
-        if "deletionTimestamp" not in stored.obj["metadata"]:
-            await self._collect(bucket, stored)
-        elif bucket == builtin.NAMESPACE.bucket:
-            await self._empty_namespace(stored)
-        else:
-            await self._finish(bucket, stored)
-
     async def _collect(self, bucket: str, stored: Stored) -> None:
         """Delete a dependent without living owners, or remove its references to gone owners."""
-        solid, gone, waiting = self._judge(stored)
+        alive, gone, waiting = self._judge(stored)
         kind = self._registry.of_bucket(bucket)
         if kind is None or not (gone or waiting):
             return
-        target = _target(kind, stored)
-        if solid:
+        target = Target(kind, *stored.key)
+        if alive:
             await self._drop_references(target, gone + waiting)
             return
         policy = "Foreground" if waiting and self._owners.dependents(stored.uid) else ""
-        how = WriteOptions(user=COLLECTOR, options=_options(policy or "Background"))
+        options = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+        options["propagationPolicy"] = policy or "Background"
+        how = WriteOptions(user=COLLECTOR, options=options)
         await self._deleter.delete(target, DeleteOptions(propagation=policy, uid=stored.uid), how)
 
     def _judge(self, stored: Stored) -> tuple[list[str], list[str], list[str]]:
         """Return the UIDs of its owners: alive, gone, and in foreground deletion."""
-        solid: list[str] = []
+        alive: list[str] = []
         gone: list[str] = []
         waiting: list[str] = []
         for reference in references(stored.obj):
@@ -145,12 +143,12 @@ class GarbageCollector:
             owner = self._owner(uid, stored.key[0])
             if owner is None:
                 served = self._registry.of(reference["apiVersion"], reference["kind"])
-                (gone if served else solid).append(uid)
+                (gone if served else alive).append(uid)
             elif _has(owner.obj, FOREGROUND):
                 waiting.append(uid)
             else:
-                solid.append(uid)
-        return solid, gone, waiting
+                alive.append(uid)
+        return alive, gone, waiting
 
     def _owner(self, uid: str, namespace: str) -> Stored | None:
         """Return the owner if it is in the dependent's namespace or cluster-scoped."""
@@ -180,7 +178,7 @@ class GarbageCollector:
     async def _release(self, place: Place, uid: str) -> None:
         kind, dependent = self._registry.of_bucket(place[0]), self._storage.get(*place)
         if kind is not None and dependent is not None:
-            await self._drop_references(_target(kind, dependent), [uid])
+            await self._drop_references(Target(kind, *dependent.key), [uid])
 
     async def _foreground(self, kind: Kind, stored: Stored) -> None:
         blocking = False
@@ -201,29 +199,22 @@ class GarbageCollector:
             metadata["finalizers"] = [f for f in metadata["finalizers"] if f != finalizer]
             return {**current.obj, "metadata": metadata}
 
-        await self._writer.update(_target(kind, stored), change, WriteOptions(user=COLLECTOR))
+        await self._writer.update(Target(kind, *stored.key), change, WriteOptions(user=COLLECTOR))
 
     async def _empty_namespace(self, stored: Stored) -> None:
         name = stored.key[1]
-        for kind in self._registry.stored():
-            if kind.namespaced:
-                await self._empty(kind, name, WriteOptions(user=NAMESPACE_CONTROLLER))
-        if any(
-            self._storage.bucket(kind.bucket).select(name)
-            for kind in self._registry.stored()
-            if kind.namespaced
-        ):
-            return
-        if stored.obj["metadata"].get("finalizers"):
-            return
-        self._storage.remove(builtin.NAMESPACE.bucket, stored.key)
+        kinds = [kind for kind in self._registry.stored() if kind.namespaced]
+        for kind in kinds:
+            await self._empty(kind, name, WriteOptions(user=NAMESPACE_CONTROLLER))
+        left = any(self._storage.bucket(kind.bucket).select(name) for kind in kinds)
+        if not left and not stored.obj["metadata"].get("finalizers"):
+            self._storage.remove(builtin.NAMESPACE.bucket, stored.key)
 
     async def _empty_definition(self, kind: Kind, stored: Stored) -> None:
-        bucket = self._storage.bucket(stored.key[1])
-        for served in self._registry.stored():
-            if served.bucket == stored.key[1]:
-                await self._empty(served, "", WriteOptions(user=COLLECTOR))
-        if not bucket.objects:
+        served = self._registry.of_bucket(stored.key[1])
+        if served is not None:
+            await self._empty(served, "", WriteOptions(user=COLLECTOR))
+        if not self._storage.bucket(stored.key[1]).objects:
             await self._remove_finalizer(kind, stored, CLEANUP)
 
     async def _empty(self, kind: Kind, namespace: str, how: WriteOptions) -> None:
@@ -233,15 +224,13 @@ class GarbageCollector:
             if "deletionTimestamp" in stored.obj["metadata"]:
                 continue
             try:
-                await self._deleter.delete(_target(kind, stored), DeleteOptions("Background"), how)
+                await self._deleter.delete(
+                    Target(kind, *stored.key), DeleteOptions("Background"), how
+                )
             except RequestFailure as failed:
                 refused = failed if failed.code != 404 else refused
         if refused is not None:
             raise refused
-
-
-def _target(kind: Kind, stored: Stored) -> Target:
-    return Target(kind, *stored.key)
 
 
 def _has(obj: Object, finalizer: str) -> bool:
@@ -251,14 +240,6 @@ def _has(obj: Object, finalizer: str) -> bool:
 
 def _blocks(obj: Object, uid: str) -> bool:
     return any(r["uid"] == uid and r.get("blockOwnerDeletion") for r in references(obj))
-
-
-def _options(policy: str) -> dict[str, str]:
-    return {
-        "kind": "DeleteOptions",
-        "apiVersion": "meta.k8s.io/v1",
-        "propagationPolicy": policy,
-    }
 
 
 Place = tuple[str, Key]
@@ -286,11 +267,10 @@ class OwnerIndex:
             self._dependents.setdefault(reference["uid"], set()).add(place)
 
     def _release(self, uid: str, place: Place) -> None:
-        held = self._dependents.get(uid)
-        if held is not None:
-            held.discard(place)
-            if not held:
-                del self._dependents[uid]
+        held = self._dependents.get(uid, set())
+        held.discard(place)
+        if not held:
+            self._dependents.pop(uid, None)
 
     def place(self, uid: str) -> Place | None:
         """Return the place of the object with this UID, or None."""

@@ -43,13 +43,12 @@ class ContainerContext:
     job: Vcjob
     addresses: Addresses
     base: Mapping[str, str]
-    """Environment that stands in for the image's."""
 
     def invocation(
         self, container: RunnableContainer, message_file: str
     ) -> tuple[list[str], dict[str, str]]:
-        """Return the arguments and environment of a container. `message_file` replaces terminationMessagePath wherever
-        that is a whole path."""
+        """Return the arguments and environment of a container. `message_file` replaces
+        terminationMessagePath wherever that is a whole path."""
         own = _variables(container, self.pod, self.addresses)
         own |= plugin_variables(self.job, self.pod, self.addresses)
         path = re.escape(container.termination_message_path or TERMINATION_LOG)
@@ -91,12 +90,10 @@ def _value(
     variable: EnvVar, pod: Pod, addresses: Addresses, values: Mapping[str, str]
 ) -> str | None:
     """Return a variable's value; None if an optional source does not exist."""
-    source = variable.value_from
-    if source is None or variable.value:
+    if variable.value_from is None or variable.value:
         return expand(variable.value or "", values)
-    if source.field_ref is None:
-        return None
-    return _field(source.field_ref.field_path, pod, addresses)
+    field = variable.value_from.get("fieldRef")
+    return None if field is None else _field(field["fieldPath"], pod, addresses)
 
 
 def _field(path: str, pod: Pod, addresses: Addresses) -> str:

@@ -39,7 +39,6 @@ class RestartLimits:
 
     most: int = 3
     first: float = 1.0
-    """Seconds before the first restart; doubled each time."""
     longest: float = 30.0
 
 
@@ -87,7 +86,6 @@ class PodLife:
 
     def __init__(self, setting: PodContext, report: Report) -> None:
         self.over = asyncio.Event()
-        """Set when nothing of the pod runs any more."""
         self._setting = setting
         self._report = report
         spec = setting.place.spec
@@ -148,8 +146,6 @@ class PodLife:
             self._end(self._setting.place.spec.grace)
 
         return asyncio.get_running_loop().call_later(seconds, passed)
-
-    # ------------------------------------------------------------------ running
 
     async def _play(self) -> None:
         for seat in self._init:
@@ -243,8 +239,6 @@ class PodLife:
             name, reason = seat.container.name, self._reason or ended.reason
             where = (pod.metadata.namespace, job, pod.task, pod.metadata.name, name)
             self._setting.failed(FailedRun(*where, ended.code, reason, ended.message, path))
-
-    # ------------------------------------------------------------------ reporting
 
     def _move(self, seat: _Seat, state: ContainerProgress) -> None:
         """Change a container's state. Containers that start together are reported together."""

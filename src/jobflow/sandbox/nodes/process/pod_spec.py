@@ -41,26 +41,8 @@ _NEED_PEERS = ("hcclrank", "mpi", "pytorch", "ray", "tensorflow")
 """Volcano's plugins that connect containers in ways that are not supported."""
 
 
-class FieldRef(Struct, frozen=True, kw_only=True):
-    """Reference to a field of the pod."""
-
-    field_path: str = ""
-
-
-class KeyRef(Struct, frozen=True, kw_only=True):
-    """Reference to a Secret or ConfigMap, or to one of its keys."""
-
-    optional: bool | None = None
-
-
-class EnvSource(Struct, frozen=True, kw_only=True):
-    """Source of a variable's value."""
-
-    field_ref: FieldRef | None = None
-    config_map_key_ref: KeyRef | None = None
-    secret_key_ref: KeyRef | None = None
-    resource_field_ref: Any = None
-    file_key_ref: Any = None
+References = dict[str, dict[str, Any] | None]
+"""References to a field, Secret or ConfigMap, by kind: `fieldRef`, `secretKeyRef` and so on."""
 
 
 class EnvVar(Struct, frozen=True, kw_only=True):
@@ -68,14 +50,7 @@ class EnvVar(Struct, frozen=True, kw_only=True):
 
     name: str = ""
     value: str | None = None
-    value_from: EnvSource | None = None
-
-
-class EnvFrom(Struct, frozen=True, kw_only=True):
-    """A Secret or ConfigMap whose keys become variables."""
-
-    config_map_ref: KeyRef | None = None
-    secret_ref: KeyRef | None = None
+    value_from: References | None = None
 
 
 class RunnableContainer(Struct, frozen=True, kw_only=True):
@@ -85,7 +60,7 @@ class RunnableContainer(Struct, frozen=True, kw_only=True):
     command: list[str] | None = None
     args: list[str] | None = None
     env: list[EnvVar] | None = None
-    env_from: list[EnvFrom] | None = None
+    env_from: list[References] | None = None
     working_dir: str | None = None
     restart_policy: str | None = None
     """Only sidecars among the init containers have one."""
@@ -110,16 +85,9 @@ class RunnablePodSpec(Struct, frozen=True, kw_only=True):
         return DEFAULT_GRACE if given is None else float(max(given, 0))
 
 
-class RunnableTemplate(Struct, frozen=True, kw_only=True):
-    """A pod template as the process runner reads it."""
-
-    spec: RunnablePodSpec = msgspec.field(default_factory=RunnablePodSpec)
-
-
 def pod_spec(task: Task) -> RunnablePodSpec:
     """Return the spec of a task's pods. Raises msgspec.ValidationError."""
-    given = {key: value for key, value in (task.template or {}).items() if value is not None}
-    return msgspec.convert(given, RunnableTemplate).spec
+    return msgspec.convert((task.template or {}).get("spec") or {}, RunnablePodSpec)
 
 
 def faults(job: Vcjob) -> Iterator[str]:
@@ -135,21 +103,20 @@ def faults(job: Vcjob) -> Iterator[str]:
         try:
             spec = pod_spec(task)
         except msgspec.ValidationError as error:
-            yield f"{path}: {error}"
+            yield f"{path}.spec: {error}"
             continue
         yield from _pod_faults(spec, f"{path}.spec")
 
 
 def _pod_faults(spec: RunnablePodSpec, path: str) -> Iterator[str]:
     if not spec.containers:
-        yield f"{path}.containers: there is none, so there is nothing to run"
+        yield f"{path}.containers: a pod needs at least one container"
     for index, container in enumerate(spec.init_containers or ()):
+        where = f"{path}.initContainers[{index}]"
         if container.restart_policy is not None:
-            yield (
-                f"{path}.initContainers[{index}].restartPolicy: the runner process runs no "
-                "sidecars; make it one of the containers"
-            )
-        yield from _container_faults(container, f"{path}.initContainers[{index}]")
+            why = "the runner process runs no sidecars; make it one of the containers"
+            yield f"{where}.restartPolicy: {why}"
+        yield from _container_faults(container, where)
     for index, container in enumerate(spec.containers or ()):
         yield from _container_faults(container, f"{path}.containers[{index}]")
 
@@ -161,31 +128,28 @@ def _container_faults(container: RunnableContainer, path: str) -> Iterator[str]:
             "image cannot be run, for there are no images here; write the command out, or use "
             "--runner simulate"
         )
-    for index, source in enumerate(container.env_from or ()):
-        for kind, ref in (("configMap", source.config_map_ref), ("secret", source.secret_ref)):
-            if ref is not None and not ref.optional:
-                yield f"{path}.envFrom[{index}].{kind}Ref: {_ABSENT[kind]}"
+    for index, references in enumerate(container.env_from or ()):
+        yield from _reference_faults(references, f"{path}.envFrom[{index}]")
     for index, variable in enumerate(container.env or ()):
-        if variable.value_from is not None:
-            yield from _source_faults(variable.value_from, f"{path}.env[{index}].valueFrom")
+        yield from _reference_faults(variable.value_from or {}, f"{path}.env[{index}].valueFrom")
 
 
-_ABSENT = {
-    "configMap": "there are no ConfigMaps here; write the value out, or mark it optional",
-    "secret": "there are no Secrets here; write the value out, or mark it optional",
+_NO_CONFIG_MAP = "there are no ConfigMaps here; write the value out, or mark it optional"
+_NO_SECRET = "there are no Secrets here; write the value out, or mark it optional"
+_UNAVAILABLE = {
+    **dict.fromkeys(("configMapRef", "configMapKeyRef"), _NO_CONFIG_MAP),
+    **dict.fromkeys(("secretRef", "secretKeyRef"), _NO_SECRET),
+    "resourceFieldRef": "processes have no resources of their own; write a value",
+    "fileKeyRef": "there are no volumes here; write the value out",
 }
 
 
-def _source_faults(source: EnvSource, path: str) -> Iterator[str]:
-    keys = (("configMap", source.config_map_key_ref), ("secret", source.secret_key_ref))
-    for kind, ref in keys:
-        if ref is not None and not ref.optional:
-            yield f"{path}.{kind}KeyRef: {_ABSENT[kind]}"
-    if source.resource_field_ref is not None:
-        yield f"{path}.resourceFieldRef: processes have no resources of their own; write a value"
-    if source.file_key_ref is not None:
-        yield f"{path}.fileKeyRef: there are no volumes here; write the value out"
-    if source.field_ref is not None:
-        field = source.field_ref.field_path
+def _reference_faults(references: References, path: str) -> Iterator[str]:
+    for kind, why in _UNAVAILABLE.items():
+        reference = references.get(kind)
+        if reference is not None and not reference.get("optional"):
+            yield f"{path}.{kind}: {why}"
+    if (reference := references.get("fieldRef")) is not None:
+        field = str(reference.get("fieldPath", ""))
         if field not in FIELDS and not KEYED.fullmatch(field):
             yield f'{path}.fieldRef.fieldPath: "{field}" is none of {", ".join(FIELDS)}'

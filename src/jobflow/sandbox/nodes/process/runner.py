@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from ipaddress import IPv4Address
 from pathlib import Path
-from types import TracebackType
 
 from jobflow.api.pod import Pod, PodPhase
 from jobflow.sandbox.jobs.job import Vcjob
@@ -43,15 +42,12 @@ class ProcessRunner:
         self, logs: Path, *, restarts: RestartLimits | None = None, clock: Clock = utc_now
     ) -> None:
         self.failures: list[FailedRun] = []
-        """Failed runs of containers, in order."""
         self._parent = logs
         self._restarts = restarts or RestartLimits()
         self._clock = clock
         self._addresses = Addresses()
         self._lives: dict[str, PodLife] = {}
-        """By the pod's UID."""
         self._names: dict[tuple[str, str], PodLife] = {}
-        """By the pod's namespace and name."""
         self._base = dict(os.environ)
         self._numbers = itertools.count()
 
@@ -61,12 +57,7 @@ class ProcessRunner:
         self._scratch = Path(tempfile.mkdtemp(prefix="jobflow-"))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self.used:
             shutil.rmtree(self.folder)
         os.close(self._mark)
@@ -130,8 +121,8 @@ class ProcessRunner:
 
     def _lost(self, pod: Pod, started: datetime) -> PodProgress:
         at = self._clock()
-        said = "The container could not be located when the pod was terminated"
-        lost = ContainerProgress(started, at, 137, UNKNOWN, said)
+        message = "The container could not be located when the pod was terminated"
+        lost = ContainerProgress(started, at, 137, UNKNOWN, message)
         return PodProgress(
             phase=PodPhase.FAILED,
             started=started,
@@ -147,9 +138,8 @@ class Addresses:
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, str], str] = {}
-        self._next = random.randrange(
-            int(IPv4Address("127.1.0.1")), int(IPv4Address("127.254.0.1"))
-        )
+        first, last = int(IPv4Address("127.1.0.1")), int(IPv4Address("127.254.0.1"))
+        self._next = random.randrange(first, last)
         self._many = sys.platform == "linux" and _can_bind(str(IPv4Address(self._next)))
 
     def of(self, namespace: str, pod: str) -> str:
