@@ -31,6 +31,14 @@ def definition(*versions: dict[str, Any], **spec: Any) -> dict[str, Any]:
     }
 
 
+SCHEMA = "spec.versions[0].schema.openAPIV3Schema"
+CEL = "x-kubernetes-validations"
+
+
+def of_schema(**schema: Any) -> dict[str, Any]:
+    return definition(version("v1", schema={"openAPIV3Schema": {"type": "object", **schema}}))
+
+
 def thing(name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec}
 
@@ -104,34 +112,11 @@ async def test_printer_columns(api: Rest) -> None:
         (definition(names={}), "spec.names.kind"),
         (definition(scope="Everywhere"), "spec.scope"),
         (definition(version("v1", storage=False)), "spec.versions"),
-        (definition(version("v1", schema={})), "spec.versions[0].schema.openAPIV3Schema"),
+        (definition(version("v1", schema={})), SCHEMA),
         (definition(conversion={"strategy": "Webhook"}), "spec.conversion.strategy"),
-        (
-            definition(version("v1", schema={"openAPIV3Schema": {"type": "array"}})),
-            "spec.versions[0].schema.openAPIV3Schema.type",
-        ),
-        (
-            definition(
-                version(
-                    "v1", schema={"openAPIV3Schema": {"type": "object", "properties": {"spec": {}}}}
-                )
-            ),
-            "spec.versions[0].schema.openAPIV3Schema.properties[spec].type",
-        ),
-        (
-            definition(
-                version(
-                    "v1",
-                    schema={
-                        "openAPIV3Schema": {
-                            "type": "object",
-                            "x-kubernetes-validations": [{"rule": "true"}],
-                        }
-                    },
-                )
-            ),
-            "spec.versions[0].schema.openAPIV3Schema.x-kubernetes-validations",
-        ),
+        (of_schema(type="array"), f"{SCHEMA}.type"),
+        (of_schema(properties={"spec": {}}), f"{SCHEMA}.properties[spec].type"),
+        (of_schema(**{CEL: [{"rule": "true"}]}), f"{SCHEMA}.{CEL}"),
     ],
 )
 async def test_a_definition_that_cannot_work_is_refused(

@@ -50,20 +50,6 @@ def apply(kubectl: Kubectl, obj: dict[str, Any], *flags: str) -> str:
     return kubectl("apply", "-f", "-", *flags, stdin=json.dumps(obj)).out.strip()
 
 
-def test_apply_creates_configures_and_leaves_alone(kubectl: Kubectl) -> None:
-    changed = flow()
-    changed["spec"]["jobRetainPolicy"] = "delete"
-    assert apply(kubectl, flow(), "--dry-run=server") == (
-        "jobflow.flow.volcano.sh/f created (server dry run)"
-    )
-    assert apply(kubectl, flow()) == "jobflow.flow.volcano.sh/f created"
-    assert apply(kubectl, flow()) == "jobflow.flow.volcano.sh/f unchanged"
-    assert apply(kubectl, changed) == "jobflow.flow.volcano.sh/f configured"
-    assert apply(kubectl, changed) == "jobflow.flow.volcano.sh/f unchanged"
-    assert apply(kubectl, flow()) == "jobflow.flow.volcano.sh/f configured"
-    assert kubectl("get", "jf", "f", "-o", "jsonpath={.spec}").out == '{"flows":[{"name":"a"}]}'
-
-
 def test_a_built_in_kind_is_applied_without_a_word_of_warning(kubectl: Kubectl) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     for image in ("one", "two"):
@@ -137,27 +123,6 @@ def test_get_by_labels_in_every_form(kubectl: Kubectl) -> None:
     assert "field label not supported: spec.x" in refused
 
 
-def test_label_annotate_and_patch(kubectl: Kubectl) -> None:
-    apply(kubectl, flow())
-    assert kubectl("label", "jf", "f", "a=b").out == "jobflow.flow.volcano.sh/f labeled\n"
-    assert "already has a value" in kubectl.refused("label", "jf", "f", "a=c")
-    assert kubectl("annotate", "jf", "--all", "n=1").out == "jobflow.flow.volcano.sh/f annotated\n"
-    assert kubectl("label", "jf", "f", "a-").out == "jobflow.flow.volcano.sh/f unlabeled\n"
-    merge = kubectl(
-        "patch", "jf", "f", "--type=merge", "-p", '{"spec":{"jobRetainPolicy":"delete"}}'
-    )
-    assert merge.out == "jobflow.flow.volcano.sh/f patched\n"
-    again = kubectl(
-        "patch", "jf", "f", "--type=merge", "-p", '{"spec":{"jobRetainPolicy":"delete"}}'
-    )
-    assert again.out == "jobflow.flow.volcano.sh/f patched (no change)\n"
-    add = '[{"op":"add","path":"/spec/flows/-","value":{"name":"b"}}]'
-    kubectl("patch", "jf", "f", "--type=json", "-p", add)
-    assert kubectl("get", "jf", "f", "-o", "jsonpath={.spec.flows[*].name}").out == "a b"
-    refused = kubectl.refused("patch", "jf", "f", "-p", "{}")
-    assert "application/strategic-merge-patch+json is not supported" in refused
-
-
 def test_edit_and_replace(kubectl: Kubectl, tmp_path: Path) -> None:
     apply(kubectl, flow(labels={"team": "a"}))
     edited = subprocess.run(
@@ -174,22 +139,6 @@ def test_edit_and_replace(kubectl: Kubectl, tmp_path: Path) -> None:
     refused = kubectl.refused("replace", "-f", str(file))
     assert "Error from server (Conflict)" in refused
     assert "please apply your changes to the latest version and try again" in refused
-
-
-def owned(kubectl: Kubectl) -> None:
-    """A flow and a vcjob that it owns."""
-    apply(kubectl, flow())
-    owner = json.loads(kubectl("get", "jf", "f", "-o", "json").out)
-    kubectl("create", "-f", "-", stdin=json.dumps(vcjob("j", owner)))
-
-
-@pytest.mark.parametrize("cascade", ["background", "foreground"])
-def test_delete_takes_along_what_is_owned(kubectl: Kubectl, cascade: str) -> None:
-    owned(kubectl)
-    deleted = kubectl("delete", "jf", "f", f"--cascade={cascade}")
-    assert deleted.out == 'jobflow.flow.volcano.sh "f" deleted\n'
-    kubectl("wait", "vcjob/j", "--for=delete", "--timeout=20s")
-    assert kubectl("get", "vcjob", "-o", "name").out == ""
 
 
 def test_delete_by_label_all_and_name(kubectl: Kubectl) -> None:

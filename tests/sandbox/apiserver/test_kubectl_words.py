@@ -30,15 +30,6 @@ def kubectl(world: Served) -> Iterator[Kubectl]:
     world.kubectl("delete", "validatingwebhookconfiguration,jf,events", "--all")
 
 
-def test_explain(kubectl: Kubectl) -> None:
-    said = kubectl("explain", "jf.spec.flows.dependsOn").out
-    assert "FIELD: dependsOn <Object>" in said and "targets\t<[]string>" in said
-    assert "Names of the steps" in said
-    tree = kubectl("explain", "jobflow", "--recursive").out
-    assert "dependsOn\t<Object>" in tree and "metadata\t<ObjectMeta>" in tree
-    assert 'field "nothing" does not exist' in kubectl.refused("explain", "jf.spec.nothing")
-
-
 def event(name: str, uid: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
@@ -120,16 +111,6 @@ def test_a_refusal_in_one_sentence(world: Served, kubectl: Kubectl) -> None:
     assert said == (
         'Error from server (Forbidden): error when creating "STDIN": admission webhook '
         '"check.jobflow.test" denied the request: flow f is Running: cancel it\n'
-    )
-
-
-def test_a_refused_delete(world: Served, kubectl: Kubectl) -> None:
-    kubectl("create", "-f", "-", stdin=json.dumps(flow()))
-    refuse(world, code=403, reason="Forbidden", message="not now")
-    said = kubectl.refused("delete", "jf", "f")
-    assert said == (
-        'Error from server (Forbidden): admission webhook "check.jobflow.test" denied the request: '
-        "not now\n"
     )
 
 

@@ -68,24 +68,8 @@ async def test_deleting_a_collection_takes_what_is_selected(api: Rest) -> None:
     assert left.json["items"][0]["metadata"]["deletionTimestamp"]
 
 
-async def test_rows_of_a_table(api: Rest) -> None:
+async def test_rows_of_a_table_with_the_object_or_without(api: Rest) -> None:
     await some(api, "a")
-    status = {"status": {"state": {"phase": "Running", "reason": "Busy"}, "progress": "0/1"}}
-    await api.patch(f"{FLOWS}/a/status", status)
-    table = (await api.get(FLOWS, accept=TABLE)).json
-    names = [(c["name"], c["priority"]) for c in table["columnDefinitions"]]
-    assert names == [
-        ("Name", 0),
-        ("Status", 0),
-        ("Reason", 0),
-        ("Progress", 0),
-        ("Duration", 0),
-        ("Age", 0),
-        ("Message", 1),
-        ("Started", 1),
-    ]
-    cells = table["rows"][0]["cells"]
-    assert cells[:5] == ["a", "Running", "Busy", "0/1", None] and cells[6:] == [None, None]
     one = (await api.get(f"{FLOWS}/a", accept=TABLE, includeObject="Object")).json
     assert one["rows"][0]["object"]["spec"] == flow()["spec"]
     none = (await api.get(f"{FLOWS}/a", accept=TABLE, includeObject="None")).json

@@ -17,7 +17,7 @@ from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
 from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
 from jobflow.sandbox.nodes.runner import Assignment
 from jobflow.sandbox.nodes.simulate import SimulateRunner
-from jobflow.sandbox.nodes.simulation_script import PhaseChange, SimulationScript, read_script
+from jobflow.sandbox.nodes.simulation_script import SimulationScript, read_script
 from support.sandbox.vcjobs import SANDBOX, START, vcjob
 
 RUNNING, SUCCEEDED, FAILED = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED
@@ -168,10 +168,12 @@ def test_what_cannot_be_read_is_said(annotations: dict[str, str], fault: str) ->
     assert fault in said
 
 
-@pytest.mark.parametrize("attempt", ["0", "first", "-1"])
-def test_an_attempt_that_is_none_is_said(attempt: str) -> None:
-    _, [fault] = read_all(attempt)
-    assert fault.startswith(f'label {ATTEMPT}: "{attempt}" ')
+@pytest.mark.parametrize(
+    ("label", "text"), [(ATTEMPT, "0"), (ATTEMPT, "first"), (ATTEMPT, "-1"), (INDEX, "-1")]
+)
+def test_labels_that_are_not_numbers(label: str, text: str) -> None:
+    _, [fault] = read_script({}, {label: text}, ["t"])
+    assert fault.startswith(f'label {label}: "{text}" is no ')
 
 
 def test_all_faults_are_said_at_once() -> None:
@@ -313,12 +315,3 @@ def test_a_failed_pod_looks_like_one() -> None:
         "127.0.0.1",
         [{"ip": "127.0.0.1"}],
     )
-
-
-def test_marks_are_values() -> None:
-    assert script().marks("t") == (PhaseChange(0.0, RUNNING), PhaseChange(1.0, SUCCEEDED))
-
-
-def test_an_index_that_is_none_is_said() -> None:
-    _, [fault] = read_script({}, {INDEX: "-1"}, ["t"])
-    assert fault.startswith(f'label {INDEX}: "-1" is no count')

@@ -10,37 +10,11 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import EVENTS, JOBS, PODS
-from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.vcjobs import task, vcjob
 from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
-
-
-class Dying(Client):
-    """A client whose process stops at its n-th write, before it is sent or once it is stored."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.writes_left = 0
-        self.after = False
-        self.dead = asyncio.Event()
-
-    async def request(self, method: str, path: str, **more: Any) -> bytes:
-        if method != "GET":
-            self.writes_left -= 1
-        if self.writes_left or self.dead.is_set() or method == "GET":
-            return await self._alive(method, path, **more)
-        if self.after:
-            await super().request(method, path, **more)
-        self.dead.set()
-        return await self._alive(method, path, **more)
-
-    async def _alive(self, method: str, path: str, **more: Any) -> bytes:
-        if self.dead.is_set():
-            await asyncio.Event().wait()
-        return await super().request(method, path, **more)
-
 
 FLOWS = {
     "one pod": (vcjob("j"), "Completed", 8),
@@ -72,7 +46,7 @@ FLOWS = {
 }
 """A vcjob, how it ends, and how many writes that takes."""
 POINTS = [
-    (name, n + 1, after) for name, row in FLOWS.items() for n in range(row[2]) for after in (0, 1)
+    (name, n, after) for name, row in FLOWS.items() for n in range(row[2]) for after in (0, 1)
 ]
 
 
@@ -81,8 +55,7 @@ async def test_it_may_stop_at_any_write(world: World, name: str, n: int, after: 
     manifest, end, _ = FLOWS[name]
     await world.create(manifest)
     async with Dying.at(world.server.url) as client:
-        assert isinstance(client, Dying)
-        client.writes_left, client.after = n, bool(after)
+        client.point = Point(n, bool(after))
         async with stand_in(world, client=client, speed=1000):
             over = asyncio.create_task(world.end_of("j"))
             death = asyncio.create_task(client.dead.wait())

@@ -18,41 +18,12 @@ from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from support.cluster.fast_volcano import Plays, plays
-from support.sandbox.crashing_requests import Point
+from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.running_controller import Product
 from support.time.leaping_loop import clock, now
 
 WITHIN_SECONDS = 7200.0
 """Of the loop's time, which mostly leaps."""
-
-
-class Dying(Client):
-    """A client whose process dies at one of its writes: nothing is sent from there on."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.point = Point(-1, after=False)
-        """Nowhere."""
-        self.dead = asyncio.Event()
-        self.written: list[str] = []
-
-    async def request(self, method: str, path: str, **more: Any) -> bytes:
-        here = False
-        if method != "GET":
-            here = len(self.written) == self.point.number
-            self.written.append(f"{method} {path}")
-        if here and not self.point.after:
-            self.dead.set()
-        await self._alive()
-        answer = await super().request(method, path, **more)
-        if here:
-            self.dead.set()
-        await self._alive()
-        return answer
-
-    async def _alive(self) -> None:
-        if self.dead.is_set():
-            await asyncio.Event().wait()
 
 
 class Watched:
@@ -237,13 +208,13 @@ async def _first_life(
         crashed = asyncio.create_task(dead.wait())
         await asyncio.wait({telling, crashed}, return_when="FIRST_COMPLETED")
         written = -1
-        while telling.done() and not dead.is_set() and written != len(client.written):
-            written = len(client.written)
+        while telling.done() and not dead.is_set() and written != len(client.sent):
+            written = len(client.sent)
             await asyncio.sleep(2.0)
         crashed.cancel()
         product.check()
         await product.kill()
-        return dead.is_set(), client.written
+        return dead.is_set(), client.sent
 
 
 async def _second_life(client: Dying, namespace: str, telling: asyncio.Task[JobFlow]) -> JobFlow:
@@ -252,8 +223,8 @@ async def _second_life(client: Dying, namespace: str, telling: asyncio.Task[JobF
         await asyncio.wait({telling, product.running}, return_when="FIRST_COMPLETED")
         product.check()
         written = -1
-        while written != len(client.written):
-            written = len(client.written)
+        while written != len(client.sent):
+            written = len(client.sent)
             await asyncio.sleep(2.0)
         await product.kill()
     return await telling

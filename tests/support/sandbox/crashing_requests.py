@@ -35,40 +35,49 @@ def points(first: int, *, after: bool) -> Iterator[Point]:
         yield Point(number, after)
 
 
-class Crashing(Client):
-    """A client whose process dies at one point: nothing is sent from there on."""
+class Dying(Client):
+    """A client whose process dies at one of its requests: nothing is sent from there on."""
 
-    point = Point(0, after=False)
+    counts_reads = False
 
-    def arm(self, point: Point) -> asyncio.Event:
-        """Die there; the event says when."""
-        self.point = point
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.point = Point(-1, after=False)
+        """No request has this number."""
         self.sent: list[str] = []
+        """The requests that count: writes, or all."""
         self.dead = asyncio.Event()
-        return self.dead
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
-        number = len(self.sent)
-        self.sent.append(f"{method} {path}")
-        here = number == self.point.number
+        here = False
+        if method != "GET" or self.counts_reads:
+            here = len(self.sent) == self.point.number
+            self.sent.append(f"{method} {path}")
         if here and not self.point.after:
             self.dead.set()
-        if self.dead.is_set():
-            await asyncio.Event().wait()
+        await self._alive()
         answer = await super().request(method, path, **more)
         if here:
             self.dead.set()
+        await self._alive()
+        return answer
+
+    async def _alive(self) -> None:
         if self.dead.is_set():
             await asyncio.Event().wait()
-        return answer
+
+
+class DyingAnywhere(Dying):
+    """A client whose process dies at any request, reads included."""
+
+    counts_reads = True
 
 
 async def first_life(world: Cluster, point: Point) -> bool:
     """Run the product until it dies at this point, or until the flow `f` has ended and all is said
     and done. Returns whether it died."""
-    async with Crashing.at(world.server.url) as client:
-        assert isinstance(client, Crashing)
-        dead = client.arm(point)
+    async with DyingAnywhere.at(world.server.url) as client:
+        client.point, dead = point, client.dead
         product = Product(client)
         ended = asyncio.create_task(world.until("f", lambda flow: flow.final))
         crashed = asyncio.create_task(dead.wait())
@@ -82,7 +91,7 @@ async def first_life(world: Cluster, point: Point) -> bool:
         return dead.is_set()
 
 
-async def settled(client: Crashing) -> None:
+async def settled(client: Dying) -> None:
     """Return when the controller has nothing more to send."""
     before = -1
     while before != len(client.sent):

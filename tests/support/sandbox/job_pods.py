@@ -7,25 +7,16 @@ from typing import Any
 
 from jobflow.api.job import Job
 from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBS, PODS
+from jobflow.api.pod import JOB_NAME, TASK, TASK_INDEX
+from jobflow.api.resources import PODS
 from jobflow.kube.client import ApiError, Client
+from jobflow.sandbox.jobs.pods import owner_reference
 from support.sandbox.running_controller import Ends
 
 
 def pod_of(job: ObjectMeta, task: str, index: int = 0) -> dict[str, Any]:
     """A pod that the vcjob controls."""
-    owner = {
-        "apiVersion": JOBS.api_version,
-        "kind": JOBS.kind,
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
-    }
-    labels = {
-        "volcano.sh/job-name": job.name,
-        "volcano.sh/task-spec": task,
-        "volcano.sh/task-index": str(index),
-    }
+    labels = {JOB_NAME: job.name, TASK: task, TASK_INDEX: str(index)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -33,7 +24,7 @@ def pod_of(job: ObjectMeta, task: str, index: int = 0) -> dict[str, Any]:
             "name": f"{job.name}-{task}-{index}",
             "namespace": job.namespace,
             "labels": labels,
-            "ownerReferences": [owner],
+            "ownerReferences": [owner_reference(job)],
         },
         "spec": {"containers": [{"name": "main", "image": "busybox"}]},
     }
@@ -58,14 +49,8 @@ async def end_pod(
 ) -> None:
     """Its only container ends."""
     ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}
-    container = {
-        "name": "main",
-        "image": "busybox",
-        "imageID": "",
-        "ready": False,
-        "restartCount": 0,
-        "state": {"terminated": ended},
-    }
+    container: dict[str, Any] = {"name": "main", "image": "busybox", "imageID": ""}
+    container |= {"ready": False, "restartCount": 0, "state": {"terminated": ended}}
     phase = "Failed" if code else "Succeeded"
     await move_pod(client, namespace, name, phase, containerStatuses=[container])
 
