@@ -12,7 +12,7 @@ import pytest
 from jobflow.api.resources import COMMANDS, JOBFLOWS, PODS, QUEUES, Resource
 from jobflow.app.replica import Options, Product
 from jobflow.kube import reflector
-from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.job_pods import PodEnds
 from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow, template

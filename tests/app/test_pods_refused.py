@@ -8,7 +8,7 @@ import pytest
 
 from jobflow.api.resources import PODS
 from jobflow.app.replica import Options, Product
-from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import Cluster, cluster, flow, template
 

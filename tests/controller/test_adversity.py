@@ -12,8 +12,8 @@ import pytest
 
 from jobflow.api.resources import JOBS
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import DIAMOND, Cluster, Product, cluster, flow, template
 

@@ -16,8 +16,8 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.crashing_requests import Point, first_life, points
 from support.sandbox.running_controller import (

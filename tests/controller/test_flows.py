@@ -13,8 +13,8 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import (
     DIAMOND,

@@ -13,8 +13,8 @@ import pytest
 from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
 from jobflow.controller.leader_term import lead
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Feed, Store, feeds
 from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow, template

@@ -17,8 +17,8 @@ from jobflow.controller.hooks import Hooks, Result
 from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.job_pods import PodEnds, end_pod, make_pod, move_pod
 from support.sandbox.running_controller import (

@@ -17,7 +17,7 @@ from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.controller.leader_term import lead
 from jobflow.kube import reflector
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Feed, Store, feeds
 from support.sandbox.job_pods import end_pod, make_pod

@@ -14,7 +14,7 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
 from jobflow.controller.template_status import MOST, REST_SECONDS, SETTLE_SECONDS, TemplateStatuses
 from jobflow.kube.cache import version_of
-from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store
 from jobflow.webhook.configuration import webhook_configuration

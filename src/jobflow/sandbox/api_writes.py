@@ -108,24 +108,15 @@ class Writes:
         """Create a Warning event on a vcjob. Raises Refused."""
         meta = job.metadata
         at = now.replace(microsecond=0)
+        about = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "namespace": meta.namespace}
         event = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": f"{meta.name}.{uuid4().hex[:16]}", "namespace": meta.namespace},
-            "involvedObject": {
-                "apiVersion": JOBS.api_version,
-                "kind": JOBS.kind,
-                "name": meta.name,
-                "namespace": meta.namespace,
-                "uid": meta.uid,
-            },
-            "type": "Warning",
-            "reason": reason,
-            "message": message[:1024],
+            "involvedObject": about | {"name": meta.name, "uid": meta.uid},
+            **{"type": "Warning", "reason": reason, "message": message[:1024]},
             "source": {"component": "jobflow-sandbox"},
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
+            **{"firstTimestamp": at, "lastTimestamp": at, "count": 1},
         }
         body = msgspec.json.encode(event)
         try:

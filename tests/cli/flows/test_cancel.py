@@ -16,8 +16,8 @@ from jobflow.cli.flows.cancel import CANCEL
 from jobflow.cli.flows.find_flow import Stopped
 from jobflow.cli.flows.send_command import Order
 from jobflow.cli.flows.send_command import asked as cancel
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.command_line import Said
 from support.sandbox.flow_commands import JOBFLOW, asked, long_flow, stand_in, waited_for

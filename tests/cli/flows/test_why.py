@@ -13,8 +13,8 @@ import pytest
 from jobflow.api.resources import CRDS, JOBFLOWS, NAMESPACES
 from jobflow.cli.flows.find_flow import Stopped
 from jobflow.cli.flows.why import Question, _answered
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import DIAMOND, NAMESPACE, Cluster, flow, template
 

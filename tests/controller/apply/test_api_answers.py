@@ -13,7 +13,7 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.controller.reconciler import AGAIN_AT_ONCE
 from jobflow.core.planning.actions import AbortJob, Confirm, DeleteFlow
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.applier_world import NOW
 from support.sandbox.applier_world import World as Applying

@@ -17,7 +17,7 @@ from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.controller.apply.applied import Applied
 from jobflow.core.planning.actions import AbortJob, Confirm, DeleteCommand, DeleteFlow, DeleteJob
 from jobflow.kube.client import Unreadable
-from jobflow.sandbox.apiserver.failures import RequestFailure, failure
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from support.sandbox.applier_world import NOW, World
 from support.sandbox.running_controller import NAMESPACE, cluster, flow
 

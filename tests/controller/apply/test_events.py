@@ -13,7 +13,7 @@ from jobflow.controller.apply import events
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.hooks import Hooks
 from jobflow.core.planning.actions import Event, EventType
-from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow
 

@@ -14,8 +14,8 @@ from jobflow.controller.apply.api_answers import LONGEST_HELD, Memory
 from jobflow.controller.apply.applied import REQUESTS_AT_ONCE
 from jobflow.core.planning.actions import CreateJob
 from jobflow.kube.client import ApiError
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.plan.loop_worlds import each
 from support.plan.plan_world import NOW, World

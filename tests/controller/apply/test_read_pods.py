@@ -19,7 +19,7 @@ from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.applied import Applied
 from jobflow.core.planning.actions import ReadPods
 from jobflow.core.planning.view import PodsRead
-from jobflow.sandbox.apiserver.failures import RequestFailure, failure
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from support.sandbox.applier_world import NOW, World
 from support.sandbox.running_controller import NAMESPACE, cluster, flow
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobflow.sandbox.apiserver.bodies.patches import json_patch, merge, strategic_merge
-from jobflow.sandbox.apiserver.failures import RequestFailure
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from support.sandbox.rest_client import APPLY, FLOWS, PODS, STRATEGIC, Rest, flow
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import EVENTS, JOBS, PODS
-from jobflow.sandbox.apiserver.failures import failure
+from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.vcjobs import task, vcjob

@@ -16,8 +16,8 @@ from jobflow.controller.apply.api_answers import Answers, Memory
 from jobflow.controller.apply.applied import Applied
 from jobflow.controller.apply.apply import Applier
 from jobflow.core.planning.actions import Action, CreateJob, Plan
-from jobflow.sandbox.apiserver.failures import RequestFailure
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure
+from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store
 from support.sandbox.running_controller import NAMESPACE, Cluster

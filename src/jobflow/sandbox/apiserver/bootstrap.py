@@ -8,7 +8,7 @@ from typing import Any
 
 from jobflow.api.schema.crd import crd
 from jobflow.sandbox.apiserver.kinds import Registry
-from jobflow.sandbox.apiserver.operations import Target, WriteOptions
+from jobflow.sandbox.apiserver.requests.operations import Target, WriteOptions
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.writes.writer import Writer
 

@@ -117,17 +117,14 @@ class Kind:
 
     @property
     def bucket(self) -> str:
-        """Name of the bucket that holds the objects."""
         return self.stored_as or self.qualified
 
     @property
     def one(self) -> str:
-        """Singular name, as in `kubectl get jobflow`."""
         return self.singular or self.kind.lower()
 
     @property
     def many(self) -> str:
-        """Kind of a list of these objects."""
         return self.list_kind or f"{self.kind}List"
 
     @property
@@ -152,16 +149,13 @@ class Registry:
             self._stored[kind.bucket] = kind
 
     def withdraw(self, group: str, plural: str) -> None:
-        """Stop serving every version of a kind."""
         for key in [key for key in self._kinds if (key[0], key[2]) == (group, plural)]:
             self._stored.pop(self._kinds.pop(key).bucket, None)
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
-        """Return the kind of this path."""
         return self._kinds.get((group, version, plural))
 
     def of(self, api_version: str, kind: str) -> Kind | None:
-        """Return the kind that an object declares."""
         wanted = (api_version, kind)
         return next((k for k in self._kinds.values() if (k.api_version, k.kind) == wanted), None)
 
@@ -169,9 +163,7 @@ class Registry:
         return iter(list(self._kinds.values()))
 
     def stored(self) -> Iterator[Kind]:
-        """Yield one kind for each bucket."""
         return iter(list(self._stored.values()))
 
     def of_bucket(self, bucket: str) -> Kind | None:
-        """Return the kind that is stored in a bucket."""
         return self._stored.get(bucket)

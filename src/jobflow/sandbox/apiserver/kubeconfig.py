@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from jobflow.kube.credentials import ConfigError
-from jobflow.sandbox.apiserver.access import Access
+from jobflow.sandbox.apiserver.requests.access import Access
 
 NAME = "jobflow-sandbox"
 """Name of cluster, user and context."""

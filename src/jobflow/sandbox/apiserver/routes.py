@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from jobflow.core.violations import Reason
-from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.bodies.codec import UnreadableBody, decoder
 from jobflow.sandbox.apiserver.bodies.patches import APPLY
 from jobflow.sandbox.apiserver.bodies.read_body import (
@@ -15,13 +14,14 @@ from jobflow.sandbox.apiserver.bodies.read_body import (
     replacement,
     revised,
 )
-from jobflow.sandbox.apiserver.http import Receive, Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
-from jobflow.sandbox.apiserver.operations import Target, WriteOptions
-from jobflow.sandbox.apiserver.reads.accept import renderer
 from jobflow.sandbox.apiserver.reads.reads import ReadHandler
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response, encode
+from jobflow.sandbox.apiserver.requests.operations import Target, WriteOptions
+from jobflow.sandbox.apiserver.requests.selectors import selector
 from jobflow.sandbox.apiserver.resources.discovery import no_such_page
-from jobflow.sandbox.apiserver.selectors import selector
+from jobflow.sandbox.apiserver.resources.table import renderer
 from jobflow.sandbox.apiserver.storage import Storage, Stored
 from jobflow.sandbox.apiserver.writes.deletes import (
     DeleteOptions,

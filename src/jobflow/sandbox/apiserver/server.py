@@ -15,11 +15,14 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from jobflow.sandbox.apiserver import failures
-from jobflow.sandbox.apiserver.access import Access, check_access, check_body
 from jobflow.sandbox.apiserver.bootstrap import preinstall
-from jobflow.sandbox.apiserver.failures import RequestFailure
-from jobflow.sandbox.apiserver.http import (
+from jobflow.sandbox.apiserver.kinds import Registry
+from jobflow.sandbox.apiserver.kubeconfig import kubeconfig
+from jobflow.sandbox.apiserver.reads.reads import ReadHandler
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.access import Access, check_access, check_body
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure
+from jobflow.sandbox.apiserver.requests.http import (
     Receive,
     Request,
     Response,
@@ -30,9 +33,6 @@ from jobflow.sandbox.apiserver.http import (
     read_request,
     refusal,
 )
-from jobflow.sandbox.apiserver.kinds import Registry
-from jobflow.sandbox.apiserver.kubeconfig import kubeconfig
-from jobflow.sandbox.apiserver.reads.reads import ReadHandler
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CrdListener
 from jobflow.sandbox.apiserver.resources.discovery import discover, no_such_page
@@ -185,7 +185,6 @@ class ApiServer:
         self._reader.forget_pages()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request (ASGI application)."""
         request = read_request(scope)
         fault = None
         try:

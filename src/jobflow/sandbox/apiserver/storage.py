@@ -161,11 +161,9 @@ class Storage:
         return self._buckets[name]
 
     def buckets(self) -> Iterator[tuple[str, Bucket]]:
-        """Yield all buckets with their names."""
         return iter(list(self._buckets.items()))
 
     def get(self, bucket: str, key: Key) -> Stored | None:
-        """Return an object, or None."""
         return self.bucket(bucket).objects.get(key)
 
     def put(self, bucket: str, key: Key, obj: Object) -> Stored:
@@ -197,7 +195,6 @@ class Storage:
         return watch
 
     def unwatch(self, bucket: str, watch: PendingChanges) -> None:
-        """Stop notifying this watch."""
         self.bucket(bucket).watches.discard(watch)
 
     def close_watches(self) -> None:

@@ -73,10 +73,8 @@ def pod_facts(pod: Pod, *, doomed: bool = False) -> PodFacts:
     first = statuses[0].state.terminated if statuses else None
     version = (pod.metadata.annotations or {}).get(JOB_VERSION, "0")
     phase = phase_of(pod)
-    since = {
-        PodPhase.PENDING: pod.metadata.creation_timestamp,
-        PodPhase.RUNNING: pod.status.start_time,
-    }
+    created, started = pod.metadata.creation_timestamp, pod.status.start_time
+    since = {PodPhase.PENDING: created, PodPhase.RUNNING: started}
     return PodFacts(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
@@ -99,26 +97,22 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
     template = task.template or {}
     meta = template.get("metadata") or {}
     marks = {TASK_INDEX: str(index), TASK: task_name, JOB_NAME: name, QUEUE: job.spec.queue or ""}
+    notes = {
+        JOB_VERSION: str(job.status.version or 0),
+        RETRY_COUNT: str(job.status.retry_count or 0),
+        TEMPLATE: f"{name}-{task_name}",
+        POD_GROUP: f"{name}-{job.metadata.uid}",
+    }
+    namespace = job.metadata.namespace
+    labels = {**marks, JOB_NAMESPACE: namespace, **_partition(task, index)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": pod_name(name, task_name, index),
-            "namespace": job.metadata.namespace,
-            "labels": {
-                **(meta.get("labels") or {}),
-                **marks,
-                JOB_NAMESPACE: job.metadata.namespace,
-                **_partition(task, index),
-            },
-            "annotations": {
-                **(meta.get("annotations") or {}),
-                **marks,
-                JOB_VERSION: str(job.status.version or 0),
-                RETRY_COUNT: str(job.status.retry_count or 0),
-                TEMPLATE: f"{name}-{task_name}",
-                POD_GROUP: f"{name}-{job.metadata.uid}",
-            },
+            "namespace": namespace,
+            "labels": (meta.get("labels") or {}) | labels,
+            "annotations": (meta.get("annotations") or {}) | marks | notes,
             "ownerReferences": [owner_reference(job.metadata)],
         },
         "spec": _spec(job, template.get("spec") or {}),
@@ -128,14 +122,8 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
 
 def owner_reference(job: ObjectMeta) -> dict[str, Any]:
     """Return the reference that makes a vcjob the controller of an object."""
-    return {
-        "apiVersion": JOBS.api_version,
-        "kind": JOBS.kind,
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": job.name, "uid": job.uid}
+    return {**owner, "controller": True, "blockOwnerDeletion": True}
 
 
 def _partition(task: Task, index: int) -> dict[str, str]:

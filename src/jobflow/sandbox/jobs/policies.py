@@ -115,14 +115,9 @@ def evicted_request(pod: PodFacts) -> JobRequest:
 
 
 def _request(event: BusEvent, pod: PodFacts) -> JobRequest:
-    return JobRequest(
-        event,
-        task=pod.task,
-        pod=pod.name,
-        pod_uid=pod.uid,
-        partition=pod.partition,
-        version=pod.version,
-    )
+    names = ("task", "partition", "version")
+    same = {name: getattr(pod, name) for name in names}
+    return JobRequest(event, pod=pod.name, pod_uid=pod.uid, **same)
 
 
 def _event(
@@ -198,11 +193,12 @@ def _timeout(policy: LifecyclePolicy) -> timedelta:
 def policy_faults(spec: JobSpec) -> list[str]:
     """Return the faults of the policies: unknown actions and invalid timeouts."""
     faults = []
-    places = [("spec", spec.policies or ())] + [
-        (f"spec.tasks[{i}]", task.policies or ()) for i, task in enumerate(spec.tasks or ())
+    places: list[tuple[str, JobSpec | Task]] = [
+        ("spec", spec),
+        *((f"spec.tasks[{i}]", t) for i, t in enumerate(spec.tasks or ())),
     ]
-    for place, policies in places:
-        for index, policy in enumerate(policies):
+    for place, owner in places:
+        for index, policy in enumerate(owner.policies or ()):
             path = f"{place}.policies[{index}]"
             if policy.action is None or policy.action not in set(BusAction) - {BusAction.SYNC}:
                 faults.append(f"{path}.action: {policy.action!r} is no action")

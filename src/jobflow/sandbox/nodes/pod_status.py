@@ -54,12 +54,12 @@ class PodProgress:
 
 def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
     """Return `status` as a kubelet writes it, as a merge patch."""
-    init = [*(pod.spec.init_containers or ())]
-    containers = [*(pod.spec.containers or ())]
+    init, containers = pod.spec.init_containers or (), pod.spec.containers or ()
     started = pod.status.start_time or progress.started
-    before = progress.init_containers or [_succeeded(progress.started)] * len(init)
+    succeeded = ContainerProgress(progress.started, progress.started)
+    before = progress.init_containers or [succeeded] * len(init)
     now = progress.containers or _alike(progress, len(containers))
-    initialized = all(standing.succeeded for standing in before)
+    initialized = all(state.succeeded for state in before)
     words = {"reason": progress.pod_reason, "message": progress.pod_message}
     return {
         "phase": progress.phase,
@@ -70,19 +70,9 @@ def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
         "podIPs": [{"ip": progress.address}],
         "startTime": _time(started),
         "conditions": _conditions(progress, now, initialized, started),
-        "initContainerStatuses": [
-            _container_status(container, standing)
-            for container, standing in zip(init, before, strict=True)
-        ],
-        "containerStatuses": [
-            _container_status(container, standing)
-            for container, standing in zip(containers, now, strict=True)
-        ],
+        "initContainerStatuses": list(map(_container_status, init, before)),
+        "containerStatuses": list(map(_container_status, containers, now)),
     }
-
-
-def _succeeded(at: datetime) -> ContainerProgress:
-    return ContainerProgress(started=at, finished=at)
 
 
 def _alike(progress: PodProgress, count: int) -> list[ContainerProgress]:
@@ -102,7 +92,7 @@ def _conditions(
 ) -> list[dict[str, Any]]:
     phase, at = progress.phase, progress.finished or progress.started
     alive = phase in (PodPhase.PENDING, PodPhase.RUNNING)
-    ready = alive and initialized and all(standing.running for standing in containers)
+    ready = alive and initialized and all(state.running for state in containers)
     over = {PodPhase.SUCCEEDED: "PodCompleted", PodPhase.FAILED: "PodFailed"}.get(phase)
     unready = over or (None if ready else "ContainersNotReady")
     done = over if phase is PodPhase.SUCCEEDED else None
@@ -114,44 +104,31 @@ def _conditions(
         ("PodScheduled", True, None, started),
     ]
     return [
-        {
-            "type": kind,
-            "status": str(holds),
-            **({"reason": reason} if reason else {}),
-            "lastTransitionTime": _time(since),
-        }
+        {"type": kind, "status": str(holds), "lastTransitionTime": _time(since)}
+        | ({"reason": reason} if reason else {})
         for kind, holds, reason, since in rows
     ]
 
 
-def _container_status(container: Container, standing: ContainerProgress) -> dict[str, Any]:
+def _container_status(container: Container, state: ContainerProgress) -> dict[str, Any]:
     return {
-        "name": container.name,
-        "image": container.image,
-        "imageID": "",
-        "ready": standing.running,
-        "started": standing.running,
-        "restartCount": standing.restarts,
-        "state": _state(standing),
-        **({"lastState": _state(standing.last)} if standing.last else {}),
+        **{"name": container.name, "image": container.image, "imageID": ""},
+        **dict.fromkeys(("ready", "started"), state.running),
+        "restartCount": state.restarts,
+        "state": _state(state),
+        **({"lastState": _state(state.last)} if state.last else {}),
     }
 
 
-def _state(standing: ContainerProgress) -> dict[str, Any]:
-    message = {"message": standing.message} if standing.message else {}
-    if standing.started is None:
-        return {"waiting": {"reason": standing.reason or "ContainerCreating", **message}}
-    if standing.finished is None:
-        return {"running": {"startedAt": _time(standing.started)}}
-    return {
-        "terminated": {
-            "exitCode": standing.exit_code,
-            "reason": standing.reason or ("Error" if standing.exit_code else "Completed"),
-            **message,
-            "startedAt": _time(standing.started),
-            "finishedAt": _time(standing.finished),
-        }
-    }
+def _state(state: ContainerProgress) -> dict[str, Any]:
+    message = {"message": state.message} if state.message else {}
+    if state.started is None:
+        return {"waiting": {"reason": state.reason or "ContainerCreating", **message}}
+    if state.finished is None:
+        return {"running": {"startedAt": _time(state.started)}}
+    times = {"startedAt": _time(state.started), "finishedAt": _time(state.finished)}
+    reason = state.reason or ("Error" if state.exit_code else "Completed")
+    return {"terminated": {"exitCode": state.exit_code, "reason": reason, **message, **times}}
 
 
 def _time(moment: datetime) -> str:

@@ -33,7 +33,6 @@ class SimulateRunner:
         self._clock = clock
 
     def faults(self, job: Vcjob) -> Sequence[str]:
-        """Return the faults of the annotations."""
         return _script(job)[1]
 
     async def run(self, assignment: Assignment, report: Report) -> None:

@@ -38,11 +38,9 @@ class Commands:
         self._news = asyncio.Event()
 
     async def follow(self) -> None:
-        """Watch Commands until cancelled."""
         await self._reflector.run()
 
     async def run(self) -> None:
-        """Execute Commands until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()

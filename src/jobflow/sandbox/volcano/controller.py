@@ -109,7 +109,6 @@ class JobController:
         self._doomed: set[str] = set()
 
     async def run(self) -> None:
-        """Run vcjobs until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for reflector in self._reflectors:

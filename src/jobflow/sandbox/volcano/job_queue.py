@@ -89,7 +89,7 @@ class JobQueue:
                 work = JobAction(decision.action, request)
                 self._wait(_Waiting((request.since or now) + decision.delay, work))
                 self._ripen(pods, now)
-                # the successor of an evicted pod is made meanwhile: if it runs, all is well again
+
                 self._sync = self._sync or request.event is BusEvent.POD_EVICTED
             elif decision.action is BusAction.SYNC:
                 self._sync = True

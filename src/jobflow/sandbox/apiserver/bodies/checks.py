@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.failures import RequestFailure, bad_request, invalid_as
 from jobflow.sandbox.apiserver.kinds import Kind, Object
-from jobflow.sandbox.apiserver.operations import Target
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, invalid_as
+from jobflow.sandbox.apiserver.requests.operations import Target
 
 _SUMMARY = 30
 """Bytes of the body that an error message repeats."""

@@ -10,8 +10,8 @@ import msgspec
 import yaml
 
 from jobflow.sandbox.apiserver.bodies import protobuf
-from jobflow.sandbox.apiserver.failures import unsupported_media_type
-from jobflow.sandbox.apiserver.http import JSON
+from jobflow.sandbox.apiserver.requests.failures import unsupported_media_type
+from jobflow.sandbox.apiserver.requests.http import JSON
 
 YAML = "application/yaml"
 _MAX_DEPTH = 200

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobflow.sandbox.apiserver.bodies.checks import go_word
-from jobflow.sandbox.apiserver.failures import RequestFailure, bad_request, failure, status
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, failure, status
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"

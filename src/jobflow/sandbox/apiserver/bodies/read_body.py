@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.bodies.checks import (
     Mistyped,
     check_address,
@@ -37,9 +36,10 @@ from jobflow.sandbox.apiserver.bodies.patches import (
     merge,
     strategic_merge,
 )
-from jobflow.sandbox.apiserver.http import JSON, Request, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Object
-from jobflow.sandbox.apiserver.operations import Target, WriteOptions
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.http import JSON, Request, encode
+from jobflow.sandbox.apiserver.requests.operations import Target, WriteOptions
 from jobflow.sandbox.apiserver.storage import Stored
 
 _NOT_PARSED = "couldn't get version/kind; json parse error: "

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import msgspec
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver import failures
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.http import Request
 
 _MATCH = "resourceVersionMatch"
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from jobflow.sandbox.apiserver import failures
-from jobflow.sandbox.apiserver.http import Receive, Request, Response
-from jobflow.sandbox.apiserver.operations import Target
-from jobflow.sandbox.apiserver.reads.accept import renderer
 from jobflow.sandbox.apiserver.reads.list_options import check_options, check_token, version
 from jobflow.sandbox.apiserver.reads.watches import WatchOptions, error_frame, stream
-from jobflow.sandbox.apiserver.selectors import selector
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response
+from jobflow.sandbox.apiserver.requests.operations import Target
+from jobflow.sandbox.apiserver.requests.selectors import selector
+from jobflow.sandbox.apiserver.resources.table import renderer
 from jobflow.sandbox.apiserver.storage import Expired, Storage, Stored
 
 _SNAPSHOTS = 64
@@ -132,5 +132,4 @@ class ReadHandler:
         return self._pages[token]
 
     def forget_pages(self) -> None:
-        """Expire every continue token."""
         self._pages.clear()

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from jobflow.sandbox.apiserver.http import Receive, encode
 from jobflow.sandbox.apiserver.kinds import Kind
+from jobflow.sandbox.apiserver.requests.http import Receive, encode
 from jobflow.sandbox.apiserver.storage import (
     ADDED,
     DELETED,

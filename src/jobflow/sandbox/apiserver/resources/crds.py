@@ -171,7 +171,6 @@ class CrdListener:
         self._bucket = bucket
 
     def __call__(self, bucket: str, change: ObjectChange) -> None:
-        """Handle a change of any bucket."""
         if bucket != self._bucket:
             return
         spec, deleted = change.new.obj["spec"], change.type == DELETED

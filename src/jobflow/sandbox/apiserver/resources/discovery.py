@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jobflow.sandbox.apiserver.failures import no_such_path
-from jobflow.sandbox.apiserver.http import Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
+from jobflow.sandbox.apiserver.requests.failures import no_such_path
+from jobflow.sandbox.apiserver.requests.http import Request, Response, encode
 
 VERSION = {
     "major": "1",

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jobflow.sandbox.apiserver.bodies.patches import APPLY, JSON_PATCH, MERGE
-from jobflow.sandbox.apiserver.http import Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
+from jobflow.sandbox.apiserver.requests.http import Request, Response, encode
 
 _ROOT = "/openapi/v3"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

@@ -152,14 +152,9 @@ def _type_of(value: Any) -> str:
     return _TYPES[type(value)]
 
 
-_TYPES = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    dict: "object",
-    list: "array",
-    type(None): "null",
+_TYPES: dict[type[Any], str] = {
+    **{str: "string", bool: "boolean", int: "integer", float: "number"},
+    **{dict: "object", list: "array", type(None): "null"},
 }
 
 

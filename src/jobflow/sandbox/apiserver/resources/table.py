@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from jobflow.sandbox.apiserver.http import JSON, Response, encode
 from jobflow.sandbox.apiserver.kinds import Column, Kind, Object
+from jobflow.sandbox.apiserver.requests.http import JSON, Request, Response, encode
 from jobflow.sandbox.apiserver.storage import Stored
 
 NAME = Column(
@@ -96,15 +96,12 @@ class Renderer:
         self._kind = kind
 
     def response(self, body: bytes, code: int = 200) -> Response:
-        """Return the response with a rendered body."""
         return Response(body, code, media_type=self.media_type)
 
     def one(self, stored: Stored) -> bytes:
-        """Render one object."""
         return encode(self.shown(stored)) if self._kind.stored_as else stored.body
 
     def shown(self, stored: Stored) -> Object:
-        """Return the object in this kind's version."""
         return self._kind.projection.show(stored.obj)
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
@@ -117,7 +114,6 @@ class Renderer:
         )
 
     def event(self) -> Callable[[Stored], bytes]:
-        """Return the renderer for the objects of one watch."""
         return self.one
 
 
@@ -169,7 +165,6 @@ class TableRenderer(Renderer):
 
 
 def partial(obj: Object) -> Object:
-    """Return an object's metadata as PartialObjectMetadata."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
@@ -194,6 +189,23 @@ class PartialRenderer(Renderer):
                 "items": [partial(stored.obj) for stored in page],
             }
         )
+
+
+def renderer(kind: Kind, request: Request) -> Renderer:
+    """Return the renderer of the first media type in the Accept header that is supported."""
+    for media_range in request.header(b"accept").split(","):
+        media_type, *parameters = (part.strip() for part in media_range.split(";"))
+        if media_type not in ("application/json", "*/*"):
+            continue
+        wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
+        form = wanted.get("as", "")
+        if form == "Table":
+            return TableRenderer(kind, request.query.get("includeObject", ""))
+        if form in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+            return PartialRenderer(kind)
+        if not form:
+            break
+    return Renderer(kind)
 
 
 def _definition(column: Column) -> dict[str, Any]:

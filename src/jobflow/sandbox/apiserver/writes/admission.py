@@ -13,13 +13,13 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.bodies.codec import UnreadableBody, load
 from jobflow.sandbox.apiserver.bodies.patches import json_patch
-from jobflow.sandbox.apiserver.failures import RequestFailure
 from jobflow.sandbox.apiserver.kinds import Kind, Object
-from jobflow.sandbox.apiserver.operations import WriteOperation
-from jobflow.sandbox.apiserver.selectors import matches
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure
+from jobflow.sandbox.apiserver.requests.operations import WriteOperation
+from jobflow.sandbox.apiserver.requests.selectors import matches
 from jobflow.sandbox.apiserver.storage import Storage
 from jobflow.sandbox.apiserver.writes.webhook_calls import CallFailed, WebhookCaller
 

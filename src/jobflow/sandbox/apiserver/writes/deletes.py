@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobflow.core.violations import Reason
-from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.bodies.checks import go_word
 from jobflow.sandbox.apiserver.kinds import Kind, Object
-from jobflow.sandbox.apiserver.operations import DELETE, Target, WriteOperation, WriteOptions
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.operations import (
+    DELETE,
+    Target,
+    WriteOperation,
+    WriteOptions,
+)
 from jobflow.sandbox.apiserver.resources import metadata
 from jobflow.sandbox.apiserver.storage import Storage, Stored, encode
 from jobflow.sandbox.apiserver.writes.admission import Admission

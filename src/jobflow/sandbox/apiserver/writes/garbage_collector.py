@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from jobflow.sandbox.apiserver.failures import RequestFailure
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
-from jobflow.sandbox.apiserver.operations import (
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure
+from jobflow.sandbox.apiserver.requests.operations import (
     COLLECTOR,
     NAMESPACE_CONTROLLER,
     Target,
@@ -45,7 +45,6 @@ class GarbageCollector:
         storage.listeners.append(self._notice)
 
     async def run(self) -> None:
-        """Work until cancelled."""
         try:
             while True:
                 await self._wake.wait()
@@ -254,7 +253,6 @@ class OwnerIndex:
         self._dependents: dict[str, set[Place]] = {}
 
     def learn(self, bucket: str, change: ObjectChange) -> None:
-        """Handle a change of any bucket."""
         place = (bucket, change.new.key)
         if change.old is not None:
             for reference in references(change.old.obj):
@@ -282,12 +280,10 @@ class OwnerIndex:
 
 
 def references(obj: Object) -> list[dict[str, Any]]:
-    """Return `metadata.ownerReferences`, or []."""
     return obj["metadata"].get("ownerReferences") or []
 
 
 def without(obj: Object, uids: Iterable[str]) -> Object:
-    """Return the object without references to these owners."""
     gone = set(uids)
     kept = [reference for reference in references(obj) if reference["uid"] not in gone]
     return {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}}

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from jobflow.sandbox.apiserver.http import JSON, encode
+from jobflow.sandbox.apiserver.requests.http import JSON, encode
 
 DEFAULT_TIMEOUT = 10
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
-from jobflow.sandbox.apiserver.operations import (
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.operations import (
     CREATE,
     UPDATE,
     Target,

@@ -21,18 +21,10 @@ DEFAULT_GRACE = 30.0
 """Default of `terminationGracePeriodSeconds`."""
 TERMINATION_LOG = "/dev/termination-log"
 """Default of `terminationMessagePath`."""
-FIELDS = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "metadata.labels['<KEY>']",
-    "metadata.annotations['<KEY>']",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
+FIELDS = tuple(
+    "metadata.name metadata.namespace metadata.uid metadata.labels['<KEY>'] "
+    "metadata.annotations['<KEY>'] spec.nodeName spec.serviceAccountName "
+    "status.hostIP status.hostIPs status.podIP status.podIPs".split()
 )
 """Valid fieldPaths of a variable, as in Kubernetes."""
 KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")

@@ -69,7 +69,6 @@ class ProcessRunner:
         return any(path.is_dir() for path in self.folder.iterdir())
 
     def faults(self, job: Vcjob) -> Sequence[str]:
-        """Return the faults of the pod templates."""
         return tuple(faults(job))
 
     async def run(self, assignment: Assignment, report: Report) -> None:
@@ -94,7 +93,6 @@ class ProcessRunner:
                 del self._names[name]
 
     async def end(self, pod: Pod) -> None:
-        """End a pod's containers within its grace period."""
         if (life := self._lives.get(pod.metadata.uid)) is not None:
             await life.delete()
 

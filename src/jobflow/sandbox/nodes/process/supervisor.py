@@ -41,7 +41,6 @@ _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> None:
-    """Run the command of the first line to its end."""
     control = Control(0)
     told = control.next()
     if told is None:

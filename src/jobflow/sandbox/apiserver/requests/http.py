@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from jobflow.sandbox.apiserver.failures import RequestFailure, bad_request, too_large
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, too_large
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -42,7 +42,6 @@ class Request:
         return self.header(b"content-type").partition(";")[0].strip() or JSON
 
     def flag(self, name: str) -> bool:
-        """Return whether a query parameter is true."""
         return self.query.get(name, "").lower() in ("1", "t", "true")
 
     def number(self, name: str) -> int:
@@ -70,7 +69,6 @@ Handler = Callable[[Request, Receive], Awaitable[Response]]
 
 
 def read_request(scope: Scope) -> Request:
-    """Return the request of an ASGI scope, without its body."""
     query = scope["query_string"].decode("latin-1")
     return Request(
         scope["method"],
@@ -93,7 +91,6 @@ async def read_body(receive: Receive) -> bytes:
 
 
 def refusal(failed: RequestFailure) -> Response:
-    """Return the response to a failed request."""
     retry = (failed.status.get("details") or {}).get("retryAfterSeconds")
     headers = ((b"retry-after", str(retry).encode()),) if retry else ()
     return Response(encode(failed.status), failed.code, headers=headers)

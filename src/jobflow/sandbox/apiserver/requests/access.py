@@ -11,8 +11,8 @@ import secrets
 import ssl
 from dataclasses import dataclass, field
 
-from jobflow.sandbox.apiserver.failures import RequestFailure, failure
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
+from jobflow.sandbox.apiserver.requests.http import Request
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Values of the Host header that name this machine."""
@@ -28,7 +28,6 @@ class Access:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     def client_tls(self) -> ssl.SSLContext:
-        """Return a context that trusts this server and no other."""
         return ssl.create_default_context(cadata=self.ca.decode())
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jobflow.sandbox.apiserver.failures import bad_request
-from jobflow.sandbox.apiserver.http import Request
 from jobflow.sandbox.apiserver.kinds import Kind
+from jobflow.sandbox.apiserver.requests.failures import bad_request
+from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.storage import Stored
 
 Labels = Mapping[str, str]
