@@ -103,10 +103,10 @@ class Bucket:
 
     def select(self, namespace: str) -> list[Stored]:
         """Return all objects, or those of a namespace, in order."""
-        if not namespace:
-            return [self.objects[key] for key in self.keys]
-        start = bisect_left(self.keys, (namespace, ""))
-        end = bisect_left(self.keys, (namespace + "\0", ""))
+        start, end = 0, len(self.keys)
+        if namespace:
+            start = bisect_left(self.keys, (namespace, ""))
+            end = bisect_left(self.keys, (namespace + "\0", ""))
         return [self.objects[key] for key in self.keys[start:end]]
 
     def put(self, stored: Stored) -> Stored | None:

@@ -85,9 +85,8 @@ def _word(name: str) -> str:
 
 def tail(log: Path, lines: int) -> tuple[list[str], int]:
     """Return the last lines of a log, at most 64 KiB, and the number of all lines kept."""
-    older = log.with_name(log.name + ".old")
     count, end = 0, b""
-    for path in (older, log):
+    for path in (log.with_name(log.name + ".old"), log):
         if path.exists():
             with path.open("rb") as file:
                 while chunk := file.read(1 << 20):
@@ -100,20 +99,17 @@ def tail(log: Path, lines: int) -> tuple[list[str], int]:
 
 
 def read_message(path: Path, *, containers: int, log: Path | None) -> str:
-    """Return the termination message in a file, as a kubelet does: its end, with invalid UTF-8
-    replaced.
-
-    `containers` is the pod's number of containers; `log` is read instead if the file is empty.
-    """
+    """Return the end of a termination message, as a kubelet does, or of the log if it is empty.
+    A pod of several `containers` has less room for each."""
     limit = min(MAX_MESSAGE, 3 * MAX_MESSAGE // max(containers, 1))
     try:
-        said = _end_of(path, MAX_MESSAGE)
+        message = _end_of(path, MAX_MESSAGE)
     except OSError as error:
         return f"Error on reading termination log {path}: {error.strerror}"
-    if not said and log is not None and log.exists():
+    if not message and log is not None and log.exists():
         last = _end_of(log, _FALLBACK_BYTES).split(b"\n")
-        said = b"\n".join(last[-_FALLBACK_LINES - (not last[-1]) :])
-    return said[:limit].decode(errors="replace")
+        message = b"\n".join(last[-_FALLBACK_LINES - (not last[-1]) :])
+    return message[:limit].decode(errors="replace")
 
 
 def _end_of(path: Path, limit: int) -> bytes:

@@ -42,20 +42,21 @@ _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def main() -> None:
     control = Control(0)
-    told = control.next()
-    if told is None:
+    request = control.next()
+    if request is None:
         return
-    _adopt_orphans()
+    if _LINUX:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     wake = _wake_on_signals()
-    pid, output, trouble = _start(told)
-    if trouble is not None:
+    pid, output, fault = _start(request)
+    if fault is not None:
         os.waitpid(pid, 0)
-        _say(trouble)
+        _say(fault)
         return
-    log = Log(told["log"], told["limit"])
+    log = Log(request["log"], request["limit"])
     _say({"pid": pid})
     code = Supervisor(pid, control, wake, output, log).until_over()
-    _say({"code": code, **({"unlogged": log.trouble} if log.trouble else {})})
+    _say({"code": code, **({"unlogged": log.fault} if log.fault else {})})
 
 
 class Control:
@@ -86,7 +87,7 @@ class Log:
     """A file of at most `limit` bytes; the part before it is in a second file, `.old`."""
 
     def __init__(self, path: str, limit: int) -> None:
-        self.trouble = ""
+        self.fault = ""
         self._path, self._limit, self._size = path, limit, 0
         self._fd = self._open()
 
@@ -99,7 +100,7 @@ class Log:
                 self._fd, self._size = self._open(), 0
             self._size += os.write(self._fd, data)
         except OSError as error:
-            self.trouble = error.strerror or str(error)
+            self.fault = error.strerror or str(error)
 
     def _open(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -142,10 +143,10 @@ class Supervisor:
         if fd == self._output:
             self._copy()
         elif fd == self._control.fd:
-            told = self._control.next()
-            if told is None:
+            request = self._control.next()
+            if request is None:
                 self._poll.unregister(fd)
-            self._end(LAST_GRACE if told is None else told["grace"])
+            self._end(LAST_GRACE if request is None else request["grace"])
         elif any(number in _ENDING_SIGNALS for number in os.read(fd, _CHUNK)):
             self._end(LAST_GRACE)
 
@@ -176,34 +177,30 @@ class Supervisor:
             if data:
                 self._log.write(data)
             else:
-                self._forget_output()
+                with suppress(KeyError):
+                    self._poll.unregister(self._output)
+            if not data or not whole:
                 return
-            if not whole:
-                return
-
-    def _forget_output(self) -> None:
-        with suppress(KeyError):
-            self._poll.unregister(self._output)
 
 
-def _start(told: dict[str, Any]) -> tuple[int, int, dict[str, Any] | None]:
+def _start(request: dict[str, Any]) -> tuple[int, int, dict[str, Any] | None]:
     output, into = os.pipe()
     hear, tell = os.pipe()
     keeper = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(told, keeper, into, tell)
+        _become(request, keeper, into, tell)
     os.close(into)
     os.close(tell)
     with os.fdopen(hear, "rb") as pipe:
-        said = pipe.read()
-    return pid, output, json.loads(said) if said else None
+        reason = pipe.read()
+    return pid, output, json.loads(reason) if reason else None
 
 
-def _become(told: dict[str, Any], keeper: int, output: int, tell: int) -> NoReturn:
+def _become(request: dict[str, Any], keeper: int, output: int, tell: int) -> NoReturn:
     """Turn this process into the command, in its own session."""
-    command, cwd = told["argv"], told["cwd"]
-    trouble: dict[str, Any] = {}
+    command, cwd = request["argv"], request["cwd"]
+    fault: dict[str, Any] = {}
     try:
         os.setsid()
         if _LINUX:
@@ -215,34 +212,29 @@ def _become(told: dict[str, Any], keeper: int, output: int, tell: int) -> NoRetu
         os.dup2(output, 2)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec keeps that
             signal.signal(number, signal.SIG_DFL)
-        trouble = {"code": NOT_STARTED, "error": f"workingDir {cwd}: "}
+        fault = {"code": NOT_STARTED, "error": f"workingDir {cwd}: "}
         os.chdir(cwd)
-        trouble = {"code": NOT_STARTED, "error": f'exec: "{command[0]}": '}
-        os.execvpe(command[0], command, told["env"])
+        fault = {"code": NOT_STARTED, "error": f'exec: "{command[0]}": '}
+        os.execvpe(command[0], command, request["env"])
     except OSError as error:
-        trouble = _explained(trouble, command[0], error)
+        fault = _explained(fault, command[0], error)
     except ValueError as error:
-        trouble["error"] += str(error)
-    os.write(tell, json.dumps(trouble).encode())
+        fault["error"] += str(error)
+    os.write(tell, json.dumps(fault).encode())
     os._exit(NOT_STARTED)
 
 
-def _explained(trouble: dict[str, Any], command: str, error: OSError) -> dict[str, Any]:
+def _explained(fault: dict[str, Any], command: str, error: OSError) -> dict[str, Any]:
     """Return the error as a container runtime words it."""
-    said = (error.strerror or str(error)).lower()
+    reason = (error.strerror or str(error)).lower()
     code = NOT_STARTED
-    if trouble.get("error", "").startswith("exec"):
+    if fault.get("error", "").startswith("exec"):
         if error.errno == errno.ENOENT:
             code = NOT_FOUND
-            said = said if "/" in command else "executable file not found in $PATH"
+            reason = reason if "/" in command else "executable file not found in $PATH"
         elif error.errno in (errno.EACCES, errno.ENOEXEC, errno.EISDIR):
             code = NOT_EXECUTABLE
-    return {"code": code, "error": trouble.get("error", "") + said}
-
-
-def _adopt_orphans() -> None:
-    if _LINUX:
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    return {"code": code, "error": fault.get("error", "") + reason}
 
 
 def _prctl(option: int, value: int) -> None:
