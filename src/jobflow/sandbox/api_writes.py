@@ -47,8 +47,6 @@ class Refused(Exception):
 
 
 class Writes:
-    """Create, update and delete pods, vcjobs, Commands and Events."""
-
     def __init__(self, client: Client, *, at_once: int = AT_ONCE) -> None:
         self._client = client
         self._room = asyncio.Semaphore(at_once)

@@ -125,16 +125,16 @@ class Played:
 
     def settle(self) -> Played:
         """One action after another until nothing is left to do now."""
-        while work := self.inbox.take(self.spec, self.status, self.pods, self.now):
+        while request := self.inbox.take(self.spec, self.status, self.pods, self.now):
             view = JobSnapshot(self.name, START, self.spec, self.status, self.pods, self.admitted)
             view = replace(view, deleting=self.deleting)
-            outcome = step(view, work.action, work.request, self.now)
+            outcome = step(view, request, self.now)
             for task_index, index in outcome.create:
                 self._make(task_index, index)
             for pod in outcome.delete:
                 self.pods[pod.name] = replace(pod, deleting=True)
                 self.doomed.add(pod.uid)
-            self.inbox.done(work)
+            self.inbox.done(request)
             if outcome.status != self.status:
                 self._store(outcome.status)
         return self

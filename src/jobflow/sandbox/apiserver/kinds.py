@@ -107,12 +107,10 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """`group/version`, or only the version in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def qualified(self) -> str:
-        """`plural.group`, as in messages."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property

@@ -26,15 +26,11 @@ def kubeconfig(url: str, access: Access | None) -> str:
     if access is not None:
         cluster["certificate-authority-data"] = base64.b64encode(access.ca).decode()
         user["token"] = access.token
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": NAME, "cluster": cluster}],
-        "users": [{"name": NAME, "user": user}],
-        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME}}],
-        "current-context": NAME,
-    }
-    return yaml.safe_dump(config, sort_keys=False)
+    context = {"cluster": NAME, "user": NAME}
+    entries = {"cluster": cluster, "user": user, "context": context}
+    config = {f"{kind}s": [{"name": NAME, kind: entry}] for kind, entry in entries.items()}
+    head = {"apiVersion": "v1", "kind": "Config", "current-context": NAME}
+    return yaml.safe_dump(head | config, sort_keys=False)
 
 
 @contextmanager

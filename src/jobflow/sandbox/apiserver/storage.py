@@ -82,7 +82,6 @@ class PendingChanges:
             self.wake.set()
 
     def close(self) -> None:
-        """End the watch after its pending changes."""
         self.closed = True
         self.wake.set()
 
@@ -110,7 +109,6 @@ class Bucket:
         return [self.objects[key] for key in self.keys[start:end]]
 
     def put(self, stored: Stored) -> Stored | None:
-        """Store a state; return the previous one."""
         old = self.objects.get(stored.key)
         if old is None:
             insort(self.keys, stored.key)
@@ -198,7 +196,6 @@ class Storage:
         self.bucket(bucket).watches.discard(watch)
 
     def close_watches(self) -> None:
-        """End all watches, as a restarting server does."""
         for _, bucket in self.buckets():
             for watch in list(bucket.watches):
                 watch.close()

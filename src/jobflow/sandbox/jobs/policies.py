@@ -85,7 +85,7 @@ class JobRequest:
     since: datetime | None = None
 
 
-SYNC = JobRequest()
+SYNC = JobRequest(action=BusAction.SYNC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,8 @@ def evicted_request(pod: PodFacts) -> JobRequest:
 
 
 def _request(event: BusEvent, pod: PodFacts) -> JobRequest:
-    names = ("task", "partition", "version")
-    same = {name: getattr(pod, name) for name in names}
-    return JobRequest(event, pod=pod.name, pod_uid=pod.uid, **same)
+    names = {"task": pod.task, "pod": pod.name, "pod_uid": pod.uid, "partition": pod.partition}
+    return JobRequest(event, version=pod.version, **names)
 
 
 def _event(

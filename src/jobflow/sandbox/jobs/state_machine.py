@@ -31,7 +31,7 @@ import msgspec
 from jobflow.api.duration import format_duration
 from jobflow.api.job import JobCondition, JobPhase, JobSpec, JobState, JobStatus, Task, TaskState
 from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
-from jobflow.sandbox.jobs.policies import BusAction, JobRequest, PodFacts
+from jobflow.sandbox.jobs.policies import SYNC, BusAction, JobRequest, PodFacts
 
 PARTIAL = frozenset({BusAction.RESTART_TASK, BusAction.RESTART_POD, BusAction.RESTART_PARTITION})
 """Actions that kill only some of the job's pods."""
@@ -42,7 +42,7 @@ KILLS_INTO = {
     BusAction.COMPLETE: JobPhase.COMPLETING,
 }
 """Next phase of an action in Pending and Running."""
-ENDS_IN = {
+ENDS_IN: Mapping[str, JobPhase] = {
     JobPhase.ABORTING: JobPhase.ABORTED,
     JobPhase.TERMINATING: JobPhase.TERMINATED,
     JobPhase.COMPLETING: JobPhase.COMPLETED,
@@ -82,29 +82,29 @@ def pod_name(job: str, task: str, index: int) -> str:
     return f"{job}-{task}-{index}"
 
 
-def step(view: JobSnapshot, action: BusAction, request: JobRequest, now: datetime) -> JobChanges:
-    """Return the effect of one action on a vcjob. `request` names the task, pod or partition of a
-    partial restart. A vcjob that is being deleted does not change."""
+def step(view: JobSnapshot, request: JobRequest, now: datetime) -> JobChanges:
+    """Return the effect of one action on a vcjob. `request` holds the action and names the task,
+    pod or partition of a partial restart. A vcjob that is being deleted does not change."""
     if view.deleting:
         return JobChanges(view.status)
     phase = view.phase
     if phase == "":
         return JobChanges(_initial(view, now))
-    targets = any(_is_target(pod, action, request) for pod in view.pods.values())
-    if action is BusAction.RESTART_PARTITION and not targets:
-        action = BusAction.SYNC  # Volcano does nothing, and so may miss the end of the job
+    if request.action is BusAction.RESTART_PARTITION:
+        if not any(_is_target(pod, request) for pod in view.pods.values()):
+            request = SYNC  # Volcano does nothing, and so may miss the end of the job
     if phase in (JobPhase.PENDING, JobPhase.RUNNING):
-        return _step_live(view, action, request, now)
+        return _step_live(view, request, now)
     if phase == JobPhase.RESTARTING:
-        return _step_restarting(view, action, request, now)
-    if action is BusAction.RESUME and phase in (JobPhase.ABORTING, JobPhase.ABORTED):
+        return _step_restarting(view, request, now)
+    if request.action is BusAction.RESUME and phase in (JobPhase.ABORTING, JobPhase.ABORTED):
         return _kill(view, now, lambda status: JobPhase.RESTARTING)
-    end = ENDS_IN.get(JobPhase(phase))
-    return _kill(view, now, lambda status: None if _is_alive(status) else end)
+    return _kill(view, now, partial(_to_end, phase))
 
 
-def _is_alive(status: JobStatus) -> bool:
-    return bool(status.terminating or status.pending or status.running)
+def _to_end(phase: str, status: JobStatus) -> JobPhase | None:
+    alive = status.terminating or status.pending or status.running
+    return None if alive else ENDS_IN.get(phase)
 
 
 def failed(status: JobStatus, reason: str, message: str, now: datetime) -> JobStatus:
@@ -117,26 +117,22 @@ Move = Callable[[JobStatus], JobPhase | None]
 """Returns the next phase for a status with new counts; None keeps the phase."""
 
 
-def _step_live(
-    view: JobSnapshot, action: BusAction, request: JobRequest, now: datetime
-) -> JobChanges:
-    to = KILLS_INTO.get(action)
+def _step_live(view: JobSnapshot, request: JobRequest, now: datetime) -> JobChanges:
+    to = KILLS_INTO.get(request.action or BusAction.SYNC)
     if to is None:
         move = _from_pending if view.phase == JobPhase.PENDING else _from_running
         return _sync(view, now, partial(move, view.spec))
-    if action in PARTIAL:
-        return _kill_some(view, action, request, now, lambda status: to)
+    if request.action in PARTIAL:
+        return _kill_some(view, request, now, lambda status: to)
     return _kill(view, now, lambda status: to, keep_ended=to != JobPhase.RESTARTING)
 
 
-def _step_restarting(
-    view: JobSnapshot, action: BusAction, request: JobRequest, now: datetime
-) -> JobChanges:
+def _step_restarting(view: JobSnapshot, request: JobRequest, now: datetime) -> JobChanges:
     move = partial(_from_restarting, view.spec)
-    if action is BusAction.SYNC:
+    if request.action is BusAction.SYNC:
         return _sync(view, now, move)
-    if action in PARTIAL:
-        return _kill_some(view, action, request, now, move)
+    if request.action in PARTIAL:
+        return _kill_some(view, request, now, move)
     return _kill(view, now, move, keep_ended=False)
 
 
@@ -253,21 +249,16 @@ def _sync(view: JobSnapshot, now: datetime, move: Move) -> JobChanges:
     }
     tasks = view.spec.tasks or []
     open_tasks = {i for i, task in enumerate(tasks) if _may_start(view, task)}
-    create = tuple(
-        place for name, place in wanted.items() if name not in view.pods and place[0] in open_tasks
-    )
+    missing = [place for name, place in wanted.items() if name not in view.pods]
+    create = tuple(place for place in missing if place[0] in open_tasks)
     present = [pod for name, pod in view.pods.items() if name in wanted]
     surplus = tuple(pod for name, pod in view.pods.items() if name not in wanted)
     leaving = sum(pod.deleting for pod in present) + len(surplus)
-    counted = _counted(
-        msgspec.structs.replace(
-            view.status, running_duration=None, min_available=view.spec.min_available or None
-        ),
-        (pod for pod in present if not pod.deleting),
-        (tasks[i].name or "" for i, _ in create),
-        leaving,
-    )
-    status = _moved(counted, move)
+    staying = [pod for pod in present if not pod.deleting]
+    available = view.spec.min_available or None
+    status = msgspec.structs.replace(view.status, running_duration=None, min_available=available)
+    status = _counted(status, staying, (tasks[i].name or "" for i, _ in create), leaving)
+    status = _moved(status, move)
     if status != view.status:
         status = _stamped(status, now)
     return JobChanges(status, create, tuple(pod for pod in surplus if not pod.deleting))
@@ -306,21 +297,19 @@ def _kill(view: JobSnapshot, now: datetime, move: Move, *, keep_ended: bool = Tr
     return JobChanges(status, delete=doomed)
 
 
-def _kill_some(
-    view: JobSnapshot, action: BusAction, request: JobRequest, now: datetime, move: Move
-) -> JobChanges:
+def _kill_some(view: JobSnapshot, request: JobRequest, now: datetime, move: Move) -> JobChanges:
     """Delete the pods of one task, pod or partition, without a new version, as in Volcano."""
-    doomed = [pod for pod in view.pods.values() if _is_target(pod, action, request)]
+    doomed = [pod for pod in view.pods.values() if _is_target(pod, request)]
     status = _killed(view, now, move, len(doomed))
     return JobChanges(status, delete=tuple(pod for pod in doomed if not pod.deleting))
 
 
-def _is_target(pod: PodFacts, action: BusAction, request: JobRequest) -> bool:
+def _is_target(pod: PodFacts, request: JobRequest) -> bool:
     if pod.task != request.task:
         return False
-    if action is BusAction.RESTART_POD:
+    if request.action is BusAction.RESTART_POD:
         return pod.name == request.pod
-    if action is BusAction.RESTART_PARTITION:
+    if request.action is BusAction.RESTART_PARTITION:
         return bool(request.partition) and pod.partition == request.partition
     return True
 

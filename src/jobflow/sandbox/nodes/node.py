@@ -64,7 +64,6 @@ class SandboxNode:
         await self._writes.delete_pod(pod, gracefully=self._runner.graceful)
 
     def forget(self, pod: Pod) -> None:
-        """Stop running a pod that no longer exists."""
         uid = pod.metadata.uid
         self._began.pop(uid, None)
         self._leaving.discard(uid)

@@ -68,14 +68,8 @@ class SimulateRunner:
 
 
 def _progress(mark: PhaseChange, began: datetime, at: datetime) -> PodProgress:
-    ended = mark.phase is not PodPhase.RUNNING
-    return PodProgress(
-        phase=mark.phase,
-        started=min(began, at),
-        finished=at if ended else None,
-        exit_code=mark.exit_code,
-        message=mark.message,
-    )
+    finished = None if mark.phase is PodPhase.RUNNING else at
+    return PodProgress(mark.phase, min(began, at), finished, mark.exit_code, mark.message)
 
 
 def _script(job: Vcjob) -> tuple[SimulationScript, tuple[str, ...]]:

@@ -45,14 +45,14 @@ class Commands:
             await self._news.wait()
             self._news.clear()
             while self._new:
-                await self._carry_out(self._new.popleft())
+                await self._execute(self._new.popleft())
 
     def _changed(self, old: Command | None, new: Command | None) -> None:
         if old is None and new is not None and targets(new, JOBS.api_version, JOBS.kind):
             self._new.append(new)
             self._news.set()
 
-    async def _carry_out(self, command: Command) -> None:
+    async def _execute(self, command: Command) -> None:
         meta, target = command.metadata, command.target
         assert target is not None
         try:

@@ -42,7 +42,7 @@ from jobflow.sandbox.nodes.node import SandboxNode
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import Clock, SimulateRunner, utc_now
 from jobflow.sandbox.volcano.commands import Commands
-from jobflow.sandbox.volcano.job_queue import JobAction, JobQueue
+from jobflow.sandbox.volcano.job_queue import JobQueue
 
 __all__ = ["JobController", "SimulateRunner"]
 
@@ -232,9 +232,9 @@ class JobController:
             if case.not_before is not None and now < case.not_before:
                 break
             seen = self._seen.get(case.uid, {})
-            work = case.queue.take(case.job.spec, case.job.status, seen, now)
-            if work is not None:
-                await self._try(case, work)
+            request = case.queue.take(case.job.spec, case.job.status, seen, now)
+            if request is not None:
+                await self._try(case, request)
             elif (expiry := _expiry(case.job)) and expiry <= now and not case.expired:
                 await self._expire(case)
             else:
@@ -242,22 +242,22 @@ class JobController:
         case.worker = None
         self._set_alarm(case)
 
-    async def _try(self, case: TrackedJob, work: JobAction) -> None:
+    async def _try(self, case: TrackedJob, request: JobRequest) -> None:
         try:
-            await self._carry_out(case, work)
+            await self._execute(case, request)
         except (Gone, NameInUse):
-            self._later(case, work)
+            self._later(case, request)
         except Refused as error:
-            await self._refused(case, work, error)
+            await self._refused(case, request, error)
         else:
             case.refusals, case.not_before = 0, None
             case.backoff.reset()
 
-    def _later(self, case: TrackedJob, work: JobAction) -> None:
-        case.queue.put_back(work)
+    def _later(self, case: TrackedJob, request: JobRequest) -> None:
+        case.queue.put_back(request)
         case.not_before = self._clock() + timedelta(seconds=case.backoff.next())
 
-    async def _refused(self, case: TrackedJob, work: JobAction, error: Refused) -> None:
+    async def _refused(self, case: TrackedJob, request: JobRequest, error: Refused) -> None:
         """Retry later; after too many refusals, terminate the vcjob."""
         case.refusals += 1
         if case.refusals == 1:
@@ -267,9 +267,9 @@ class JobController:
         elif case.refusals > REFUSALS:
             log.error("giving a vcjob up", job=_name(case.stored), error=str(error))
         else:
-            self._later(case, work)
+            self._later(case, request)
 
-    async def _carry_out(self, case: TrackedJob, work: JobAction) -> None:
+    async def _execute(self, case: TrackedJob, request: JobRequest) -> None:
         now = self._clock()
         if case.faults and case.phase not in ENDED_PHASES:
             message = "; ".join(case.faults)
@@ -280,10 +280,10 @@ class JobController:
         created, deleting = meta.creation_timestamp or now, meta.deletion_timestamp is not None
         pods, job = self._seen.get(case.uid, {}), case.job
         view = JobSnapshot(meta.name, created, job.spec, job.status, pods, deleting=deleting)
-        outcome = step(view, work.action, work.request, now)
+        outcome = step(view, request, now)
         await _all(self._delete(case, pod) for pod in outcome.delete)
         await _all(self._create(case, task, index) for task, index in outcome.create)
-        case.queue.done(work)
+        case.queue.done(request)
         if outcome.status != view.status:
             await self._store(case, outcome.status)
 

@@ -26,7 +26,6 @@ class UnreadableBody(ValueError):
 
 
 def load(body: bytes) -> Any:
-    """Decode JSON. Raises UnreadableBody."""
     try:
         return _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

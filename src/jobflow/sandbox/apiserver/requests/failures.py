@@ -36,7 +36,6 @@ def status(code: int, reason: str, message: str, details: dict[str, Any] | None 
 
 
 def failure(code: int, reason: str, message: str, **details: Any) -> RequestFailure:
-    """Return a failure; keyword arguments fill `details`."""
     return RequestFailure(status(code, reason, message, details or None))
 
 
@@ -61,10 +60,13 @@ def already_exists(kind: Kind, name: str, *, going: bool = False) -> RequestFail
     return failure(409, "AlreadyExists", prefix + message, **_of(kind, name))
 
 
-def precondition(kind: Kind, name: str, why: str) -> RequestFailure:
+def precondition(
+    kind: Kind, name: str, field: str, asked: str, found: str, why: str
+) -> RequestFailure:
     """409 for a delete that expects another object; real servers name the kind here."""
     qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
-    message = f'Operation cannot be fulfilled on {qualified} "{name}": {why}'
+    fault = f"the {field} in the precondition ({asked}) does not match the {field} in record"
+    message = f'Operation cannot be fulfilled on {qualified} "{name}": {fault} ({found}). {why}'
     return failure(409, "Conflict", message, **(_of(kind, name) | {"kind": kind.kind}))
 
 
@@ -79,7 +81,6 @@ def conflict(kind: Kind, name: str, why: str = "") -> RequestFailure:
 
 
 def invalid(kind: Kind, name: str, violations: Sequence[Violation]) -> RequestFailure:
-    """422 with a cause for each violation."""
     return invalid_as(kind.group, kind.kind, name, violations)
 
 
@@ -148,7 +149,6 @@ def too_large(limit: int) -> RequestFailure:
 
 
 def expired(message: str) -> RequestFailure:
-    """410 for a resource version or continue token that is no longer kept."""
     return failure(410, "Expired", message)
 
 

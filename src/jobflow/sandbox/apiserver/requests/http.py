@@ -56,8 +56,6 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """An answer, either complete in `body` or in chunks from `stream`."""
-
     body: bytes = b""
     code: int = 200
     media_type: str = JSON
@@ -97,7 +95,6 @@ def refusal(failed: RequestFailure) -> Response:
 
 
 async def answer(response: Response, request: Request, send: Send) -> None:
-    """Send a response, with the request's warnings."""
     headers = [(b"content-type", response.media_type.encode()), *response.headers]
     headers += [(b"warning", _warning(text)) for text in request.warnings]
     if response.stream is None:

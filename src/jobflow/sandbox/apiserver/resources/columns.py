@@ -78,10 +78,6 @@ def _seen_last(event: Object) -> str:
     return age(series or event.get("lastTimestamp") or event.get("eventTime"))
 
 
-def _seen_first(event: Object) -> str:
-    return age(event.get("firstTimestamp") or event.get("eventTime"))
-
-
 def _object(event: Object) -> str:
     involved = event.get("involvedObject") or {}
     return f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
@@ -93,10 +89,6 @@ def _source(event: Object) -> str:
     return f"{component}, {host}" if host else component
 
 
-def _count(event: Object) -> int:
-    return int(_at(event, "series", "count") or event.get("count") or 1)
-
-
 EVENT = (
     _text("Last Seen", _seen_last),
     _text("Type", lambda event: event.get("type", "")),
@@ -105,8 +97,8 @@ EVENT = (
     _text("Subobject", lambda event: _at(event, "involvedObject", "fieldPath") or "", 1),
     _text("Source", _source, 1),
     _text("Message", lambda event: str(event.get("message", "")).strip()),
-    _text("First Seen", _seen_first, 1),
-    Column("Count", "integer", _count, 1),
+    _text("First Seen", lambda e: age(e.get("firstTimestamp") or e.get("eventTime")), 1),
+    Column("Count", "integer", lambda e: _at(e, "series", "count") or e.get("count") or 1, 1),
     Column("Name", "string", NAME.value, 1, format="name"),
 )
 
@@ -115,12 +107,8 @@ def _size(*names: str) -> Callable[[Object], int]:
     return lambda obj: sum(len(obj.get(name) or ()) for name in names)
 
 
-SECRET = (
-    NAME,
-    _text("Type", lambda secret: secret.get("type", "")),
-    Column("Data", "integer", _size("data")),
-    AGE,
-)
+_TYPE = _text("Type", lambda obj: obj.get("type", ""))
+SECRET = (NAME, _TYPE, Column("Data", "integer", _size("data")), AGE)
 CONFIG_MAP = (NAME, Column("Data", "integer", _size("data", "binaryData")), AGE)
 LEASE = (NAME, _text("Holder", lambda lease: _at(lease, "spec", "holderIdentity") or ""), AGE)
 WEBHOOKS = (NAME, Column("Webhooks", "integer", _size("webhooks")), AGE)

@@ -113,7 +113,6 @@ def _structural(schema: Any, path: str) -> Iterator[Violation]:
 
 
 def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
-    """Yield the kinds that a definition serves, one per version."""
     spec = definition["spec"]
     names = spec["names"]
     stored = next(version["name"] for version in spec["versions"] if version["storage"])

@@ -6,7 +6,7 @@ A document holds a schema for each kind, and the paths under which it is patched
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from jobflow.sandbox.apiserver.bodies.patches import APPLY, JSON_PATCH, MERGE
@@ -60,12 +60,8 @@ def document(kinds: list[Kind]) -> dict[str, Any]:
     for kind in kinds:
         schemas[_schema_name(kind)] = _schema(kind)
         paths[_path(kind)] = _operations(kind)
-    return {
-        "openapi": "3.0.0",
-        "info": _INFO,
-        "paths": paths,
-        "components": {"schemas": schemas},
-    }
+    parts = {"paths": paths, "components": {"schemas": schemas}}
+    return {"openapi": "3.0.0", "info": _INFO, **parts}
 
 
 def _gvk(kind: Kind) -> dict[str, str]:
@@ -89,17 +85,14 @@ def _schema(kind: Kind) -> dict[str, Any]:
         "description": f"{kind.kind}, without a schema.",
         "x-kubernetes-preserve-unknown-fields": True,
     }
-    properties: Mapping[str, Any] = known.get("properties") or {}
+    metadata = {"allOf": [{"$ref": f"#/components/schemas/{_META}"}]}
     return {
         **known,
         "properties": {
             "apiVersion": _TEXT | {"description": "The version of this schema."},
             "kind": _TEXT | {"description": "The kind of this object."},
-            **properties,
-            "metadata": {
-                "description": "Standard object's metadata.",
-                "allOf": [{"$ref": f"#/components/schemas/{_META}"}],
-            },
+            **(known.get("properties") or {}),
+            "metadata": metadata | {"description": "Standard object's metadata."},
         },
         "x-kubernetes-group-version-kind": [_gvk(kind)],
     }
@@ -132,18 +125,19 @@ def _object_meta() -> dict[str, Any]:
 def _operations(kind: Kind) -> dict[str, Any]:
     """Return the operations of a kind: PATCH announces field validation to kubectl. Strategic merge
     patches are accepted but not announced, because kubectl would need a schema for them."""
-    accepted = (JSON_PATCH, MERGE, APPLY)
     reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(kind)}"}}
     answer = {"200": {"description": "OK", "content": {"application/json": reference}}}
-    writes = [_parameter(name, said) for name, said in _WRITE_PARAMETERS.items()]
-    patch_body = {media: {"schema": {"type": "object"}} for media in accepted}
+    common = {"x-kubernetes-group-version-kind": _gvk(kind), "responses": answer}
+    writes = [_parameter(name, text) for name, text in _WRITE_PARAMETERS.items()]
+    patches = {media: {"schema": {"type": "object"}} for media in (JSON_PATCH, MERGE, APPLY)}
+    bodies = {"get": None, "put": {"*/*": reference}, "patch": patches}
     return {
-        "parameters": [_parameter("name", "The object's name.", where="path")],
-        "get": _operation("get", kind, answer),
-        "put": _operation("put", kind, answer)
-        | {"parameters": writes, "requestBody": {"content": {"*/*": reference}}},
-        "patch": _operation("patch", kind, answer)
-        | {"parameters": writes, "requestBody": {"content": patch_body}},
+        "parameters": [_parameter("name", "The object's name.", where="path") | {"required": True}],
+        **{
+            action: {"x-kubernetes-action": action, **common}
+            | ({"parameters": writes, "requestBody": {"content": body}} if body else {})
+            for action, body in bodies.items()
+        },
     }
 
 
@@ -157,19 +151,6 @@ _WRITE_PARAMETERS = {
 }
 
 
-def _operation(action: str, kind: Kind, answer: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": _gvk(kind),
-        "responses": answer,
-    }
-
-
 def _parameter(name: str, description: str, where: str = "query") -> dict[str, Any]:
-    return {
-        "name": name,
-        "in": where,
-        "description": description,
-        "schema": {"type": "string", "uniqueItems": True},
-        **({"required": True} if where == "path" else {}),
-    }
+    schema = {"type": "string", "uniqueItems": True}
+    return {"name": name, "in": where, "description": description, "schema": schema}

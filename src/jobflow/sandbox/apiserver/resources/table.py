@@ -11,13 +11,8 @@ from jobflow.sandbox.apiserver.kinds import Column, Kind, Object
 from jobflow.sandbox.apiserver.requests.http import JSON, Request, Response, encode
 from jobflow.sandbox.apiserver.storage import Stored
 
-NAME = Column(
-    "Name",
-    "string",
-    lambda obj: obj["metadata"]["name"],
-    format="name",
-    description="Name must be unique within a namespace.",
-)
+_UNIQUE = "Name must be unique within a namespace."
+NAME = Column("Name", "string", lambda obj: obj["metadata"]["name"], 0, "name", _UNIQUE)
 
 
 def age(timestamp: str | None) -> str:
@@ -61,7 +56,6 @@ CREATED = Column("Created At", "date", lambda obj: obj["metadata"].get("creation
 
 
 def printed(name: str, kind: str, path: str, priority: int, description: str) -> Column:
-    """Return a column of a CRD's additionalPrinterColumns."""
     return Column(name, kind, _cell(kind, path), priority, description=description)
 
 
@@ -144,15 +138,10 @@ class TableRenderer(Renderer):
         return render
 
     def _table(self, page: Sequence[Stored], metadata: dict[str, Any], columns: bool) -> bytes:
-        return encode(
-            {
-                "kind": "Table",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": metadata,
-                "columnDefinitions": [_definition(c) for c in self._columns] if columns else None,
-                "rows": [self._row(stored) for stored in page],
-            }
-        )
+        definitions = [_definition(column) for column in self._columns] if columns else None
+        rows = [self._row(stored) for stored in page]
+        head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        return encode({**head, "columnDefinitions": definitions, "rows": rows})
 
     def _row(self, stored: Stored) -> dict[str, Any]:
         cells = [column.value(stored.obj) for column in self._columns]
@@ -165,11 +154,8 @@ class TableRenderer(Renderer):
 
 
 def partial(obj: Object) -> Object:
-    return {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": obj["metadata"],
-    }
+    head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+    return {**head, "metadata": obj["metadata"]}
 
 
 class PartialRenderer(Renderer):
@@ -181,14 +167,10 @@ class PartialRenderer(Renderer):
         return encode(partial(stored.obj))
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
-        return encode(
-            {
-                "kind": "PartialObjectMetadataList",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": list_metadata(revision, following, remaining),
-                "items": [partial(stored.obj) for stored in page],
-            }
-        )
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
+        metadata = list_metadata(revision, following, remaining)
+        items = [partial(stored.obj) for stored in page]
+        return encode({**head, "metadata": metadata, "items": items})
 
 
 def renderer(kind: Kind, request: Request) -> Renderer:
@@ -217,12 +199,9 @@ def list_metadata(
     revision: int, following: str, remaining: int, *, always: bool = False
 ) -> dict[str, Any]:
     """Return `metadata` of a list; with `always`, `continue` may be empty."""
-    metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-    if following or always:
-        metadata["continue"] = following
-    if remaining:
-        metadata["remainingItemCount"] = remaining
-    return metadata
+    rest = {"continue": following} if following or always else {}
+    count = {"remainingItemCount": remaining} if remaining else {}
+    return {"resourceVersion": str(revision), **rest, **count}
 
 
 _TOKEN = re.compile(

@@ -32,8 +32,6 @@ NAMESPACES = "namespaces"
 
 
 class Admission:
-    """Calls the admission webhooks of a write."""
-
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._caller = WebhookCaller()

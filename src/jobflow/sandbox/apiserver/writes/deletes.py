@@ -46,11 +46,8 @@ def delete_options(options: dict[str, Any], query: dict[str, str]) -> DeleteOpti
     propagation = options.get("propagationPolicy") or query.get("propagationPolicy") or ""
     orphan = options.get("orphanDependents")
     if orphan is not None and propagation:
-        raise _invalid(
-            Reason.INVALID,
-            propagation,
-            "orphanDependents and deletionPropagation cannot be both set",
-        )
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        raise _invalid(Reason.INVALID, propagation, why)
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
     if propagation not in ("", "Background", "Foreground", "Orphan"):
@@ -102,8 +99,8 @@ class Deleter:
 
     async def delete(self, target: Target, wanted: DeleteOptions, how: WriteOptions) -> Deletion:
         """Delete an object, or mark it as deleted if it must wait for finalizers."""
-        if said := target.kind.rules.undeletable(target.name):
-            raise failures.forbidden(target.kind, target.name, said)
+        if reason := target.kind.rules.undeletable(target.name):
+            raise failures.forbidden(target.kind, target.name, reason)
         for _ in range(_TRIES):
             current = self._storage.get(target.kind.bucket, target.key)
             if current is None:
@@ -133,19 +130,11 @@ class Deleter:
 def _check(kind: Kind, current: Stored, wanted: DeleteOptions) -> None:
     name, version = current.key[1], str(current.revision)
     if wanted.uid and wanted.uid != current.uid:
-        raise failures.precondition(
-            kind,
-            name,
-            f"the UID in the precondition ({wanted.uid}) does not match the UID in record "
-            f"({current.uid}). The object might have been deleted and then recreated",
-        )
+        why = "The object might have been deleted and then recreated"
+        raise failures.precondition(kind, name, "UID", wanted.uid, current.uid, why)
     if wanted.resource_version and wanted.resource_version != version:
-        raise failures.precondition(
-            kind,
-            name,
-            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match "
-            f"the ResourceVersion in record ({version}). The object might have been modified",
-        )
+        why, asked = "The object might have been modified", wanted.resource_version
+        raise failures.precondition(kind, name, "ResourceVersion", asked, version, why)
 
 
 def _marked(kind: Kind, current: Stored, wanted: DeleteOptions) -> Object:
@@ -159,13 +148,12 @@ def _marked(kind: Kind, current: Stored, wanted: DeleteOptions) -> Object:
         meta["deletionGracePeriodSeconds"] = grace
         if kind.generation:
             meta["generation"] = meta.get("generation", 0) + 1
-    finalizers = [f for f in meta.get("finalizers") or () if f not in _FINALIZER.values()]
+    finalizers = list(meta.pop("finalizers", None) or ())
+    if wanted.propagation:
+        finalizers = [name for name in finalizers if name not in _FINALIZER.values()]
     if wanted.propagation in _FINALIZER:
         finalizers.append(_FINALIZER[wanted.propagation])
-    elif not wanted.propagation:
-        finalizers = list(meta.get("finalizers") or ())
-    meta["finalizers"] = finalizers
-    if not finalizers:
-        del meta["finalizers"]
+    if finalizers:
+        meta["finalizers"] = finalizers
     kind.rules.mark(obj)
     return obj

@@ -156,7 +156,6 @@ class Writer:
 
 
 def create_options(kind_of: str, query: dict[str, str]) -> dict[str, Any]:
-    """Return a request's query as the options object of an AdmissionReview."""
     options: dict[str, Any] = {"kind": kind_of, "apiVersion": "meta.k8s.io/v1"}
     options |= {n: query[n] for n in ("fieldManager", "fieldValidation") if query.get(n)}
     if query.get("dryRun"):

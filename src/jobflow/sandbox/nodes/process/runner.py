@@ -120,14 +120,10 @@ class ProcessRunner:
     def _lost(self, pod: Pod, started: datetime) -> PodProgress:
         at = self._clock()
         message = "The container could not be located when the pod was terminated"
-        lost = ContainerProgress(started, at, 137, UNKNOWN, message)
-        return PodProgress(
-            phase=PodPhase.FAILED,
-            started=started,
-            finished=at,
-            containers=[lost] * len(pod.spec.containers or ()),
-            address=self._addresses.of(pod.metadata.namespace, pod.metadata.name),
-        )
+        lost = [ContainerProgress(started, at, 137, UNKNOWN, message)]
+        containers = lost * len(pod.spec.containers or ())
+        address = self._addresses.of(pod.metadata.namespace, pod.metadata.name)
+        return PodProgress(PodPhase.FAILED, started, at, containers=containers, address=address)
 
 
 class Addresses:
