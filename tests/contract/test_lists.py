@@ -14,7 +14,7 @@ from support.sandbox.servers import Server
 
 
 async def some(api: Server) -> None:
-    """Three vcjobs."""
+    """Create three vcjobs."""
     await api.made(api.vcjobs, vcjob("a", labels={"x": "1", "t": "y"}))
     await api.made(api.vcjobs, vcjob("b", labels={"x": "2"}))
     await api.made(api.vcjobs, vcjob("c"))

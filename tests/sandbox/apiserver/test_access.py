@@ -1,4 +1,4 @@
-"""The sandbox belongs to whoever started it: no other user, no web page, no second sandbox."""
+"""Access to the sandbox: other users, web pages and a second sandbox are refused."""
 
 from __future__ import annotations
 

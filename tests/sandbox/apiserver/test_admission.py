@@ -1,4 +1,4 @@
-"""Admission webhooks, called over real HTTPS: who is asked what, and what becomes of the answer."""
+"""Admission webhooks over HTTPS: matching, failures, mutation, configuration rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What arrives at the API server that is no tidy JSON: protobuf, YAML, too much, nonsense."""
+"""Request bodies that are not plain JSON: protobuf, YAML, too large, malformed; faults."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def varint(value: int) -> bytes:
 
 
 def message(*fields: tuple[int, Any]) -> bytes:
-    """A protobuf message of numbered texts, numbers and messages."""
+    """Encode a protobuf message of numbered texts, numbers and messages."""
     out = b""
     for number, value in fields:
         if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions and discovery: a kind is served from the moment it is defined."""
+"""CustomResourceDefinitions and discovery: a kind is served as soon as it is defined."""
 
 from __future__ import annotations
 

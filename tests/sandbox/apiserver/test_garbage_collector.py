@@ -1,4 +1,4 @@
-"""Owner references and namespaces: what goes with what, and when."""
+"""Owner references and namespaces: the order in which objects are deleted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Real kubectl on the sandbox's API server: apply, get, patch, label, edit, delete, wait.
-
-What kubectl prints here is what it prints on a real API server.
-"""
+"""Real kubectl on the sandbox's API server: get, edit, replace and apply of built-in kinds."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def kubectl(world: Served) -> Iterator[Kubectl]:
-    """kubectl in a namespace with nothing in it."""
+    """Run kubectl in an empty namespace."""
     yield world.kubectl
     world.kubectl("delete", "jf,jt,vcjob,pods,events", "--all")
 

@@ -1,4 +1,4 @@
-"""What real kubectl tells people on the sandbox: explanations, events, and why it was refused."""
+"""Output of real kubectl on the sandbox: events, warnings and refusals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from support.cluster.kubectl import Kubectl
 from support.network.webhook_server import ALLOWED, configuration
-from support.sandbox.rest_client import flow
+from support.sandbox.rest_client import event, flow
 from support.sandbox.sandboxed import Served, served
 
 pytestmark = pytest.mark.kubectl
@@ -24,38 +24,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def kubectl(world: Served) -> Iterator[Kubectl]:
-    """kubectl in a namespace with nothing in it and a webhook that allows everything."""
+    """Run kubectl in an empty namespace, with a webhook that allows everything."""
     world.hook.decide = lambda request: ALLOWED
     yield world.kubectl
     world.kubectl("delete", "validatingwebhookconfiguration,jf,events", "--all")
 
 
-def event(name: str, uid: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": name},
-        "involvedObject": {
-            "apiVersion": "flow.volcano.sh/v1alpha1",
-            "kind": "JobFlow",
-            "namespace": "default",
-            "name": "f",
-            "uid": uid,
-        },
-        "type": "Warning",
-        "reason": "StepFailed",
-        "message": "step a failed",
-        "source": {"component": "jobflow"},
-        "firstTimestamp": "2026-01-01T00:00:00Z",
-        "lastTimestamp": "2026-01-01T00:00:00Z",
-        "count": 1,
-    }
-
-
 def test_events_where_people_look_for_them(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=json.dumps(flow()))
-    uid = kubectl("get", "jf", "f", "-o", "jsonpath={.metadata.uid}").out
-    kubectl("create", "-f", "-", stdin=json.dumps(event("e", uid)))
+    made = json.loads(kubectl("get", "jf", "f", "-o", "json").out)
+    when = "2026-01-01T00:00:00Z"
+    times = {"count": 1, "firstTimestamp": when, "lastTimestamp": when}
+    words = {"type": "Warning", "reason": "StepFailed", "message": "step a failed"}
+    sent = event(made, "e", source={"component": "jobflow"}, **words, **times)
+    kubectl("create", "-f", "-", stdin=json.dumps(sent))
     described = kubectl("describe", "jf", "f").out.split("Events:")[1]
     assert described.split("\n")[3].split() == [
         *("Warning", "StepFailed"),

@@ -1,4 +1,4 @@
-"""Lists of the API server: selectors, pages that hold still, versions, deleting a collection."""
+"""Lists of the API server: selectors, versions, tables, deletion of a collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API server makes of objects: metadata, versions, conflicts, the status subresource."""
+"""Objects on the API server: metadata rules, paths and methods, built-in kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches: what each kind of them does to a document, and what the server takes of which kind."""
+"""Patches: the effect of each type on a document, and the types that each kind accepts."""
 
 from __future__ import annotations
 

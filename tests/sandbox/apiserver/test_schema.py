@@ -1,4 +1,4 @@
-"""Schemas of CRDs: what is pruned, filled in and refused, in the words of a real API server."""
+"""Schemas of CRDs: pruning, defaults and refusals, in the words of a real API server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.sandbox.rest_client import FLOWS, Rest, flow
 
 
 def said(schema: dict[str, Any], value: Any) -> list[str]:
-    """What is wrong with a value at `spec`."""
+    """Return the violations of a value at `spec`."""
     return [str(violation) for violation in SchemaNode(schema).violations(value, "spec")]
 
 
@@ -92,7 +92,7 @@ def rules(spec: dict[str, Any]) -> SchemaRules:
 
 
 def completed(spec: dict[str, Any], value: dict[str, Any]) -> tuple[Any, list[str]]:
-    """A spec after pruning and defaulting, and what was dropped."""
+    """Return a spec after pruning and defaulting, and the dropped paths."""
     obj = {"apiVersion": "v", "kind": "k", "metadata": {"name": "n"}, "spec": value}
     dropped = rules(spec).complete(obj)
     return obj["spec"], dropped
@@ -178,7 +178,7 @@ COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
 async def test_a_command_has_a_target_as_volcano_has_it(
     api: Rest, uid: dict[str, Any], words: str
 ) -> None:
-    """A uid that YAML takes for a number would be a Command that no controller can read."""
+    """A uid that YAML reads as a number would make a Command that no controller can decode."""
     target = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "name": "f"}
     body = {
         "apiVersion": "bus.volcano.sh/v1alpha1",

@@ -1,4 +1,4 @@
-"""Watches of the API server: what is sent, from which version on, and when it is too late."""
+"""Watches of the API server: namespaces, history, bookmarks, disconnects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.sandbox.rest_client import (
 
 
 async def version(api: Rest) -> str:
-    """The version of a list now."""
+    """Return the current version of a list."""
     return str((await api.get(FLOWS)).meta["resourceVersion"])
 
 

@@ -1,4 +1,4 @@
-"""What the runner `process` makes of a template: environment, command, what it cannot run."""
+"""Environment, command and faults that the process runner derives from a pod template."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_references_are_expanded_as_kubernetes_does_it(text: str, expanded: str)
 
 
 def invoked(container: Json, index: int = 0, **more: Any) -> tuple[list[str], dict[str, str]]:
-    """How the first container of a task of three is run."""
+    """Return arguments and environment of the first container of a task of three."""
     spec = more.pop("spec", {})
     job = job_of(pod_task(container, replicas=3, **more), pod_task(sh(""), task="my-ps"), **spec)
     tasks = job.spec.tasks or []

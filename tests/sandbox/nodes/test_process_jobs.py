@@ -1,4 +1,4 @@
-"""vcjobs whose pods are processes: policies, restarts, deletion, the addresses of the others."""
+"""vcjobs whose pods are processes: policies, restarts, deletion, addresses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def forever(pids: Pids) -> Json:
 
 
 async def test_a_parameter_server_ends_with_its_workers(world: World, pids: Pids) -> None:
-    """Workers find it by the plugin's variable, and really talk to it."""
+    """Workers find the server by the plugin's variable and connect to it."""
     serve = (
         "import os, socket; s = socket.create_server((os.environ['IP'], 8901));"
         f"open('{pids.path}', 'w').write(str(os.getpid()) + chr(10))\n"

@@ -1,4 +1,4 @@
-"""The logs of processes: their size, their place, their last lines."""
+"""Logs of processes: size, place, last lines."""
 
 from __future__ import annotations
 

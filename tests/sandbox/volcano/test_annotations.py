@@ -1,4 +1,4 @@
-"""How the annotations under sandbox.jobflow.volcano.sh/ are read, and what becomes of pods."""
+"""Annotations under sandbox.jobflow.volcano.sh/, and the pods that follow them."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_durations_are_written_as_go_does(seconds: float, text: str) -> None:
 
 
 class Clock:
-    """Time that stands until somebody sleeps."""
+    """A clock that advances only during sleep."""
 
     def __init__(self) -> None:
         self.now = START
@@ -242,7 +242,7 @@ def assignment(status: dict[str, Any] | None = None, **annotations: str) -> Assi
 
 
 async def play(clock: Clock, given: Assignment, speed: float = 1.0) -> list[tuple[str, float]]:
-    """What was reported, and when, in seconds from START."""
+    """Return the reported phases and their times in seconds from START."""
     told: list[tuple[str, float]] = []
 
     async def report(progress: PodProgress) -> None:

@@ -1,4 +1,4 @@
-"""Commands on vcjobs, carried out by the stand-in as Volcano does: deleted first, then acted on."""
+"""Commands on vcjobs: deleted first, then executed, as in Volcano."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOB = (JOBS.api_version, JOBS.kind)
 async def order(
     world: World, action: str, job: str = "j", *, kind: tuple[str, str] = JOB, name: str = ""
 ) -> None:
-    """A Command, as vcctl makes it."""
+    """Create a Command as vcctl does."""
     named = {"name": name} if name else {"generateName": f"{job}-{action.lower()}-"}
     target = {"apiVersion": kind[0], "kind": kind[1], "name": job, "uid": "of-no-interest"}
     body: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The stand-in is stopped, started anew and refused at any moment: vcjobs end all the same."""
+"""The job controller is stopped, restarted and refused at any write; vcjobs still finish."""
 
 from __future__ import annotations
 
@@ -16,35 +16,22 @@ from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.vcjobs import task, vcjob
 from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
 
+ENDED_BY_WORKERS = [{"event": "TaskCompleted", "action": "CompleteJob"}]
+RESTARTED = {"maxRetry": 2, "policies": [{"event": "PodFailed", "action": "RestartJob"}]}
+ABORTED = {"policies": [{"event": "*", "action": "AbortJob"}]}
+TASKS = task("ps"), task("w", policies=ENDED_BY_WORKERS)
 FLOWS = {
     "one pod": (vcjob("j"), "Completed", 8),
     "a gang": (vcjob("j", task("a", 2), task("b")), "Completed", 14),
     "ended by its workers": (
-        vcjob(
-            "j",
-            task("ps"),
-            task("w", policies=[{"event": "TaskCompleted", "action": "CompleteJob"}]),
-            task_phases='{"ps": [["Running", 0]]}',
-        ),
+        vcjob("j", *TASKS, task_phases='{"ps": [["Running", 0]]}'),
         "Completed",
         11,
     ),
-    "restarted": (
-        vcjob(
-            "j",
-            exit_code="1",
-            spec={"maxRetry": 2, "policies": [{"event": "PodFailed", "action": "RestartJob"}]},
-        ),
-        "Failed",
-        16,
-    ),
-    "aborted": (
-        vcjob("j", exit_code="1", spec={"policies": [{"event": "*", "action": "AbortJob"}]}),
-        "Aborted",
-        8,
-    ),
+    "restarted": (vcjob("j", exit_code="1", spec=RESTARTED), "Failed", 16),
+    "aborted": (vcjob("j", exit_code="1", spec=ABORTED), "Aborted", 8),
 }
-"""A vcjob, how it ends, and how many writes that takes."""
+"""A vcjob, its final phase, and the number of writes until then."""
 POINTS = [
     (name, n, after) for name, row in FLOWS.items() for n in range(row[2]) for after in (0, 1)
 ]

@@ -1,4 +1,4 @@
-"""vcjobs on the sandbox's API server, carried out by the stand-in: phases, pods, cost."""
+"""vcjobs on the sandbox's API server with its job controller: phases, pods, writes."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_a_finished_job_is_deleted_when_its_ttl_is_over(world: World) -> N
 
 
 class TestUsers:
-    """What users do to vcjobs and pods."""
+    """Changes and deletions by users."""
 
     async def test_a_deleted_job_takes_its_pods_along(self, world: World) -> None:
         async with stand_in(world, speed=1):
@@ -181,7 +181,7 @@ class TestUsers:
 
 
 class TestBadJobs:
-    """vcjobs that cannot be run as they are: Failed at once, with a sentence and an event."""
+    """vcjobs that cannot run: Failed immediately, with a message and an Event."""
 
     @pytest.mark.parametrize(
         ("job", "message"),

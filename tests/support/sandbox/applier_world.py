@@ -1,4 +1,4 @@
-"""A flow on a server, and the parts that carry out plans for it, for tests of `apply`."""
+"""A flow on a server and the parts that apply plans to it, for tests of `apply`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class World:
-    """A flow on a server, and the parts that carry out a plan for it."""
+    """A flow on a server, and the parts that apply a plan to it."""
 
     def __init__(self, cluster: Cluster, flow: JobFlow) -> None:
         self.cluster = cluster
@@ -66,7 +66,7 @@ class World:
         }
 
     async def there(self, **owner: Any) -> Job:
-        """The vcjob f-a, made by somebody else and not brought by a watch yet."""
+        """Create the vcjob f-a as another client; no watch has reported it yet."""
         body = json.dumps(self.manifest("f-a", **owner)).encode()
         return msgspec.json.decode(
             await self.cluster.client.create(JOBS, NAMESPACE, body), type=Job

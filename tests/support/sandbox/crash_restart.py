@@ -1,4 +1,4 @@
-"""What a flow comes to when the controller dies at one of its writes and another starts afresh."""
+"""Outcome of a flow whose controller dies at one of its writes and is replaced."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from support.sandbox.running_controller import Product
 from support.time.leaping_loop import clock, now
 
 WITHIN_SECONDS = 7200.0
-"""Of the loop's time, which mostly leaps."""
+"""Limit in the loop's time, which mostly leaps."""
 
 
 class Watched:
-    """The one flow of a namespace, its vcjobs and Commands, as somebody sees them who gives it
-    Commands."""
+    """The single flow of a namespace, its vcjobs and Commands, as seen by a user."""
 
     def __init__(self, client: Client, namespace: str, player: Plays, within: float) -> None:
         self.client = client
@@ -36,7 +35,7 @@ class Watched:
         self.player = player
         self.within = within
         self.changes = 0
-        """How many have been seen of the flow and of its vcjobs."""
+        """Number of observed changes of the flow and its vcjobs."""
         self.flows = Cache[JobFlow](self._changes)
         self.commands = Cache[Command](self._news)
         self._changed = asyncio.Event()
@@ -59,12 +58,12 @@ class Watched:
         return next(iter(self.flows), None)
 
     def phase(self, job: str) -> str:
-        """Of a vcjob; empty where there is none."""
+        """Return the phase of a vcjob, "" if it does not exist."""
         found = self.player.jobs.get(self.namespace, job)
         return found.status.state.phase if found is not None else ""
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Return as soon as it holds."""
+        """Wait until the condition holds."""
         try:
             async with asyncio.timeout(self.within):
                 while not holds():
@@ -75,7 +74,7 @@ class Watched:
             raise AssertionError(f"never came true: {status}") from None
 
     async def gone(self) -> JobFlow:
-        """The flow as it was last seen, once it and its vcjobs are gone."""
+        """Return the last state of the flow after it and its vcjobs are gone."""
         await self.until(lambda: self.flow is not None)
         last: list[JobFlow] = []
 
@@ -87,7 +86,7 @@ class Watched:
         return last[0]
 
     async def ended(self) -> JobFlow:
-        """The flow, once it is final and no Command is left."""
+        """Return the flow once it is final and no Command remains."""
         await self.until(
             lambda: self.flow is not None and self.flow.final and not len(self.commands)
         )
@@ -95,15 +94,11 @@ class Watched:
         return self.flow
 
     async def order(self, action: str, name: str) -> None:
-        """Make a Command on the flow, and return when it is gone."""
+        """Create a Command on the flow and wait until it is gone."""
         assert self.flow is not None
         meta = self.flow.metadata
-        target = {
-            "apiVersion": JOBFLOWS.api_version,
-            "kind": JOBFLOWS.kind,
-            "name": meta.name,
-            "uid": meta.uid,
-        }
+        target = {"apiVersion": JOBFLOWS.api_version, "kind": JOBFLOWS.kind}
+        target |= {"name": meta.name, "uid": meta.uid}
         body = {
             "apiVersion": COMMANDS.api_version,
             "kind": COMMANDS.kind,
@@ -128,35 +123,35 @@ Orders = Callable[[Watched], Awaitable[None]]
 
 @dataclass
 class Tale:
-    """A flow and what it needs, and who gives it Commands."""
+    """A flow with its objects, and the Commands that it gets."""
 
     objects: Sequence[Mapping[str, Any]]
     orders: Orders | None = None
     stays: bool = True
-    """Whether the flow is there at the end."""
+    """Whether the flow still exists at the end."""
 
 
 @dataclass
 class End:
-    """What is the same wherever the controller died."""
+    """Result that must not depend on the point of the crash."""
 
     state: Any
     steps: Mapping[str, Any]
     jobs: Mapping[str, int]
-    """By name: how many vcjobs were ever there under it."""
+    """Number of vcjobs ever created under each name."""
     refused: Sequence[str]
-    """What Events say of Commands that were refused: one that is read twice is one of them."""
+    """Messages of refused Commands: a Command that is read twice is one of them."""
 
 
 @dataclass
 class Lives:
-    """How one run went."""
+    """Result of one run with a crash."""
 
     end: End
     reached: bool
-    """Whether the point was reached before all was over."""
+    """Whether the run got as far as the point."""
     written: list[str] = field(default_factory=list)
-    """What the first life wrote."""
+    """Writes of the first controller."""
 
 
 async def lives(
@@ -168,8 +163,8 @@ async def lives(
     others: Callable[[], Awaitable[Client]] | None = None,
     within: float = WITHIN_SECONDS,
 ) -> Lives:
-    """Carry the tale through, with a death at this point. Its objects are there. `others`: how
-    those reach the server who are not the product."""
+    """Run the tale with a crash at this point; its objects exist. `others` connects the clients
+    that are not the product."""
     async with await (others or connect)() as mine, plays(mine, namespace) as player:
         watched = Watched(mine, namespace, player, within)
         following = asyncio.create_task(watched.run())
@@ -201,7 +196,7 @@ async def _told(watched: Watched, tale: Tale) -> JobFlow:
 async def _first_life(
     client: Dying, namespace: str, telling: asyncio.Task[JobFlow], point: Point
 ) -> tuple[bool, list[str]]:
-    """Until it dies, or until all is told and nothing more is to be written."""
+    """Run until the crash, or until nothing more is written."""
     async with client:
         client.point, dead = point, client.dead
         product = Product(client, namespace=namespace, now=now, clock=clock)
@@ -231,7 +226,7 @@ async def _second_life(client: Dying, namespace: str, telling: asyncio.Task[JobF
 
 
 def _said(flow: JobFlow) -> tuple[Any, Mapping[str, Any]]:
-    """What a flow's status says, without times and without what they come to."""
+    """Return a flow's status without times."""
     status = msgspec.to_builtins(flow.status)
     steps = {}
     for key, condition in status.get("conditions", {}).items():

@@ -1,4 +1,4 @@
-"""A controller that dies at one of its API requests, for tests that start it afresh after that."""
+"""A client that dies at one of its API requests, for tests that restart the controller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.sandbox.running_controller import Cluster, Product
 
 @dataclass
 class Point:
-    """Where to crash: at which request, counted from 0; before it is sent or after its commit."""
+    """Point of a crash: the number of a request, from 0, before it is sent or after its commit."""
 
     number: int
     after: bool
@@ -25,27 +25,25 @@ class Point:
 
 
 STRIDE = 1 if THOROUGH else 6
-"""Every sixth request is one to die at, in a run that may not take long."""
+"""Short test runs crash at every sixth request only."""
 
 
 def points(first: int, *, after: bool) -> Iterator[Point]:
-    """Where to crash, one after another. Several tests begin at different ones, so that all are
-    tried by one of them."""
+    """Yield crash points. Tests start at different ones, so that together they cover all."""
     for number in count(first % STRIDE, STRIDE):
         yield Point(number, after)
 
 
 class Dying(Client):
-    """A client whose process dies at one of its requests: nothing is sent from there on."""
+    """A client that sends nothing any more after one of its requests."""
 
     counts_reads = False
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.point = Point(-1, after=False)
-        """No request has this number."""
         self.sent: list[str] = []
-        """The requests that count: writes, or all."""
+        """Requests that count: writes, or all."""
         self.dead = asyncio.Event()
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
@@ -68,14 +66,14 @@ class Dying(Client):
 
 
 class DyingAnywhere(Dying):
-    """A client whose process dies at any request, reads included."""
+    """A client that counts reads too."""
 
     counts_reads = True
 
 
 async def first_life(world: Cluster, point: Point) -> bool:
-    """Run the product until it dies at this point, or until the flow `f` has ended and all is said
-    and done. Returns whether it died."""
+    """Run the product until it dies at this point, or until the flow `f` is final and idle; return
+    whether it died."""
     async with DyingAnywhere.at(world.server.url) as client:
         client.point, dead = point, client.dead
         product = Product(client)
@@ -92,7 +90,7 @@ async def first_life(world: Cluster, point: Point) -> bool:
 
 
 async def settled(client: Dying) -> None:
-    """Return when the controller has nothing more to send."""
+    """Wait until the controller sends nothing more."""
     before = -1
     while before != len(client.sent):
         before = len(client.sent)

@@ -1,4 +1,4 @@
-"""Pods of vcjobs on a server, as Volcano and a kubelet would make and move them, for tests."""
+"""Pods of vcjobs on a server, created and moved like Volcano and a kubelet do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.sandbox.running_controller import Ends
 
 
 def pod_of(job: ObjectMeta, task: str, index: int = 0) -> dict[str, Any]:
-    """A pod that the vcjob controls."""
+    """Return a pod that the vcjob controls."""
     labels = {JOB_NAME: job.name, TASK: task, TASK_INDEX: str(index)}
     return {
         "apiVersion": "v1",
@@ -31,7 +31,7 @@ def pod_of(job: ObjectMeta, task: str, index: int = 0) -> dict[str, Any]:
 
 
 async def make_pod(client: Client, job: ObjectMeta, task: str = "main", index: int = 0) -> str:
-    """Make it; returns its name."""
+    """Create a pod; return its name."""
     body = pod_of(job, task, index)
     await client.create(PODS, job.namespace, json.dumps(body).encode())
     name: str = body["metadata"]["name"]
@@ -39,7 +39,7 @@ async def make_pod(client: Client, job: ObjectMeta, task: str = "main", index: i
 
 
 async def move_pod(client: Client, namespace: str, name: str, phase: str, **more: Any) -> None:
-    """Write its status."""
+    """Write the status of a pod."""
     body = json.dumps({"status": {"phase": phase, **more}}).encode()
     await client.patch(PODS, namespace, name, body, subresource="status")
 
@@ -47,7 +47,7 @@ async def move_pod(client: Client, namespace: str, name: str, phase: str, **more
 async def end_pod(
     client: Client, namespace: str, name: str, *, code: int = 0, message: str = ""
 ) -> None:
-    """Its only container ends."""
+    """Let the only container of a pod end."""
     ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}
     container: dict[str, Any] = {"name": "main", "image": "busybox", "imageID": ""}
     container |= {"ready": False, "restartCount": 0, "state": {"terminated": ended}}
@@ -56,7 +56,7 @@ async def end_pod(
 
 
 class PodEnds(Ends):
-    """Every vcjob has a pod, which ends before the vcjob does and leaves a message."""
+    """A driver that gives each vcjob a pod, which ends first and leaves a message."""
 
     async def _end(self, job: Job, phase: str) -> None:
         meta, client = job.metadata, self._client

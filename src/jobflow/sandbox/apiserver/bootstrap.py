@@ -108,15 +108,15 @@ def _definitions() -> tuple[dict[str, Any], ...]:
 
 async def preinstall(writer: Writer, registry: Registry) -> None:
     """Create the objects as a client would."""
-    how = WriteOptions()
+    write = WriteOptions()
     for name in NAMESPACES:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        await writer.create(Target(builtin.NAMESPACE, name=name), namespace, how)
+        await writer.create(Target(builtin.NAMESPACE, name=name), namespace, write)
     for definition in map(deepcopy, _definitions()):
         builtin.CRD.rules.complete(definition)
-        await writer.create(Target(builtin.CRD), definition, how)
+        await writer.create(Target(builtin.CRD), definition, write)
     queue = registry.of(DEFAULT_QUEUE["apiVersion"], DEFAULT_QUEUE["kind"])
     assert queue is not None
-    await writer.create(Target(queue, name="default"), deepcopy(DEFAULT_QUEUE), how)
+    await writer.create(Target(queue, name="default"), deepcopy(DEFAULT_QUEUE), write)
     status = Target(queue, name="default", subresource="status")
-    await writer.update(status, lambda now: {**now.obj, "status": {"state": "Open"}}, how)
+    await writer.update(status, lambda now: {**now.obj, "status": {"state": "Open"}}, write)

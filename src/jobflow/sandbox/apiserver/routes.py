@@ -34,7 +34,7 @@ from jobflow.sandbox.apiserver.writes.writer import Writer, create_options
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
-def target(registry: Registry, path: str) -> Target | None:
+def find_target(registry: Registry, path: str) -> Target | None:
     """Return the target of a path under /api or /apis, or None if it is not served."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
@@ -68,81 +68,83 @@ class ResourceRoutes:
         self._writer = writer
         self._deleter = deleter
 
-    async def handle(self, where: Target, request: Request, receive: Receive) -> Response:
+    async def handle(self, target: Target, request: Request, receive: Receive) -> Response:
         """Handle a request. Raises RequestFailure."""
-        if where.kind.namespaced and not where.namespace:
-            if where.name or request.method != "GET":
+        if target.kind.namespaced and not target.namespace:
+            if target.name or request.method != "GET":
                 return no_such_page(request)
         if request.method == "GET":
-            return self._read(where, request, receive)
-        match (request.method, bool(where.name)):
-            case ("POST", named) if where.kind.custom or not named:
-                return await self._create(where, request)
-            case ("PUT" | "PATCH", False) if where.kind.custom:
+            return self._read(target, request, receive)
+        match (request.method, bool(target.name)):
+            case ("POST", named) if target.kind.custom or not named:
+                return await self._create(target, request)
+            case ("PUT" | "PATCH", False) if target.kind.custom:
                 raise failures.bad_request("name must be provided")
             case ("PUT", True):
-                return await self._replace(where, request)
+                return await self._replace(target, request)
             case ("PATCH", True):
-                return await self._patch(where, request)
-            case ("DELETE", named) if named or "deletecollection" in where.kind.verbs:
-                return await self._remove(where, request)
+                return await self._patch(target, request)
+            case ("DELETE", named) if named or "deletecollection" in target.kind.verbs:
+                return await self._remove(target, request)
         raise failures.method_not_allowed()
 
-    def _read(self, where: Target, request: Request, receive: Receive) -> Response:
-        if where.name:
-            return self._reader.get(where, request)
+    def _read(self, target: Target, request: Request, receive: Receive) -> Response:
+        if target.name:
+            return self._reader.get(target, request)
         if request.flag("watch"):
-            return self._reader.watch(where, request, receive)
-        return self._reader.list(where, request)
+            return self._reader.watch(target, request, receive)
+        return self._reader.list(target, request)
 
-    async def _create(self, where: Target, request: Request) -> Response:
-        how = _how("CreateOptions", request)
-        return await self._created(where, new_object(where, request, how), request, how)
+    async def _create(self, target: Target, request: Request) -> Response:
+        write = _write_options("CreateOptions", request)
+        return await self._created(target, new_object(target, request, write), request, write)
 
     async def _created(
-        self, where: Target, obj: Object, request: Request, how: WriteOptions
+        self, target: Target, obj: Object, request: Request, write: WriteOptions
     ) -> Response:
-        return _written(where.kind, await self._writer.create(where, obj, how), request, 201)
+        return _written(target.kind, await self._writer.create(target, obj, write), request, 201)
 
-    async def _replace(self, where: Target, request: Request) -> Response:
-        how = _how("UpdateOptions", request)
-        change = replacement(where, request, how)
-        return _written(where.kind, await self._writer.update(where, change, how), request)
+    async def _replace(self, target: Target, request: Request) -> Response:
+        write = _write_options("UpdateOptions", request)
+        change = replacement(target, request, write)
+        return _written(target.kind, await self._writer.update(target, change, write), request)
 
-    async def _patch(self, where: Target, request: Request) -> Response:
-        check_patch_type(where.kind, request.content_type)
-        how = _how("PatchOptions", request)
-        there = self._storage.get(where.kind.bucket, where.key) is not None
-        if request.content_type == APPLY and not there and not where.subresource:
-            return await self._created(where, applied(where, request, there=False), request, how)
+    async def _patch(self, target: Target, request: Request) -> Response:
+        check_patch_type(target.kind, request.content_type)
+        write = _write_options("PatchOptions", request)
+        there = self._storage.get(target.kind.bucket, target.key) is not None
+        if request.content_type == APPLY and not there and not target.subresource:
+            return await self._created(
+                target, applied(target, request, there=False), request, write
+            )
         if not there:
-            raise failures.not_found(where.kind, where.name)
-        change = revised(where, request, how)
-        return _written(where.kind, await self._writer.update(where, change, how), request)
+            raise failures.not_found(target.kind, target.name)
+        change = revised(target, request, write)
+        return _written(target.kind, await self._writer.update(target, change, write), request)
 
-    async def _remove(self, where: Target, request: Request) -> Response:
-        if where.subresource:
-            raise failures.unsupported(where.kind, "delete")
-        if not where.name:
-            return await self._delete_collection(where, request)
-        wanted, how = _deletion(request)
-        outcome = await self._deleter.delete(where, wanted, how)
-        if outcome.gone and not where.kind.returns_deleted:
-            return Response(encode(_success(where.kind, outcome)))
-        return _written(where.kind, outcome.last, request)
+    async def _remove(self, target: Target, request: Request) -> Response:
+        if target.subresource:
+            raise failures.unsupported(target.kind, "delete")
+        if not target.name:
+            return await self._delete_collection(target, request)
+        wanted, write = _deletion(request)
+        outcome = await self._deleter.delete(target, wanted, write)
+        if outcome.gone and not target.kind.returns_deleted:
+            return Response(encode(_success(target.kind, outcome)))
+        return _written(target.kind, outcome.last, request)
 
-    async def _delete_collection(self, where: Target, request: Request) -> Response:
-        wanted, how = _deletion(request)
-        chosen = selector(where.kind, request)
-        bucket = self._storage.bucket(where.kind.bucket)
-        going = [stored for stored in bucket.select(where.namespace) if chosen(stored)]
+    async def _delete_collection(self, target: Target, request: Request) -> Response:
+        wanted, write = _deletion(request)
+        chosen = selector(target.kind, request)
+        bucket = self._storage.bucket(target.kind.bucket)
+        going = [stored for stored in bucket.select(target.namespace) if chosen(stored)]
         for stored in going:
             try:
-                await self._deleter.delete(Target(where.kind, *stored.key), wanted, how)
+                await self._deleter.delete(Target(target.kind, *stored.key), wanted, write)
             except failures.RequestFailure as failed:
                 if failed.code != 404:
                     raise
-        render = renderer(where.kind, request)
+        render = renderer(target.kind, request)
         return render.response(render.many(going, self._storage.revision, "", 0))
 
 
@@ -157,10 +159,10 @@ def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
     if not isinstance(options, dict):
         raise failures.bad_request("DeleteOptions: it is no JSON object")
     wanted = delete_options(options, request.query)
-    how = _how("DeleteOptions", request)
-    dry_run = how.dry_run or _dry("DeleteOptions", options.get("dryRun") or [])
+    write = _write_options("DeleteOptions", request)
+    dry_run = write.dry_run or _dry("DeleteOptions", options.get("dryRun") or [])
     given = {key: value for key, value in options.items() if value is not None}
-    body = {**how.options, **given, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    body = {**write.options, **given, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     return wanted, WriteOptions(dry_run=dry_run, options=body, warnings=request.warnings)
 
 
@@ -171,7 +173,7 @@ def _dry(options: str, values: list[str]) -> bool:
     return bool(values)
 
 
-def _how(options: str, request: Request) -> WriteOptions:
+def _write_options(options: str, request: Request) -> WriteOptions:
     dry = request.query.get("dryRun")
     validation = request.query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):

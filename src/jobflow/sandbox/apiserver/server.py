@@ -37,7 +37,7 @@ from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CrdListener
 from jobflow.sandbox.apiserver.resources.discovery import discover, no_such_page
 from jobflow.sandbox.apiserver.resources.openapi import openapi
-from jobflow.sandbox.apiserver.routes import ResourceRoutes, target
+from jobflow.sandbox.apiserver.routes import ResourceRoutes, find_target
 from jobflow.sandbox.apiserver.storage import Storage
 from jobflow.sandbox.apiserver.writes.admission import Admission
 from jobflow.sandbox.apiserver.writes.deletes import Deleter
@@ -216,8 +216,8 @@ class ApiServer:
                 await answer(response, request, send)
 
     async def _respond(self, request: Request, receive: Receive) -> Response:
-        where = target(self.registry, request.path)
-        if where is not None:
-            return await self._resources.handle(where, request, receive)
+        target = find_target(self.registry, request.path)
+        if target is not None:
+            return await self._resources.handle(target, request, receive)
         found = discover(self.registry, request) or openapi(self.registry, request)
         return found or no_such_page(request)

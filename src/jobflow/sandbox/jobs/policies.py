@@ -115,8 +115,8 @@ def evicted_request(pod: PodFacts) -> JobRequest:
 
 
 def _request(event: BusEvent, pod: PodFacts) -> JobRequest:
-    names = {"task": pod.task, "pod": pod.name, "pod_uid": pod.uid, "partition": pod.partition}
-    return JobRequest(event, version=pod.version, **names)
+    request = JobRequest(event, task=pod.task, pod=pod.name, pod_uid=pod.uid)
+    return replace(request, partition=pod.partition, version=pod.version)
 
 
 def _event(

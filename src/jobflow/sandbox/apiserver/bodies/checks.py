@@ -76,26 +76,26 @@ def _misnamed(obj: Object, field: str, wanted: str) -> RequestFailure:
     return invalid_as(group, str(obj.get("kind")), name, [fault])
 
 
-def check_address(where: Target, obj: Object) -> None:
+def check_address(target: Target, obj: Object) -> None:
     """Set the URL's namespace; raise RequestFailure, 400, if the object is not the URL's."""
     metadata = obj["metadata"]
-    if metadata.get("namespace") not in (None, "", where.namespace):
+    if metadata.get("namespace") not in (None, "", target.namespace):
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    if where.namespace:
-        metadata["namespace"] = where.namespace
+    if target.namespace:
+        metadata["namespace"] = target.namespace
     else:
         metadata.pop("namespace", None)
-    if where.name and not metadata.get("name"):
+    if target.name and not metadata.get("name"):
         raise bad_request(
-            f"the name of the object ({where.name} based on URL) was undeterminable: name must be "
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be "
             "provided"
         )
-    if where.name and metadata["name"] != where.name:
+    if target.name and metadata["name"] != target.name:
         raise bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL "
-            f"({where.name})"
+            f"({target.name})"
         )
 
 

@@ -47,9 +47,9 @@ _NOT_PARSED = "couldn't get version/kind; json parse error: "
 Patch = Callable[[Any], Any]
 
 
-def new_object(where: Target, request: Request, how: WriteOptions) -> Object:
+def new_object(target: Target, request: Request, write: WriteOptions) -> Object:
     """Return the object in a POST or PUT. Raises RequestFailure, 400, 415 or 422."""
-    kind, body = where.kind, request.body
+    kind, body = target.kind, request.body
     decode = decoder(request.content_type)
     try:
         obj = decode(body)
@@ -64,34 +64,36 @@ def new_object(where: Target, request: Request, how: WriteOptions) -> Object:
         check_metadata(obj)
     except Mistyped as error:
         raise unhandled(obj, kind, error) from error
-    check_address(where, obj)
+    check_address(target, obj)
     obj = kind.projection.take(obj)
-    if faults := _strict_faults(request, how, kind.rules.complete(obj)):
+    if faults := _strict_faults(request, write, kind.rules.complete(obj)):
         raise unhandled(obj, kind, f"strict decoding error: {', '.join(faults)}")
     return obj
 
 
-def replacement(where: Target, request: Request, how: WriteOptions) -> Callable[[Stored], Object]:
+def replacement(
+    target: Target, request: Request, write: WriteOptions
+) -> Callable[[Stored], Object]:
     """Return the change that a PUT asks for. It and the change raise RequestFailure."""
-    obj = new_object(where, request, how)
+    obj = new_object(target, request, write)
 
     def change(current: Stored) -> Object:
         metadata = dict(obj["metadata"])
         uid = metadata.get("uid")
         if uid and uid != current.uid:
-            raise failures.conflict(where.kind, where.name, _other_uid(where, uid, current.uid))
-        if not metadata.get("resourceVersion") and where.kind.custom:
+            raise failures.conflict(target.kind, target.name, _other_uid(target, uid, current.uid))
+        if not metadata.get("resourceVersion") and target.kind.custom:
             detail = "must be specified for an update"
             fault = Violation("metadata.resourceVersion", Reason.INVALID, 0, detail)
-            raise failures.invalid_as(where.kind.group, where.kind.plural, where.name, [fault])
+            raise failures.invalid_as(target.kind.group, target.kind.plural, target.name, [fault])
         return {**obj, "metadata": metadata}
 
     return change
 
 
-def _other_uid(where: Target, wanted: str, found: str) -> str:
-    kind = where.kind
-    parts = ("/registry", kind.group, kind.plural, where.namespace, where.name)
+def _other_uid(target: Target, wanted: str, found: str) -> str:
+    kind = target.kind
+    parts = ("/registry", kind.group, kind.plural, target.namespace, target.name)
     key = "/".join(part for part in parts if part)
     return (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
@@ -100,10 +102,10 @@ def _other_uid(where: Target, wanted: str, found: str) -> str:
     )
 
 
-def applied(where: Target, request: Request, *, there: bool) -> Object:
+def applied(target: Target, request: Request, *, there: bool) -> Object:
     """Return the configuration of a server-side apply. Raises RequestFailure. If the object exists,
     the body need not name it."""
-    kind = where.kind
+    kind = target.kind
     if not request.query.get("fieldManager"):
         fault = "is required for apply patch"
         raise failures.invalid_option("PatchOptions", "fieldManager", Reason.REQUIRED, None, fault)
@@ -118,12 +120,12 @@ def applied(where: Target, request: Request, *, there: bool) -> Object:
         raise failures.bad_request(f"invalid object type: {group}/{version}, Kind={declared[1]}")
     namespace = obj["metadata"].get("namespace") or ""
     if there:
-        obj["metadata"].setdefault("name", where.name)
-    check_address(where, obj)
+        obj["metadata"].setdefault("name", target.name)
+    check_address(target, obj)
     obj["metadata"].pop("managedFields", None)
     obj = kind.projection.take(obj)
     if dropped := kind.rules.complete(obj):
-        whose = f"{namespace}/{where.name}; {kind.api_version}, Kind={kind.kind}"
+        whose = f"{namespace}/{target.name}; {kind.api_version}, Kind={kind.kind}"
         why = f".{dropped[0]}: field not declared in schema"
         raise failures.failure(500, "", f"failed to create typed patch object ({whose}): {why}")
     return obj
@@ -136,39 +138,39 @@ def check_patch_type(kind: Kind, media_type: str) -> None:
         raise failures.unsupported_media_type(accepted)
 
 
-def revised(where: Target, request: Request, how: WriteOptions) -> Callable[[Stored], Object]:
+def revised(target: Target, request: Request, write: WriteOptions) -> Callable[[Stored], Object]:
     """Return the change that a PATCH asks for. Raises RequestFailure."""
-    patch = _patch(where, request)
+    patch = _patch(target, request)
 
     def change(current: Stored) -> Object:
-        shown = where.kind.projection.show(load(current.body))
-        return _revision(where, request, how, patch(shown), current)
+        shown = target.kind.projection.show(load(current.body))
+        return _revision(target, request, write, patch(shown), current)
 
     return change
 
 
 def _revision(
-    where: Target, request: Request, how: WriteOptions, obj: Any, current: Stored
+    target: Target, request: Request, write: WriteOptions, obj: Any, current: Stored
 ) -> Object:
     if not isinstance(obj, dict):
         raise failures.bad_request("error decoding patch: the outcome is no JSON object")
-    keep_kind(where.kind, obj)
+    keep_kind(target.kind, obj)
     try:
         check_metadata(obj)
     except Mistyped as error:
         raise failures.invalid_patch(encode(obj).decode(), str(error)) from error
-    check_address(where, obj)
-    new = where.kind.projection.take(obj)
+    check_address(target, obj)
+    new = target.kind.projection.take(obj)
     new["metadata"].setdefault("resourceVersion", str(current.revision))
-    if faults := _strict_faults(request, how, where.kind.rules.complete(new)):
+    if faults := _strict_faults(request, write, target.kind.rules.complete(new)):
         message = f"strict decoding error: {', '.join(faults)}"
         raise failures.invalid_patch(encode(new).decode(), message)
     return new
 
 
-def _patch(where: Target, request: Request) -> Patch:
+def _patch(target: Target, request: Request) -> Patch:
     if request.content_type == APPLY:
-        wanted = where.kind.projection.show(applied(where, request, there=True))
+        wanted = target.kind.projection.show(applied(target, request, there=True))
         return lambda current: merge(current, wanted)
     try:
         patch = load(request.body)
@@ -191,15 +193,15 @@ def _mapping(loaded: Any) -> Object:
     return loaded
 
 
-def _strict_faults(request: Request, how: WriteOptions, dropped: list[str]) -> list[str]:
+def _strict_faults(request: Request, write: WriteOptions, dropped: list[str]) -> list[str]:
     """Return the faults that Strict refuses; with Warn, turn them into warnings."""
-    if how.field_validation == "Ignore":
+    if write.field_validation == "Ignore":
         return []
     twice = duplicate_keys(request.body) if request.content_type in (JSON, MERGE) else []
     faults = [f'duplicate field "{path}"' for path in twice]
     dropped = sorted(dropped, key=lambda path: (not path.startswith("metadata."), path))
     faults += [f'unknown field "{path}"' for path in dropped]
-    if how.field_validation == "Strict":
+    if write.field_validation == "Strict":
         return faults
     request.warnings.extend(fault for fault in faults if fault not in request.warnings)
     return []

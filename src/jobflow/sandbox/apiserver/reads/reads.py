@@ -28,7 +28,7 @@ class _Page:
 
     revision: int
     start: int
-    left: list[Stored]
+    items: list[Stored]
 
 
 class ReadHandler:
@@ -62,11 +62,11 @@ class ReadHandler:
             if not wanted.everything:
                 found = [stored for stored in found if wanted(stored)]
             page = _Page(self._storage.revision, 0, found)
-        shown = page.left[: limit or None]
-        left = page.left[len(shown) :]
-        following = self._remember(_Page(page.revision, page.start + len(shown), left))
-        remaining = len(left) if left and wanted.everything else 0
-        return render.response(render.many(shown, page.revision, following, remaining))
+        items = page.items[: limit or None]
+        rest = page.items[len(items) :]
+        following = self._remember(_Page(page.revision, page.start + len(items), rest))
+        remaining = len(rest) if rest and wanted.everything else 0
+        return render.response(render.many(items, page.revision, following, remaining))
 
     def watch(self, target: Target, request: Request, receive: Receive) -> Response:
         """Return a stream of changes. Raises RequestFailure."""
@@ -109,7 +109,7 @@ class ReadHandler:
 
     def _remember(self, page: _Page) -> str:
         """Return a continue token for the rest of a list, or "" if nothing remains."""
-        if not page.left:
+        if not page.items:
             return ""
         start = {"v": "meta.k8s.io/v1", "rv": page.revision, "start": page.start}
         start["id"] = random.getrandbits(32)

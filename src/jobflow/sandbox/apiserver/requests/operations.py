@@ -57,4 +57,4 @@ class WriteOperation:
     target: Target
     obj: Object | None
     old: Object | None
-    how: WriteOptions
+    write: WriteOptions

@@ -32,7 +32,7 @@ def duration(seconds: int) -> str:
         return "<invalid>"
     seconds = max(seconds, 0)
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    for below, shown in (
+    for below, text in (
         (seconds < 120, f"{seconds}s"),
         (minutes < 10, _two(minutes, "m", seconds % 60, "s")),
         (minutes < 180, f"{minutes}m"),
@@ -43,7 +43,7 @@ def duration(seconds: int) -> str:
         (days < 2920, _two(days // 365, "y", days % 365, "d")),
     ):
         if below:
-            return shown
+            return text
     return f"{days // 365}y"
 
 
@@ -93,9 +93,9 @@ class Renderer:
         return Response(body, code, media_type=self.media_type)
 
     def one(self, stored: Stored) -> bytes:
-        return encode(self.shown(stored)) if self._kind.stored_as else stored.body
+        return encode(self.converted(stored)) if self._kind.stored_as else stored.body
 
-    def shown(self, stored: Stored) -> Object:
+    def converted(self, stored: Stored) -> Object:
         return self._kind.projection.show(stored.obj)
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
@@ -147,7 +147,7 @@ class TableRenderer(Renderer):
         cells = [column.value(stored.obj) for column in self._columns]
         row: dict[str, Any] = {"cells": cells, "object": None}
         if self._include == "Object":
-            row["object"] = self.shown(stored)
+            row["object"] = self.converted(stored)
         elif self._include == "Metadata":
             row["object"] = partial(stored.obj)
         return row

@@ -98,15 +98,15 @@ class Admission:
             if webhook.get("failurePolicy") == "Ignore":
                 return None
             raise failures.internal(f'failed calling webhook "{name}": {failed}') from failed
-        operation.how.warnings.extend(response.get("warnings") or ())
+        operation.write.warnings.extend(response.get("warnings") or ())
         if not response.get("allowed"):
             raise refused(name, response.get("status"))
         return response
 
 
-def refused(name: str, said: dict[str, Any] | None) -> RequestFailure:
+def refused(name: str, given: dict[str, Any] | None) -> RequestFailure:
     """Return a webhook's refusal (k8s.io/apiserver pkg/admission/plugin/webhook/errors)."""
-    status = {key: value for key, value in (said or {}).items() if value is not None}
+    status = {key: value for key, value in (given or {}).items() if value is not None}
     why = status.get("message") or status.get("reason")
     end = f": {why}" if why else " without explanation"
     status["message"] = f'admission webhook "{name}" denied the request{end}'
@@ -140,7 +140,7 @@ def _labels(obj: Object) -> dict[str, str]:
 
 
 def _review(operation: WriteOperation, obj: Object | None) -> dict[str, Any]:
-    target, how = operation.target, operation.how
+    target, write = operation.target, operation.write
     kind = target.kind
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     gvr = {"group": kind.group, "version": kind.version, "resource": kind.plural}
@@ -152,11 +152,11 @@ def _review(operation: WriteOperation, obj: Object | None) -> dict[str, Any]:
         "name": target.name or ((obj or {}).get("metadata") or {}).get("name", ""),
         "namespace": target.name if kind.bucket == NAMESPACES else target.namespace,
         "operation": operation.operation,
-        "userInfo": how.user,
+        "userInfo": write.user,
         "object": obj and kind.projection.show(obj),
         "oldObject": operation.old and kind.projection.show(operation.old),
-        "dryRun": how.dry_run,
-        "options": how.options or None,
+        "dryRun": write.dry_run,
+        "options": write.options or None,
     }
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 

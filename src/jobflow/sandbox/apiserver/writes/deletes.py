@@ -97,7 +97,7 @@ class Deleter:
         self._storage = storage
         self._admission = admission
 
-    async def delete(self, target: Target, wanted: DeleteOptions, how: WriteOptions) -> Deletion:
+    async def delete(self, target: Target, wanted: DeleteOptions, write: WriteOptions) -> Deletion:
         """Delete an object, or mark it as deleted if it must wait for finalizers."""
         if reason := target.kind.rules.undeletable(target.name):
             raise failures.forbidden(target.kind, target.name, reason)
@@ -106,22 +106,22 @@ class Deleter:
             if current is None:
                 raise failures.not_found(target.kind, target.name)
             _check(target.kind, current, wanted)
-            await self._admission.validate(WriteOperation(DELETE, target, None, current.obj, how))
+            await self._admission.validate(WriteOperation(DELETE, target, None, current.obj, write))
             if self._storage.get(target.kind.bucket, target.key) is current:
-                return self._commit(target, current, wanted, how)
+                return self._commit(target, current, wanted, write)
         raise failures.conflict(target.kind, target.name)
 
     def _commit(
-        self, target: Target, current: Stored, wanted: DeleteOptions, how: WriteOptions
+        self, target: Target, current: Stored, wanted: DeleteOptions, write: WriteOptions
     ) -> Deletion:
         marked = _marked(target.kind, current, wanted)
         grace = marked["metadata"]["deletionGracePeriodSeconds"]
         waits = grace > 0 or bool(target.kind.rules.finalizers(marked))
         if waits and marked == current.obj:
             return Deletion(current, False)
-        if how.dry_run:
-            shown = Stored(current.key, marked, encode(marked), current.revision)
-            return Deletion(shown if waits else current, not waits)
+        if write.dry_run:
+            preview = Stored(current.key, marked, encode(marked), current.revision)
+            return Deletion(preview if waits else current, not waits)
         if waits:
             return Deletion(self._storage.put(target.kind.bucket, target.key, marked), False)
         return Deletion(self._storage.remove(target.kind.bucket, target.key), True)

@@ -129,8 +129,8 @@ class GarbageCollector:
         policy = "Foreground" if waiting and self._owners.dependents(stored.uid) else ""
         options = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         options["propagationPolicy"] = policy or "Background"
-        how = WriteOptions(user=COLLECTOR, options=options)
-        await self._deleter.delete(target, DeleteOptions(propagation=policy, uid=stored.uid), how)
+        write = WriteOptions(user=COLLECTOR, options=options)
+        await self._deleter.delete(target, DeleteOptions(propagation=policy, uid=stored.uid), write)
 
     def _judge(self, stored: Stored) -> tuple[list[str], list[str], list[str]]:
         """Return the UIDs of its owners: alive, gone, and in foreground deletion."""
@@ -187,8 +187,8 @@ class GarbageCollector:
                 continue
             if "deletionTimestamp" not in dependent.obj["metadata"]:
                 await self._collect(bucket, dependent)
-            left = self._storage.get(bucket, key)
-            blocking |= left is not None and _blocks(left.obj, stored.uid)
+            remaining = self._storage.get(bucket, key)
+            blocking |= remaining is not None and _blocks(remaining.obj, stored.uid)
         if not blocking:
             await self._remove_finalizer(kind, stored, FOREGROUND)
 
@@ -205,8 +205,8 @@ class GarbageCollector:
         kinds = [kind for kind in self._registry.stored() if kind.namespaced]
         for kind in kinds:
             await self._empty(kind, name, WriteOptions(user=NAMESPACE_CONTROLLER))
-        left = any(self._storage.bucket(kind.bucket).select(name) for kind in kinds)
-        if not left and not stored.obj["metadata"].get("finalizers"):
+        remaining = any(self._storage.bucket(kind.bucket).select(name) for kind in kinds)
+        if not remaining and not stored.obj["metadata"].get("finalizers"):
             self._storage.remove(builtin.NAMESPACE.bucket, stored.key)
 
     async def _empty_definition(self, kind: Kind, stored: Stored) -> None:
@@ -216,7 +216,7 @@ class GarbageCollector:
         if not self._storage.bucket(stored.key[1]).objects:
             await self._remove_finalizer(kind, stored, CLEANUP)
 
-    async def _empty(self, kind: Kind, namespace: str, how: WriteOptions) -> None:
+    async def _empty(self, kind: Kind, namespace: str, write: WriteOptions) -> None:
         """Start the deletion of all objects; raise a refusal at the end."""
         refused: RequestFailure | None = None
         for stored in self._storage.bucket(kind.bucket).select(namespace):
@@ -224,7 +224,7 @@ class GarbageCollector:
                 continue
             try:
                 await self._deleter.delete(
-                    Target(kind, *stored.key), DeleteOptions("Background"), how
+                    Target(kind, *stored.key), DeleteOptions("Background"), write
                 )
             except RequestFailure as failed:
                 refused = failed if failed.code != 404 else refused

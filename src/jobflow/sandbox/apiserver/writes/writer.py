@@ -36,16 +36,16 @@ class Writer:
         self._registry = registry
         self._admission = admission
 
-    async def create(self, target: Target, obj: Object, how: WriteOptions) -> Stored:
+    async def create(self, target: Target, obj: Object, write: WriteOptions) -> Stored:
         """Create an object; takes ownership of `obj`. Raises RequestFailure."""
         kind = target.kind
         if kind.has_status:
             obj.pop("status", None)
         metadata.begin(kind, obj)
-        how.warnings.extend(metadata.suspicions(obj))
+        write.warnings.extend(metadata.suspicions(obj))
         kind.rules.begin(obj)
         self._check_namespace(target, obj)
-        obj = await self._admit(CREATE, target, obj, None, how)
+        obj = await self._admit(CREATE, target, obj, None, write)
         name = obj["metadata"]["name"]
         if there := self._storage.get(kind.bucket, (target.namespace, name)):
             if not obj["metadata"].get("generateName"):
@@ -53,9 +53,9 @@ class Writer:
                 raise failures.already_exists(kind, name, going=going)
             name = self._free_name(target, obj["metadata"]["generateName"])
             obj["metadata"]["name"] = name
-        return self._store(kind, (target.namespace, name), obj, how)
+        return self._store(kind, (target.namespace, name), obj, write)
 
-    async def update(self, target: Target, change: Revise, how: WriteOptions) -> Stored:
+    async def update(self, target: Target, change: Revise, write: WriteOptions) -> Stored:
         """Apply a change to an object. Raises RequestFailure; 409 if it changed meanwhile."""
         for _ in range(_TRIES):
             current = self._storage.get(target.kind.bucket, target.key)
@@ -64,9 +64,9 @@ class Writer:
             wanted = change(current)
             self._check_version(target, wanted, current)
             new = self._next(target, wanted, current)
-            new = await self._admit(UPDATE, target, new, current.obj, how)
+            new = await self._admit(UPDATE, target, new, current.obj, write)
             if self._storage.get(target.kind.bucket, target.key) is current:
-                return self._commit(target, new, current, how)
+                return self._commit(target, new, current, write)
         raise failures.conflict(target.kind, target.name)
 
     def _check_version(self, target: Target, wanted: Object, current: Stored) -> None:
@@ -94,10 +94,10 @@ class Writer:
         return wanted
 
     async def _admit(
-        self, operation: str, target: Target, obj: Object, old: Object | None, how: WriteOptions
+        self, operation: str, target: Target, obj: Object, old: Object | None, write: WriteOptions
     ) -> Object:
         """Call mutating webhooks, check the rules, then call validating webhooks."""
-        asked = WriteOperation(operation, target, obj, old, how)
+        asked = WriteOperation(operation, target, obj, old, write)
         changed = await self._admission.mutate(asked)
         if changed is not obj:
             target.kind.rules.complete(changed)
@@ -134,20 +134,20 @@ class Writer:
                 return name
         raise failures.already_exists(target.kind, prefix)
 
-    def _commit(self, target: Target, new: Object, current: Stored, how: WriteOptions) -> Stored:
+    def _commit(self, target: Target, new: Object, current: Stored, write: WriteOptions) -> Stored:
         """Store the next state, or remove the object if its last finalizer is gone."""
         kind, meta = target.kind, new["metadata"]
         if new == current.obj:
             return current
         waits = meta.get("deletionGracePeriodSeconds") or kind.rules.finalizers(new)
         if meta.get("deletionTimestamp") and not waits:
-            if how.dry_run:
+            if write.dry_run:
                 return Stored(target.key, new, encode(new), current.revision)
             return self._storage.remove(kind.bucket, target.key, new)
-        return self._store(kind, target.key, new, how)
+        return self._store(kind, target.key, new, write)
 
-    def _store(self, kind: Kind, key: tuple[str, str], obj: Object, how: WriteOptions) -> Stored:
-        if how.dry_run:
+    def _store(self, kind: Kind, key: tuple[str, str], obj: Object, write: WriteOptions) -> Stored:
+        if write.dry_run:
             return Stored(key, obj, encode(obj), 0)
         try:
             return self._storage.put(kind.bucket, key, obj)

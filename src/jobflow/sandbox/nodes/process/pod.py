@@ -187,21 +187,21 @@ class PodLife:
         restarts = before.restarts + (1 if before.last else 0)
         running = ContainerProgress(clock(), restarts=restarts, last=before.last)
 
-        def begun() -> None:
+        def on_start() -> None:
             nonlocal running
             running = replace(running, started=clock())
             self._move(seat, running)
 
-        end = await self._exit(seat, begun)
+        end = await self._exit(seat, on_start)
         ended = replace(running, exit_code=end.code, reason=end.reason, message=end.message)
         self._move(seat, replace(ended, finished=clock()))
 
-    async def _exit(self, seat: _Seat, begun: Callable[[], None]) -> ContainerExit:
+    async def _exit(self, seat: _Seat, on_start: Callable[[], None]) -> ContainerExit:
         message_file = self._setting.scratch()
         try:
             command = self._command(seat.container, message_file)
             seat.run = ContainerProcess(command)
-            ended = await seat.run.run(begun)
+            ended = await seat.run.run(on_start)
         except OSError as error:  # no room for a log, or for one more process
             where = f"{error.filename}: " if error.filename else ""
             return ContainerExit(128, START_ERROR, f"{where}{error.strerror}")
@@ -243,7 +243,7 @@ class PodLife:
     def _move(self, seat: _Seat, state: ContainerProgress) -> None:
         """Change a container's state. Containers that start together are reported together."""
         seat.state = state
-        if seat.init or all(_begun(each.state) for each in self._main):
+        if seat.init or all(_has_started(each.state) for each in self._main):
             self._changed.set()
 
     async def _report_changes(self) -> None:
@@ -279,9 +279,9 @@ class PodLife:
         if self.over.is_set():
             fine = not self._reason and all(state.succeeded for state in states)
             return PodPhase.SUCCEEDED if fine else PodPhase.FAILED
-        return PodPhase.RUNNING if any(map(_begun, states)) else PodPhase.PENDING
+        return PodPhase.RUNNING if any(map(_has_started, states)) else PodPhase.PENDING
 
 
-def _begun(state: ContainerProgress) -> bool:
+def _has_started(state: ContainerProgress) -> bool:
     """Return whether the container has started at least once."""
     return state.started is not None or state.last is not None
