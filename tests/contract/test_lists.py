@@ -21,17 +21,8 @@ async def some(api: Server) -> None:
 
 
 LABELS = {
-    "x": "ab",
-    "!x": "c",
-    "x=1": "a",
-    "x==1,t": "a",
-    "x!=1": "bc",
-    "x in (1,2)": "ab",
-    "x notin (1)": "bc",
-    "x notin (1),!t": "bc",
-    "x>1": "b",
-    "x<2": "a",
-    "x=": "",
+    **{"x": "ab", "!x": "c", "x=1": "a", "x==1,t": "a", "x!=1": "bc", "x=": ""},
+    **{"x in (1,2)": "ab", "x notin (1)": "bc", "x notin (1),!t": "bc", "x>1": "b", "x<2": "a"},
 }
 FIELDS = {
     "metadata.name=a": "a",

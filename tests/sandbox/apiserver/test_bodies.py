@@ -94,16 +94,9 @@ def test_a_secret_and_its_owner_in_protobuf() -> None:
     secret = message((1, message((1, "s"), (13, owner))), (2, data), (3, "Opaque"))
     decoded = protobuf.decode(enveloped("v1", "Secret", secret))
     assert decoded["data"] == {"k": "AP8="}
-    assert decoded["metadata"]["ownerReferences"] == [
-        {
-            "kind": "Pod",
-            "name": "p",
-            "uid": "u",
-            "apiVersion": "v1",
-            "controller": True,
-            "blockOwnerDeletion": False,
-        }
-    ]
+    reference = {"kind": "Pod", "name": "p", "uid": "u", "apiVersion": "v1"}
+    flags = {"controller": True, "blockOwnerDeletion": False}
+    assert decoded["metadata"]["ownerReferences"] == [reference | flags]
 
 
 async def test_delete_options_in_protobuf(api: Rest) -> None:

@@ -180,13 +180,8 @@ async def test_a_command_has_a_target_as_volcano_has_it(
 ) -> None:
     """A uid that YAML reads as a number would make a Command that no controller can decode."""
     target = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "name": "f"}
-    body = {
-        "apiVersion": "bus.volcano.sh/v1alpha1",
-        "kind": "Command",
-        "metadata": {"name": "c"},
-        "action": "ResumeJob",
-        "target": target | uid,
-    }
+    head = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"name": "c"}}
+    body = {**head, "action": "ResumeJob", "target": target | uid}
     refused = await api.post(COMMANDS, body)
     assert refused.code == 422
     assert words in refused.message

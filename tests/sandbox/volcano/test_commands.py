@@ -20,13 +20,8 @@ async def order(
     """Create a Command as vcctl does."""
     named = {"name": name} if name else {"generateName": f"{job}-{action.lower()}-"}
     target = {"apiVersion": kind[0], "kind": kind[1], "name": job, "uid": "of-no-interest"}
-    body: dict[str, Any] = {
-        "apiVersion": COMMANDS.api_version,
-        "kind": COMMANDS.kind,
-        "metadata": named,
-        "action": action,
-        "target": target,
-    }
+    head = {"apiVersion": COMMANDS.api_version, "kind": COMMANDS.kind, "metadata": named}
+    body: dict[str, Any] = {**head, "action": action, "target": target}
     await world.client.create(COMMANDS, NAMESPACE, msgspec.json.encode(body))
 
 

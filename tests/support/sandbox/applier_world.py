@@ -49,15 +49,9 @@ class World:
         return CreateJob("a", name, self.manifest(name))
 
     def manifest(self, job: str, **owner: Any) -> dict[str, Any]:
-        meta = self.flow.metadata
-        reference = {
-            "apiVersion": JOBFLOWS.api_version,
-            "kind": "JobFlow",
-            "name": meta.name,
-            "uid": meta.uid,
-            "controller": True,
-            **owner,
-        }
+        reference = {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "controller": True}
+        names = {"name": self.flow.metadata.name, "uid": self.flow.metadata.uid}
+        reference |= names | owner
         return {
             "apiVersion": JOBS.api_version,
             "kind": "Job",

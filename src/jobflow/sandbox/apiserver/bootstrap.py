@@ -87,17 +87,11 @@ QUEUE = _permissive(
 )
 QUEUE["spec"]["scope"] = "Cluster"
 _TEXT = {"type": "string"}
-COMMAND = _definition(
-    "bus.volcano.sh",
-    "v1alpha1",
-    "Command",
-    {"action": _TEXT, "target": _REFERENCE, "reason": _TEXT, "message": _TEXT},
-)
+_FIELDS = {"action": _TEXT, "target": _REFERENCE, "reason": _TEXT, "message": _TEXT}
+COMMAND = _definition("bus.volcano.sh", "v1alpha1", "Command", _FIELDS)
 DEFAULT_QUEUE: dict[str, Any] = {
-    "apiVersion": "scheduling.volcano.sh/v1beta1",
-    "kind": "Queue",
-    "metadata": {"name": "default"},
-    "spec": {"reclaimable": True, "weight": 1},
+    **{"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"},
+    **{"metadata": {"name": "default"}, "spec": {"reclaimable": True, "weight": 1}},
 }
 
 

@@ -31,8 +31,6 @@ from jobflow.sandbox.apiserver.writes.deletes import (
 )
 from jobflow.sandbox.apiserver.writes.writer import Writer, create_options
 
-_NAMESPACE_SUBRESOURCES = ("status", "finalize")
-
 
 def find_target(registry: Registry, path: str) -> Target | None:
     """Return the target of a path under /api or /apis, or None if it is not served."""
@@ -44,7 +42,7 @@ def find_target(registry: Registry, path: str) -> Target | None:
     else:
         return None
     namespace = ""
-    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_SUBRESOURCES:
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     if not rest or len(rest) > 3:
         return None

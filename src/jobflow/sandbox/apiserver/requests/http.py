@@ -67,13 +67,8 @@ Handler = Callable[[Request, Receive], Awaitable[Response]]
 
 
 def read_request(scope: Scope) -> Request:
-    query = scope["query_string"].decode("latin-1")
-    return Request(
-        scope["method"],
-        scope["path"],
-        dict(parse_qsl(query, keep_blank_values=True)) if query else {},
-        dict(scope["headers"]),
-    )
+    query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    return Request(scope["method"], scope["path"], query, dict(scope["headers"]))
 
 
 async def read_body(receive: Receive) -> bytes:

@@ -44,8 +44,6 @@ class NamespaceRules(Rules):
 
 
 class SecretRules(Rules):
-    """Values of stringData move into data."""
-
     def complete(self, obj: Object) -> list[str]:
         texts = obj.pop("stringData", None) or {}
         encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
@@ -67,8 +65,6 @@ class EventRules(Rules):
 
 
 class PodRules(Rules):
-    """A pod starts as Pending."""
-
     def begin(self, obj: Object) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
 
@@ -159,8 +155,7 @@ _EVENTS_TO_CORE = {new: old for old, new in _CORE_TO_EVENTS.items()}
 
 
 def _renamed(event: Object, names: Mapping[str, str], api_version: str) -> Object:
-    renamed = {names.get(key, key): value for key, value in event.items()}
-    return renamed | {"apiVersion": api_version}
+    return {names.get(key, key): event[key] for key in event} | {"apiVersion": api_version}
 
 
 PROJECTION = Projection(

@@ -55,12 +55,10 @@ def delete_options(options: dict[str, Any], query: dict[str, str]) -> DeleteOpti
         raise _invalid(Reason.NOT_SUPPORTED, propagation, allowed)
     seconds = query.get("gracePeriodSeconds", "")
     grace = options.get("gracePeriodSeconds")
-    return DeleteOptions(
-        propagation,
-        uid=preconditions.get("uid") or "",
-        resource_version=preconditions.get("resourceVersion") or "",
-        grace=int(seconds) if grace is None and seconds.isdecimal() else grace,
-    )
+    if grace is None and seconds.isdecimal():
+        grace = int(seconds)
+    uid, version = preconditions.get("uid") or "", preconditions.get("resourceVersion") or ""
+    return DeleteOptions(propagation, uid, version, grace)
 
 
 def _invalid(reason: Reason, policy: str, detail: str) -> failures.RequestFailure:
