@@ -132,7 +132,6 @@ class Writes:
             raise Refused(error) from error
 
     async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Send until the answer is final. Raises ApiError."""
         backoff = Backoff(first=0.05, most=5.0)
         while True:
             try:

@@ -135,16 +135,16 @@ C = "spec.tasks[0].template.spec.containers[0]"
 @pytest.mark.parametrize(
     ("container", "said"),
     [
-        ({"name": "c", "image": "x"}, f"{C}.command: container c has none, and the entrypoint"),
-        ({"name": "c", "args": ["x"]}, f"{C}.command: container c has none"),
+        ({"name": "c", "image": "x"}, f"{C}.command: container c has no command, and"),
+        ({"name": "c", "args": ["x"]}, f"{C}.command: container c has no command"),
         ({"command": "sh"}, "spec.tasks[0].template.spec: Expected `array | null`, got `str`"),
         (
             sh("", env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
-            f"{C}.env[0].valueFrom.secretKeyRef: there are no Secrets here; write the value out",
+            f"{C}.env[0].valueFrom.secretKeyRef: Secrets do not exist here; write the value out",
         ),
         (
             sh("", env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "s"}}}]),
-            f"{C}.env[0].valueFrom.configMapKeyRef: there are no ConfigMaps here",
+            f"{C}.env[0].valueFrom.configMapKeyRef: ConfigMaps do not exist here",
         ),
         (
             sh("", env=[{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "x"}}}]),
@@ -152,9 +152,9 @@ C = "spec.tasks[0].template.spec.containers[0]"
         ),
         (
             sh("", env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]),
-            f'{C}.env[0].valueFrom.fieldRef.fieldPath: "spec.x" is none of metadata.name, ',
+            f'{C}.env[0].valueFrom.fieldRef.fieldPath: "spec.x" is not one of metadata.name, ',
         ),
-        (sh("", envFrom=[{"secretRef": {"name": "s"}}]), f"{C}.envFrom[0].secretRef: there are no"),
+        (sh("", envFrom=[{"secretRef": {"name": "s"}}]), f"{C}.envFrom[0].secretRef: "),
     ],
 )
 def test_what_cannot_be_run_is_said_with_its_place(container: Json, said: str) -> None:

@@ -133,20 +133,20 @@ def test_what_a_pod_puts_out(output: str, attempt: str, message: str) -> None:
         ({"duration": "-1s"}, '"-1s" is not a duration: write it like 2s, 500ms or 1m30s'),
         ({"duration": ""}, '"" is not a duration: write it like 2s, 500ms or 1m30s'),
         ({"duration": "9999999h"}, '"9999999h" is longer than a hundred years'),
-        ({"exit_code": "256"}, '"256" is no exit code: write a whole number from 0 to 255'),
-        ({"exit_code": "-1"}, '"-1" is no exit code: write a whole number from 0 to 255'),
-        ({"exit_code": "٣"}, '"٣" is no exit code: write a whole number from 0 to 255'),
-        ({"fail_attempts": "two"}, '"two" is no count: write a whole number from 0 up'),
+        ({"exit_code": "256"}, '"256" is not an exit code: write a whole number from 0 to 255'),
+        ({"exit_code": "-1"}, '"-1" is not an exit code: write a whole number from 0 to 255'),
+        ({"exit_code": "٣"}, '"٣" is not an exit code: write a whole number from 0 to 255'),
+        ({"fail_attempts": "two"}, '"two" is not a count: write a whole number from 0 up'),
         ({"output": "[]"}, '"[]" is an empty list: give it one entry for each run'),
-        ({"output": "[oops"}, "begins like a list and is no JSON"),
+        ({"output": "[oops"}, "begins like a list but is not JSON"),
         ({"output": "x" * 4097}, "is 4097 bytes; a termination message holds at most 4096"),
-        ({"task_phases": "{"}, '"{" is no JSON'),
-        ({"task_phases": "[]"}, '"[]" is no JSON object'),
+        ({"task_phases": "{"}, '"{" is not JSON'),
+        ({"task_phases": "[]"}, '"[]" is not a JSON object'),
         ({"task_phases": '{"wroker": []}'}, 'which this job lacks; did you mean "worker"?'),
         ({"task_phases": '{"ps": {}}'}, 'gives task "ps" no list'),
-        ({"task_phases": '{"ps": [["Running"]]}'}, 'gives task "ps" an entry that is no pair'),
-        ({"task_phases": '{"ps": [["Running", true]]}'}, "no pair like"),
-        ({"task_phases": '{"ps": [["Running", -1]]}'}, "no number of seconds from 0: -1"),
+        ({"task_phases": '{"ps": [["Running"]]}'}, 'gives task "ps" an entry that is not a pair'),
+        ({"task_phases": '{"ps": [["Running", true]]}'}, "not a pair like"),
+        ({"task_phases": '{"ps": [["Running", -1]]}'}, "not a number of seconds from 0: -1"),
         (
             {"task_phases": '{"ps": [["running", 1]]}'},
             'that pods do not have; did you mean "Running"?',
@@ -173,7 +173,7 @@ def test_what_cannot_be_read_is_said(annotations: dict[str, str], fault: str) ->
 )
 def test_labels_that_are_not_numbers(label: str, text: str) -> None:
     _, [fault] = read_script({}, {label: text}, ["t"])
-    assert fault.startswith(f'label {label}: "{text}" is no ')
+    assert fault.startswith(f'label {label}: "{text}" is not ')
 
 
 def test_all_faults_are_said_at_once() -> None:

@@ -292,6 +292,6 @@ def test_a_partition_policy_gives_a_task_its_minimum() -> None:
 def test_policies_that_cannot_be_carried_out_are_named() -> None:
     bad = [on("PodFailed", "CompletedJob"), on("PodPending", "AbortJob", timeout="5")]
     assert policy_faults(job_spec(policies=bad)) == [
-        "spec.policies[0].action: 'CompletedJob' is no action",
+        "spec.policies[0].action: 'CompletedJob' is not an action",
         "spec.policies[1].timeout: '5' is not a duration: write it like 2s, 500ms or 1m30s",
     ]

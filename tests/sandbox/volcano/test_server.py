@@ -187,7 +187,7 @@ class TestBadJobs:
         ("job", "message"),
         [
             ({"duration": "fast"}, '"fast" is not a duration: write it like 2s, 500ms or 1m30s'),
-            ({"exit-code": "300"}, '"300" is no exit code: write a whole number from 0 to 255'),
+            ({"exit-code": "300"}, '"300" is not an exit code: write a whole number from 0 to 255'),
             ({"outputs": "{}"}, 'outputs: no such setting; did you mean "output"?'),
             (
                 {"spec": {"policies": [{"event": "PodFailed", "action": "CompletedJob"}]}},

@@ -155,7 +155,7 @@ def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
             message = f"couldn't get version/kind; json parse error: {error}"
             raise failures.bad_request(message) from error
     if not isinstance(options, dict):
-        raise failures.bad_request("DeleteOptions: it is no JSON object")
+        raise failures.bad_request("DeleteOptions: not a JSON object")
     wanted = delete_options(options, request.query)
     write = _write_options("DeleteOptions", request)
     dry_run = write.dry_run or _dry("DeleteOptions", options.get("dryRun") or [])

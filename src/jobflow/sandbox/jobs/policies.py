@@ -200,7 +200,7 @@ def policy_faults(spec: JobSpec) -> list[str]:
         for index, policy in enumerate(owner.policies or ()):
             path = f"{place}.policies[{index}]"
             if policy.action is None or policy.action not in set(BusAction) - {BusAction.SYNC}:
-                faults.append(f"{path}.action: {policy.action!r} is no action")
+                faults.append(f"{path}.action: {policy.action!r} is not an action")
             try:
                 _timeout(policy)
             except ValueError as error:

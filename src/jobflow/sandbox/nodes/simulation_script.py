@@ -123,18 +123,18 @@ def _quoted(value: str) -> str:
 
 def _attempt(text: str) -> int:
     if (attempt := _count(text)) < 1:
-        raise ValueError("is no attempt: they are counted from 1")
+        raise ValueError("is not an attempt: attempts count from 1")
     return attempt
 
 
-def _count(text: str, most: int = 999_999_999, fault: str = "count: write a whole number") -> int:
+def _count(text: str, most: int = 999_999_999, fault: str = "a count: write a whole number") -> int:
     if text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most:
         return int(text)
-    raise ValueError(f"is no {fault} from 0 {'up' if most > 255 else f'to {most}'}")
+    raise ValueError(f"is not {fault} from 0 {'up' if most > 255 else f'to {most}'}")
 
 
 def _exit_code(text: str) -> int:
-    return _count(text, 255, "exit code: write a whole number")
+    return _count(text, 255, "an exit code: write a whole number")
 
 
 def _outputs(text: str) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def _outputs(text: str) -> tuple[str, ...]:
     try:
         entries = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        why = f"begins like a list and is no JSON ({error}); put such text into a list"
+        why = f"begins like a list but is not JSON ({error}); put such text into a list"
         raise ValueError(f'{why}: ["…"]') from error
     if not entries:
         raise ValueError("is an empty list: give it one entry for each run")
@@ -165,9 +165,9 @@ def _task_phases(
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise ValueError(f"is no JSON ({error})") from error
+        raise ValueError(f"is not JSON ({error})") from error
     if not isinstance(value, dict):
-        raise ValueError('is no JSON object: write it like {"worker": [["Running", 1]]}')
+        raise ValueError('is not a JSON object: write it like {"worker": [["Running", 1]]}')
     for task in value:
         if task not in tasks:
             guess = Suggester(tasks).nearest(task)
@@ -195,11 +195,11 @@ def _row(task: str, row: Any) -> tuple[PodPhase, float]:
         case [str(word), (int() | float()) as at] if not isinstance(at, bool):
             pass
         case _:
-            fault = f'gives task "{task}" an entry that is no pair like ["Running", 1]'
+            fault = f'gives task "{task}" an entry that is not a pair like ["Running", 1]'
             raise ValueError(f"{fault}: {msgspec.json.encode(row).decode()}")
     if word not in LISTED_PHASES:
         guess = did_you_mean(Suggester(LISTED_PHASES).nearest(word))
         raise ValueError(f'names a phase "{word}" for task "{task}" that pods do not have{guess}')
     if not 0 <= at <= MAX_SECONDS:
-        raise ValueError(f'gives task "{task}" a time that is no number of seconds from 0: {at}')
+        raise ValueError(f'gives task "{task}" a time that is not a number of seconds from 0: {at}')
     return PodPhase(word), float(at)

@@ -226,7 +226,6 @@ class JobController:
         self._node.attend(pod, case.job if case is not None else None, mates)
 
     async def _work(self, case: TrackedJob) -> None:
-        """Process a vcjob until nothing is left, or nothing is due."""
         while self._cases.get(case.uid) is case:
             now = self._clock()
             if case.not_before is not None and now < case.not_before:

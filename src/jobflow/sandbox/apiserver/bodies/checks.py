@@ -119,7 +119,6 @@ def check_metadata(obj: Object) -> None:
 
 
 Wrong = tuple[str, Any, str]
-"""Go name of a field, a value of the wrong type, and the expected type."""
 
 
 def _outer(metadata: dict[str, Any]) -> Iterator[Wrong]:
@@ -160,7 +159,7 @@ def _check_time(text: str | None) -> None:
             raise ValueError(text)
     except ValueError as error:
         raise Mistyped(
-            f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": it is no RFC 3339 time'
+            f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": it is not an RFC 3339 time'
         ) from error
 
 

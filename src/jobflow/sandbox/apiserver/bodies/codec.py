@@ -55,7 +55,7 @@ def _check_events(body: bytes) -> None:
     depth = 0
     for event in yaml.parse(body, _PlainLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise UnreadableBody("yaml: aliases are not taken here")
+            raise UnreadableBody("yaml: aliases are not supported")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -107,7 +107,6 @@ def duplicate_keys(body: bytes) -> list[str]:
 
 
 def _twice(node: yaml.Node | None, path: str) -> Iterator[str]:
-    """Yield duplicate keys of JSON parsed as YAML, whose nodes keep all keys."""
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             yield from _twice(item, f"{path}[{index}]")

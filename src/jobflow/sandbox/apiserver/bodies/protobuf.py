@@ -79,7 +79,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _message(data: bytes, message: Message) -> dict[str, Any]:
-    """Return a message as JSON, without unknown and empty fields."""
     decoded: dict[str, Any] = {}
     for number, raw in _fields(data):
         if number not in message:
@@ -120,7 +119,6 @@ def _entry(raw: bytes, holds: int) -> tuple[str, str]:
 
 
 def _time(raw: bytes) -> str | None:
-    """Return a Timestamp as text; None if it is empty."""
     fields = dict(_fields(raw))
     seconds, nanos = fields.get(1, 0), fields.get(2, 0)
     if not isinstance(seconds, int) or not isinstance(nanos, int):

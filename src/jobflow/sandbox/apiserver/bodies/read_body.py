@@ -153,7 +153,7 @@ def _revision(
     target: Target, request: Request, write: WriteOptions, obj: Any, current: Stored
 ) -> Object:
     if not isinstance(obj, dict):
-        raise failures.bad_request("error decoding patch: the outcome is no JSON object")
+        raise failures.bad_request("error decoding patch: the result is not a JSON object")
     keep_kind(target.kind, obj)
     try:
         check_metadata(obj)

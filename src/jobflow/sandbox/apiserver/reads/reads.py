@@ -83,7 +83,7 @@ class ReadHandler:
         except Expired as error:
             return render.response(error_frame(failures.expired(str(error)).status))
         bookmarks = request.flag("allowWatchBookmarks")
-        terms = WatchOptions(
+        options = WatchOptions(
             target.kind,
             lambda stored: target.namespace in ("", stored.key[0]) and wanted(stored),
             render.event(),
@@ -92,7 +92,7 @@ class ReadHandler:
             request.number("timeoutSeconds") or random.uniform(1800, 3600),
             initial_end=send_initial and bookmarks,
         )
-        frames = stream(self._storage, watch, terms, receive)
+        frames = stream(self._storage, watch, options, receive)
         return Response(stream=frames, media_type=render.media_type)
 
     def _check_version(self, request: Request) -> None:

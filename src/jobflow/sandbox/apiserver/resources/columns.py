@@ -19,7 +19,6 @@ def _text(name: str, value: Callable[[Object], Any], priority: int = 0) -> Colum
 
 
 def _at(obj: Any, *path: str) -> Any:
-    """Return the value at a path of keys, or None."""
     for key in path:
         obj = obj.get(key) if isinstance(obj, dict) else None
     return obj

@@ -81,7 +81,6 @@ def _content(kind: Kind, obj: Object) -> Object:
 
 
 def _tidy(metadata: dict[str, Any]) -> None:
-    """Remove empty fields, as Go's omitempty does."""
     for name in ("labels", "annotations", "ownerReferences", "finalizers", "generateName"):
         if name in metadata and not metadata[name]:
             del metadata[name]

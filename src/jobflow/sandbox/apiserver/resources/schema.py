@@ -183,7 +183,6 @@ def _value_faults(schema: Mapping[str, Any]) -> Faults:
 
 
 def _translated(error: jsonschema_rs.ValidationError, path: str) -> Violation:
-    """Return an error of the library in the words of an API server."""
     word, value, found = error.kind.name, error.instance, error.kind.as_dict()
     if word == "enum":
         texts = (f'"{each}"' if isinstance(each, str) else f"{each}" for each in found["options"])

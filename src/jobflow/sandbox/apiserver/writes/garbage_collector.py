@@ -58,7 +58,6 @@ class GarbageCollector:
                 timer.cancel()
 
     def _notice(self, bucket: str, change: ObjectChange) -> None:
-        """Queue the objects that a change may affect."""
         meta = change.new.obj["metadata"]
         if change.type == DELETED:
             self._enqueue(self._owners.dependents(change.new.uid))

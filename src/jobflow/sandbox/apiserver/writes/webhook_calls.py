@@ -74,7 +74,7 @@ def _response(body: bytes, uid: str) -> dict[str, Any]:
     try:
         review = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        raise CallFailed(f"the answer is no JSON: {error}") from error
+        raise CallFailed(f"the answer is not JSON: {error}") from error
     review = review if isinstance(review, dict) else {}
     found = f"{review.get('apiVersion')}, Kind={review.get('kind')}"
     expected = "admission.k8s.io/v1, Kind=AdmissionReview"

@@ -78,7 +78,6 @@ class Writer:
         raise failures.conflict(target.kind, target.name)
 
     def _next(self, target: Target, wanted: Object, current: Stored) -> Object:
-        """Return the wanted state, limited to what this path may change."""
         kind, old = target.kind, current.obj
         if target.subresource == "status":
             kept = {key: value for key, value in old.items() if key != "status"}
@@ -96,7 +95,6 @@ class Writer:
     async def _admit(
         self, operation: str, target: Target, obj: Object, old: Object | None, write: WriteOptions
     ) -> Object:
-        """Call mutating webhooks, check the rules, then call validating webhooks."""
         asked = WriteOperation(operation, target, obj, old, write)
         changed = await self._admission.mutate(asked)
         if changed is not obj:
@@ -135,7 +133,6 @@ class Writer:
         raise failures.already_exists(target.kind, prefix)
 
     def _commit(self, target: Target, new: Object, current: Stored, write: WriteOptions) -> Stored:
-        """Store the next state, or remove the object if its last finalizer is gone."""
         kind, meta = target.kind, new["metadata"]
         if new == current.obj:
             return current

@@ -104,7 +104,6 @@ class ContainerProcess:
         return self._unseen(output)
 
     def _unseen(self, output: str) -> ContainerExit:
-        """Return the end of a container whose supervisor was killed."""
         if self._pid:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, signal.SIGKILL)

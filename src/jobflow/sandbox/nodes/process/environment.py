@@ -77,7 +77,6 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def _variables(container: RunnableContainer, pod: Pod, addresses: Addresses) -> dict[str, str]:
-    """Return the variables of the template; each may refer to earlier ones."""
     values: dict[str, str] = {}
     for variable in container.env or ():
         value = _value(variable, pod, addresses, values)

@@ -86,10 +86,8 @@ def faults(job: Vcjob) -> Iterator[str]:
     """Yield why a vcjob cannot be run; each fault starts with the field's path."""
     for name in job.spec.plugins or ():
         if name in _NEED_PEERS:
-            yield (
-                f"spec.plugins.{name}: the runner process carries out the plugins env and svc; "
-                "without this one the containers would not find each other"
-            )
+            why = "without this one the containers cannot find each other"
+            yield f"spec.plugins.{name}: the process runner supports only env and svc; {why}"
     for index, task in enumerate(job.spec.tasks or ()):
         path = f"spec.tasks[{index}].template"
         try:
@@ -106,7 +104,7 @@ def _pod_faults(spec: RunnablePodSpec, path: str) -> Iterator[str]:
     for index, container in enumerate(spec.init_containers or ()):
         where = f"{path}.initContainers[{index}]"
         if container.restart_policy is not None:
-            why = "the runner process runs no sidecars; make it one of the containers"
+            why = "the process runner does not support sidecars; use a normal container"
             yield f"{where}.restartPolicy: {why}"
         yield from _container_faults(container, where)
     for index, container in enumerate(spec.containers or ()):
@@ -115,24 +113,22 @@ def _pod_faults(spec: RunnablePodSpec, path: str) -> Iterator[str]:
 
 def _container_faults(container: RunnableContainer, path: str) -> Iterator[str]:
     if not container.command:
-        yield (
-            f"{path}.command: container {container.name} has none, and the entrypoint of its "
-            "image cannot be run, for there are no images here; write the command out, or use "
-            "--runner simulate"
-        )
+        why = "the image's entrypoint cannot run, because images are not used here"
+        hint = "write the command out, or use --runner simulate"
+        yield f"{path}.command: container {container.name} has no command, and {why}; {hint}"
     for index, references in enumerate(container.env_from or ()):
         yield from _reference_faults(references, f"{path}.envFrom[{index}]")
     for index, variable in enumerate(container.env or ()):
         yield from _reference_faults(variable.value_from or {}, f"{path}.env[{index}].valueFrom")
 
 
-_NO_CONFIG_MAP = "there are no ConfigMaps here; write the value out, or mark it optional"
-_NO_SECRET = "there are no Secrets here; write the value out, or mark it optional"
+_NO_CONFIG_MAP = "ConfigMaps do not exist here; write the value out, or mark it optional"
+_NO_SECRET = "Secrets do not exist here; write the value out, or mark it optional"
 _UNAVAILABLE = {
     **dict.fromkeys(("configMapRef", "configMapKeyRef"), _NO_CONFIG_MAP),
     **dict.fromkeys(("secretRef", "secretKeyRef"), _NO_SECRET),
     "resourceFieldRef": "processes have no resources of their own; write a value",
-    "fileKeyRef": "there are no volumes here; write the value out",
+    "fileKeyRef": "volumes do not exist here; write the value out",
 }
 
 
@@ -144,4 +140,4 @@ def _reference_faults(references: References, path: str) -> Iterator[str]:
     if (reference := references.get("fieldRef")) is not None:
         field = str(reference.get("fieldPath", ""))
         if field not in FIELDS and not KEYED.fullmatch(field):
-            yield f'{path}.fieldRef.fieldPath: "{field}" is none of {", ".join(FIELDS)}'
+            yield f'{path}.fieldRef.fieldPath: "{field}" is not one of {", ".join(FIELDS)}'

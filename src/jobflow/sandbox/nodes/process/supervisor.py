@@ -186,10 +186,10 @@ class Supervisor:
 def _start(request: dict[str, Any]) -> tuple[int, int, dict[str, Any] | None]:
     output, into = os.pipe()
     hear, tell = os.pipe()
-    keeper = os.getpid()
+    supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(request, keeper, into, tell)
+        _become(request, supervisor, into, tell)
     os.close(into)
     os.close(tell)
     with os.fdopen(hear, "rb") as pipe:
@@ -197,7 +197,7 @@ def _start(request: dict[str, Any]) -> tuple[int, int, dict[str, Any] | None]:
     return pid, output, json.loads(reason) if reason else None
 
 
-def _become(request: dict[str, Any], keeper: int, output: int, tell: int) -> NoReturn:
+def _become(request: dict[str, Any], supervisor: int, output: int, tell: int) -> NoReturn:
     """Turn this process into the command, in its own session."""
     command, cwd = request["argv"], request["cwd"]
     fault: dict[str, Any] = {}
@@ -205,7 +205,7 @@ def _become(request: dict[str, Any], keeper: int, output: int, tell: int) -> NoR
         os.setsid()
         if _LINUX:
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != keeper:
+            if os.getppid() != supervisor:
                 os._exit(NOT_STARTED)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
@@ -225,7 +225,6 @@ def _become(request: dict[str, Any], keeper: int, output: int, tell: int) -> NoR
 
 
 def _explained(fault: dict[str, Any], command: str, error: OSError) -> dict[str, Any]:
-    """Return the error as a container runtime words it."""
     reason = (error.strerror or str(error)).lower()
     code = NOT_STARTED
     if fault.get("error", "").startswith("exec"):
@@ -244,7 +243,6 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _wake_on_signals() -> int:
-    """Return a pipe that receives the number of each signal."""
     hear, tell = os.pipe()
     for fd in (hear, tell):
         os.set_blocking(fd, False)
