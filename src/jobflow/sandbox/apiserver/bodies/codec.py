@@ -29,9 +29,9 @@ def load(body: bytes) -> Any:
     try:
         return _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        said = str(error)
+        message = str(error)
         raise UnreadableBody(
-            "unexpected end of JSON input" if said == "Input data was truncated" else said
+            "unexpected end of JSON input" if message == "Input data was truncated" else message
         ) from error
 
 
