@@ -11,8 +11,8 @@ import pytest
 from jobflow.api.resources import COMMANDS, PODS, QUEUES, Resource
 from jobflow.app.replica import ReplicaOptions, ServingReplica
 from jobflow.kube import reflector
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.job_pods import PodEnds
 from support.sandbox.running_controller import Cluster, cluster, flow, template
 
@@ -26,11 +26,11 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
         yield world
 
 
-def fails(world: Cluster, kind: Resource) -> Fault:
+def fails(world: Cluster, kind: Resource) -> InjectedFault:
     """Lists of all objects of a kind are answered by a 500 from now on."""
     broken = failure(500, "InternalError", "the conversion webhook failed")
     paths = (kind.path(), f"{kind.path()}/")
-    fault = Fault(lambda request: request.path in paths, broken, times=None)
+    fault = InjectedFault(lambda request: request.path in paths, broken, times=None)
     world.server.faults.append(fault)
     return fault
 

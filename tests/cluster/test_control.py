@@ -19,8 +19,8 @@ from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.kube.client import Client
 from support.cluster.real_cluster import RealCluster
 from support.paths import ROOT
-from support.sandbox.crash_restart import Dying, Lives, Tale, lives
-from support.sandbox.crashing_requests import Point
+from support.sandbox.crash_restart import Lives, Tale, lives
+from support.sandbox.crashing_requests import Dying, Point
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -1,4 +1,4 @@
-"""The two servers that have one contract: the sandbox's API server and a real kube-apiserver."""
+"""Two servers with one contract: the sandbox's API server and a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.sandbox.servers import Server, real_server, sandbox_server
 async def api(
     request: pytest.FixtureRequest, namespace_of_test: str, tmp_path: Path
 ) -> AsyncIterator[Server]:
-    """A server, and a namespace of the test's own on it."""
+    """A server, with a namespace of the test's own."""
     if request.param == "sandbox":
         opened = sandbox_server(namespace_of_test, tmp_path)
     else:

@@ -1,4 +1,4 @@
-"""Admission webhooks on both servers, over TLS: who is asked what, and what comes of the answer."""
+"""Admission webhooks on both servers, over TLS: requests to them, and their answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def asked() -> AsyncIterator[Hook]:
 
 
 def refusal() -> dict[str, Any]:
-    """A refusal in the shape of ours."""
+    """Return a refusal in the format of JobFlow's webhook."""
     causes = [
         {"reason": "FieldValueInvalid", "message": "no such step", "field": "spec.flows[0].name"},
         {"reason": "FieldValueDuplicate", "message": "twice", "field": "spec.flows[1].name"},
@@ -70,6 +70,7 @@ async def test_a_refusal_keeps_code_reason_and_causes(api: Server, asked: Hook) 
     [
         ({"message": "no"}, 400, f"{DENIED}no"),
         ({"reason": "Forbidden", "code": 403}, 403, f"{DENIED}Forbidden"),
+        ({"code": 200}, 400, DENIED.replace(": ", " without explanation")),
         (None, 400, DENIED.replace(": ", " without explanation")),
     ],
 )
@@ -115,7 +116,7 @@ async def test_what_the_schema_refuses_is_not_asked_about(api: Server, asked: Ho
 
 
 async def test_a_webhook_that_is_down(api: Server, asked: Hook) -> None:
-    """failurePolicy Fail refuses with 500, Ignore passes it over."""
+    """With failurePolicy Fail the write gets 500; Ignore skips the webhook."""
     for policy in ("Fail", "Ignore"):
         down = asked.webhook("jobflows", failurePolicy=policy)
         down["name"] = f"down.{policy.lower()}.test"
@@ -159,7 +160,7 @@ async def test_rules_and_selectors_say_who_is_asked(api: Server, asked: Hook) ->
 
 
 async def test_our_own_words_arrive(api: Server, asked: Hook) -> None:
-    """What `core` says of a flow is what a client reads, cause by cause."""
+    """A client reads the violations of `core` as causes."""
     fault = Violation("spec.flows[0].name", Reason.DUPLICATE, "a", "already used by spec.flows[1]")
     verdict = Verdict(violations=(fault,))
     said = [{"reason": v.reason, "field": v.path, "message": v.message} for v in verdict.violations]
@@ -172,7 +173,7 @@ async def test_our_own_words_arrive(api: Server, asked: Hook) -> None:
 
 
 async def test_match_conditions(api: Server, asked: Hook) -> None:
-    """CEL that keeps requests away. The sandbox evaluates none, and refuses it by name."""
+    """Match conditions are CEL; the sandbox does not evaluate them and refuses them."""
     condition = {"name": "mine", "expression": "object.metadata.name.startsWith('mine')"}
     webhook = asked.webhook("jobflows", operations=["CREATE"], matchConditions=[condition])
     webhook["name"] = "conditional.jobflow.test"

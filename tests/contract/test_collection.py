@@ -1,4 +1,4 @@
-"""Owner references, finalizers and namespaces on both servers: what goes with what."""
+"""Owner references, finalizers and namespaces on both servers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.sandbox.rest_client import NAMESPACES, flow, vcjob
+from support.sandbox.rest_client import NAMESPACES, event, flow, vcjob
 from support.sandbox.servers import Server
 
 
@@ -15,7 +15,7 @@ def gone(found: Any) -> bool:
 
 
 async def family(api: Server) -> None:
-    """A flow f and its vcjob j."""
+    """Create a flow f and its vcjob j."""
     owner = await api.made(api.flows, flow("f"))
     await api.made(api.vcjobs, vcjob("j", owner))
 
@@ -91,18 +91,10 @@ class TestNamespace:
             'jobflows.flow.volcano.sh "g" is forbidden: unable to create new content in namespace '
             f"{api.namespace} because it is being terminated"
         )
-        assert answer.json["details"] == {
-            "name": "g",
-            "group": "flow.volcano.sh",
-            "kind": "jobflows",
-            "causes": [
-                {
-                    "reason": "NamespaceTerminating",
-                    "message": f"namespace {api.namespace} is being terminated",
-                    "field": "metadata.namespace",
-                }
-            ],
-        }
+        cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}
+        cause["message"] = f"namespace {api.namespace} is being terminated"
+        details = {"name": "g", "group": "flow.volcano.sh", "kind": "jobflows"}
+        assert answer.json["details"] == {**details, "causes": [cause]}
         await api.until(
             f"{api.flows}/f", lambda held: held["metadata"].get("deletionTimestamp") is not None
         )
@@ -125,27 +117,11 @@ class TestNamespace:
 
 async def test_events_are_made_and_counted(api: Server) -> None:
     owner = await api.made(api.flows, flow("f"))
-    about = {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": "f",
-        "namespace": api.namespace,
-        "uid": owner["metadata"]["uid"],
-    }
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "f.1", "namespace": api.namespace},
-        "involvedObject": about,
-        "reason": "Started",
-        "message": "it has",
-        "type": "Normal",
-        "count": 1,
-        "firstTimestamp": "2026-01-01T00:00:00Z",
-        "lastTimestamp": "2026-01-01T00:00:00Z",
-        "source": {"component": "jobflow"},
-    }
-    made = await api.made(api.events, event)
+    when = "2026-01-01T00:00:00Z"
+    times = {"count": 1, "firstTimestamp": when, "lastTimestamp": when}
+    sent = event(owner, "f.1", reason="Started", message="it has", **times)
+    about = sent["involvedObject"]
+    made = await api.made(api.events, sent)
     assert made["count"] == 1 and made["involvedObject"] == about
     patched = await api.patch(f"{api.events}/f.1", {"count": 2, "message": "it has, again"})
     assert patched.json["count"] == 2
@@ -153,7 +129,7 @@ async def test_events_are_made_and_counted(api: Server) -> None:
         api.events, fieldSelector=f"involvedObject.uid={about['uid']},involvedObject.kind=JobFlow"
     )
     assert selected.names == ["f.1"]
-    elsewhere = {**event, "metadata": {"name": "f.2", "namespace": api.namespace}}
+    elsewhere = event(owner, "f.2")
     elsewhere["involvedObject"] = {**about, "namespace": "elsewhere"}
     answer = await api.post(api.events, elsewhere)
     assert (answer.code, answer.reason) == (422, "Invalid")

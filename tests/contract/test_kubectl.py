@@ -1,4 +1,4 @@
-"""Real kubectl on both servers, without the product: what it relies on, command by command."""
+"""Real kubectl on both servers, without the product, command by command."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from support.cluster.kubectl import Answer
 from support.sandbox.manifests import as_list, jobflow, template
+from support.sandbox.rest_client import event
 from support.sandbox.servers import Server
 
 pytestmark = pytest.mark.kubectl
@@ -86,8 +87,7 @@ async def test_wait_label_patch_and_delete(api: Server) -> None:
     await api.made(api.flows, jobflow("f", {"a": []}))
     waiting = asyncio.create_task(
         kubectl(
-            api,
-            *("wait", "--for=jsonpath={.status.state.phase}=Succeed", "jf/f", "--timeout=30s"),
+            api, *("wait", "--for=jsonpath={.status.state.phase}=Succeed", "jf/f", "--timeout=30s")
         )
     )
     await api.patch(f"{api.flows}/f/status", {"status": {"state": {"phase": "Succeed"}}})
@@ -111,22 +111,8 @@ async def test_wait_label_patch_and_delete(api: Server) -> None:
 
 async def test_describe_shows_events(api: Server) -> None:
     made = await api.made(api.flows, jobflow("f", {"a": []}))
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "f.1", "namespace": api.namespace},
-        "involvedObject": {
-            "apiVersion": made["apiVersion"],
-            "kind": "JobFlow",
-            "name": "f",
-            "namespace": api.namespace,
-            "uid": made["metadata"]["uid"],
-        },
-        "reason": "Tested",
-        "message": "a sentence",
-        "type": "Normal",
-    }
-    await api.made(api.events, event)
+    sent = event(made, "f.1", reason="Tested", message="a sentence")
+    await api.made(api.events, sent)
     said = await kubectl(api, "describe", "jf", "f")
     assert "Tested" in said.out and "a sentence" in said.out, said.err
     listed = await kubectl(api, "events", "--for", "jobflow/f")

@@ -1,10 +1,10 @@
-"""Objects on both servers: create, read, replace, delete, and the words of every refusal."""
+"""Objects on both servers: create, read, replace, delete, and the messages of refusals."""
 
 from __future__ import annotations
 
 import pytest
 
-from support.sandbox.rest_client import MERGE, flow, vcjob
+from support.sandbox.rest_client import MERGE, failure_status, flow, vcjob
 from support.sandbox.servers import Server
 
 FLOW = {"group": "flow.volcano.sh", "kind": "jobflows"}
@@ -22,16 +22,8 @@ class TestCreate:
     async def test_a_name_is_taken_once(self, api: Server) -> None:
         await api.made(api.flows, flow("f"))
         answer = await api.post(api.flows, flow("f"))
-        assert answer.json == {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": 'jobflows.flow.volcano.sh "f" already exists',
-            "reason": "AlreadyExists",
-            "details": {"name": "f", **FLOW},
-            "code": 409,
-        }
+        message = 'jobflows.flow.volcano.sh "f" already exists'
+        assert answer.json == failure_status(409, "AlreadyExists", message, name="f", **FLOW)
 
     async def test_generated_names_differ(self, api: Server) -> None:
         sent = flow("")
@@ -129,17 +121,11 @@ class TestReplace:
         made = await api.made(api.flows, flow("f"))
         await api.patch(f"{api.flows}/f", {"metadata": {"labels": {"a": "b"}}})
         answer = await api.put(f"{api.flows}/f", made)
-        assert answer.json == {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": 'Operation cannot be fulfilled on jobflows.flow.volcano.sh "f": the object '
-            "has been modified; please apply your changes to the latest version and try again",
-            "reason": "Conflict",
-            "details": {"name": "f", **FLOW},
-            "code": 409,
-        }
+        message = (
+            'Operation cannot be fulfilled on jobflows.flow.volcano.sh "f": the object has been '
+            "modified; please apply your changes to the latest version and try again"
+        )
+        assert answer.json == failure_status(409, "Conflict", message, name="f", **FLOW)
 
     async def test_no_version_is_no_update(self, api: Server) -> None:
         await api.made(api.flows, flow("f"))
@@ -193,13 +179,9 @@ class TestDelete:
     async def test_what_is_answered(self, api: Server) -> None:
         made = await api.made(api.flows, flow("f"))
         answer = await api.delete(f"{api.flows}/f")
-        assert answer.json == {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Success",
-            "details": {"name": "f", **FLOW, "uid": made["metadata"]["uid"]},
-        }
+        head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        details = {"name": "f", **FLOW, "uid": made["metadata"]["uid"]}
+        assert answer.json == {**head, "details": details}
         answer = await api.delete(f"{api.flows}/f")
         assert answer.json["details"] == {"name": "f", **FLOW}
         assert (answer.code, answer.reason) == (404, "NotFound")

@@ -167,7 +167,7 @@ class TestApply:
         assert (answer.code, answer.reason) == (400, "BadRequest")
 
     async def test_a_field_of_another_manager(self, api: Server) -> None:
-        """A real server keeps who owns a field; the sandbox, by design, has one manager."""
+        """A real server tracks who owns a field; the sandbox has one manager by design."""
         await api.patch(f"{api.flows}/f", flow("f"), APPLY, fieldManager="me")
         answer = await api.patch(f"{api.flows}/f", flow("f", "b"), APPLY, fieldManager="you")
         if not api.real:

@@ -1,4 +1,4 @@
-"""What a CRD's schema does on both servers: refuses, prunes, warns, in which words."""
+"""CRD schemas on both servers: refusals, pruning and warnings."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ ANYTHING: list[Any] = [
 
 
 async def test_values_of_any_type_are_kept_as_they_are(api: Server) -> None:
-    """Nulls too, in lists and in maps, however deep; only a value that is null itself may go: it
-    is the same as none."""
+    """Nulls in lists and maps are kept at any depth; only a value that is null itself may be
+    dropped."""
     params = [{"name": f"p{i}", "value": value} for i, value in enumerate(ANYTHING)]
     given = {
         "flows": [{"name": "a", "forEach": {"items": ANYTHING}, "switch": [{"patch": PATCH}]}],
@@ -108,7 +108,7 @@ async def test_values_of_any_type_are_kept_as_they_are(api: Server) -> None:
 
 
 async def test_items_that_were_decided_are_kept_but_for_nulls_in_maps(api: Server) -> None:
-    """These a real API server drops of a merge patch, where they stand in a list."""
+    """A real API server drops nulls of maps within lists from a merge patch."""
     items = [None, 0, 1.5, "x", [], {}, [None, [None]], {"a": {"b": [None, 1]}}]
     await api.made(api.flows, flow("f"))
     run = {"index": 0, "phase": "Running", "attempts": 1}

@@ -1,4 +1,4 @@
-"""Watches on both servers: from a version, bookmarks, what is forgotten, and our reflector."""
+"""Watches on both servers: start versions, bookmarks, expired history, JobFlow's reflector."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError
 from jobflow.kube.reflector import Reflector
-from support.sandbox.rest_client import TABLE, Ended, flow, vcjob
+from support.sandbox.rest_client import TABLE, Ended, failure_status, flow, vcjob
 from support.sandbox.servers import Server
 
 OLD = "1"
-"""A version from before there were flows."""
+"""A version from before the first flow."""
 
 
 async def test_all_changes_in_order(api: Server) -> None:
@@ -75,23 +75,13 @@ async def test_what_is_forgotten_is_an_error_frame(api: Server) -> None:
         frame = await watch.next()
         with pytest.raises(Ended):
             await watch.next()
-    message = frame["object"].pop("message")
+    message = frame["object"]["message"]
     assert message.startswith(f"too old resource version: {OLD} (")
-    assert frame == {
-        "type": "ERROR",
-        "object": {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "reason": "Expired",
-            "code": 410,
-        },
-    }
+    assert frame == {"type": "ERROR", "object": failure_status(410, "Expired", message)}
 
 
 async def test_a_version_of_the_future_is_waited_for(api: Server) -> None:
-    """No error: what comes up to that version is passed over in silence."""
+    """Changes up to that version are skipped without an error."""
     soon = int(await api.version()) + 2
     async with api.watch(api.flows, resourceVersion=str(soon)) as watch:
         for name in ("a", "b", "c"):
@@ -107,7 +97,7 @@ async def test_a_version_of_the_future_is_waited_for(api: Server) -> None:
 
 
 async def test_bookmarks_come_about_once_a_minute(api: Server) -> None:
-    """Not before a watch's end, as one reads in places."""
+    """Bookmarks do not only come before the end of a watch."""
     await api.made(api.flows, flow("f"))
     since = await api.version()
     asked = [("allowWatchBookmarks", "true")]
@@ -157,7 +147,7 @@ async def test_our_client_raises_what_a_refused_watch_says(api: Server) -> None:
 
 
 async def test_our_reflector_keeps_level(api: Server) -> None:
-    """Through a change, a 410 in the middle of a watch's life, and what happened meanwhile."""
+    """The reflector survives changes, a 410 during a watch, and changes missed meanwhile."""
     await api.made(api.flows, flow("a"))
     cache: Cache[JobFlow] = Cache()
     changed = asyncio.Event()

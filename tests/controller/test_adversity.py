@@ -12,9 +12,9 @@ import pytest
 
 from jobflow.api.resources import JOBS
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import DIAMOND, Cluster, cluster, flow, template
 
 WRITES = frozenset({"POST", "PATCH", "DELETE", "PUT"})
@@ -114,7 +114,7 @@ def of_the_controller(dice: random.Random, share: float) -> Any:
 async def test_writes_that_fail_in_bursts_are_made_once_in_the_end(fault: dict[str, Any]) -> None:
     async with cluster() as world:
         picks = of_the_controller(random.Random(3), 0.3)
-        trouble = Fault(picks, times=20, **fault)
+        trouble = InjectedFault(picks, times=20, **fault)
         world.server.faults.append(trouble)
         await carried_counting_stored(world)
         assert trouble.times is not None
@@ -140,7 +140,7 @@ async def test_a_server_that_asks_for_time_gets_it() -> None:
     async with cluster() as world, world.ends():
         waits: list[float] = []
         world.server.faults.append(
-            Fault(
+            InjectedFault(
                 lambda request: request.method == "POST" and request.path.endswith("/jobs"),
                 failure(429, "TooManyRequests", "later", retryAfterSeconds=1),
             )

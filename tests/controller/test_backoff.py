@@ -11,9 +11,9 @@ import pytest
 
 from jobflow.api.resources import JOBS
 from jobflow.controller.queue import FIRST_RETRY
-from jobflow.sandbox.apiserver.failures import Failure, failure
-from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
+from jobflow.sandbox.apiserver.requests.http import Request
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import (
     NAMESPACE,
     Cluster,
@@ -37,7 +37,7 @@ class Failing:
 
     method: str
     ending: str
-    how: Failure = BROKEN
+    how: RequestFailure = BROKEN
     name: str = ""
     """Only creates of this object."""
     at: list[float] = field(default_factory=list)
@@ -60,7 +60,7 @@ async def world() -> AsyncIterator[Cluster]:
 
 def fail(world: Cluster, failing: Failing) -> Failing:
     """Let these requests fail from now on."""
-    world.server.faults.append(Fault(failing, failing.how, times=None))
+    world.server.faults.append(InjectedFault(failing, failing.how, times=None))
     return failing
 
 

@@ -14,9 +14,9 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.crashing_requests import Point, first_life, points
 from support.sandbox.running_controller import (
     DIAMOND,
@@ -198,7 +198,9 @@ async def test_where_no_command_can_be_made_the_job_is_deleted(world: Cluster) -
     async with world.ends(otherwise="Running"), world.controller(now=clock.now):
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
         await world.order("TerminateJob")
-        world.server.faults.append(Fault(strikes, failure(403, "Forbidden", "no"), times=None))
+        world.server.faults.append(
+            InjectedFault(strikes, failure(403, "Forbidden", "no"), times=None)
+        )
         await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
         clock.ahead = timedelta(seconds=61)
         await nudge(world, "one")

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from support.paths import ROOT
-from support.sandbox.crash_restart import Dying, End, Orders, Tale, Watched, lives
-from support.sandbox.crashing_requests import Point
+from support.sandbox.crash_restart import End, Orders, Tale, Watched, lives
+from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.running_controller import NAMESPACE, cluster
 from support.time.leaping_loop import in_leaps
 

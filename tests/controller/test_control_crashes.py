@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from support.paths import ROOT
-from support.sandbox.crash_restart import Dying, Lives, Tale, Watched, lives
-from support.sandbox.crashing_requests import Point
+from support.sandbox.crash_restart import Lives, Tale, Watched, lives
+from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.running_controller import NAMESPACE, cluster, template
 from support.time.leaping_loop import in_leaps
 

@@ -11,9 +11,9 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import (
     DIAMOND,
     NAMESPACE,
@@ -182,7 +182,7 @@ async def test_a_deleted_flow_is_left_alone() -> None:
 
 async def test_a_refused_create_is_said_and_tried_again_when_the_template_changes() -> None:
     async with cluster() as world, world.controller(), world.ends():
-        quota = Fault(posts_a_job, failure(403, "Forbidden", "exceeded quota"), times=None)
+        quota = InjectedFault(posts_a_job, failure(403, "Forbidden", "exceeded quota"), times=None)
         world.server.faults.append(quota)
         await world.apply(template("a"), flow("f", {"a": ""}))
         refused = await world.until("f", reason("a", "CreateRefused"))
@@ -195,7 +195,9 @@ async def test_a_refused_create_is_said_and_tried_again_when_the_template_change
 
 async def test_a_create_refused_for_what_it_is_fails_the_step() -> None:
     async with cluster() as world, world.controller(), world.ends():
-        world.server.faults.append(Fault(posts_a_job, failure(422, "Invalid", "no such queue")))
+        world.server.faults.append(
+            InjectedFault(posts_a_job, failure(422, "Invalid", "no such queue"))
+        )
         await world.apply(template("a"), flow("f", {"a": ""}))
         failed = await world.ended("f")
         assert failed.status.state.phase == "Failed"

@@ -11,9 +11,9 @@ import pytest
 from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
 
@@ -60,7 +60,7 @@ async def test_a_command_that_is_gone_does_not_act_while_commands_cannot_be_read
     await replica.stop_following(COMMANDS)
     await world.client.delete(COMMANDS, NAMESPACE, "stop")
     broken = failure(500, "InternalError", "no")
-    fault = Fault(lambda request: request.path == COMMANDS.path(), broken, times=None)
+    fault = InjectedFault(lambda request: request.path == COMMANDS.path(), broken, times=None)
     world.server.faults.append(fault)
     async with world.ends(), replica.leading():
         assert (await world.ended("f")).status.state.phase == "Succeed"
@@ -82,7 +82,9 @@ async def test_where_no_commands_are_listed_a_leader_goes_to_work(
     if code == 404:
         await world.client.delete(CRDS, "", "commands.bus.volcano.sh")
     else:
-        world.server.faults.append(Fault(strikes, failure(403, "Forbidden", "no"), times=None))
+        world.server.faults.append(
+            InjectedFault(strikes, failure(403, "Forbidden", "no"), times=None)
+        )
     await world.apply(template("a"), flow("f", {"a": ""}))
     replica = FollowingReplica(world.client)
     async with world.ends(), replica.leading():

@@ -13,9 +13,9 @@ from jobflow.api.resources import JOBS, PODS
 from jobflow.controller.hooks import Hooks, ReconcileResult
 from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.job_pods import PodEnds, end_pod, make_pod, move_pod
 from support.sandbox.running_controller import (
     NAMESPACE,
@@ -151,7 +151,9 @@ async def test_outputs_wait_for_a_server_that_cannot_list_pods_for_now(world: Cl
     steps = flow("f", {"a": "", "b": "a"})
     steps["spec"]["flows"][1]["when"] = 'has(steps["a"].outputs.n)'
     await world.apply(template("a"), template("b"), steps)
-    busy = Fault(lists_pods, failure(503, "ServiceUnavailable", "shutting down"), times=None)
+    busy = InjectedFault(
+        lists_pods, failure(503, "ServiceUnavailable", "shutting down"), times=None
+    )
     world.server.faults.append(busy)
     async with world.controller():
         await world.until_jobs(f_a="")

@@ -8,19 +8,19 @@ import pytest
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBS
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
 
 
-def refuse(world: Cluster, code: int, times: int | None = 1) -> Fault:
+def refuse(world: Cluster, code: int, times: int | None = 1) -> InjectedFault:
     """Creates of vcjobs are refused, this often."""
 
     def strikes(request: Request) -> bool:
         return request.method == "POST" and request.path.endswith("/jobs")
 
-    fault = Fault(strikes, failure(code, "Refused", "not today"), times=times)
+    fault = InjectedFault(strikes, failure(code, "Refused", "not today"), times=times)
     world.server.faults.append(fault)
     return fault
 

@@ -17,8 +17,8 @@ from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.controller.leader_term import lead
 from jobflow.kube import reflector
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store, feeds
 from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.job_pods import end_pod, make_pod
@@ -151,7 +151,7 @@ async def test_each_kind_is_listed_once_consistently_whoever_refuses_at_first(
     async with follower(world) as replica:
         replica.client.answered.clear()
         world.server.faults.append(
-            Fault(
+            InjectedFault(
                 lambda request: request.path == JOBTEMPLATES.path() and "limit" in request.query,
                 failure(429, "TooManyRequests", "storage is (re)initializing"),
             )

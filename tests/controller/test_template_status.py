@@ -19,8 +19,8 @@ from jobflow.controller.template_status import (
     TemplateStatuses,
 )
 from jobflow.kube.cache import version_of
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store
 from jobflow.webhook.configuration import webhook_configuration
 from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, template
@@ -165,7 +165,7 @@ async def test_a_template_that_comes_later_gets_its_list(world: World) -> None:
 
 @pytest.mark.parametrize("code", [403, 404, 409, 500])
 async def test_a_write_that_failed_is_tried_again_after_a_rest(world: World, code: int) -> None:
-    strikes = Fault(lambda request: request.method == "PATCH", failure(code, "", "no"))
+    strikes = InjectedFault(lambda request: request.method == "PATCH", failure(code, "", "no"))
     world.servers.server.faults.append(strikes)
     world.job("j")
     assert await world.wait(SETTLE_SECONDS) == 0

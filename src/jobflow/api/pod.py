@@ -62,6 +62,7 @@ class ContainerStatus(Struct, frozen=True, kw_only=True):
     """Status of a container."""
 
     name: str = ""
+    ready: bool = False
     restart_count: int = 0
     state: ContainerState = msgspec.field(default_factory=ContainerState)
     last_state: ContainerState = msgspec.field(default_factory=ContainerState)
@@ -80,10 +81,19 @@ class PodStatus(Struct, frozen=True, kw_only=True):
     init_container_statuses: list[ContainerStatus] | None = None
 
 
+class Container(Struct, frozen=True, kw_only=True):
+    """A container of a pod's spec."""
+
+    name: str = ""
+    image: str = ""
+
+
 class PodSpec(Struct, frozen=True, kw_only=True):
     """Specification of a pod."""
 
     node_name: str = ""
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
 
 
 class Pod(Struct, frozen=True, kw_only=True):

@@ -38,8 +38,8 @@ from jobflow.kube.election.candidate import Timing
 from jobflow.runtime.event_loop import run
 from jobflow.runtime.http_listener import PortInUse, in_use
 from jobflow.runtime.task_group import PartDied, either, together
-from jobflow.sandbox.apiserver.access import Access
 from jobflow.sandbox.apiserver.kubeconfig import kubeconfig, written
+from jobflow.sandbox.apiserver.requests.access import Access
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner, assume

@@ -1,1 +1,1 @@
-"""A small API server for the kinds JobFlow uses, and a stand-in for Volcano's job controller."""
+"""A small API server for the kinds that JobFlow uses, and a job controller like Volcano's."""

@@ -1,42 +1,45 @@
-"""Writes of the stand-in to the API server: few at a time, and again after a passing failure.
+"""Writes of the sandbox's job controller: a few at a time, repeated after temporary errors.
 
-Nothing is decided here. A write that the server will not take for good raises.
+A write that the API server refuses permanently raises Refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
 
 from jobflow.api.command import Command
-from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS
+from jobflow.api.meta import ObjectMeta
+from jobflow.api.pod import Pod
+from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS, Resource
 from jobflow.kube.backoff import ExponentialBackoff
-from jobflow.kube.client import Client
+from jobflow.kube.client import MERGE_PATCH, Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 from jobflow.sandbox.jobs.job import VcjobObject
-from jobflow.sandbox.jobs.pods import PodObject
 
 T = TypeVar("T")
 
 AT_ONCE = 16
-"""Requests under way at the same time."""
+"""Maximum number of requests in flight."""
 JSON_PATCH = "application/json-patch+json"
 
-_pod = msgspec.json.Decoder(PodObject).decode
+_pod = msgspec.json.Decoder(Pod).decode
 _job = msgspec.json.Decoder(VcjobObject).decode
 
 
 class Gone(Exception):
-    """The object is no longer there, or another one has its name."""
+    """The object no longer exists, or another object has its name."""
 
 
 class Refused(Exception):
-    """The server does not take this write; the text is its sentence."""
+    """The server refused the write permanently; the text is the server's message."""
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(error.message)
@@ -44,17 +47,12 @@ class Refused(Exception):
 
 
 class Writes:
-    """What the stand-in does to the API server."""
-
     def __init__(self, client: Client, *, at_once: int = AT_ONCE) -> None:
         self._client = client
         self._room = asyncio.Semaphore(at_once)
 
-    async def create_pod(self, namespace: str, pod: dict[str, Any]) -> PodObject:
-        """Make a pod. Where its name is in use, the pod that has it is the answer.
-
-        Raises Refused, and Gone where the other pod has gone meanwhile.
-        """
+    async def create_pod(self, namespace: str, pod: dict[str, Any]) -> Pod:
+        """Create a pod, or return the existing pod of that name. Raises Refused, Gone."""
         body = msgspec.json.encode(pod)
         try:
             return _pod(await self._send(lambda: self._client.create(PODS, namespace, body)))
@@ -64,103 +62,59 @@ class Writes:
         path = PODS.path(namespace, pod["metadata"]["name"])
         return _pod(await self._existing(lambda: self._client.request("GET", path)))
 
-    async def set_pod_status(self, pod: PodObject, status: dict[str, Any]) -> PodObject:
-        """Merge into a pod's status, if it still is this very pod. Raises Gone, Refused."""
-        meta = pod.metadata
-        body = msgspec.json.encode({"metadata": {"uid": meta.uid}, "status": status})
-        return _pod(
-            await self._existing(
-                lambda: self._client.patch(
-                    PODS, meta.namespace, meta.name, body, subresource="status"
-                )
-            )
-        )
-
-    async def delete_pod(self, pod: PodObject, *, gracefully: bool = False) -> None:
-        """Delete a pod: at once, as its node would confirm it, or with its grace period. Gone
-        already is success. Raises Refused."""
-        meta = pod.metadata
-        options: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {"uid": meta.uid},
-        }
-        if not gracefully:
-            options["gracePeriodSeconds"] = 0
-        body = msgspec.json.encode(options)
-        path = PODS.path(meta.namespace, meta.name)
-        try:
-            await self._existing(lambda: self._client.request("DELETE", path, body=body))
-        except Gone:
-            return
+    async def set_pod_status(self, pod: Pod, status: dict[str, Any]) -> Pod:
+        """Merge into the status of this pod, identified by its UID. Raises Gone, Refused."""
+        patch = {"metadata": {"uid": pod.metadata.uid}, "status": status}
+        return _pod(await self._patch_status(PODS, pod.metadata, patch, MERGE_PATCH))
 
     async def set_job_status(self, job: VcjobObject, status: Any) -> VcjobObject:
-        """Put a vcjob's status in place of the old, if it still is this vcjob. Raises Gone,
-        Refused."""
-        meta = job.metadata
+        """Replace the status of this vcjob, identified by its UID. Raises Gone, Refused."""
         patch = [
-            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+            {"op": "test", "path": "/metadata/uid", "value": job.metadata.uid},
             {"op": "add", "path": "/status", "value": status},
         ]
-        body = msgspec.json.encode(patch)
-        return _job(
-            await self._existing(
-                lambda: self._client.patch(
-                    JOBS,
-                    meta.namespace,
-                    meta.name,
-                    body,
-                    subresource="status",
-                    content_type=JSON_PATCH,
-                )
-            )
-        )
+        return _job(await self._patch_status(JOBS, job.metadata, patch, JSON_PATCH))
+
+    async def _patch_status(
+        self, resource: Resource, meta: ObjectMeta, patch: Any, content_type: str
+    ) -> bytes:
+        path, body = resource.path(meta.namespace, meta.name, "status"), msgspec.json.encode(patch)
+        send = partial(self._client.request, "PATCH", path, body=body, content_type=content_type)
+        return await self._existing(send)
+
+    async def delete_pod(self, pod: Pod, *, gracefully: bool = False) -> None:
+        """Delete a pod, immediately or gracefully, if it still exists. Raises Refused."""
+        options = {} if gracefully else {"gracePeriodSeconds": 0}
+        with suppress(Gone):
+            await self._delete(PODS, pod.metadata, **options)
 
     async def delete_job(self, job: VcjobObject) -> None:
-        """Delete a vcjob after its pods (foreground), as Volcano does when its ttl is over."""
-        meta = job.metadata
-        try:
-            await self._existing(
-                lambda: self._client.delete(
-                    JOBS, meta.namespace, meta.name, uid=meta.uid, propagation="Foreground"
-                )
-            )
-        except Gone:
-            return
+        """Delete a vcjob after its pods (foreground), as Volcano does when its ttl expires."""
+        with suppress(Gone):
+            await self._delete(JOBS, job.metadata, propagationPolicy="Foreground")
 
     async def delete_command(self, command: Command) -> None:
-        """Delete a Command, so that nobody else carries it out. Raises Gone, where somebody does,
-        and Refused."""
-        meta = command.metadata
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
-        path, body = COMMANDS.path(meta.namespace, meta.name), msgspec.json.encode(options)
+        """Delete a Command, so that it acts once. Raises Gone, Refused."""
+        await self._delete(COMMANDS, command.metadata)
+
+    async def _delete(self, resource: Resource, meta: ObjectMeta, **options: Any) -> None:
+        kind = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
+        path, body = resource.path(meta.namespace, meta.name), msgspec.json.encode(kind | options)
         await self._existing(lambda: self._client.request("DELETE", path, body=body))
 
     async def warn(self, job: VcjobObject, reason: str, message: str, now: datetime) -> None:
-        """A Warning event on a vcjob. Raises Refused."""
+        """Create a Warning event on a vcjob. Raises Refused."""
         meta = job.metadata
         at = now.replace(microsecond=0)
+        about = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "namespace": meta.namespace}
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {
-                "name": f"{meta.name}.{uuid4().hex[:16]}",
-                "namespace": meta.namespace,
-            },
-            "involvedObject": {
-                "apiVersion": JOBS.api_version,
-                "kind": JOBS.kind,
-                "name": meta.name,
-                "namespace": meta.namespace,
-                "uid": meta.uid,
-            },
-            "type": "Warning",
-            "reason": reason,
-            "message": message[:1024],
+            "metadata": {"name": f"{meta.name}.{uuid4().hex[:16]}", "namespace": meta.namespace},
+            "involvedObject": about | {"name": meta.name, "uid": meta.uid},
+            **{"type": "Warning", "reason": reason, "message": message[:1024]},
             "source": {"component": "jobflow-sandbox"},
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
+            **{"firstTimestamp": at, "lastTimestamp": at, "count": 1},
         }
         body = msgspec.json.encode(event)
         try:
@@ -169,7 +123,7 @@ class Writes:
             raise Refused(error) from error
 
     async def _existing(self, request: Callable[[], Awaitable[T]]) -> T:
-        """A request about one very object: a name or UID that no longer fits means Gone."""
+        """Send a request about one object. Raises Gone if its name or UID no longer matches."""
         try:
             return await self._send(request)
         except ApiError as error:
@@ -178,7 +132,6 @@ class Writes:
             raise Refused(error) from error
 
     async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Send until there is an answer that stands. Raises ApiError."""
         backoff = ExponentialBackoff(first=0.05, most=5.0)
         while True:
             try:

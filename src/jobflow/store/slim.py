@@ -9,7 +9,15 @@ import msgspec
 
 from jobflow.api.job import Job, JobCondition, JobOutline
 from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.pod import TASK, TASK_INDEX, ContainerState, ContainerStatus, Pod, PodStatus
+from jobflow.api.pod import (
+    TASK,
+    TASK_INDEX,
+    ContainerState,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+)
 
 KEPT_PREFIXES = ("volcano.sh/", "flow.volcano.sh/")
 """Prefixes of the labels and annotations of a job that are copied."""
@@ -88,7 +96,7 @@ def slim_pod(pod: Pod) -> Pod:
             labels=_task(pod.task, words.get(TASK_INDEX, "")),
             owner_references=_owners(owner) if owner is not None else None,
         ),
-        spec=msgspec.structs.replace(pod.spec, node_name=intern(pod.spec.node_name)),
+        spec=_spec(pod.spec.node_name),
         status=PodStatus(
             phase=intern(status.phase),
             reason=intern(status.reason),
@@ -99,6 +107,11 @@ def slim_pod(pod: Pod) -> Pod:
             init_container_statuses=_containers(status.init_container_statuses, first),
         ),
     )
+
+
+@lru_cache(SHARED)
+def _spec(node_name: str) -> PodSpec:
+    return PodSpec(node_name=node_name)
 
 
 @lru_cache(SHARED)
@@ -124,7 +137,12 @@ def _container(status: ContainerStatus, messages: bool) -> ContainerStatus:
     state, last = _state(status.state, messages), _state(status.last_state, messages)
     if state is _NO_STATE and last is _NO_STATE:
         return _running_container(status.name, status.restart_count)
-    return msgspec.structs.replace(status, name=intern(status.name), state=state, last_state=last)
+    return ContainerStatus(
+        name=intern(status.name),
+        restart_count=status.restart_count,
+        state=state,
+        last_state=last,
+    )
 
 
 @lru_cache(SHARED)

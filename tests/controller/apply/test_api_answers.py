@@ -12,8 +12,8 @@ from jobflow.api.job import Job
 from jobflow.api.resources import JOBFLOWS
 from jobflow.core.planning.actions import AbortJob, DeleteFlow
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.applier_world import NOW
 from support.sandbox.applier_world import World as Applying
 from support.sandbox.manual_reconciler import KEY, World, planning
@@ -50,7 +50,7 @@ async def test_an_ended_flow_that_cannot_be_deleted_is_not_asked_for_at_every_ev
 ) -> None:
     no = failure(403, "Forbidden", "no")
     world.servers.server.faults.append(
-        Fault(lambda request: request.method == "DELETE", no, times=None)
+        InjectedFault(lambda request: request.method == "DELETE", no, times=None)
     )
     flow = await world.servers.flow("f")
     planning(monkeypatch, actions=(DeleteFlow(flow.metadata.uid),))

@@ -17,7 +17,7 @@ from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.controller.apply.applied import Applied
 from jobflow.core.planning.actions import AbortJob, DeleteCommand, DeleteFlow, DeleteJob, ReadJob
 from jobflow.kube.client import UnreadableAnswer
-from jobflow.sandbox.apiserver.failures import Failure, failure
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from support.sandbox.applier_world import NOW, World
 from support.sandbox.running_controller import NAMESPACE, cluster, flow
 
@@ -195,7 +195,7 @@ async def test_a_namespace_that_is_going_refuses_for_ever(world: World) -> None:
     ],
 )
 async def test_what_may_work_later_is_no_answer(
-    world: World, how: Failure | None, wait: float
+    world: World, how: RequestFailure | None, wait: float
 ) -> None:
     world.fails("POST", "/jobs", how)
     applied = await world.apply(world.create())
@@ -357,7 +357,7 @@ async def test_a_refused_abort_is_not_sent_again_at_once(world: World, code: int
 
 
 @pytest.mark.parametrize("how", [failure(500, "", "x"), failure(429, "", "x"), None])
-async def test_an_abort_that_failed_is_retried(world: World, how: Failure | None) -> None:
+async def test_an_abort_that_failed_is_retried(world: World, how: RequestFailure | None) -> None:
     world.fails("POST", "/commands", how)
     applied = await world.apply(ABORT)
     assert len(applied.errors) == 1

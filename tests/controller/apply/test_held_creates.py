@@ -14,9 +14,9 @@ from jobflow.controller.apply.api_answers import LONGEST_HELD, Memory
 from jobflow.controller.apply.applied import REQUESTS_AT_ONCE
 from jobflow.core.planning.actions import CreateJob
 from jobflow.kube.client import ApiError
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.http import Request
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.plan.loop_worlds import each
 from support.plan.plan_world import NOW, World
 from support.sandbox.applier_world import World as Server
@@ -158,7 +158,7 @@ async def test_a_plan_with_many_creates_sends_them_all(world: Server) -> None:
 async def test_a_flow_gets_through_a_quota_that_is_lifted() -> None:
     steps = {"a": "", "b": "", "c": "a b"}
     async with cluster() as world, world.controller(), world.ends():
-        quota = Fault(posts_a_job, failure(403, "Forbidden", QUOTA), times=None)
+        quota = InjectedFault(posts_a_job, failure(403, "Forbidden", QUOTA), times=None)
         world.server.faults.append(quota)
         await world.apply(*(template(name) for name in steps), flow("f", steps))
         refused = await world.until("f", lambda f: f.status.state.reason == "CreateRefused")

@@ -18,7 +18,7 @@ from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.applied import Applied
 from jobflow.core.planning.actions import ReadPods
 from jobflow.core.planning.view import PodsRead
-from jobflow.sandbox.apiserver.failures import Failure, failure
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from support.sandbox.applier_world import NOW, World
 from support.sandbox.running_controller import NAMESPACE
 
@@ -55,7 +55,7 @@ async def test_a_definite_answer_is_final(world: World, code: int) -> None:
     ],
 )
 async def test_a_failed_read_is_retried_after_a_backoff(
-    world: World, how: Failure | None, waits: tuple[float, ...]
+    world: World, how: RequestFailure | None, waits: tuple[float, ...]
 ) -> None:
     world.fails("GET", "/pods", how, times=None)
     for wait in waits:

@@ -15,8 +15,8 @@ from jobflow.kube.connections import CONNECTIONS
 from jobflow.kube.election.candidate import Timing
 from jobflow.kube.election.election import Election, new_identity
 from jobflow.kube.election.fence import NotLeading
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import Cluster, cluster
 
 QUICK = Timing(lease=1, renew=0.5, retry=0.05, look=0.02)
@@ -132,7 +132,7 @@ async def test_a_term_ends_when_the_lease_cannot_be_renewed_and_another_may_begi
     one = Replica(world, "one", keep)
     async with one.standing():
         await one.until(leads=True)
-        trouble = Fault(
+        trouble = InjectedFault(
             lambda request: "leases" in request.path,
             failure(500, "InternalError", "no quorum"),
             times=None,
@@ -170,7 +170,9 @@ async def test_the_lease_waits_for_no_connection_that_others_keep_busy(world: Cl
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after it was stored"])
 async def test_a_claim_without_an_answer_is_looked_after(world: Cluster, after: bool) -> None:
     world.server.faults.append(
-        Fault(lambda request: request.method == "POST" and "leases" in request.path, after=after)
+        InjectedFault(
+            lambda request: request.method == "POST" and "leases" in request.path, after=after
+        )
     )
     one = Replica(world, "one")
     async with one.standing():
@@ -223,7 +225,7 @@ async def test_a_lease_that_cannot_be_released_ends_the_process_all_the_same(
     async with one.standing() as task:
         await one.until(leads=True)
         world.server.faults.append(
-            Fault(
+            InjectedFault(
                 lambda request: "leases" in request.path,
                 failure(503, "Unavailable", "gone fishing"),
                 times=None,

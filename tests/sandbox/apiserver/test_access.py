@@ -1,4 +1,4 @@
-"""The sandbox belongs to whoever started it: no other user, no web page, no second sandbox."""
+"""Access to the sandbox: other users, web pages and a second sandbox are refused."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest_asyncio
 
 from jobflow.app.serve import SandboxOptions, sandbox_world
 from jobflow.kube.credentials import ConfigError
-from jobflow.sandbox.apiserver.access import Access
 from jobflow.sandbox.apiserver.kubeconfig import kubeconfig, written
+from jobflow.sandbox.apiserver.requests.access import Access
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.process.logs import new_folder
 from jobflow.webhook.certificates import write_development_pki

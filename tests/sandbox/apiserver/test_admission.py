@@ -1,91 +1,20 @@
-"""Admission webhooks, called over real HTTPS: who is asked what, and what becomes of the answer."""
+"""Admission webhooks over HTTPS: matching, failures, mutation, configuration rules."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from support.network.webhook_server import Hook, configuration, hook
-from support.sandbox.rest_client import FLOWS, NAMESPACES, VCJOBS, Rest, flow, rest, vcjob
+from support.sandbox.rest_client import FLOWS, NAMESPACES, VCJOBS, Rest, flow, vcjob
 
 REGISTERED = "/apis/admissionregistration.k8s.io/v1"
 VALIDATING = f"{REGISTERED}/validatingwebhookconfigurations"
 MUTATING = f"{REGISTERED}/mutatingwebhookconfigurations"
-
-
-@pytest_asyncio.fixture
-async def api() -> AsyncIterator[Rest]:
-    async with rest() as client:
-        yield client
-
-
-@pytest_asyncio.fixture
-async def asked() -> AsyncIterator[Hook]:
-    async with hook() as webhook:
-        yield webhook
-
-
-async def test_a_webhook_is_told_everything_about_a_write(api: Rest, asked: Hook) -> None:
-    await api.made(VALIDATING, configuration(asked.webhook("jobflows")))
-    await api.made(FLOWS, flow(), fieldManager="me")
-    await api.patch(f"{FLOWS}/f", {"spec": {"jobRetainPolicy": "delete"}})
-    await api.delete(f"{FLOWS}/f", {"propagationPolicy": "Background"})
-    create, update, delete = asked.asked
-    assert create["operation"] == "CREATE" and create["oldObject"] is None
-    assert create["kind"] == {"group": "flow.volcano.sh", "version": "v1alpha1", "kind": "JobFlow"}
-    assert create["resource"]["resource"] == "jobflows"
-    assert (create["namespace"], create["name"], create["dryRun"]) == ("default", "f", False)
-    assert create["object"]["metadata"]["uid"] and create["userInfo"]["username"]
-    assert create["options"]["kind"] == "CreateOptions"
-    assert create["options"]["fieldManager"] == "me"
-    assert update["operation"] == "UPDATE"
-    assert "jobRetainPolicy" not in update["oldObject"]["spec"]
-    assert update["object"]["spec"]["jobRetainPolicy"] == "delete"
-    assert delete["operation"] == "DELETE" and delete["object"] is None
-    assert delete["oldObject"]["spec"]["jobRetainPolicy"] == "delete"
-    assert delete["options"]["propagationPolicy"] == "Background"
-
-
-async def test_a_refusal_keeps_code_reason_and_causes(api: Rest, asked: Hook) -> None:
-    causes = [{"reason": "FieldValueInvalid", "message": "no such step", "field": "spec.flows[0]"}]
-    details = {"name": "f", "kind": "JobFlow", "group": "flow.volcano.sh", "causes": causes}
-    status = {"code": 422, "reason": "Invalid", "message": "it is wrong", "details": details}
-    asked.decide = lambda request: {"allowed": False, "status": status}
-    await api.made(VALIDATING, configuration(asked.webhook("jobflows")))
-    answer = await api.post(FLOWS, flow())
-    assert (answer.code, answer.reason) == (422, "Invalid")
-    assert answer.message == (
-        'admission webhook "check.jobflow.test" denied the request: it is wrong'
-    )
-    assert answer.json["details"] == details
-    assert (await api.get(f"{FLOWS}/f")).code == 404
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "words"),
-    [
-        ({"message": "no"}, 400, " denied the request: no"),
-        ({"reason": "Forbidden", "code": 403}, 403, " denied the request: Forbidden"),
-        ({"code": 200}, 400, " denied the request without explanation"),
-        (None, 400, " denied the request without explanation"),
-    ],
-)
-async def test_a_refusal_of_few_words(
-    api: Rest, asked: Hook, status: Any, code: int, words: str
-) -> None:
-    asked.decide = lambda request: {"allowed": False, "status": status}
-    await api.made(VALIDATING, configuration(asked.webhook("jobflows")))
-    answer = await api.post(FLOWS, flow())
-    assert (answer.code, answer.message) == (
-        code,
-        f'admission webhook "check.jobflow.test"{words}',
-    )
 
 
 async def test_warnings_are_handed_on(api: Rest, asked: Hook) -> None:
@@ -93,12 +22,6 @@ async def test_warnings_are_handed_on(api: Rest, asked: Hook) -> None:
     await api.made(VALIDATING, configuration(asked.webhook("jobflows")))
     answer = await api.post(FLOWS, flow())
     assert answer.warnings == [r'299 - "mind \"the\" gap"', '299 - "zwei linien"']
-
-
-async def test_what_the_schema_refuses_no_webhook_sees(api: Rest, asked: Hook) -> None:
-    await api.made(VALIDATING, configuration(asked.webhook("jobflows")))
-    assert (await api.post(FLOWS, {**flow(), "spec": {"flows": "x"}})).code == 422
-    assert asked.asked == []
 
 
 @pytest.mark.parametrize(
@@ -145,42 +68,12 @@ async def test_selectors_say_whose(api: Rest, asked: Hook) -> None:
     assert [(r["operation"], r["name"]) for r in asked.asked] == [("CREATE", "c"), ("UPDATE", "c")]
 
 
-async def test_a_dry_run_is_passed_on(api: Rest, asked: Hook) -> None:
-    await api.made(VALIDATING, configuration(asked.webhook("jobflows")))
-    await api.post(FLOWS, flow(), dryRun="All")
-    assert asked.asked[0]["dryRun"] is True
-
-
-async def test_an_unreachable_webhook_refuses_or_is_passed_over(api: Rest, asked: Hook) -> None:
-    webhook = asked.webhook("jobflows")
-    webhook["clientConfig"]["url"] = "https://127.0.0.1:1/check"
-    await api.made(VALIDATING, configuration(webhook))
-    answer = await api.post(FLOWS, flow())
-    assert (answer.code, answer.reason) == (500, "InternalError")
-    assert answer.message.startswith(
-        'Internal error occurred: failed calling webhook "check.jobflow.test": failed to call '
-        'webhook: Post "https://127.0.0.1:1/check?timeout=10s": '
-    )
-    await api.patch(f"{VALIDATING}/test", {"webhooks": [{**webhook, "failurePolicy": "Ignore"}]})
-    await api.made(FLOWS, flow())
-
-
 async def test_a_webhook_has_so_long_and_no_longer(api: Rest, asked: Hook) -> None:
     asked.hold = asyncio.Event()
     await api.made(VALIDATING, configuration(asked.webhook("jobflows", timeoutSeconds=1)))
     answer = await api.post(FLOWS, flow())
     asked.hold.set()
     assert answer.code == 500 and answer.message.endswith("context deadline exceeded")
-
-
-async def test_a_certificate_of_another_ca_is_not_trusted(api: Rest, asked: Hook) -> None:
-    async with hook() as stranger:
-        webhook = asked.webhook("jobflows")
-        webhook["clientConfig"]["caBundle"] = stranger.webhook()["clientConfig"]["caBundle"]
-        await api.made(VALIDATING, configuration(webhook))
-        answer = await api.post(FLOWS, flow())
-    assert answer.code == 500 and "certificate verify failed" in answer.message
-    assert asked.asked == []
 
 
 @pytest.mark.parametrize(
@@ -229,11 +122,7 @@ async def test_all_are_asked_and_one_refusal_is_enough(api: Rest, asked: Hook) -
 async def test_a_mutating_webhook_changes_what_is_stored(api: Rest, asked: Hook) -> None:
     patch = [{"op": "add", "path": "/spec/jobRetainPolicy", "value": "delete"}]
     encoded = base64.b64encode(json.dumps(patch).encode()).decode()
-    asked.decide = lambda request: {
-        "allowed": True,
-        "patchType": "JSONPatch",
-        "patch": encoded,
-    }
+    asked.decide = lambda request: {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
     await api.made(MUTATING, configuration(asked.webhook("jobflows"), mutating=True))
     made = await api.made(FLOWS, flow())
     assert made["spec"]["jobRetainPolicy"] == "delete"

@@ -1,18 +1,16 @@
-"""What arrives at the API server that is no tidy JSON: protobuf, YAML, too much, nonsense."""
+"""Request bodies that are not plain JSON: protobuf, YAML, too large, malformed; faults."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
 from jobflow.sandbox.apiserver.bodies import protobuf
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.server import ApiServer, Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.server import ApiServer, InjectedFault
 from support.sandbox.rest_client import FLOWS, NAMESPACES, Rest, flow, rest
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -25,12 +23,6 @@ spec: {flows: [{name: a}]}
 """
 
 
-@pytest_asyncio.fixture
-async def api() -> AsyncIterator[Rest]:
-    async with rest() as client:
-        yield client
-
-
 def varint(value: int) -> bytes:
     out = b""
     while value > 0x7F:
@@ -40,7 +32,7 @@ def varint(value: int) -> bytes:
 
 
 def message(*fields: tuple[int, Any]) -> bytes:
-    """A protobuf message of numbered texts, numbers and messages."""
+    """Encode a protobuf message of numbered texts, numbers and messages."""
     out = b""
     for number, value in fields:
         if isinstance(value, int):
@@ -102,16 +94,9 @@ def test_a_secret_and_its_owner_in_protobuf() -> None:
     secret = message((1, message((1, "s"), (13, owner))), (2, data), (3, "Opaque"))
     decoded = protobuf.decode(enveloped("v1", "Secret", secret))
     assert decoded["data"] == {"k": "AP8="}
-    assert decoded["metadata"]["ownerReferences"] == [
-        {
-            "kind": "Pod",
-            "name": "p",
-            "uid": "u",
-            "apiVersion": "v1",
-            "controller": True,
-            "blockOwnerDeletion": False,
-        }
-    ]
+    reference = {"kind": "Pod", "name": "p", "uid": "u", "apiVersion": "v1"}
+    flags = {"controller": True, "blockOwnerDeletion": False}
+    assert decoded["metadata"]["ownerReferences"] == [reference | flags]
 
 
 async def test_delete_options_in_protobuf(api: Rest) -> None:
@@ -183,7 +168,9 @@ async def test_requests_are_counted(api: Rest) -> None:
 
 async def test_a_fault_answers_instead(api: Rest) -> None:
     too_many = failure(429, "TooManyRequests", "slow down", retryAfterSeconds=1)
-    api.server.faults.append(Fault(lambda request: request.method == "POST", too_many, times=2))
+    api.server.faults.append(
+        InjectedFault(lambda request: request.method == "POST", too_many, times=2)
+    )
     assert [(await api.post(FLOWS, flow())).code for _ in range(3)] == [429, 429, 201]
 
 
@@ -192,7 +179,7 @@ async def test_a_fault_breaks_the_connection_before_or_after(api: Rest) -> None:
         return bool(request.method == "POST")
 
     for after, left in ((False, []), (True, ["f"])):
-        api.server.faults[:] = [Fault(posted, after=after)]
+        api.server.faults[:] = [InjectedFault(posted, after=after)]
         with pytest.raises(aiohttp.ClientError):
             await api.post(FLOWS, flow())
         assert api.server.requests[-1].code == 0
@@ -205,7 +192,7 @@ async def test_a_crash_is_an_internal_error_and_comes_out_at_the_end() -> None:
 
     with pytest.raises(ExceptionGroup) as caught:
         async with rest() as api:
-            api.server.faults.append(Fault(stumble))
+            api.server.faults.append(InjectedFault(stumble))
             answer = await api.get(FLOWS)
             api.server.faults.clear()
             assert (answer.code, answer.reason) == (500, "InternalError")

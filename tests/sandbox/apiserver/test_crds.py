@@ -1,23 +1,15 @@
-"""CustomResourceDefinitions and discovery: a kind is served from the moment it is defined."""
+"""CustomResourceDefinitions and discovery: a kind is served as soon as it is defined."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from support.sandbox.rest_client import DEFINITIONS, FLOWS, TABLE, Rest, flow, rest
+from support.sandbox.rest_client import DEFINITIONS, FLOWS, TABLE, Rest, flow
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 THINGS = "/apis/x.io/v1/things"
-
-
-@pytest_asyncio.fixture
-async def api() -> AsyncIterator[Rest]:
-    async with rest() as client:
-        yield client
 
 
 def version(name: str, *, storage: bool = True, **more: Any) -> dict[str, Any]:
@@ -39,13 +31,16 @@ def definition(*versions: dict[str, Any], **spec: Any) -> dict[str, Any]:
     }
 
 
+SCHEMA = "spec.versions[0].schema.openAPIV3Schema"
+CEL = "x-kubernetes-validations"
+
+
+def of_schema(**schema: Any) -> dict[str, Any]:
+    return definition(version("v1", schema={"openAPIV3Schema": {"type": "object", **schema}}))
+
+
 def thing(name: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "x.io/v1",
-        "kind": "Thing",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    return {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec}
 
 
 async def test_a_defined_kind_is_served(api: Rest) -> None:
@@ -117,35 +112,11 @@ async def test_printer_columns(api: Rest) -> None:
         (definition(names={}), "spec.names.kind"),
         (definition(scope="Everywhere"), "spec.scope"),
         (definition(version("v1", storage=False)), "spec.versions"),
-        (definition(version("v1", schema={})), "spec.versions[0].schema.openAPIV3Schema"),
+        (definition(version("v1", schema={})), SCHEMA),
         (definition(conversion={"strategy": "Webhook"}), "spec.conversion.strategy"),
-        (
-            definition(version("v1", schema={"openAPIV3Schema": {"type": "array"}})),
-            "spec.versions[0].schema.openAPIV3Schema.type",
-        ),
-        (
-            definition(
-                version(
-                    "v1",
-                    schema={"openAPIV3Schema": {"type": "object", "properties": {"spec": {}}}},
-                )
-            ),
-            "spec.versions[0].schema.openAPIV3Schema.properties[spec].type",
-        ),
-        (
-            definition(
-                version(
-                    "v1",
-                    schema={
-                        "openAPIV3Schema": {
-                            "type": "object",
-                            "x-kubernetes-validations": [{"rule": "true"}],
-                        }
-                    },
-                )
-            ),
-            "spec.versions[0].schema.openAPIV3Schema.x-kubernetes-validations",
-        ),
+        (of_schema(type="array"), f"{SCHEMA}.type"),
+        (of_schema(properties={"spec": {}}), f"{SCHEMA}.properties[spec].type"),
+        (of_schema(**{CEL: [{"rule": "true"}]}), f"{SCHEMA}.{CEL}"),
     ],
 )
 async def test_a_definition_that_cannot_work_is_refused(

@@ -1,12 +1,10 @@
-"""Owner references and namespaces: what goes with what, and when."""
+"""Owner references and namespaces: the order in which objects are deleted."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from support.sandbox.rest_client import (
     DEFINITIONS,
@@ -16,31 +14,13 @@ from support.sandbox.rest_client import (
     VCJOBS,
     Rest,
     flow,
-    rest,
     vcjob,
 )
-
-
-@pytest_asyncio.fixture
-async def api() -> AsyncIterator[Rest]:
-    async with rest() as client:
-        yield client
 
 
 def pod(name: str, owner: dict[str, Any]) -> dict[str, Any]:
     owned = vcjob(name, owner)
     return {"metadata": owned["metadata"]}
-
-
-async def test_dependents_go_after_their_owner(api: Rest) -> None:
-    owner = await api.made(FLOWS, flow())
-    job = await api.made(VCJOBS, vcjob("j", owner))
-    await api.made(PODS, pod("p", job))
-    await api.made(VCJOBS, vcjob("free"))
-    await api.delete(f"{FLOWS}/f")
-    await api.gone(f"{VCJOBS}/j")
-    await api.gone(f"{PODS}/p")
-    assert (await api.get(VCJOBS)).names == ["free"]
 
 
 async def test_foreground_takes_the_dependents_first(api: Rest) -> None:
@@ -58,26 +38,6 @@ async def test_foreground_takes_the_dependents_first(api: Rest) -> None:
     await api.patch(f"{PODS}/p", {"metadata": {"finalizers": None}})
     await api.gone(f"{FLOWS}/f")
     assert (await api.get(VCJOBS)).names == []
-
-
-async def test_orphans_are_let_go(api: Rest) -> None:
-    owner = await api.made(FLOWS, flow())
-    await api.made(VCJOBS, vcjob("j", owner))
-    await api.delete(f"{FLOWS}/f", {"propagationPolicy": "Orphan"})
-    await api.gone(f"{FLOWS}/f")
-    assert "ownerReferences" not in (await api.get(f"{VCJOBS}/j")).meta
-
-
-async def test_a_dependent_of_two_goes_with_the_second(api: Rest) -> None:
-    one, two = await api.made(FLOWS, flow("one")), await api.made(FLOWS, flow("two"))
-    made = await api.made(VCJOBS, vcjob("j", one, two))
-    version = made["metadata"]["resourceVersion"]
-    async with api.watch(VCJOBS, resourceVersion=version) as watch:
-        await api.delete(f"{FLOWS}/one")
-        let_go = (await watch.next())["object"]
-        assert [r["name"] for r in let_go["metadata"]["ownerReferences"]] == ["two"]
-        await api.delete(f"{FLOWS}/two")
-        assert await watch.named() == ("DELETED", "j")
 
 
 async def test_an_object_whose_owner_never_was_goes(api: Rest) -> None:
@@ -106,24 +66,6 @@ async def test_a_finalizer_of_its_own_keeps_a_dependent(api: Rest) -> None:
     assert marked["object"]["metadata"]["deletionTimestamp"]
     await api.patch(f"{VCJOBS}/j", {"metadata": {"finalizers": None}})
     await api.gone(f"{VCJOBS}/j")
-
-
-async def test_a_namespace_is_emptied_then_goes(api: Rest) -> None:
-    await api.made(NAMESPACES, {"metadata": {"name": "n"}})
-    flows = FLOWS.replace("default", "n")
-    await api.made(flows, flow("a"))
-    await api.made(flows, flow("b", finalizers=["x.io/keep"]))
-    marked = await api.delete(f"{NAMESPACES}/n")
-    assert marked.json["status"]["phase"] == "Terminating"
-    await api.gone(f"{flows}/a")
-    refused = await api.post(flows, flow("c"))
-    assert refused.code == 403 and refused.message == (
-        'jobflows.flow.volcano.sh "c" is forbidden: unable to create new content in namespace n '
-        "because it is being terminated"
-    )
-    assert refused.json["details"]["causes"][0]["reason"] == "NamespaceTerminating"
-    await api.patch(f"{flows}/b", {"metadata": {"finalizers": None}})
-    await api.gone(f"{NAMESPACES}/n")
 
 
 async def test_a_namespace_keeps_what_is_its_own_through_an_update(api: Rest) -> None:

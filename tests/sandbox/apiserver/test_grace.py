@@ -1,4 +1,4 @@
-"""Pods that are deleted: those that a node has stay until it confirms, as on a real API server."""
+"""Deleted pods: a pod on a node stays until the node confirms, as on a real API server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATH = PODS.path(NAMESPACE, "p")
 
 
 async def deleted(world: World, **options: Any) -> dict[str, Any] | None:
-    """The pod after a DELETE with these options; None: it is gone."""
+    """Return the pod after a DELETE with these options, or None if it is gone."""
     await world.client.request("DELETE", PATH, body=msgspec.json.encode(options))
     return next(iter(await world.items(PODS)), None)
 

@@ -1,7 +1,4 @@
-"""Real kubectl on the sandbox's API server: apply, get, patch, label, edit, delete, wait.
-
-What kubectl prints here is what it prints on a real API server.
-"""
+"""Real kubectl on the sandbox's API server: get, edit, replace and apply of built-in kinds."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def kubectl(world: Served) -> Iterator[Kubectl]:
-    """kubectl in a namespace with nothing in it."""
+    """Run kubectl in an empty namespace."""
     yield world.kubectl
     world.kubectl("delete", "jf,jt,vcjob,pods,events", "--all")
 
@@ -50,26 +47,6 @@ def apply(kubectl: Kubectl, obj: dict[str, Any], *flags: str) -> str:
     return kubectl("apply", "-f", "-", *flags, stdin=json.dumps(obj)).out.strip()
 
 
-def test_apply_creates_configures_and_leaves_alone(kubectl: Kubectl) -> None:
-    changed = flow()
-    changed["spec"]["jobRetainPolicy"] = "delete"
-    assert apply(kubectl, flow(), "--dry-run=server") == (
-        "jobflow.flow.volcano.sh/f created (server dry run)"
-    )
-    assert apply(kubectl, flow()) == "jobflow.flow.volcano.sh/f created"
-    assert apply(kubectl, flow()) == "jobflow.flow.volcano.sh/f unchanged"
-    assert apply(kubectl, changed) == "jobflow.flow.volcano.sh/f configured"
-    assert apply(kubectl, changed) == "jobflow.flow.volcano.sh/f unchanged"
-    assert apply(kubectl, flow()) == "jobflow.flow.volcano.sh/f configured"
-    assert kubectl("get", "jf", "f", "-o", "jsonpath={.spec}").out == '{"flows":[{"name":"a"}]}'
-
-
-def test_server_side_apply(kubectl: Kubectl) -> None:
-    assert apply(kubectl, flow(), "--server-side") == "jobflow.flow.volcano.sh/f serverside-applied"
-    assert apply(kubectl, flow(), "--server-side", "--dry-run=server").endswith("(server dry run)")
-    assert kubectl("get", "jf", "-o", "name").out == "jobflow.flow.volcano.sh/f\n"
-
-
 def test_a_built_in_kind_is_applied_without_a_word_of_warning(kubectl: Kubectl) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     for image in ("one", "two"):
@@ -78,14 +55,6 @@ def test_a_built_in_kind_is_applied_without_a_word_of_warning(kubectl: Kubectl) 
         assert answer.err == ""
     images = kubectl("get", "pod", "p", "-o", "jsonpath={.spec.containers[*].name} {..image}").out
     assert images == "c d two"
-
-
-def test_diff_shows_what_an_apply_would_change(kubectl: Kubectl) -> None:
-    apply(kubectl, flow())
-    changed = flow()
-    changed["spec"]["jobRetainPolicy"] = "delete"
-    answer = kubectl.run("diff", "-f", "-", stdin=json.dumps(changed))
-    assert answer.code == 1 and "+  jobRetainPolicy: delete" in answer.out
 
 
 HEAD = ["NAME", "STATUS", "REASON", "PROGRESS", "DURATION", "AGE"]
@@ -151,62 +120,6 @@ def test_get_by_labels_in_every_form(kubectl: Kubectl) -> None:
     assert "field label not supported: spec.x" in refused
 
 
-def test_get_watches(world: Served, kubectl: Kubectl) -> None:
-    apply(kubectl, flow())
-    command = ["kubectl", "--cache-dir", str(kubectl.home / "cache"), "get", "jf", "-w"]
-    with subprocess.Popen(
-        [*command, "--output-watch-events"],
-        env=kubectl.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        lines = iter(process.stdout)
-        assert next(lines).split() == ["EVENT", *HEAD]
-        assert next(lines).split()[:2] == ["ADDED", "f"]
-        status = json.dumps({"status": {"state": {"phase": "Running"}}})
-        kubectl("patch", "jf", "f", "--type=merge", "--subresource=status", "-p", status)
-        assert next(lines).split()[:3] == ["MODIFIED", "f", "Running"]
-        kubectl("delete", "jf", "f")
-        assert next(lines).split()[:3] == ["DELETED", "f", "Running"]
-        world.server.disconnect_watches()
-        process.terminate()
-
-
-def test_wait_for_a_phase_and_for_a_delete(kubectl: Kubectl) -> None:
-    apply(kubectl, flow())
-    phase = "--for=jsonpath={.status.state.phase}"
-    late = kubectl.refused("wait", "jf/f", f"{phase}=Succeed", "--timeout=1s")
-    assert "timed out waiting for the condition on jobflows/f" in late
-    status = json.dumps({"status": {"state": {"phase": "Succeed"}}})
-    kubectl("patch", "jf", "f", "--type=merge", "--subresource=status", "-p", status)
-    met = kubectl("wait", "jf/f", f"{phase}=Succeed", "--timeout=20s")
-    assert met.out == "jobflow.flow.volcano.sh/f condition met\n"
-    kubectl("delete", "jf", "f", "--wait=false")
-    kubectl("wait", "jf/f", "--for=delete", "--timeout=20s")
-
-
-def test_label_annotate_and_patch(kubectl: Kubectl) -> None:
-    apply(kubectl, flow())
-    assert kubectl("label", "jf", "f", "a=b").out == "jobflow.flow.volcano.sh/f labeled\n"
-    assert "already has a value" in kubectl.refused("label", "jf", "f", "a=c")
-    assert kubectl("annotate", "jf", "--all", "n=1").out == "jobflow.flow.volcano.sh/f annotated\n"
-    assert kubectl("label", "jf", "f", "a-").out == "jobflow.flow.volcano.sh/f unlabeled\n"
-    merge = kubectl(
-        "patch", "jf", "f", "--type=merge", "-p", '{"spec":{"jobRetainPolicy":"delete"}}'
-    )
-    assert merge.out == "jobflow.flow.volcano.sh/f patched\n"
-    again = kubectl(
-        "patch", "jf", "f", "--type=merge", "-p", '{"spec":{"jobRetainPolicy":"delete"}}'
-    )
-    assert again.out == "jobflow.flow.volcano.sh/f patched (no change)\n"
-    add = '[{"op":"add","path":"/spec/flows/-","value":{"name":"b"}}]'
-    kubectl("patch", "jf", "f", "--type=json", "-p", add)
-    assert kubectl("get", "jf", "f", "-o", "jsonpath={.spec.flows[*].name}").out == "a b"
-    refused = kubectl.refused("patch", "jf", "f", "-p", "{}")
-    assert "application/strategic-merge-patch+json is not supported" in refused
-
-
 def test_edit_and_replace(kubectl: Kubectl, tmp_path: Path) -> None:
     apply(kubectl, flow(labels={"team": "a"}))
     edited = subprocess.run(
@@ -225,29 +138,6 @@ def test_edit_and_replace(kubectl: Kubectl, tmp_path: Path) -> None:
     assert "please apply your changes to the latest version and try again" in refused
 
 
-def owned(kubectl: Kubectl) -> None:
-    """A flow and a vcjob that it owns."""
-    apply(kubectl, flow())
-    owner = json.loads(kubectl("get", "jf", "f", "-o", "json").out)
-    kubectl("create", "-f", "-", stdin=json.dumps(vcjob("j", owner)))
-
-
-@pytest.mark.parametrize("cascade", ["background", "foreground"])
-def test_delete_takes_along_what_is_owned(kubectl: Kubectl, cascade: str) -> None:
-    owned(kubectl)
-    deleted = kubectl("delete", "jf", "f", f"--cascade={cascade}")
-    assert deleted.out == 'jobflow.flow.volcano.sh "f" deleted\n'
-    kubectl("wait", "vcjob/j", "--for=delete", "--timeout=20s")
-    assert kubectl("get", "vcjob", "-o", "name").out == ""
-
-
-def test_delete_may_leave_orphans(kubectl: Kubectl) -> None:
-    owned(kubectl)
-    kubectl("delete", "jf", "f", "--cascade=orphan")
-    references = kubectl("get", "vcjob", "j", "-o", "jsonpath={.metadata.ownerReferences}").out
-    assert references == ""
-
-
 def test_delete_by_label_all_and_name(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=text(flow("a", labels={"t": "x"}), flow("b"), flow("c")))
     assert kubectl("delete", "jf", "-l", "t=x").out == 'jobflow.flow.volcano.sh "a" deleted\n'
@@ -256,14 +146,3 @@ def test_delete_by_label_all_and_name(kubectl: Kubectl) -> None:
     assert refused == 'Error from server (NotFound): jobflows.flow.volcano.sh "b" not found\n'
     assert kubectl("delete", "jf", "b", "--ignore-not-found").out == ""
     assert kubectl("delete", "jf", "--all").out == 'jobflow.flow.volcano.sh "c" deleted\n'
-
-
-def test_a_namespace_is_created_and_goes_with_all_in_it(kubectl: Kubectl) -> None:
-    assert kubectl("create", "ns", "team-a").out == "namespace/team-a created\n"
-    assert "already exists" in kubectl.refused("create", "ns", "team-a")
-    apply(kubectl, flow(), "-n", "team-a")
-    assert kubectl("delete", "ns", "team-a").out == 'namespace "team-a" deleted\n'
-    assert kubectl("get", "jf", "-A", "-o", "name").out == ""
-    refused = kubectl.refused("apply", "-n", "team-a", "-f", "-", stdin=json.dumps(flow()))
-    assert 'namespaces "team-a" not found' in refused
-    assert "this namespace may not be deleted" in kubectl.refused("delete", "ns", "default")

@@ -1,4 +1,4 @@
-"""What real kubectl tells people on the sandbox: explanations, events, and why it was refused."""
+"""Output of real kubectl on the sandbox: events, warnings and refusals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from support.cluster.kubectl import Kubectl
 from support.network.webhook_server import ALLOWED, configuration
-from support.sandbox.rest_client import flow
+from support.sandbox.rest_client import event, flow
 from support.sandbox.sandboxed import Served, served
 
 pytestmark = pytest.mark.kubectl
@@ -24,56 +24,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def kubectl(world: Served) -> Iterator[Kubectl]:
-    """kubectl in a namespace with nothing in it and a webhook that allows everything."""
+    """Run kubectl in an empty namespace, with a webhook that allows everything."""
     world.hook.decide = lambda request: ALLOWED
     yield world.kubectl
     world.kubectl("delete", "validatingwebhookconfiguration,jf,events", "--all")
 
 
-def test_api_resources_and_versions(kubectl: Kubectl) -> None:
-    rows = kubectl("api-resources", "--api-group=flow.volcano.sh").rows
-    assert rows[1] == ["jobflows", "jf", "flow.volcano.sh/v1alpha1", "true", "JobFlow"]
-    assert rows[2] == ["jobtemplates", "jt", "flow.volcano.sh/v1alpha1", "true", "JobTemplate"]
-    versions = kubectl("api-versions").out.split()
-    assert {"v1", "flow.volcano.sh/v1alpha1", "batch.volcano.sh/v1alpha1"} <= set(versions)
-    assert "Server Version: v1.32" in kubectl("version").out
-
-
-def test_explain(kubectl: Kubectl) -> None:
-    said = kubectl("explain", "jf.spec.flows.dependsOn").out
-    assert "FIELD: dependsOn <Object>" in said and "targets\t<[]string>" in said
-    assert "Names of the steps" in said
-    tree = kubectl("explain", "jobflow", "--recursive").out
-    assert "dependsOn\t<Object>" in tree and "metadata\t<ObjectMeta>" in tree
-    assert 'field "nothing" does not exist' in kubectl.refused("explain", "jf.spec.nothing")
-
-
-def event(name: str, uid: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": name},
-        "involvedObject": {
-            "apiVersion": "flow.volcano.sh/v1alpha1",
-            "kind": "JobFlow",
-            "namespace": "default",
-            "name": "f",
-            "uid": uid,
-        },
-        "type": "Warning",
-        "reason": "StepFailed",
-        "message": "step a failed",
-        "source": {"component": "jobflow"},
-        "firstTimestamp": "2026-01-01T00:00:00Z",
-        "lastTimestamp": "2026-01-01T00:00:00Z",
-        "count": 1,
-    }
-
-
 def test_events_where_people_look_for_them(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=json.dumps(flow()))
-    uid = kubectl("get", "jf", "f", "-o", "jsonpath={.metadata.uid}").out
-    kubectl("create", "-f", "-", stdin=json.dumps(event("e", uid)))
+    made = json.loads(kubectl("get", "jf", "f", "-o", "json").out)
+    when = "2026-01-01T00:00:00Z"
+    times = {"count": 1, "firstTimestamp": when, "lastTimestamp": when}
+    words = {"type": "Warning", "reason": "StepFailed", "message": "step a failed"}
+    sent = event(made, "e", source={"component": "jobflow"}, **words, **times)
+    kubectl("create", "-f", "-", stdin=json.dumps(sent))
     described = kubectl("describe", "jf", "f").out.split("Events:")[1]
     assert described.split("\n")[3].split() == [
         *("Warning", "StepFailed"),
@@ -85,24 +49,6 @@ def test_events_where_people_look_for_them(kubectl: Kubectl) -> None:
         assert head == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
         assert row[1:3] == ["Warning", "StepFailed"] and row[3].lower() == "jobflow/f"
     assert kubectl("get", "events.events.k8s.io", "-o", "name").out == "event.events.k8s.io/e\n"
-
-
-def unknown_fields() -> str:
-    wrong = flow()
-    wrong["spec"] |= {"JobRetainPolicy": "delete"}
-    wrong["spec"]["flows"][0]["foo"] = 1
-    return json.dumps(wrong)
-
-
-def test_unknown_fields_are_refused_or_warned_of(kubectl: Kubectl) -> None:
-    assert kubectl.refused("apply", "-f", "-", stdin=unknown_fields()) == (
-        'Error from server (BadRequest): error when creating "STDIN": JobFlow in version '
-        '"v1alpha1" cannot be handled as a JobFlow: strict decoding error: unknown field '
-        '"spec.JobRetainPolicy", unknown field "spec.flows[0].foo"\n'
-    )
-    warned = kubectl("apply", "-f", "-", "--validate=warn", stdin=unknown_fields())
-    assert 'Warning: unknown field "spec.JobRetainPolicy"' in warned.err
-    assert warned.out == "jobflow.flow.volcano.sh/f created\n"
 
 
 def test_types_are_refused_with_every_cause(kubectl: Kubectl) -> None:
@@ -147,16 +93,6 @@ def test_a_refusal_in_one_sentence(world: Served, kubectl: Kubectl) -> None:
     assert said == (
         'Error from server (Forbidden): error when creating "STDIN": admission webhook '
         '"check.jobflow.test" denied the request: flow f is Running: cancel it\n'
-    )
-
-
-def test_a_refused_delete(world: Served, kubectl: Kubectl) -> None:
-    kubectl("create", "-f", "-", stdin=json.dumps(flow()))
-    refuse(world, code=403, reason="Forbidden", message="not now")
-    said = kubectl.refused("delete", "jf", "f")
-    assert said == (
-        'Error from server (Forbidden): admission webhook "check.jobflow.test" denied the request: '
-        "not now\n"
     )
 
 

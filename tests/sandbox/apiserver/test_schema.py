@@ -1,26 +1,18 @@
-"""Schemas of CRDs: what is pruned, filled in and refused, in the words of a real API server."""
+"""Schemas of CRDs: pruning, defaults and refusals, in the words of a real API server."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from jobflow.sandbox.apiserver.resources.schema import Node, SchemaRules
-from support.sandbox.rest_client import FLOWS, Rest, flow, rest
-
-
-@pytest_asyncio.fixture
-async def api() -> AsyncIterator[Rest]:
-    async with rest() as client:
-        yield client
+from jobflow.sandbox.apiserver.resources.schema import SchemaNode, SchemaRules
+from support.sandbox.rest_client import FLOWS, Rest, flow
 
 
 def said(schema: dict[str, Any], value: Any) -> list[str]:
-    """What is wrong with a value at `spec`."""
-    return [str(violation) for violation in Node(schema).violations(value, "spec")]
+    """Return the violations of a value at `spec`."""
+    return [str(violation) for violation in SchemaNode(schema).violations(value, "spec")]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +83,7 @@ def test_paths_go_through_lists_and_maps() -> None:
     item = {"type": "object", "properties": {"n": {"type": "integer"}}}
     lists = {"type": "array", "items": item}
     schema = {"type": "object", "additionalProperties": lists}
-    (violation,) = Node(schema).violations({"k": [{"n": 1}, {"n": "x"}]}, "spec")
+    (violation,) = SchemaNode(schema).violations({"k": [{"n": 1}, {"n": "x"}]}, "spec")
     assert violation.path == "spec.k[1].n"
 
 
@@ -100,7 +92,7 @@ def rules(spec: dict[str, Any]) -> SchemaRules:
 
 
 def completed(spec: dict[str, Any], value: dict[str, Any]) -> tuple[Any, list[str]]:
-    """A spec after pruning and defaulting, and what was dropped."""
+    """Return a spec after pruning and defaulting, and the dropped paths."""
     obj = {"apiVersion": "v", "kind": "k", "metadata": {"name": "n"}, "spec": value}
     dropped = rules(spec).complete(obj)
     return obj["spec"], dropped
@@ -154,34 +146,6 @@ def test_what_was_wrong_before_may_stay_wrong() -> None:
     assert [violation.path for violation in checked.violations(worse, old)] == ["spec.a"]
 
 
-BAD = {**flow(), "spec": {"JobRetainPolicy": "x", "flows": [{"name": "a", "foo": 1}]}}
-
-
-async def test_strict_refuses_unknown_fields(api: Rest) -> None:
-    answer = await api.post(FLOWS, BAD, fieldValidation="Strict")
-    assert (answer.code, answer.reason) == (400, "BadRequest")
-    assert answer.message == (
-        'JobFlow in version "v1alpha1" cannot be handled as a JobFlow: strict decoding error: '
-        'unknown field "spec.JobRetainPolicy", unknown field "spec.flows[0].foo"'
-    )
-
-
-async def test_warn_drops_them_with_a_warning_each(api: Rest) -> None:
-    for query in ({"fieldValidation": "Warn"}, {}):
-        answer = await api.post(FLOWS, BAD, dryRun="All", **query)
-        assert answer.json["spec"] == {"flows": [{"name": "a"}]}
-        assert answer.warnings == [
-            r'299 - "unknown field \"spec.JobRetainPolicy\""',
-            r'299 - "unknown field \"spec.flows[0].foo\""',
-        ]
-
-
-async def test_ignore_drops_them_in_silence(api: Rest) -> None:
-    answer = await api.post(FLOWS, BAD, fieldValidation="Ignore")
-    assert answer.json["spec"] == {"flows": [{"name": "a"}]} and answer.warnings == []
-    assert (await api.post(FLOWS, BAD, fieldValidation="Maybe")).code == 422
-
-
 async def test_strict_refuses_duplicate_keys_with_their_paths(api: Rest) -> None:
     types = '"apiVersion":"flow.volcano.sh/v1alpha1","kind":"JobFlow","metadata":{"name":"f"}'
     body = f'{{{types},"spec":{{"flows":[{{"name":"a","name":"b"}}],"flows":[]}}}}'.encode()
@@ -201,30 +165,6 @@ async def test_strict_judges_a_patch_by_what_comes_of_it(api: Rest) -> None:
     assert warned.warnings == [r'299 - "unknown field \"metadata.x\""']
 
 
-async def test_all_that_is_wrong_is_said_at_once(api: Rest) -> None:
-    wrong = {**flow(labels={"a": "-"}), "spec": {"flows": [{"name": 1, "dependsOn": []}]}}
-    answer = await api.post(FLOWS, wrong)
-    assert (answer.code, answer.reason) == (422, "Invalid")
-    assert sorted(answer.causes) == [
-        "metadata.labels",
-        "spec.flows[0].dependsOn",
-        "spec.flows[0].name",
-    ]
-    assert answer.message.startswith('JobFlow.flow.volcano.sh "f" is invalid: [metadata.labels: ')
-    details = answer.json["details"]
-    assert (details["kind"], details["group"], details["name"]) == (
-        "JobFlow",
-        "flow.volcano.sh",
-        "f",
-    )
-
-
-async def test_a_status_is_checked_too(api: Rest) -> None:
-    await api.made(FLOWS, flow())
-    answer = await api.patch(f"{FLOWS}/f/status", {"status": {"progress": 3}})
-    assert answer.code == 422 and list(answer.causes) == ["status.progress"]
-
-
 COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
 
 
@@ -238,15 +178,10 @@ COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
 async def test_a_command_has_a_target_as_volcano_has_it(
     api: Rest, uid: dict[str, Any], words: str
 ) -> None:
-    """A uid that YAML takes for a number would be a Command that no controller can read."""
+    """A uid that YAML reads as a number would make a Command that no controller can decode."""
     target = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "name": "f"}
-    body = {
-        "apiVersion": "bus.volcano.sh/v1alpha1",
-        "kind": "Command",
-        "metadata": {"name": "c"},
-        "action": "ResumeJob",
-        "target": target | uid,
-    }
+    head = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"name": "c"}}
+    body = {**head, "action": "ResumeJob", "target": target | uid}
     refused = await api.post(COMMANDS, body)
     assert refused.code == 422
     assert words in refused.message

@@ -1,4 +1,4 @@
-"""Probes where pods are simulated: nothing listens, so what is Running is taken to answer."""
+"""Probes of simulated pods: nothing listens, so every Running pod passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runner `process` makes of a template: environment, command, what it cannot run."""
+"""Environment, command and faults that the process runner derives from a pod template."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.sandbox.nodes.process.environment import Invocation, Place, expand
+from jobflow.sandbox.nodes.process.environment import ContainerContext, expand
 from jobflow.sandbox.nodes.process.pod_spec import faults, pod_spec
 from support.sandbox.processes import Json, job_of, pod_of, pod_task, sh
 
@@ -29,18 +29,20 @@ def test_references_are_expanded_as_kubernetes_does_it(text: str, expanded: str)
     assert expand(text, {"A": "1", "B": "2"}) == expanded
 
 
-def invoked(container: Json, index: int = 0, **more: Any) -> Invocation:
-    """How the first container of a task of three is run."""
+def invoked(container: Json, index: int = 0, **more: Any) -> tuple[list[str], dict[str, str]]:
+    """Return arguments and environment of the first container of a task of three."""
     spec = more.pop("spec", {})
     job = job_of(pod_task(container, replicas=3, **more), pod_task(sh(""), task="my-ps"), **spec)
     tasks = job.spec.tasks or []
     template = pod_spec(tasks[0])
-    place = Place(pod_of(job, 0, index), template, job, lambda pod: f"at-{pod}", {"PATH": "/bin"})
+    place = ContainerContext(
+        pod_of(job, 0, index), template, job, lambda pod: f"at-{pod}", {"PATH": "/bin"}
+    )
     return place.invocation((template.containers or [])[0], "/tmp/message")
 
 
 def env(*variables: Json, **more: Any) -> dict[str, str]:
-    return invoked(sh("", env=list(variables)), **more).env
+    return invoked(sh("", env=list(variables)), **more)[1]
 
 
 def test_a_variable_may_refer_to_those_before_it() -> None:
@@ -53,10 +55,10 @@ def test_a_variable_may_refer_to_those_before_it() -> None:
 
 
 def test_command_and_args_are_expanded_too_but_not_with_what_the_machine_has() -> None:
-    call = invoked({"name": "c", "command": ["$(A)"], "args": ["$(PATH)", "$(A)"],
+    argv, found = invoked({"name": "c", "command": ["$(A)"], "args": ["$(PATH)", "$(A)"],
                     "env": [{"name": "A", "value": "x"}]})  # fmt: skip
-    assert call.argv == ["x", "$(PATH)", "x"]
-    assert call.env["PATH"] == "/bin"
+    assert argv == ["x", "$(PATH)", "x"]
+    assert found["PATH"] == "/bin"
 
 
 @pytest.mark.parametrize(
@@ -117,14 +119,14 @@ def test_the_path_of_the_termination_message_is_this_containers_file(
     text: str, placed: str | None
 ) -> None:
     variable = {"name": "A", "value": text}
-    call = invoked(sh(text, env=[variable]))
-    assert (call.argv[-1], call.env["A"]) == (placed or text, placed or text)
-    assert call.env["TERMINATION_LOG"] == "/tmp/message"
+    argv, found = invoked(sh(text, env=[variable]))
+    assert (argv[-1], found["A"]) == (placed or text, placed or text)
+    assert found["TERMINATION_LOG"] == "/tmp/message"
 
 
 def test_a_path_of_ones_own_for_the_message() -> None:
-    call = invoked(sh("> /out/m; > /dev/termination-log", terminationMessagePath="/out/m"))
-    assert call.argv[-1] == "> /tmp/message; > /dev/termination-log"
+    argv, found = invoked(sh("> /out/m; > /dev/termination-log", terminationMessagePath="/out/m"))
+    assert argv[-1] == "> /tmp/message; > /dev/termination-log"
 
 
 C = "spec.tasks[0].template.spec.containers[0]"
@@ -133,16 +135,16 @@ C = "spec.tasks[0].template.spec.containers[0]"
 @pytest.mark.parametrize(
     ("container", "said"),
     [
-        ({"name": "c", "image": "x"}, f"{C}.command: container c has none, and the entrypoint"),
-        ({"name": "c", "args": ["x"]}, f"{C}.command: container c has none"),
-        ({"command": "sh"}, "spec.tasks[0].template: Expected `array | null`, got `str`"),
+        ({"name": "c", "image": "x"}, f"{C}.command: container c has no command, and"),
+        ({"name": "c", "args": ["x"]}, f"{C}.command: container c has no command"),
+        ({"command": "sh"}, "spec.tasks[0].template.spec: Expected `array | null`, got `str`"),
         (
             sh("", env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
-            f"{C}.env[0].valueFrom.secretKeyRef: there are no Secrets here; write the value out",
+            f"{C}.env[0].valueFrom.secretKeyRef: Secrets do not exist here; write the value out",
         ),
         (
             sh("", env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "s"}}}]),
-            f"{C}.env[0].valueFrom.configMapKeyRef: there are no ConfigMaps here",
+            f"{C}.env[0].valueFrom.configMapKeyRef: ConfigMaps do not exist here",
         ),
         (
             sh("", env=[{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "x"}}}]),
@@ -150,9 +152,9 @@ C = "spec.tasks[0].template.spec.containers[0]"
         ),
         (
             sh("", env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]),
-            f'{C}.env[0].valueFrom.fieldRef.fieldPath: "spec.x" is none of metadata.name, ',
+            f'{C}.env[0].valueFrom.fieldRef.fieldPath: "spec.x" is not one of metadata.name, ',
         ),
-        (sh("", envFrom=[{"secretRef": {"name": "s"}}]), f"{C}.envFrom[0].secretRef: there are no"),
+        (sh("", envFrom=[{"secretRef": {"name": "s"}}]), f"{C}.envFrom[0].secretRef: "),
     ],
 )
 def test_what_cannot_be_run_is_said_with_its_place(container: Json, said: str) -> None:
@@ -165,7 +167,7 @@ def test_what_is_optional_and_not_there_is_left_out() -> None:
     variable = {"name": "A", "valueFrom": ref}
     container = sh("", env=[variable], envFrom=[{"configMapRef": {"name": "s", "optional": True}}])
     assert not list(faults(job_of(pod_task(container))))
-    assert "A" not in invoked(container).env
+    assert "A" not in invoked(container)[1]
 
 
 def test_sidecars_and_plugins_that_are_not_carried_out() -> None:

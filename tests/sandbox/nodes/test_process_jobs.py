@@ -1,32 +1,19 @@
-"""vcjobs whose pods are processes: policies, restarts, deletion, the addresses of the others."""
+"""vcjobs whose pods are processes: policies, restarts, deletion, addresses."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from jobflow.api.resources import JOBS, PODS
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
-from support.sandbox.processes import Json, Pids, living, pod_task, process_runner, sh
+from support.sandbox.processes import Json, Pids, living, pod_task, sh
 from support.sandbox.vcjobs import vcjob
 from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
-
-
-@pytest.fixture
-def runner(tmp_path: Path) -> Iterator[ProcessRunner]:
-    with process_runner(tmp_path / "logs") as made:
-        yield made
-
-
-@pytest.fixture
-def pids(tmp_path: Path) -> Iterator[Pids]:
-    made = Pids(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -40,7 +27,7 @@ def forever(pids: Pids) -> Json:
 
 
 async def test_a_parameter_server_ends_with_its_workers(world: World, pids: Pids) -> None:
-    """Workers find it by the plugin's variable, and really talk to it."""
+    """Workers find the server by the plugin's variable and connect to it."""
     serve = (
         "import os, socket; s = socket.create_server((os.environ['IP'], 8901));"
         f"open('{pids.path}', 'w').write(str(os.getpid()) + chr(10))\n"

@@ -1,8 +1,7 @@
-"""The logs of processes: their size, their place, their last lines."""
+"""Logs of processes: size, place, last lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,6 @@ import pytest
 from jobflow.sandbox.nodes.process.logs import tail
 from jobflow.sandbox.nodes.process.runner import Addresses, ProcessRunner
 from support.sandbox.processes import pod_task, process_runner, run_pod, sh
-
-
-@pytest.fixture
-def runner(tmp_path: Path) -> Iterator[ProcessRunner]:
-    with process_runner(tmp_path / "logs") as made:
-        yield made
 
 
 async def test_a_long_log_is_bounded(

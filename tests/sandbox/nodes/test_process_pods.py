@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +32,6 @@ from support.sandbox.processes import (
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 STANDARD_SIGNALS = (1 << 31) - 1
-
-
-@pytest.fixture
-def runner(tmp_path: Path) -> Iterator[ProcessRunner]:
-    with process_runner(tmp_path / "logs") as made:
-        yield made
-
-
-@pytest.fixture
-def pids(tmp_path: Path) -> Iterator[Pids]:
-    made = Pids(tmp_path)
-    yield made
-    made.close()
 
 
 async def test_a_command_runs_and_its_output_is_its_log(runner: ProcessRunner) -> None:
@@ -164,7 +150,7 @@ class TestMessages:
 
 
 class TestContainers:
-    """Several of them, and again and again."""
+    """Several containers, and restarts."""
 
     async def test_init_containers_come_one_after_another(
         self, runner: ProcessRunner, tmp_path: Path
@@ -185,7 +171,7 @@ class TestContainers:
         assert "waiting" in told.status["containerStatuses"][0]["state"]
 
     async def test_containers_run_at_once(self, runner: ProcessRunner, pids: Pids) -> None:
-        """Each waits for the other one's word."""
+        """Each container waits for the other's message."""
         first = sh(f"cat {pids.path}.a > /dev/null; echo x > {pids.path}.b", name="a")
         second = sh(f"echo x > {pids.path}.a; cat {pids.path}.b > /dev/null", name="b")
         for end in ("a", "b"):
@@ -240,7 +226,7 @@ class TestContainers:
 
 
 class TestEnds:
-    """Processes that somebody ends."""
+    """Processes that are ended from outside."""
 
     async def test_what_a_command_leaves_behind_ends_with_it(
         self, runner: ProcessRunner, pids: Pids
@@ -302,7 +288,7 @@ class TestEnds:
     async def test_a_pod_that_is_gone_runs_no_longer(
         self, runner: ProcessRunner, pids: Pids
     ) -> None:
-        """Its status cannot be written: somebody has removed it by force."""
+        """Its status cannot be written, because the pod was force-deleted."""
         job = job_of(pod_task(sh(f"echo $$ > {pids.path}; exec sleep 600")))
 
         found: list[int] = []
@@ -330,7 +316,7 @@ class TestEnds:
 
 
 async def delete_when_running(runner: ProcessRunner, pids: Pids, task: Json) -> None:
-    """Delete a pod once its process has told its id; then that is gone, and nothing more told."""
+    """Delete a pod after its process has reported its id; then no process and no report remains."""
     job = job_of(task)
     told = Told(pod_of(job))
     running = asyncio.create_task(runner.run(assignment(job, told.pod), told.report))

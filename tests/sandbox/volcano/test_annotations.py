@@ -1,4 +1,4 @@
-"""How the annotations under sandbox.jobflow.volcano.sh/ are read, and what becomes of pods."""
+"""Annotations under sandbox.jobflow.volcano.sh/, and the pods that follow them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ import pytest
 
 from jobflow.api.duration import format_duration, parse_duration
 from jobflow.api.labels import ATTEMPT, INDEX
-from jobflow.api.pod import PodPhase
+from jobflow.api.pod import Pod, PodPhase
 from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
-from jobflow.sandbox.jobs.pods import PodObject
-from jobflow.sandbox.nodes.pod_status import Progress, pod_status
+from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
 from jobflow.sandbox.nodes.runner import Assignment
 from jobflow.sandbox.nodes.simulate import SimulateRunner
-from jobflow.sandbox.nodes.simulation_script import Mark, Script, read_script
+from jobflow.sandbox.nodes.simulation_script import SimulationScript, read_script
 from support.sandbox.vcjobs import SANDBOX, START, vcjob
 
 RUNNING, SUCCEEDED, FAILED = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED
 
 
-def script(attempt: str = "1", **annotations: str) -> Script:
+def script(attempt: str = "1", **annotations: str) -> SimulationScript:
     read, faults = read_all(attempt, **annotations)
     assert faults == ()
     return read
 
 
-def read_all(attempt: str = "1", **annotations: str) -> tuple[Script, tuple[str, ...]]:
+def read_all(attempt: str = "1", **annotations: str) -> tuple[SimulationScript, tuple[str, ...]]:
     named = {SANDBOX + key.replace("_", "-"): value for key, value in annotations.items()}
     return read_script(named, {ATTEMPT: attempt}, ["t", "worker", "ps"])
 
@@ -134,20 +133,20 @@ def test_what_a_pod_puts_out(output: str, attempt: str, message: str) -> None:
         ({"duration": "-1s"}, '"-1s" is not a duration: write it like 2s, 500ms or 1m30s'),
         ({"duration": ""}, '"" is not a duration: write it like 2s, 500ms or 1m30s'),
         ({"duration": "9999999h"}, '"9999999h" is longer than a hundred years'),
-        ({"exit_code": "256"}, '"256" is no exit code: write a whole number from 0 to 255'),
-        ({"exit_code": "-1"}, '"-1" is no exit code: write a whole number from 0 to 255'),
-        ({"exit_code": "٣"}, '"٣" is no exit code: write a whole number from 0 to 255'),
-        ({"fail_attempts": "two"}, '"two" is no count: write a whole number from 0 up'),
+        ({"exit_code": "256"}, '"256" is not an exit code: write a whole number from 0 to 255'),
+        ({"exit_code": "-1"}, '"-1" is not an exit code: write a whole number from 0 to 255'),
+        ({"exit_code": "٣"}, '"٣" is not an exit code: write a whole number from 0 to 255'),
+        ({"fail_attempts": "two"}, '"two" is not a count: write a whole number from 0 up'),
         ({"output": "[]"}, '"[]" is an empty list: give it one entry for each run'),
-        ({"output": "[oops"}, "begins like a list and is no JSON"),
+        ({"output": "[oops"}, "begins like a list but is not JSON"),
         ({"output": "x" * 4097}, "is 4097 bytes; a termination message holds at most 4096"),
-        ({"task_phases": "{"}, '"{" is no JSON'),
-        ({"task_phases": "[]"}, '"[]" is no JSON object'),
+        ({"task_phases": "{"}, '"{" is not JSON'),
+        ({"task_phases": "[]"}, '"[]" is not a JSON object'),
         ({"task_phases": '{"wroker": []}'}, 'which this job lacks; did you mean "worker"?'),
         ({"task_phases": '{"ps": {}}'}, 'gives task "ps" no list'),
-        ({"task_phases": '{"ps": [["Running"]]}'}, 'gives task "ps" an entry that is no pair'),
-        ({"task_phases": '{"ps": [["Running", true]]}'}, "no pair like"),
-        ({"task_phases": '{"ps": [["Running", -1]]}'}, "no number of seconds from 0: -1"),
+        ({"task_phases": '{"ps": [["Running"]]}'}, 'gives task "ps" an entry that is not a pair'),
+        ({"task_phases": '{"ps": [["Running", true]]}'}, "not a pair like"),
+        ({"task_phases": '{"ps": [["Running", -1]]}'}, "not a number of seconds from 0: -1"),
         (
             {"task_phases": '{"ps": [["running", 1]]}'},
             'that pods do not have; did you mean "Running"?',
@@ -169,10 +168,12 @@ def test_what_cannot_be_read_is_said(annotations: dict[str, str], fault: str) ->
     assert fault in said
 
 
-@pytest.mark.parametrize("attempt", ["0", "first", "-1"])
-def test_an_attempt_that_is_none_is_said(attempt: str) -> None:
-    _, [fault] = read_all(attempt)
-    assert fault.startswith(f'label {ATTEMPT}: "{attempt}" ')
+@pytest.mark.parametrize(
+    ("label", "text"), [(ATTEMPT, "0"), (ATTEMPT, "first"), (ATTEMPT, "-1"), (INDEX, "-1")]
+)
+def test_labels_that_are_not_numbers(label: str, text: str) -> None:
+    _, [fault] = read_script({}, {label: text}, ["t"])
+    assert fault.startswith(f'label {label}: "{text}" is not ')
 
 
 def test_all_faults_are_said_at_once() -> None:
@@ -207,7 +208,7 @@ def test_durations_are_written_as_go_does(seconds: float, text: str) -> None:
 
 
 class Clock:
-    """Time that stands until somebody sleeps."""
+    """A clock that advances only during sleep."""
 
     def __init__(self) -> None:
         self.now = START
@@ -236,15 +237,15 @@ def assignment(status: dict[str, Any] | None = None, **annotations: str) -> Assi
     }
     stored = msgspec.json.decode(msgspec.json.encode(vcjob("j", **annotations)), type=VcjobObject)
     return Assignment(
-        read_vcjob(stored), msgspec.convert(pod, PodObject), START, START - timedelta(seconds=1)
+        read_vcjob(stored), msgspec.convert(pod, Pod), START, START - timedelta(seconds=1)
     )
 
 
 async def play(clock: Clock, given: Assignment, speed: float = 1.0) -> list[tuple[str, float]]:
-    """What was reported, and when, in seconds from START."""
+    """Return the reported phases and their times in seconds from START."""
     told: list[tuple[str, float]] = []
 
-    async def report(progress: Progress) -> None:
+    async def report(progress: PodProgress) -> None:
         told.append((progress.phase, (clock.now - START).total_seconds()))
 
     await SimulateRunner(speed, clock=clock).run(given, report)
@@ -296,7 +297,7 @@ def test_a_speed_that_is_none_is_refused(speed: float) -> None:
 
 
 def test_a_failed_pod_looks_like_one() -> None:
-    ended = Progress(FAILED, START, START + timedelta(seconds=2), 3, "out of memory")
+    ended = PodProgress(FAILED, START, START + timedelta(seconds=2), 3, "out of memory")
     status = pod_status(assignment().pod, ended)
     first, second = status["containerStatuses"]
     assert first["state"]["terminated"] == {
@@ -314,12 +315,3 @@ def test_a_failed_pod_looks_like_one() -> None:
         "127.0.0.1",
         [{"ip": "127.0.0.1"}],
     )
-
-
-def test_marks_are_values() -> None:
-    assert script().marks("t") == (Mark(0.0, RUNNING), Mark(1.0, SUCCEEDED))
-
-
-def test_an_index_that_is_none_is_said() -> None:
-    _, [fault] = read_script({}, {INDEX: "-1"}, ["t"])
-    assert fault.startswith(f'label {INDEX}: "-1" is no count')

@@ -1,8 +1,7 @@
-"""Commands on vcjobs, carried out by the stand-in as Volcano does: deleted first, then acted on."""
+"""Commands on vcjobs: deleted first, then executed, as in Volcano."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -10,30 +9,19 @@ import pytest
 
 from jobflow.api.resources import COMMANDS, CRDS, JOBS
 from support.sandbox.vcjobs import vcjob
-from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
+from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
 
 JOB = (JOBS.api_version, JOBS.kind)
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with small_world() as world:
-        yield world
 
 
 async def order(
     world: World, action: str, job: str = "j", *, kind: tuple[str, str] = JOB, name: str = ""
 ) -> None:
-    """A Command, as vcctl makes it."""
+    """Create a Command as vcctl does."""
     named = {"name": name} if name else {"generateName": f"{job}-{action.lower()}-"}
     target = {"apiVersion": kind[0], "kind": kind[1], "name": job, "uid": "of-no-interest"}
-    body: dict[str, Any] = {
-        "apiVersion": COMMANDS.api_version,
-        "kind": COMMANDS.kind,
-        "metadata": named,
-        "action": action,
-        "target": target,
-    }
+    head = {"apiVersion": COMMANDS.api_version, "kind": COMMANDS.kind, "metadata": named}
+    body: dict[str, Any] = {**head, "action": action, "target": target}
     await world.client.create(COMMANDS, NAMESPACE, msgspec.json.encode(body))
 
 

@@ -1,85 +1,39 @@
-"""The stand-in is stopped, started anew and refused at any moment: vcjobs end all the same."""
+"""The job controller is stopped, restarted and refused at any write; vcjobs still finish."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from jobflow.api.resources import EVENTS, JOBS, PODS
-from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.vcjobs import task, vcjob
-from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
+from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
 
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with small_world() as world:
-        yield world
-
-
-class Dying(Client):
-    """A client whose process stops at its n-th write, before it is sent or once it is stored."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.writes_left = 0
-        self.after = False
-        self.dead = asyncio.Event()
-
-    async def request(self, method: str, path: str, **more: Any) -> bytes:
-        if method != "GET":
-            self.writes_left -= 1
-        if self.writes_left or self.dead.is_set() or method == "GET":
-            return await self._alive(method, path, **more)
-        if self.after:
-            await super().request(method, path, **more)
-        self.dead.set()
-        return await self._alive(method, path, **more)
-
-    async def _alive(self, method: str, path: str, **more: Any) -> bytes:
-        if self.dead.is_set():
-            await asyncio.Event().wait()
-        return await super().request(method, path, **more)
-
-
+ENDED_BY_WORKERS = [{"event": "TaskCompleted", "action": "CompleteJob"}]
+RESTARTED = {"maxRetry": 2, "policies": [{"event": "PodFailed", "action": "RestartJob"}]}
+ABORTED = {"policies": [{"event": "*", "action": "AbortJob"}]}
+TASKS = task("ps"), task("w", policies=ENDED_BY_WORKERS)
 FLOWS = {
     "one pod": (vcjob("j"), "Completed", 8),
     "a gang": (vcjob("j", task("a", 2), task("b")), "Completed", 14),
     "ended by its workers": (
-        vcjob(
-            "j",
-            task("ps"),
-            task("w", policies=[{"event": "TaskCompleted", "action": "CompleteJob"}]),
-            task_phases='{"ps": [["Running", 0]]}',
-        ),
+        vcjob("j", *TASKS, task_phases='{"ps": [["Running", 0]]}'),
         "Completed",
         11,
     ),
-    "restarted": (
-        vcjob(
-            "j",
-            exit_code="1",
-            spec={"maxRetry": 2, "policies": [{"event": "PodFailed", "action": "RestartJob"}]},
-        ),
-        "Failed",
-        16,
-    ),
-    "aborted": (
-        vcjob("j", exit_code="1", spec={"policies": [{"event": "*", "action": "AbortJob"}]}),
-        "Aborted",
-        8,
-    ),
+    "restarted": (vcjob("j", exit_code="1", spec=RESTARTED), "Failed", 16),
+    "aborted": (vcjob("j", exit_code="1", spec=ABORTED), "Aborted", 8),
 }
-"""A vcjob, how it ends, and how many writes that takes."""
+"""A vcjob, its final phase, and the number of writes until then."""
 POINTS = [
-    (name, n + 1, after) for name, row in FLOWS.items() for n in range(row[2]) for after in (0, 1)
+    (name, n, after) for name, row in FLOWS.items() for n in range(row[2]) for after in (0, 1)
 ]
 
 
@@ -88,8 +42,7 @@ async def test_it_may_stop_at_any_write(world: World, name: str, n: int, after: 
     manifest, end, _ = FLOWS[name]
     await world.create(manifest)
     async with Dying.at(world.server.url) as client:
-        assert isinstance(client, Dying)
-        client.writes_left, client.after = n, bool(after)
+        client.point = Point(n, bool(after))
         async with stand_in(world, client=client, speed=1000):
             over = asyncio.create_task(world.end_of("j"))
             death = asyncio.create_task(client.dead.wait())
@@ -126,7 +79,7 @@ async def test_every_write_may_fail_once(world: World, code: int, after: bool) -
         return new and request.path != JOBS.path(NAMESPACE)
 
     broken = failure(code, "Trouble", "not now") if code else None
-    world.server.faults.append(Fault(first_time, broken, after=after, times=None))
+    world.server.faults.append(InjectedFault(first_time, broken, after=after, times=None))
     async with stand_in(world):
         await world.create(vcjob("j", task(replicas=2)))
         [job] = await world.end_of("j")
@@ -151,7 +104,7 @@ def refuse_pods(world: World) -> None:
     refusal = failure(403, "Forbidden", 'pods "j-t-0" is forbidden: exceeded quota')
     making = ("POST", PODS.path(NAMESPACE))
     world.server.faults.append(
-        Fault(lambda request: (request.method, request.path) == making, refusal, times=None)
+        InjectedFault(lambda request: (request.method, request.path) == making, refusal, times=None)
     )
 
 

@@ -1,4 +1,4 @@
-"""Laws of the stand-in's state machine, whatever a vcjob says and whatever becomes of its pods."""
+"""Laws of the vcjob's state machine, for any spec and any events of its pods."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ MOVES = st.lists(
 
 
 def move(job: Played, what: str, which: int) -> None:
-    """One thing that happens; what cannot happen now does not."""
+    """Apply one event, unless it is impossible now."""
     if what == "command":
         job.command(ACTIONS[which % len(ACTIONS)])
     elif what == "collected":
@@ -90,7 +90,7 @@ def test_no_spec_raises(spec: Any) -> None:
 
 @given(specs(), MOVES)
 def test_whatever_happens_it_comes_to_rest(spec: JobSpec, moves: list[tuple[str, int]]) -> None:
-    """Settling always ends; and when all pods succeed from some moment on, the job ends."""
+    """Settling always ends; if all pods succeed from some point on, the job ends."""
     job = Played(spec).begin()
     for what, which in moves:
         move(job, what, which)

@@ -1,4 +1,4 @@
-"""What policies, counts and commands make of a vcjob, without a server."""
+"""Effects of policies, counts and commands on a vcjob, without a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.sandbox.vcjobs import START, Played, job_spec, task
 
 
 def running(*tasks: dict[str, Any], **spec: Any) -> Played:
-    """A vcjob whose pods all run."""
+    """Return a vcjob whose pods all run."""
     return Played(job_spec(*tasks, **spec)).begin().all_pods("Running")
 
 
@@ -185,7 +185,7 @@ def test_nothing_moves_a_job_that_is_being_deleted() -> None:
 
 
 class TestTimeouts:
-    """A policy's timeout puts its action off."""
+    """A policy's timeout delays its action."""
 
     def test_an_action_waits(self) -> None:
         late = on("PodFailed", "AbortJob", timeout="10s")
@@ -292,6 +292,6 @@ def test_a_partition_policy_gives_a_task_its_minimum() -> None:
 def test_policies_that_cannot_be_carried_out_are_named() -> None:
     bad = [on("PodFailed", "CompletedJob"), on("PodPending", "AbortJob", timeout="5")]
     assert policy_faults(job_spec(policies=bad)) == [
-        "spec.policies[0].action: 'CompletedJob' is no action",
+        "spec.policies[0].action: 'CompletedJob' is not an action",
         "spec.policies[1].timeout: '5' is not a duration: write it like 2s, 500ms or 1m30s",
     ]

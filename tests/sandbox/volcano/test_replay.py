@@ -1,11 +1,9 @@
-"""The stand-in goes through what real Volcano did, in the same phases and to the same end.
+"""Replay of vcjobs recorded on real Volcano: same phases, same final status.
 
-tests/data/volcano-vcjobs.jsonl was recorded on a real API server. What came from outside the job
-controller (pods that a node moved, the scheduler letting a job in, users) is played back in its
-order and at its times; what the job controller made of it is compared.
-
-The recording's vcjobs passed their CRD (maxRetry 3) but no mutating webhook, so they go into the
-state machine with that default alone.
+tests/data/volcano-vcjobs.jsonl was recorded on a real API server. External events (pods that a node
+moved, admission by the scheduler, users) are replayed in order and at their times; the reactions of
+the job controller are compared. The recorded vcjobs passed their CRD (maxRetry 3) but no mutating
+webhook, so the state machine gets that default only.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ Line = dict[str, Any]
 
 
 def scenarios() -> Iterator[tuple[Line, list[Line]]]:
-    """Each scenario's head and its lines."""
+    """Yield each scenario's head and its lines."""
     lines = [json.loads(text) for text in RECORDING.read_text().splitlines()]
     heads = [index for index, line in enumerate(lines) if "scenario" in line]
     for begin, end in zip(heads, [*heads[1:], len(lines)], strict=True):
@@ -77,7 +75,7 @@ def recorded_pods(scenario: str) -> list[Line]:
 
 
 def shape(status: dict[str, Any]) -> dict[str, Any]:
-    """A status without what depends on the moment: times, and how often it was killed again."""
+    """Return a status without times and without the number of repeated kills."""
     rest = {key: value for key, value in status.items() if key not in ("version", "state")}
     return rest | {
         "state": {key: value for key, value in status["state"].items() if "Time" not in key},
@@ -105,7 +103,7 @@ def test_same_final_status(scenario: str) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_same_times(scenario: str) -> None:
-    """Each phase is dated within a second of Volcano's: its clock shows in whole seconds only."""
+    """Phase times differ by at most a second, because Volcano records whole seconds."""
     ours = replay(scenario).status.conditions or []
     recorded = recorded_statuses(scenario)[-1]["conditions"]
     theirs = msgspec.convert(recorded, type=list[type(ours[0])])  # type: ignore[misc]
@@ -117,8 +115,8 @@ def test_same_times(scenario: str) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_same_pods_made_and_left(scenario: str) -> None:
-    """A pod's version is compared as first or later: Volcano kills an aborted job as often as an
-    event comes in, and counts up each time."""
+    """Versions are compared as first or later, because Volcano kills an aborted job on each
+    event."""
     made: list[tuple[str, bool, int]] = []
     left: dict[str, str] = {}
     for line in recorded_pods(scenario):
@@ -143,7 +141,7 @@ def test_every_status_on_the_way_is_one_that_volcano_wrote(scenario: str) -> Non
 
 
 def test_a_pod_is_written_as_volcano_writes_it() -> None:
-    """Labels, annotations and owner reference of the first recorded pod, its own marks aside."""
+    """Compares labels, annotations and owner reference of the first recorded pod."""
     head, _ = SCENARIOS["completes"]
     [recorded, *_] = recorded_pods("completes")
     [owner] = recorded["ownerReferences"]

@@ -1,24 +1,17 @@
-"""vcjobs on the sandbox's API server, carried out by the stand-in: phases, pods, cost."""
+"""vcjobs on the sandbox's API server with its job controller: phases, pods, writes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
-from jobflow.api.labels import ATTEMPT
 from jobflow.api.resources import EVENTS, JOBS, PODS
 from jobflow.kube.client import MERGE_PATCH
 from support.sandbox.vcjobs import task, vcjob
-from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with small_world() as world:
-        yield world
+from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
 
 
 async def test_a_job_completes(world: World) -> None:
@@ -74,15 +67,6 @@ async def test_a_failed_job_says_why_in_its_pod(world: World) -> None:
     assert (pod["spec"]["nodeName"], pod["status"]["podIP"]) == ("sandbox", "127.0.0.1")
 
 
-async def test_the_first_attempts_fail(world: World) -> None:
-    attempts = {f"j{n}": {ATTEMPT: str(n)} for n in (1, 2, 3)}
-    async with stand_in(world):
-        for name, labels in attempts.items():
-            await world.create(vcjob(name, labels=labels, fail_attempts="2"))
-        jobs = await world.end_of(*attempts)
-    assert [phase(job) for job in jobs] == ["Failed", "Failed", "Completed"]
-
-
 async def test_a_job_ends_with_its_workers(world: World) -> None:
     policies = [{"event": "TaskCompleted", "action": "CompleteJob"}]
     marks = '{"w": [["Running", 1], ["Succeeded", 2]], "ps": [["Running", 1]]}'
@@ -135,7 +119,7 @@ async def test_a_finished_job_is_deleted_when_its_ttl_is_over(world: World) -> N
 
 
 class TestUsers:
-    """What users do to vcjobs and pods."""
+    """Changes and deletions by users."""
 
     async def test_a_deleted_job_takes_its_pods_along(self, world: World) -> None:
         async with stand_in(world, speed=1):
@@ -197,35 +181,32 @@ class TestUsers:
 
 
 class TestBadJobs:
-    """vcjobs that cannot be run as they are: Failed at once, with a sentence and an event."""
+    """vcjobs that cannot run: Failed immediately, with a message and an Event."""
 
     @pytest.mark.parametrize(
-        ("annotations", "said"),
+        ("job", "message"),
         [
             ({"duration": "fast"}, '"fast" is not a duration: write it like 2s, 500ms or 1m30s'),
-            ({"exit-code": "300"}, '"300" is no exit code: write a whole number from 0 to 255'),
+            ({"exit-code": "300"}, '"300" is not an exit code: write a whole number from 0 to 255'),
             ({"outputs": "{}"}, 'outputs: no such setting; did you mean "output"?'),
+            (
+                {"spec": {"policies": [{"event": "PodFailed", "action": "CompletedJob"}]}},
+                "spec.policies[0].action: 'CompletedJob'",
+            ),
         ],
     )
-    async def test_annotations(self, world: World, annotations: dict[str, str], said: str) -> None:
+    async def test_one_fault(self, world: World, job: dict[str, Any], message: str) -> None:
         async with stand_in(world):
-            await world.create(vcjob("j", **annotations))
-            [job] = await world.end_of("j")
+            await world.create(vcjob("j", **job))
+            [found] = await world.end_of("j")
             await world.until(lambda events: bool(events), EVENTS)
-        state = job["status"]["state"]
+        state = found["status"]["state"]
         [event] = await world.items(EVENTS)
         assert (state["phase"], state["reason"]) == ("Failed", "InvalidJob")
-        assert said in state["message"]
+        assert message in state["message"]
         assert (event["type"], event["message"]) == ("Warning", state["message"])
-        assert event["involvedObject"]["uid"] == job["metadata"]["uid"]
+        assert event["involvedObject"]["uid"] == found["metadata"]["uid"]
         assert await world.pods() == {}
-
-    async def test_a_policy(self, world: World) -> None:
-        policies = [{"event": "PodFailed", "action": "CompletedJob"}]
-        async with stand_in(world):
-            await world.create(vcjob("j", spec={"policies": policies}))
-            [job] = await world.end_of("j")
-        assert "spec.policies[0].action: 'CompletedJob'" in job["status"]["state"]["message"]
 
     async def test_others_go_on(self, world: World) -> None:
         async with stand_in(world):

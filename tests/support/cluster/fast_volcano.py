@@ -22,7 +22,7 @@ from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
-from jobflow.sandbox.nodes.simulation_script import Script, read_script
+from jobflow.sandbox.nodes.simulation_script import SimulationScript, read_script
 from support.sandbox.job_pods import end_pod, make_pod
 from support.time.alongside import alongside
 from support.time.leaping_loop import now
@@ -121,7 +121,7 @@ async def _unless_gone(work: Any) -> None:
             raise
 
 
-def script_of(job: Job) -> Script:
+def script_of(job: Job) -> SimulationScript:
     """Return the script of a job."""
     meta = job.metadata
     tasks = [task.name or "" for task in job.spec.tasks or ()]

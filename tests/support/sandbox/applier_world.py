@@ -1,4 +1,4 @@
-"""A flow on a server, and the parts that carry out plans for it, for tests of `apply`."""
+"""A flow on a server and the parts that apply plans to it, for tests of `apply`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from jobflow.controller.apply.api_answers import Answers, Memory
 from jobflow.controller.apply.applied import Applied
 from jobflow.controller.apply.apply import Applier
 from jobflow.core.planning.actions import Action, CreateJob, Guard, Plan
-from jobflow.sandbox.apiserver.failures import Failure
-from jobflow.sandbox.apiserver.http import Request
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure
+from jobflow.sandbox.apiserver.requests.http import Request
+from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store
 from support.sandbox.running_controller import NAMESPACE, Cluster
 
@@ -26,7 +26,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class World:
-    """A flow on a server, and the parts that carry out a plan for it."""
+    """A flow on a server, and the parts that apply a plan to it."""
 
     def __init__(self, cluster: Cluster, flow: JobFlow) -> None:
         self.cluster = cluster
@@ -58,15 +58,9 @@ class World:
         return [f"{each.method} {each.path.rsplit('/', 1)[-1]}" for each in seen]
 
     def manifest(self, job: str, **owner: Any) -> dict[str, Any]:
-        meta = self.flow.metadata
-        reference = {
-            "apiVersion": JOBFLOWS.api_version,
-            "kind": "JobFlow",
-            "name": meta.name,
-            "uid": meta.uid,
-            "controller": True,
-            **owner,
-        }
+        reference = {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "controller": True}
+        names = {"name": self.flow.metadata.name, "uid": self.flow.metadata.uid}
+        reference |= names | owner
         return {
             "apiVersion": JOBS.api_version,
             "kind": "Job",
@@ -75,14 +69,14 @@ class World:
         }
 
     async def there(self, **owner: Any) -> Job:
-        """The vcjob f-a, made by somebody else and not brought by a watch yet."""
+        """Create the vcjob f-a as another client; no watch has reported it yet."""
         body = json.dumps(self.manifest("f-a", **owner)).encode()
         return msgspec.json.decode(
             await self.cluster.client.create(JOBS, NAMESPACE, body), type=Job
         )
 
-    def fails(self, method: str, ending: str, how: Failure | None, **more: Any) -> None:
+    def fails(self, method: str, ending: str, how: RequestFailure | None, **more: Any) -> None:
         def strikes(request: Request) -> bool:
             return request.method == method and request.path.endswith(ending)
 
-        self.cluster.server.faults.append(Fault(strikes, how, **more))
+        self.cluster.server.faults.append(InjectedFault(strikes, how, **more))

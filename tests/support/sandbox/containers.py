@@ -1,4 +1,4 @@
-"""Containers of pods in tests: how they ended, or why they did not begin. Decides nothing."""
+"""Container statuses of pods in tests: ended, restarted or waiting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ended(
     at: datetime | None = None,
     signal: int | None = None,
 ) -> ContainerStatus:
-    """A container that has ended."""
+    """Return a container that has ended."""
     how = Terminated(
         exit_code=code,
         signal=signal,
@@ -46,12 +46,12 @@ def ended(
 
 
 def again(status: ContainerStatus) -> ContainerStatus:
-    """The container, started again."""
+    """Return the container after a restart."""
     return msgspec.structs.replace(status, state=ContainerState(), last_state=status.state)
 
 
 def stuck(reason: str, *, name: str = "c", message: str = "") -> ContainerStatus:
-    """A container that waits."""
+    """Return a container that waits."""
     waiting = ContainerWaiting(reason=reason, message=message)
     return ContainerStatus(name=name, state=ContainerState(waiting=waiting))
 
@@ -68,7 +68,7 @@ def with_containers(
     reason: str = "",
     message: str = "",
 ) -> Pod:
-    """The pod on a node, with these containers; `reason` is the whole pod's."""
+    """Return the pod on a node with these containers; `reason` is the whole pod's."""
     status = msgspec.structs.replace(
         pod.status,
         container_statuses=list(containers) or None,
@@ -80,8 +80,8 @@ def with_containers(
 
 
 def outlined(job: Job, *tasks: str, **requests: object) -> Job:
-    """The vcjob with an outline: `ps=1` words, each task with containers `c` and `side`, of which
-    the first asks for `requests`."""
+    """Return the vcjob with an outline of tasks like `ps=1`, each with containers `c` and `side`;
+    `c` asks for `requests`."""
     asks = ContainerResources(requests=requests) if requests else None
     first, second = ContainerOutline(name="c", resources=asks), ContainerOutline(name="side")
     template = PodTemplateOutline(spec=PodOutline(containers=[first, second]))

@@ -1,4 +1,4 @@
-"""What a flow comes to when the controller dies at one of its writes and another starts afresh."""
+"""Outcome of a flow whose controller dies at one of its writes and is replaced."""
 
 from __future__ import annotations
 
@@ -18,46 +18,16 @@ from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from support.cluster.fast_volcano import Plays, plays
-from support.sandbox.crashing_requests import Point
+from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.running_controller import Product
 from support.time.leaping_loop import clock, now
 
 WITHIN_SECONDS = 7200.0
-"""Of the loop's time, which mostly leaps."""
-
-
-class Dying(Client):
-    """A client whose process dies at one of its writes: nothing is sent from there on."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.point = Point(-1, after=False)
-        """Nowhere."""
-        self.dead = asyncio.Event()
-        self.written: list[str] = []
-
-    async def request(self, method: str, path: str, **more: Any) -> bytes:
-        here = False
-        if method != "GET":
-            here = len(self.written) == self.point.number
-            self.written.append(f"{method} {path}")
-        if here and not self.point.after:
-            self.dead.set()
-        await self._alive()
-        answer = await super().request(method, path, **more)
-        if here:
-            self.dead.set()
-        await self._alive()
-        return answer
-
-    async def _alive(self) -> None:
-        if self.dead.is_set():
-            await asyncio.Event().wait()
+"""Limit in the loop's time, which mostly leaps."""
 
 
 class Watched:
-    """The one flow of a namespace, its vcjobs and Commands, as somebody sees them who gives it
-    Commands."""
+    """The single flow of a namespace, its vcjobs and Commands, as seen by a user."""
 
     def __init__(self, client: Client, namespace: str, player: Plays, within: float) -> None:
         self.client = client
@@ -65,7 +35,7 @@ class Watched:
         self.player = player
         self.within = within
         self.changes = 0
-        """How many have been seen of the flow and of its vcjobs."""
+        """Number of observed changes of the flow and its vcjobs."""
         self.flows = Cache[JobFlow](self._changes)
         self.commands = Cache[Command](self._news)
         self._changed = asyncio.Event()
@@ -88,12 +58,12 @@ class Watched:
         return next(iter(self.flows), None)
 
     def phase(self, job: str) -> str:
-        """Of a vcjob; empty where there is none."""
+        """Return the phase of a vcjob, "" if it does not exist."""
         found = self.player.jobs.get(self.namespace, job)
         return found.status.state.phase if found is not None else ""
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Return as soon as it holds."""
+        """Wait until the condition holds."""
         try:
             async with asyncio.timeout(self.within):
                 while not holds():
@@ -104,7 +74,7 @@ class Watched:
             raise AssertionError(f"never came true: {status}") from None
 
     async def gone(self) -> JobFlow:
-        """The flow as it was last seen, once it and its vcjobs are gone."""
+        """Return the last state of the flow after it and its vcjobs are gone."""
         await self.until(lambda: self.flow is not None)
         last: list[JobFlow] = []
 
@@ -116,7 +86,7 @@ class Watched:
         return last[0]
 
     async def ended(self) -> JobFlow:
-        """The flow, once it is final and no Command is left."""
+        """Return the flow once it is final and no Command remains."""
         await self.until(
             lambda: self.flow is not None and self.flow.final and not len(self.commands)
         )
@@ -124,15 +94,11 @@ class Watched:
         return self.flow
 
     async def order(self, action: str, name: str) -> None:
-        """Make a Command on the flow, and return when it is gone."""
+        """Create a Command on the flow and wait until it is gone."""
         assert self.flow is not None
         meta = self.flow.metadata
-        target = {
-            "apiVersion": JOBFLOWS.api_version,
-            "kind": JOBFLOWS.kind,
-            "name": meta.name,
-            "uid": meta.uid,
-        }
+        target = {"apiVersion": JOBFLOWS.api_version, "kind": JOBFLOWS.kind}
+        target |= {"name": meta.name, "uid": meta.uid}
         body = {
             "apiVersion": COMMANDS.api_version,
             "kind": COMMANDS.kind,
@@ -157,35 +123,35 @@ Orders = Callable[[Watched], Awaitable[None]]
 
 @dataclass
 class Tale:
-    """A flow and what it needs, and who gives it Commands."""
+    """A flow with its objects, and the Commands that it gets."""
 
     objects: Sequence[Mapping[str, Any]]
     orders: Orders | None = None
     stays: bool = True
-    """Whether the flow is there at the end."""
+    """Whether the flow still exists at the end."""
 
 
 @dataclass
 class End:
-    """What is the same wherever the controller died."""
+    """Result that must not depend on the point of the crash."""
 
     state: Any
     steps: Mapping[str, Any]
     jobs: Mapping[str, int]
-    """By name: how many vcjobs were ever there under it."""
+    """Number of vcjobs ever created under each name."""
     refused: Sequence[str]
-    """What Events say of Commands that were refused: one that is read twice is one of them."""
+    """Messages of refused Commands: a Command that is read twice is one of them."""
 
 
 @dataclass
 class Lives:
-    """How one run went."""
+    """Result of one run with a crash."""
 
     end: End
     reached: bool
-    """Whether the point was reached before all was over."""
+    """Whether the run got as far as the point."""
     written: list[str] = field(default_factory=list)
-    """What the first life wrote."""
+    """Writes of the first controller."""
 
 
 async def lives(
@@ -197,8 +163,8 @@ async def lives(
     others: Callable[[], Awaitable[Client]] | None = None,
     within: float = WITHIN_SECONDS,
 ) -> Lives:
-    """Carry the tale through, with a death at this point. Its objects are there. `others`: how
-    those reach the server who are not the product."""
+    """Run the tale with a crash at this point; its objects exist. `others` connects the clients
+    that are not the product."""
     async with await (others or connect)() as mine, plays(mine, namespace) as player:
         watched = Watched(mine, namespace, player, within)
         following = asyncio.create_task(watched.run())
@@ -230,20 +196,20 @@ async def _told(watched: Watched, tale: Tale) -> JobFlow:
 async def _first_life(
     client: Dying, namespace: str, telling: asyncio.Task[JobFlow], point: Point
 ) -> tuple[bool, list[str]]:
-    """Until it dies, or until all is told and nothing more is to be written."""
+    """Run until the crash, or until nothing more is written."""
     async with client:
         client.point, dead = point, client.dead
         product = Product(client, namespace=namespace, now=now, clock=clock)
         crashed = asyncio.create_task(dead.wait())
         await asyncio.wait({telling, crashed}, return_when="FIRST_COMPLETED")
         written = -1
-        while telling.done() and not dead.is_set() and written != len(client.written):
-            written = len(client.written)
+        while telling.done() and not dead.is_set() and written != len(client.sent):
+            written = len(client.sent)
             await asyncio.sleep(2.0)
         crashed.cancel()
         product.check()
         await product.kill()
-        return dead.is_set(), client.written
+        return dead.is_set(), client.sent
 
 
 async def _second_life(client: Dying, namespace: str, telling: asyncio.Task[JobFlow]) -> JobFlow:
@@ -252,15 +218,15 @@ async def _second_life(client: Dying, namespace: str, telling: asyncio.Task[JobF
         await asyncio.wait({telling, product.running}, return_when="FIRST_COMPLETED")
         product.check()
         written = -1
-        while written != len(client.written):
-            written = len(client.written)
+        while written != len(client.sent):
+            written = len(client.sent)
             await asyncio.sleep(2.0)
         await product.kill()
     return await telling
 
 
 def _said(flow: JobFlow) -> tuple[Any, Mapping[str, Any]]:
-    """What a flow's status says, without times and without what they come to."""
+    """Return a flow's status without times."""
     status = msgspec.to_builtins(flow.status)
     steps = {}
     for key, condition in status.get("conditions", {}).items():

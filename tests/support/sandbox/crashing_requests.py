@@ -1,4 +1,4 @@
-"""A controller that dies at one of its API requests, for tests that start it afresh after that."""
+"""A client that dies at one of its API requests, for tests that restart the controller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.sandbox.running_controller import Cluster, Product
 
 @dataclass
 class Point:
-    """Where to crash: at which request, counted from 0; before it is sent or after its commit."""
+    """Point of a crash: the number of a request, from 0, before it is sent or after its commit."""
 
     number: int
     after: bool
@@ -25,50 +25,57 @@ class Point:
 
 
 STRIDE = 1 if THOROUGH else 6
-"""Every sixth request is one to die at, in a run that may not take long."""
+"""Short test runs crash at every sixth request only."""
 
 
 def points(first: int, *, after: bool) -> Iterator[Point]:
-    """Where to crash, one after another. Several tests begin at different ones, so that all are
-    tried by one of them."""
+    """Yield crash points. Tests start at different ones, so that together they cover all."""
     for number in count(first % STRIDE, STRIDE):
         yield Point(number, after)
 
 
-class Crashing(Client):
-    """A client whose process dies at one point: nothing is sent from there on."""
+class Dying(Client):
+    """A client that sends nothing any more after one of its requests."""
 
-    point = Point(0, after=False)
+    counts_reads = False
 
-    def arm(self, point: Point) -> asyncio.Event:
-        """Die there; the event says when."""
-        self.point = point
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.point = Point(-1, after=False)
         self.sent: list[str] = []
+        """Requests that count: writes, or all."""
         self.dead = asyncio.Event()
-        return self.dead
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
-        number = len(self.sent)
-        self.sent.append(f"{method} {path}")
-        here = number == self.point.number
+        here = False
+        if method != "GET" or self.counts_reads:
+            here = len(self.sent) == self.point.number
+            self.sent.append(f"{method} {path}")
         if here and not self.point.after:
             self.dead.set()
-        if self.dead.is_set():
-            await asyncio.Event().wait()
+        await self._alive()
         answer = await super().request(method, path, **more)
         if here:
             self.dead.set()
+        await self._alive()
+        return answer
+
+    async def _alive(self) -> None:
         if self.dead.is_set():
             await asyncio.Event().wait()
-        return answer
+
+
+class DyingAnywhere(Dying):
+    """A client that counts reads too."""
+
+    counts_reads = True
 
 
 async def first_life(world: Cluster, point: Point) -> bool:
-    """Run the product until it dies at this point, or until the flow `f` has ended and all is said
-    and done. Returns whether it died."""
-    async with Crashing.at(world.server.url) as client:
-        assert isinstance(client, Crashing)
-        dead = client.arm(point)
+    """Run the product until it dies at this point, or until the flow `f` is final and idle; return
+    whether it died."""
+    async with DyingAnywhere.at(world.server.url) as client:
+        client.point, dead = point, client.dead
         product = Product(client)
         ended = asyncio.create_task(world.until("f", lambda flow: flow.final))
         crashed = asyncio.create_task(dead.wait())
@@ -82,8 +89,8 @@ async def first_life(world: Cluster, point: Point) -> bool:
         return dead.is_set()
 
 
-async def settled(client: Crashing) -> None:
-    """Return when the controller has nothing more to send."""
+async def settled(client: Dying) -> None:
+    """Wait until the controller sends nothing more."""
     before = -1
     while before != len(client.sent):
         before = len(client.sent)

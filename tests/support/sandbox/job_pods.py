@@ -1,4 +1,4 @@
-"""Pods of vcjobs on a server, as Volcano and a kubelet would make and move them, for tests."""
+"""Pods of vcjobs on a server, created and moved like Volcano and a kubelet do."""
 
 from __future__ import annotations
 
@@ -7,25 +7,16 @@ from typing import Any
 
 from jobflow.api.job import Job
 from jobflow.api.meta import ObjectMeta
-from jobflow.api.resources import JOBS, PODS
+from jobflow.api.pod import JOB_NAME, TASK, TASK_INDEX
+from jobflow.api.resources import PODS
 from jobflow.kube.client import ApiError, Client
+from jobflow.sandbox.jobs.pods import owner_reference
 from support.sandbox.running_controller import Ends
 
 
 def pod_of(job: ObjectMeta, task: str, index: int = 0) -> dict[str, Any]:
-    """A pod that the vcjob controls."""
-    owner = {
-        "apiVersion": JOBS.api_version,
-        "kind": JOBS.kind,
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
-    }
-    labels = {
-        "volcano.sh/job-name": job.name,
-        "volcano.sh/task-spec": task,
-        "volcano.sh/task-index": str(index),
-    }
+    """Return a pod that the vcjob controls."""
+    labels = {JOB_NAME: job.name, TASK: task, TASK_INDEX: str(index)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -33,14 +24,14 @@ def pod_of(job: ObjectMeta, task: str, index: int = 0) -> dict[str, Any]:
             "name": f"{job.name}-{task}-{index}",
             "namespace": job.namespace,
             "labels": labels,
-            "ownerReferences": [owner],
+            "ownerReferences": [owner_reference(job)],
         },
         "spec": {"containers": [{"name": "main", "image": "busybox"}]},
     }
 
 
 async def make_pod(client: Client, job: ObjectMeta, task: str = "main", index: int = 0) -> str:
-    """Make it; returns its name."""
+    """Create a pod; return its name."""
     body = pod_of(job, task, index)
     await client.create(PODS, job.namespace, json.dumps(body).encode())
     name: str = body["metadata"]["name"]
@@ -48,7 +39,7 @@ async def make_pod(client: Client, job: ObjectMeta, task: str = "main", index: i
 
 
 async def move_pod(client: Client, namespace: str, name: str, phase: str, **more: Any) -> None:
-    """Write its status."""
+    """Write the status of a pod."""
     body = json.dumps({"status": {"phase": phase, **more}}).encode()
     await client.patch(PODS, namespace, name, body, subresource="status")
 
@@ -56,22 +47,16 @@ async def move_pod(client: Client, namespace: str, name: str, phase: str, **more
 async def end_pod(
     client: Client, namespace: str, name: str, *, code: int = 0, message: str = ""
 ) -> None:
-    """Its only container ends."""
+    """Let the only container of a pod end."""
     ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}
-    container = {
-        "name": "main",
-        "image": "busybox",
-        "imageID": "",
-        "ready": False,
-        "restartCount": 0,
-        "state": {"terminated": ended},
-    }
+    container: dict[str, Any] = {"name": "main", "image": "busybox", "imageID": ""}
+    container |= {"ready": False, "restartCount": 0, "state": {"terminated": ended}}
     phase = "Failed" if code else "Succeeded"
     await move_pod(client, namespace, name, phase, containerStatuses=[container])
 
 
 class PodEnds(Ends):
-    """Every vcjob has a pod, which ends before the vcjob does and leaves a message."""
+    """A driver that gives each vcjob a pod, which ends first and leaves a message."""
 
     async def _end(self, job: Job, phase: str) -> None:
         meta, client = job.metadata, self._client

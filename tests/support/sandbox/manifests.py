@@ -8,7 +8,7 @@ from typing import Any
 
 
 def template(name: str, *, duration: str = "200ms", **annotations: str) -> dict[str, Any]:
-    """A JobTemplate with one pod that runs for `duration` in the sandbox."""
+    """Return a JobTemplate with one pod that runs for `duration` in the sandbox."""
     prefix = "sandbox.jobflow.volcano.sh/"
     notes = {"duration": duration} | {k.replace("_", "-"): v for k, v in annotations.items()}
     container = {"name": "main", "image": "busybox:1.36", "command": ["sh", "-c", "true"]}
@@ -29,7 +29,7 @@ def template(name: str, *, duration: str = "200ms", **annotations: str) -> dict[
 
 
 def jobflow(name: str, steps: Mapping[str, list[str]], **spec: Any) -> dict[str, Any]:
-    """A JobFlow of these steps, each with its targets."""
+    """Return a JobFlow of these steps, each with its targets."""
     flows = [
         {"name": step} | ({"dependsOn": {"targets": targets}} if targets else {})
         for step, targets in steps.items()
@@ -47,5 +47,5 @@ DIAMOND = {"a": [], "b": ["a"], "c": ["b"], "d": ["b"], "e": ["c", "d"]}
 
 
 def as_list(*objects: Mapping[str, Any]) -> str:
-    """Several objects as one file for `kubectl apply -f -`."""
+    """Return several objects as one file for `kubectl apply -f -`."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})

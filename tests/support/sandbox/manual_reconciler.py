@@ -1,4 +1,4 @@
-"""A reconciler without workers, whose plans are what a test says."""
+"""A reconciler without workers, with plans that the test gives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEY = (NAMESPACE, "f")
 
 
 class World:
-    """A reconciler without workers, over a server with one flow, by a clock that the test moves."""
+    """A reconciler without workers, on a server with one flow and with a manual clock."""
 
     def __init__(self, servers: Cluster, subject: JobFlow) -> None:
         self.servers = servers
@@ -54,7 +54,7 @@ class World:
 
 
 def planning(monkeypatch: pytest.MonkeyPatch, **plan: Any) -> None:
-    """Let every plan be this one; a status that is given as words becomes the state's message."""
+    """Replace every plan; `says` becomes the message of the state."""
 
     def always(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         said = plan.get("says")

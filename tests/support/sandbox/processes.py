@@ -1,4 +1,4 @@
-"""The runner `process` on single pods, and a look at which processes there are, for tests."""
+"""The process runner on single pods, and checks of running processes, for tests."""
 
 from __future__ import annotations
 
@@ -14,81 +14,82 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.pod import Pod
 from jobflow.sandbox.jobs.job import Vcjob, VcjobObject, read_vcjob
-from jobflow.sandbox.jobs.pods import PodObject, build_pod
-from jobflow.sandbox.nodes.pod_status import Progress, pod_status
-from jobflow.sandbox.nodes.process.runner import ProcessRunner, Restarts
+from jobflow.sandbox.jobs.pods import build_pod
+from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
+from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
 from jobflow.sandbox.nodes.runner import Assignment
 
 Json = dict[str, Any]
 PATIENCE = 30.0
-"""Seconds after which a test gives a process up."""
+"""Timeout for a process in seconds."""
 
 
 def sh(script: str, name: str = "c", **more: Any) -> Json:
-    """A container that is a shell's script. Kubernetes would make one `$` of two."""
+    """Return a container that runs a shell script, with `$` escaped for Kubernetes."""
     words = ["sh", "-c", script.replace("$$", "$$$$")]
     return {"name": name, "image": "busybox", "command": words, **more}
 
 
 def pod_task(*containers: Json, task: str = "t", replicas: int = 1, **spec: Any) -> Json:
-    """A task of a vcjob; its pods are not restarted unless `spec` says so."""
+    """Return a task whose pods are not restarted unless `spec` says so."""
     pod = {"restartPolicy": "Never", "containers": list(containers), **spec}
     return {"name": task, "replicas": replicas, "template": {"spec": pod}}
 
 
 def job_of(*tasks: Json, **spec: Any) -> Vcjob:
-    """A vcjob `j` as the stand-in reads it."""
+    """Return a vcjob `j` as the job controller reads it."""
     meta = {"name": "j", "namespace": "default", "uid": "u"}
     manifest = {"metadata": meta, "spec": {"tasks": list(tasks), **spec}}
     return read_vcjob(msgspec.json.decode(msgspec.json.encode(manifest), type=VcjobObject))
 
 
-def pod_of(job: Vcjob, task: int = 0, index: int = 0, **status: Any) -> PodObject:
-    """A pod of it, as it is stored when it is new."""
+def pod_of(job: Vcjob, task: int = 0, index: int = 0, **status: Any) -> Pod:
+    """Return a new pod of the vcjob."""
     manifest = build_pod(job, (job.spec.tasks or [])[task], index)
     manifest["metadata"]["uid"] = f"uid-{manifest['metadata']['name']}"
     manifest["status"] |= status
-    return msgspec.convert(manifest, PodObject)
+    return msgspec.convert(manifest, Pod)
 
 
 @dataclass
 class Told:
-    """What a runner told of a pod."""
+    """Reports of a runner about a pod."""
 
-    pod: PodObject
-    progress: list[Progress] = field(default_factory=list)
+    pod: Pod
+    progress: list[PodProgress] = field(default_factory=list)
     first: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once anything was told."""
+    """Set after the first report."""
 
-    async def report(self, progress: Progress) -> None:
+    async def report(self, progress: PodProgress) -> None:
         self.progress.append(progress)
         self.first.set()
 
     @property
     def phases(self) -> list[str]:
-        """The phases, each once."""
+        """The phases without repetitions."""
         return list(dict.fromkeys(str(each.phase) for each in self.progress))
 
     @property
     def status(self) -> Json:
-        """The last status, as it would be written."""
+        """The last status that would be written."""
         return pod_status(self.pod, self.progress[-1])
 
     def state(self, container: int = 0, of: str = "containerStatuses") -> Json:
-        """How a container ended."""
+        """Return the end of a container."""
         ended: Json = self.status[of][container]["state"]["terminated"]
         return ended
 
 
 @contextmanager
 def process_runner(folder: Path, *, restarts: int = 3) -> Iterator[ProcessRunner]:
-    """A runner that hardly waits before it restarts a container."""
-    with ProcessRunner(folder, restarts=Restarts(most=restarts, first=0.001)) as runner:
+    """A runner that restarts containers almost immediately."""
+    with ProcessRunner(folder, restarts=RestartLimits(most=restarts, first=0.001)) as runner:
         yield runner
 
 
-def assignment(job: Vcjob, pod: PodObject) -> Assignment:
+def assignment(job: Vcjob, pod: Pod) -> Assignment:
     now = datetime.now(UTC)
     return Assignment(job, pod, now, now)
 
@@ -103,12 +104,12 @@ async def run_pod(runner: ProcessRunner, task: Json, **spec: Any) -> Told:
 
 
 def logged(runner: ProcessRunner, name: str = "c.log", pod: str = "j-t-0") -> str:
-    """A log, whole."""
+    """Return a complete log."""
     return (runner.folder / "default" / pod / name).read_text()
 
 
 def wait_for_end(pid: int) -> None:
-    """Return once there is no process of this id."""
+    """Wait until no process has this id."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -120,12 +121,12 @@ def wait_for_end(pid: int) -> None:
 
 
 def living(*pids: int) -> list[int]:
-    """Those of the processes that are there, as zombies too."""
+    """Return the processes that exist, including zombies."""
     return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 class Pids:
-    """Where processes under test leave their ids: a pipe with a name."""
+    """A named pipe through which processes under test report their ids."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.gate = folder / "pids", folder / "gate"
@@ -134,7 +135,7 @@ class Pids:
         self._file = os.fdopen(os.open(self.path, os.O_RDWR), "rb", buffering=0)
 
     def next(self, count: int) -> list[int]:
-        """The next ids; waits for them."""
+        """Wait for the next ids."""
         read = b""
         while read.count(b"\n") < count:
             assert select.select([self._file], [], [], PATIENCE)[0], f"only {read!r} came"
@@ -142,15 +143,15 @@ class Pids:
         return [int(word) for word in read.split()]
 
     def go(self) -> None:
-        """Let a process go on that reads `gate`."""
+        """Release a process that reads `gate`."""
         self.gate.write_text("")
 
     def close(self) -> None:
         self._file.close()
 
     def runaways(self) -> str:
-        """A script of three processes that tell their ids: itself, a child, and one that left its
-        parent and its process group and does not listen to SIGHUP and SIGTERM."""
+        """Return a script of three processes that report their ids: itself, a child, and one that
+        left its process group and ignores SIGHUP and SIGTERM."""
         stubborn = f"trap '' HUP TERM; echo $$ > {self.path}; while :; do sleep 0.05; done"
         return (
             f'setsid sh -c "$STUBBORN" & sleep 600 & echo $! > {self.path}; echo $$ > {self.path}; '

@@ -1,4 +1,4 @@
-"""Plain HTTP to the sandbox's API server, for tests that look at the answers themselves."""
+"""Plain HTTP client of the sandbox's API server, for tests that check the answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ APPLY = "application/apply-patch+yaml"
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: its code, its JSON, its warnings."""
+    """An answer: status code, JSON, warnings."""
 
     code: int
     json: Any
@@ -38,7 +38,7 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """What a Status says."""
+        """Message of a Status."""
         return str(self.json["message"])
 
     @property
@@ -47,7 +47,7 @@ class Answer:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """`metadata` of what was answered."""
+        """`metadata` of the answer."""
         found: dict[str, Any] = self.json["metadata"]
         return found
 
@@ -58,12 +58,12 @@ class Answer:
 
     @property
     def causes(self) -> dict[str, str]:
-        """Message by field of a Status' causes."""
+        """Messages of a Status' causes by field."""
         return {c["field"]: c["message"] for c in self.json["details"]["causes"]}
 
 
 class Rest:
-    """A client that adds nothing to what it is told to send."""
+    """A client that adds nothing to a request."""
 
     def __init__(self, server: ApiServer, session: aiohttp.ClientSession) -> None:
         self.server = server
@@ -72,7 +72,7 @@ class Rest:
     async def send(
         self, method: str, path: str, body: Any = None, *, accept: str = "*/*", **more: Any
     ) -> Answer:
-        """A request; keyword arguments are its query, `content_type` aside."""
+        """Send a request; keyword arguments are its query, except `content_type`."""
         headers = {"accept": accept}
         if body is not None:
             headers["content-type"] = more.pop("content_type", "application/json")
@@ -103,14 +103,14 @@ class Rest:
         return await self.send("DELETE", path, body, **more)
 
     async def made(self, path: str, body: Any, **more: Any) -> dict[str, Any]:
-        """An object that is created; fails where it is not."""
+        """Create an object and return it; fail unless the answer is 201."""
         answer = await self.post(path, body, **more)
         assert answer.code == 201, answer.json
         created: dict[str, Any] = answer.json
         return created
 
     async def gone(self, path: str) -> None:
-        """Return once there is nothing at this path any more."""
+        """Wait until the object at this path is deleted."""
         collection, _, name = path.rpartition("/")
         there = await self.get(path)
         if there.code == 404:
@@ -125,7 +125,7 @@ class Rest:
 
     @asynccontextmanager
     async def watch(self, path: str, *, accept: str = "*/*", **query: Any) -> AsyncIterator[Watch]:
-        """A watch that is closed at the end."""
+        """Open a watch that is closed at the end."""
         params = {"watch": "1", **query}
         headers = {"accept": accept}
         async with self._session.get(path, params=params, headers=headers) as response:
@@ -138,13 +138,13 @@ class Ended(Exception):
 
 
 class Watch:
-    """The frames of a watch, one after another."""
+    """The frames of a watch."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._content = response.content
 
     async def next(self) -> dict[str, Any]:
-        """The next frame. Raises Ended where the server has ended the watch."""
+        """Return the next frame. Raises Ended."""
         async with asyncio.timeout(10):
             line = await self._content.readline()
         if not line:
@@ -153,7 +153,7 @@ class Watch:
         return frame
 
     async def named(self) -> tuple[str, str]:
-        """Type and name of the next frame's object."""
+        """Return type and object name of the next frame."""
         frame = await self.next()
         return frame["type"], frame["object"]["metadata"]["name"]
 
@@ -167,7 +167,7 @@ async def rest(**options: Any) -> AsyncIterator[Rest]:
 
 
 def flow(name: str = "f", *steps: str, **metadata: Any) -> dict[str, Any]:
-    """A JobFlow of steps without dependencies."""
+    """Return a JobFlow of steps without dependencies."""
     return {
         "apiVersion": "flow.volcano.sh/v1alpha1",
         "kind": "JobFlow",
@@ -176,18 +176,29 @@ def flow(name: str = "f", *steps: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
+def reference(obj: dict[str, Any]) -> dict[str, Any]:
+    """Return a reference to an object."""
+    names = {"name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], **names}
+
+
+def event(about: dict[str, Any], name: str, **fields: Any) -> dict[str, Any]:
+    """Return an Event about an object."""
+    namespace = {"namespace": about["metadata"]["namespace"]}
+    head = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": name, **namespace}}
+    return {**head, "involvedObject": reference(about) | namespace, "type": "Normal", **fields}
+
+
+def failure_status(code: int, reason: str, message: str, **details: Any) -> dict[str, Any]:
+    """Return the Status of a request that failed."""
+    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    more = {"details": details} if details else {}
+    return {**head, "message": message, "reason": reason, "code": code, **more}
+
+
 def vcjob(name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    """A vcjob that these objects own."""
-    references = [
-        {
-            "apiVersion": owner["apiVersion"],
-            "kind": owner["kind"],
-            "name": owner["metadata"]["name"],
-            "uid": owner["metadata"]["uid"],
-            "blockOwnerDeletion": True,
-        }
-        for owner in owners
-    ]
+    """Return a vcjob that these objects own."""
+    references = [reference(owner) | {"blockOwnerDeletion": True} for owner in owners]
     owned = {"ownerReferences": references} if references else {}
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",

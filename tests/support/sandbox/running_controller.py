@@ -1,4 +1,4 @@
-"""The real controller on the sandbox's API server, with a driver that ends vcjobs, for tests."""
+"""The real controller on the sandbox's API server, with a driver that finishes vcjobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DIAMOND = {"a": "", "b": "a", "c": "a", "d": "b c", "e": "d"}
 
 
 def template(name: str, **spec: Any) -> dict[str, Any]:
-    """A JobTemplate of one task."""
+    """Return a JobTemplate of one task."""
     pod = {"spec": {"containers": [{"name": "main", "image": "busybox"}], "restartPolicy": "Never"}}
     tasks = [{"name": "main", "replicas": 1, "template": pod}]
     return {
@@ -44,7 +44,7 @@ def template(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def flow(name: str, steps: Mapping[str, str], **spec: Any) -> dict[str, Any]:
-    """A JobFlow: step -> the targets it waits for, separated by spaces."""
+    """Return a JobFlow of steps, each with its targets separated by spaces."""
     flows = [
         {"name": step, "dependsOn": {"targets": targets.split()}} if targets else {"name": step}
         for step, targets in steps.items()
@@ -58,8 +58,8 @@ def flow(name: str, steps: Mapping[str, str], **spec: Any) -> dict[str, Any]:
 
 
 class Ends:
-    """Plays Volcano: a fresh vcjob goes through the phases, separated by spaces, that `phases` has
-    for its name, or through `otherwise`. "" leaves it as it is."""
+    """A driver that moves each new vcjob through the phases, separated by spaces, that `phases` has
+    for its name, or through `otherwise`. With "" the vcjob does not change."""
 
     def __init__(self, client: Client, phases: Mapping[str, str], otherwise: str) -> None:
         self._client = client
@@ -100,7 +100,7 @@ async def set_phase(client: Client, job: str, phase: str, *, namespace: str = NA
 
 
 class Cluster:
-    """A server and what a test asks of it."""
+    """A server with queries and waits for tests."""
 
     def __init__(self, server: ApiServer, client: Client) -> None:
         self.server = server
@@ -116,13 +116,13 @@ class Cluster:
         return await self.client.get(JOBFLOWS, NAMESPACE, name, JobFlow)
 
     async def raw(self, resource: Resource) -> list[dict[str, Any]]:
-        """All objects of a kind."""
+        """Return all objects of a kind."""
         body = await self.client.request("GET", resource.path(NAMESPACE))
         items: list[dict[str, Any]] = json.loads(body)["items"]
         return items
 
     async def jobs(self) -> dict[str, str]:
-        """Phase by name of the vcjobs that are there."""
+        """Return the phases of the vcjobs by name."""
         items = await self.raw(JOBS)
         return {
             item["metadata"]["name"]: item.get("status", {}).get("state", {}).get("phase", "")
@@ -135,7 +135,7 @@ class Cluster:
     async def until(
         self, name: str, holds: Callable[[JobFlow], bool], *, within: float = WITHIN_SECONDS
     ) -> JobFlow:
-        """The flow, as soon as this holds of it."""
+        """Return the flow as soon as the condition holds."""
 
         def look(flows: Mapping[str, JobFlow]) -> bool:
             return name in flows and holds(flows[name])
@@ -150,7 +150,7 @@ class Cluster:
         *,
         within: float = WITHIN_SECONDS,
     ) -> Mapping[str, Any]:
-        """The objects of a kind by name, as soon as this holds of them."""
+        """Return the objects of a kind by name as soon as the condition holds."""
         found: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         cache: Cache[Any] = Cache()
 
@@ -179,11 +179,11 @@ class Cluster:
         return [item["metadata"]["name"] for item in await self.raw(JOBFLOWS)]
 
     async def ended(self, name: str, *, within: float = WITHIN_SECONDS) -> JobFlow:
-        """The flow, when it is final."""
+        """Return the flow when it is final."""
         return await self.until(name, lambda flow: flow.final, within=within)
 
     async def until_jobs(self, **phases: str | None) -> None:
-        """Return when each named vcjob (`_` for `-`) has this phase; None: when it is gone."""
+        """Wait until each named vcjob (`_` for `-`) has this phase, or for None is gone."""
         wanted = {name.replace("_", "-"): phase for name, phase in phases.items()}
 
         def look(jobs: Mapping[str, Job]) -> bool:
@@ -195,12 +195,12 @@ class Cluster:
         await self.seen(JOBS, Job, look)
 
     async def describe(self, name: str) -> str:
-        """What a failed wait says."""
+        """Return the message of a failed wait."""
         status = (await self.flow(name)).status
         return f"{name} is at {status.state} {status.conditions} jobs {await self.jobs()}"
 
     def count(self, method: str, resource: Resource, *, subresource: str = "") -> int:
-        """Requests that succeeded since the server began."""
+        """Return the number of successful requests."""
         found = 0
         for seen in self.server.requests:
             parts = seen.path.rstrip("/").split("/")
@@ -217,7 +217,7 @@ class Cluster:
         otherwise: str = "Completed",
         driver: type[Ends] = Ends,
     ) -> AsyncIterator[None]:
-        """A driver that ends fresh vcjobs at once."""
+        """Run a driver that finishes new vcjobs."""
         async with Client.at(self.server.url) as client:
             task = asyncio.create_task(driver(client, phases or {}, otherwise).run())
             try:
@@ -240,7 +240,7 @@ class Cluster:
     async def controller(
         self, client: Client | None = None, **options: Any
     ) -> AsyncIterator[Product]:
-        """A controller with its own store and reflectors; killed at the end."""
+        """Run the product's controller with its own store and reflectors; kill it at the end."""
         async with AsyncExitStack() as stack:
             mine = client or await stack.enter_async_context(Client.at(self.server.url))
             product = Product(mine, **options)
@@ -252,7 +252,7 @@ class Cluster:
 
 
 class Product:
-    """Store, reflectors and controller over one client, as tasks that can be killed."""
+    """Store, reflectors and controller on one client, as tasks that can be killed."""
 
     def __init__(self, client: Client, *, namespace: str = "", **options: Any) -> None:
         self.store = Store()
@@ -266,13 +266,13 @@ class Product:
         self.tasks.append(self.running)
 
     def check(self) -> None:
-        """Raise what a part of it died of."""
+        """Raise the exception of a task that died."""
         for task in self.tasks:
             if task.done() and not task.cancelled():
                 task.result()
 
     async def kill(self) -> None:
-        """As kill -9 would."""
+        """Cancel all tasks, like kill -9."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The sandbox's API server and a webhook in a thread of their own, for tests that run kubectl."""
+"""The sandbox's API server and a webhook in a thread, for tests that run kubectl."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.network.webhook_server import Hook, hook
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A running server; `hook` is asked only once a configuration names it."""
+    """A running server; `hook` is called only after a configuration names it."""
 
     server: ApiServer
     hook: Hook
@@ -25,7 +25,7 @@ class Served:
 
 @contextmanager
 def served(home: Path) -> Iterator[Served]:
-    """kubectl has its cache and its kubeconfig in `home`."""
+    """Run both; kubectl keeps its cache and its kubeconfig in `home`."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="sandbox")
     thread.start()

@@ -1,4 +1,4 @@
-"""One face for the sandbox's API server and a real kube-apiserver, for tests that run on both."""
+"""One interface to the sandbox's API server and a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WITHIN_SECONDS = 30
 
 
 class Server(Rest):
-    """A client of one server that looks at bare answers, in a namespace of its own."""
+    """A client of one server with a namespace of its own."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class Server(Rest):
     ) -> None:
         self._session = session
         self.real = real
-        """Whether it is a kube-apiserver: only for what the sandbox leaves out by design."""
+        """Whether it is a kube-apiserver: only for features that the sandbox omits by design."""
         self.namespace = namespace
         self.client = client
-        """The product's own."""
+        """The product's client."""
         self.kubectl = kubectl
         self.expire = expire
-        """Lets the server forget all versions of flows but the newest."""
+        """Makes the server forget all but the newest versions of flows."""
         self.flows = JOBFLOWS.path(namespace)
         self.templates = JOBTEMPLATES.path(namespace)
         self.vcjobs = JOBS.path(namespace)
@@ -60,15 +60,15 @@ class Server(Rest):
 
     @property
     def home(self) -> str:
-        """The path of the namespace."""
+        """Path of the namespace."""
         return NAMESPACES.path(name=self.namespace)
 
     async def version(self) -> str:
-        """The version of a list of flows now."""
+        """Return the current version of a list of flows."""
         return str((await self.get(self.flows)).meta["resourceVersion"])
 
     async def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
-        """What is at this path, as soon as this holds of it (None: nothing is there)."""
+        """Return the object at this path (None if it is missing) as soon as the condition holds."""
         async with asyncio.timeout(WITHIN_SECONDS):
             while True:
                 answer = await self.get(path)
@@ -79,10 +79,8 @@ class Server(Rest):
 
     @asynccontextmanager
     async def asking(self, *webhooks: dict[str, Any], hook: Hook) -> AsyncIterator[None]:
-        """Validating webhooks for this namespace alone, asked from now on; removed at the end.
-
-        `hook` is the one that hears of it first: a real API server takes a moment to begin.
-        """
+        """Register validating webhooks for this namespace; `hook` is the first one called, after
+        the moment that a real API server needs to start calling."""
         made = configuration(*webhooks)
         made["metadata"]["name"] = self.namespace
         here = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
@@ -122,7 +120,7 @@ async def sandbox_server(namespace: str, home: Path) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def real_server(real: RealCluster, prefix: str, home: Path) -> AsyncIterator[Server]:
-    """The session's real one."""
+    """The session's kube-apiserver."""
     head = {"Authorization": f"Bearer {token('admin')}"}
     connector = aiohttp.TCPConnector(ssl=real.plane.trust())
     namespace = real.new_namespace(prefix)

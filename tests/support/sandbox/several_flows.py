@@ -1,4 +1,4 @@
-"""Manifests of several files carried through in one sandbox, each in a namespace of its own."""
+"""Manifests of several files, run in one sandbox with a namespace for each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from support.sandbox.command_line import jobflow
 
 
 def carried_through(files: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
-    """The flow of each file as it ends, by the namespace that the file is given. Jobs run ten
-    times as fast as they say."""
+    """Return the finished flow of each file by namespace. Jobs run ten times as fast."""
     documents = []
     for namespace, path in files.items():
         for each in load([str(path)], io.BytesIO()).objects:

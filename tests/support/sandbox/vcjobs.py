@@ -1,8 +1,4 @@
-"""vcjobs for tests: manifests, and a vcjob in the hands of the stand-in's pure part.
-
-`Played` does what the stand-in's controller does, without a server: whatever happens to pods is
-told to it, and it follows the state machine until nothing is left to do.
-"""
+"""vcjobs for tests: manifests, and a vcjob that follows the state machine without a server."""
 
 from __future__ import annotations
 
@@ -20,26 +16,26 @@ from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
     BusEvent,
-    Pod,
-    Request,
+    JobRequest,
+    PodFacts,
     evicted_request,
     pod_request,
 )
-from jobflow.sandbox.jobs.state_machine import JobView, pod_name, step
-from jobflow.sandbox.volcano.job_queue import Inbox
+from jobflow.sandbox.jobs.state_machine import JobSnapshot, pod_name, step
+from jobflow.sandbox.volcano.job_queue import JobQueue
 
 START = datetime(2026, 11, 21, 2, 52, 46, tzinfo=UTC)
 SANDBOX = "sandbox.jobflow.volcano.sh/"
 
 
 def task(name: str = "t", replicas: int = 1, **more: Any) -> dict[str, Any]:
-    """A task of a vcjob, with one container."""
+    """Return a task of a vcjob with one container."""
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}
     return {"name": name, "replicas": replicas, "template": {"spec": pod}, **more}
 
 
 def vcjob(name: str, *tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A vcjob. `labels` and `spec` as named; any other keyword is an annotation for the runner."""
+    """Return a vcjob. Keywords other than `labels` and `spec` are annotations for the runner."""
     labels, spec = more.pop("labels", {}), more.pop("spec", {})
     annotations = {SANDBOX + key.replace("_", "-"): value for key, value in more.items()}
     return {
@@ -51,13 +47,13 @@ def vcjob(name: str, *tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def job_spec(*tasks: dict[str, Any], **more: Any) -> JobSpec:
-    """A spec with maxRetry 3, the CRD's default, and no other."""
+    """Return a spec with the CRD's default for maxRetry, 3, and no other default."""
     return msgspec.convert({"maxRetry": 3, "tasks": list(tasks) or [task()], **more}, JobSpec)
 
 
 @dataclass
 class Played:
-    """A vcjob and its pods at `now`."""
+    """A vcjob and its pods at `now`, driven like in the job controller."""
 
     spec: JobSpec
     name: str = "j"
@@ -65,34 +61,34 @@ class Played:
     admitted: bool = True
     deleting: bool = False
     status: JobStatus = field(default_factory=JobStatus)
-    pods: dict[str, Pod] = field(default_factory=dict)
-    inbox: Inbox = field(default_factory=Inbox)
+    pods: dict[str, PodFacts] = field(default_factory=dict)
+    inbox: JobQueue = field(default_factory=JobQueue)
     history: list[JobStatus] = field(default_factory=list)
     made: list[tuple[str, int, int]] = field(default_factory=list)
     """Name, version and retry count of every pod made."""
     doomed: set[str] = field(default_factory=set)
     gang: bool = False
-    """Whether the scheduler has to let the job in again after each kill."""
+    """Whether the scheduler must admit the job again after each kill."""
 
     def begin(self) -> Played:
-        """The vcjob is there."""
+        """Create the vcjob."""
         self.inbox.offer(SYNC)
         return self.settle()
 
     def admit(self) -> Played:
-        """The scheduler lets it in."""
+        """Admit the job to the cluster."""
         if not self.admitted:
             self.admitted = True
             self.inbox.offer(SYNC)
         return self.settle()
 
     def command(self, action: str) -> Played:
-        """A user's Command."""
-        self.inbox.offer(Request(event=BusEvent.COMMAND_ISSUED, action=BusAction(action)))
+        """Send a user's Command."""
+        self.inbox.offer(JobRequest(event=BusEvent.COMMAND_ISSUED, action=BusAction(action)))
         return self.settle()
 
     def pod(self, name: str, phase: str, *, code: int = 1, **more: Any) -> Played:
-        """A pod changes; `code` is its exit code if it fails."""
+        """Change a pod; `code` is its exit code if it fails."""
         old = self.pods[name]
         exit_code = code if phase == "Failed" else 0
         new = replace(old, phase=PodPhase(phase), since=self.now, exit_code=exit_code, **more)
@@ -101,40 +97,40 @@ class Played:
         return self.settle()
 
     def all_pods(self, phase: str) -> Played:
-        """Every pod goes into a phase, one after another."""
+        """Move every pod into a phase, one after another."""
         for name in list(self.pods):
             self.pod(name, phase)
         return self
 
     def pod_gone(self, name: str) -> Played:
-        """A pod is deleted, by whomever."""
+        """Delete a pod, as the job controller or as anyone else."""
         pod = self.pods.pop(name)
         self.inbox.offer(SYNC if pod.uid in self.doomed else evicted_request(pod))
         return self.settle()
 
     def collected(self) -> Played:
-        """All pods that the job controller has deleted are gone."""
+        """Remove all pods that the job controller has deleted."""
         for pod in [pod for pod in self.pods.values() if pod.uid in self.doomed]:
             self.pod_gone(pod.name)
         return self
 
     def wait(self, seconds: float) -> Played:
-        """Time goes by."""
+        """Let time pass."""
         self.now += timedelta(seconds=seconds)
         return self.settle()
 
     def settle(self) -> Played:
-        """One action after another until nothing is left to do now."""
-        while work := self.inbox.take(self.spec, self.status, self.pods, self.now):
-            view = JobView(self.name, START, self.spec, self.status, self.pods, self.admitted)
+        """Execute actions until none is due."""
+        while request := self.inbox.take(self.spec, self.status, self.pods, self.now):
+            view = JobSnapshot(self.name, START, self.spec, self.status, self.pods, self.admitted)
             view = replace(view, deleting=self.deleting)
-            outcome = step(view, work.action, work.request, self.now)
+            outcome = step(view, request, self.now)
             for task_index, index in outcome.create:
                 self._make(task_index, index)
             for pod in outcome.delete:
                 self.pods[pod.name] = replace(pod, deleting=True)
                 self.doomed.add(pod.uid)
-            self.inbox.done(work)
+            self.inbox.done(request)
             if outcome.status != self.status:
                 self._store(outcome.status)
         return self
@@ -145,7 +141,7 @@ class Played:
         name = pod_name(self.name, task_name, index)
         self.made.append((name, version, retries))
         uid = f"{name}/{len(self.made)}"
-        self.pods[name] = Pod(name, task_name, version=version, uid=uid, since=self.now)
+        self.pods[name] = PodFacts(name, task_name, version=version, uid=uid, since=self.now)
         self.inbox.offer(pod_request(None, self.pods[name], self.spec, self.pods))
 
     def _store(self, status: JobStatus) -> None:
@@ -163,5 +159,5 @@ class Played:
 
     @property
     def phases(self) -> list[str]:
-        """All phases it went through, in order."""
+        """All phases in order."""
         return [phase for phase, _ in groupby(status.state.phase for status in self.history)]

@@ -1,4 +1,4 @@
-"""An API server with the stand-in for Volcano on it, for tests."""
+"""An API server with the sandbox's job controller, for tests."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ class World:
         self.client = client
 
     async def create(self, *manifests: Json) -> None:
-        """Make vcjobs."""
+        """Create vcjobs."""
         for manifest in manifests:
             await self.client.create(JOBS, NAMESPACE, msgspec.json.encode(manifest))
 
     async def get(self, resource: Resource, name: str) -> Json:
-        """An object as it is now."""
+        """Return an object."""
         body = await self.client.request("GET", resource.path(NAMESPACE, name))
         answer: Json = msgspec.json.decode(body)
         return answer
 
     async def items(self, resource: Resource) -> list[Json]:
-        """All objects of a kind as they are now."""
+        """Return all objects of a kind."""
         body = await self.client.request("GET", resource.path(NAMESPACE))
         items: list[Json] = msgspec.json.decode(body)["items"]
         return items
 
     async def pods(self) -> dict[str, str]:
-        """The phases of all pods."""
+        """Return the phases of all pods."""
         return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in await self.items(PODS)}
 
     async def until(self, holds: Callable[[dict[str, Json]], bool], kind: Resource = JOBS) -> None:
-        """Wait until something holds of all objects of a kind, by name."""
+        """Wait until a condition holds for all objects of a kind, by name."""
         body = await self.client.request("GET", kind.path(NAMESPACE))
         page = msgspec.json.decode(body)
         objects = {item["metadata"]["name"]: item for item in page["items"]}
@@ -73,7 +73,7 @@ class World:
         raise AssertionError("the watch ended")
 
     async def end_of(self, *names: str) -> list[Json]:
-        """These vcjobs, once they have ended and nothing more will be written."""
+        """Return these vcjobs after their last write."""
         await self.until(lambda jobs: all(name in jobs and ended(jobs[name]) for name in names))
         return [await self.get(JOBS, name) for name in names]
 
@@ -88,7 +88,7 @@ class World:
         )
 
     def writes(self) -> Counter[str]:
-        """Writes so far, by method and kind, but for the tests' own of vcjobs."""
+        """Count the writes by method and kind, without the test's own creation of vcjobs."""
         counts = Counter(
             f"{seen.method} {'/'.join(seen.path.split('/namespaces/')[1].split('/')[1::2])}"
             for seen in self.server.requests
@@ -105,12 +105,12 @@ def phase(job: Json) -> str:
 
 
 def phases(job: Json) -> list[str]:
-    """The phases that a vcjob's conditions name."""
+    """Return the phases of a vcjob's conditions."""
     return [entry["status"] for entry in job["status"]["conditions"]]
 
 
 def ended(job: Json) -> bool:
-    """Whether a vcjob has ended and its counts are gone: the last write there is."""
+    """Return whether a vcjob has ended and its counts are gone, which is the last write."""
     status = job.get("status", {})
     over = phase(job) in ("Completed", "Failed", "Terminated", "Aborted")
     return over and "runningDuration" in status and not {"terminating", "failed"} & set(status)
@@ -118,7 +118,7 @@ def ended(job: Json) -> bool:
 
 @asynccontextmanager
 async def small_world() -> AsyncIterator[World]:
-    """An API server without a stand-in."""
+    """An API server without a job controller."""
     async with ApiServer() as server, Client.at(server.url) as client:
         yield World(server, client)
 
@@ -132,7 +132,7 @@ async def stand_in(
     client: Client | None = None,
     runner: Runner | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """A stand-in at work."""
+    """Run a job controller."""
     node = runner or SimulateRunner(speed, clock=clock)
     controller = JobController(client or world.client, node, clock=clock)
     async with alongside(controller.run()) as running:
@@ -143,7 +143,7 @@ async def stand_in(
 async def volcano(
     client: Client, *, speed: float = 1, runner: Runner | None = None
 ) -> AsyncIterator[None]:
-    """A stand-in at work with a client of its own, which is closed at the end."""
+    """Run a job controller with a client of its own, which is closed at the end."""
     controller = JobController(client, runner or SimulateRunner(speed))
     async with client, alongside(controller.run()):
         yield

@@ -11,7 +11,7 @@ import msgspec
 from jobflow.api.jobflow import JobFlow
 from jobflow.cli.flags import Nodes, RunnerName
 from jobflow.cli.manifests.objects import Manifest
-from jobflow.sandbox.nodes.process.runner import ProcessRunner, Restarts
+from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 
@@ -30,7 +30,7 @@ def node_runner(nodes: Nodes) -> Iterator[Runner]:
         yield SimulateRunner(nodes.speed)
         return
     with ExitStack() as stack:
-        runner = ProcessRunner(LOGS, restarts=Restarts(most=nodes.max_restarts))
+        runner = ProcessRunner(LOGS, restarts=RestartLimits(most=nodes.max_restarts))
         try:
             stack.enter_context(runner)
         except OSError as error:

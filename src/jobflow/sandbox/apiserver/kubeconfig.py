@@ -1,4 +1,4 @@
-"""The kubeconfig of a sandbox: private, and owned by one running sandbox at a time."""
+"""Kubeconfig of a sandbox: private, and locked by one running sandbox at a time."""
 
 from __future__ import annotations
 
@@ -13,37 +13,31 @@ from typing import Any
 import yaml
 
 from jobflow.kube.credentials import ConfigError
-from jobflow.sandbox.apiserver.access import Access
+from jobflow.sandbox.apiserver.requests.access import Access
 
 NAME = "jobflow-sandbox"
-"""The name of cluster, user and context."""
+"""Name of cluster, user and context."""
 
 
 def kubeconfig(url: str, access: Access | None) -> str:
-    """Return the YAML of a kubeconfig for the server at `url`; it holds the token of `access`."""
+    """Return the YAML of a kubeconfig for the server at `url`, with the token of `access`."""
     cluster: dict[str, Any] = {"server": url}
     user: dict[str, Any] = {}
     if access is not None:
         cluster["certificate-authority-data"] = base64.b64encode(access.ca).decode()
         user["token"] = access.token
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": NAME, "cluster": cluster}],
-        "users": [{"name": NAME, "user": user}],
-        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME}}],
-        "current-context": NAME,
-    }
-    return yaml.safe_dump(config, sort_keys=False)
+    context = {"cluster": NAME, "user": NAME}
+    entries = {"cluster": cluster, "user": user, "context": context}
+    config = {f"{kind}s": [{"name": NAME, kind: entry}] for kind, entry in entries.items()}
+    head = {"apiVersion": "v1", "kind": "Config", "current-context": NAME}
+    return yaml.safe_dump(head | config, sort_keys=False)
 
 
 @contextmanager
 def written(path: Path, text: str) -> Iterator[None]:
-    """Keep `text` in the file at `path`, with mode 0600, for as long as the body runs; its folders
-    are made.
+    """Keep `text` in the file at `path`, mode 0600, while the body runs; create its folders.
 
-    Raises ConfigError if the file belongs to a sandbox that still runs, or if it is not a
-    kubeconfig of a sandbox; OSError if it cannot be written.
+    Raises ConfigError if another sandbox uses the file, or if it is not a sandbox's; OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -60,7 +54,6 @@ def written(path: Path, text: str) -> Iterator[None]:
 
 
 def _own(file: int, path: Path) -> None:
-    """Lock the open file. Raises ConfigError."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,12 +1,11 @@
-"""From a path and a method to who carries the request out."""
+"""Routes: from path and method to the handler of a resource."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver import failures
-from jobflow.sandbox.apiserver.bodies.codec import Unreadable, decoder
+from jobflow.core.violations import Reason
+from jobflow.sandbox.apiserver.bodies.codec import UnreadableBody, decoder
 from jobflow.sandbox.apiserver.bodies.patches import APPLY
 from jobflow.sandbox.apiserver.bodies.read_body import (
     applied,
@@ -15,22 +14,26 @@ from jobflow.sandbox.apiserver.bodies.read_body import (
     replacement,
     revised,
 )
-from jobflow.sandbox.apiserver.http import Receive, Request, Response, encode
-from jobflow.sandbox.apiserver.kinds import Kind, Registry
-from jobflow.sandbox.apiserver.operations import How, Target
-from jobflow.sandbox.apiserver.reads.accept import renderer
-from jobflow.sandbox.apiserver.reads.reads import Reader
+from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
+from jobflow.sandbox.apiserver.reads.reads import ReadHandler
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response, encode
+from jobflow.sandbox.apiserver.requests.operations import Target, WriteOptions
+from jobflow.sandbox.apiserver.requests.selectors import selector
 from jobflow.sandbox.apiserver.resources.discovery import no_such_page
-from jobflow.sandbox.apiserver.selectors import selector
+from jobflow.sandbox.apiserver.resources.table import renderer
 from jobflow.sandbox.apiserver.storage import Storage, Stored
-from jobflow.sandbox.apiserver.writes.deletes import Deleter, Outcome, Wish, wish
+from jobflow.sandbox.apiserver.writes.deletes import (
+    DeleteOptions,
+    Deleter,
+    Deletion,
+    delete_options,
+)
 from jobflow.sandbox.apiserver.writes.writer import Writer, create_options
 
-_NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
-
-def target(registry: Registry, path: str) -> Target | None:
-    """What a path under /api or /apis names; None where nothing is served there."""
+def find_target(registry: Registry, path: str) -> Target | None:
+    """Return the target of a path under /api or /apis, or None if it is not served."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -39,7 +42,7 @@ def target(registry: Registry, path: str) -> Target | None:
     else:
         return None
     namespace = ""
-    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_SUBRESOURCES:
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     if not rest or len(rest) > 3:
         return None
@@ -52,135 +55,129 @@ def target(registry: Registry, path: str) -> Target | None:
     return Target(kind, namespace, name, subresource)
 
 
-class Resources:
+class ResourceRoutes:
     """Requests for objects and collections."""
 
-    def __init__(self, storage: Storage, reader: Reader, writer: Writer, deleter: Deleter) -> None:
+    def __init__(
+        self, storage: Storage, reader: ReadHandler, writer: Writer, deleter: Deleter
+    ) -> None:
         self._storage = storage
         self._reader = reader
         self._writer = writer
         self._deleter = deleter
 
-    async def handle(self, where: Target, request: Request, receive: Receive) -> Response:
-        """Carry a request out. Raises Failure."""
-        if where.kind.namespaced and not where.namespace:
-            if where.name or request.method != "GET":
+    async def handle(self, target: Target, request: Request, receive: Receive) -> Response:
+        """Handle a request. Raises RequestFailure."""
+        if target.kind.namespaced and not target.namespace:
+            if target.name or request.method != "GET":
                 return no_such_page(request)
         if request.method == "GET":
-            return self._read(where, request, receive)
-        match (request.method, bool(where.name)):
-            case ("POST", named) if where.kind.custom or not named:
-                return await self._create(where, request)
-            case ("PUT" | "PATCH", False) if where.kind.custom:
+            return self._read(target, request, receive)
+        match (request.method, bool(target.name)):
+            case ("POST", named) if target.kind.custom or not named:
+                return await self._create(target, request)
+            case ("PUT" | "PATCH", False) if target.kind.custom:
                 raise failures.bad_request("name must be provided")
             case ("PUT", True):
-                return await self._replace(where, request)
+                return await self._replace(target, request)
             case ("PATCH", True):
-                return await self._patch(where, request)
-            case ("DELETE", named) if named or "deletecollection" in where.kind.verbs:
-                return await self._remove(where, request)
+                return await self._patch(target, request)
+            case ("DELETE", named) if named or "deletecollection" in target.kind.verbs:
+                return await self._remove(target, request)
         raise failures.method_not_allowed()
 
-    def _read(self, where: Target, request: Request, receive: Receive) -> Response:
-        """GET: an object, a list or a watch."""
-        if where.name:
-            return self._reader.get(where, request)
+    def _read(self, target: Target, request: Request, receive: Receive) -> Response:
+        if target.name:
+            return self._reader.get(target, request)
         if request.flag("watch"):
-            return self._reader.watch(where, request, receive)
-        return self._reader.list(where, request)
+            return self._reader.watch(target, request, receive)
+        return self._reader.list(target, request)
 
-    async def _create(self, where: Target, request: Request) -> Response:
-        how = _how("CreateOptions", request)
-        obj = new_object(where, request, how)
-        return _written(where.kind, await self._writer.create(where, obj, how), request, 201)
+    async def _create(self, target: Target, request: Request) -> Response:
+        write = _write_options("CreateOptions", request)
+        return await self._created(target, new_object(target, request, write), request, write)
 
-    async def _replace(self, where: Target, request: Request) -> Response:
-        how = _how("UpdateOptions", request)
-        change = replacement(where, request, how)
-        return _written(where.kind, await self._writer.update(where, change, how), request)
+    async def _created(
+        self, target: Target, obj: Object, request: Request, write: WriteOptions
+    ) -> Response:
+        return _written(target.kind, await self._writer.create(target, obj, write), request, 201)
 
-    async def _patch(self, where: Target, request: Request) -> Response:
-        check_patch_type(where.kind, request.content_type)
-        how = _how("PatchOptions", request)
-        there = self._storage.get(where.kind.bucket, where.key) is not None
-        if request.content_type == APPLY and not there and not where.subresource:
-            obj = applied(where, request, there=False)
-            return _written(where.kind, await self._writer.create(where, obj, how), request, 201)
+    async def _replace(self, target: Target, request: Request) -> Response:
+        write = _write_options("UpdateOptions", request)
+        change = replacement(target, request, write)
+        return _written(target.kind, await self._writer.update(target, change, write), request)
+
+    async def _patch(self, target: Target, request: Request) -> Response:
+        check_patch_type(target.kind, request.content_type)
+        write = _write_options("PatchOptions", request)
+        there = self._storage.get(target.kind.bucket, target.key) is not None
+        if request.content_type == APPLY and not there and not target.subresource:
+            return await self._created(
+                target, applied(target, request, there=False), request, write
+            )
         if not there:
-            raise failures.not_found(where.kind, where.name)
-        change = revised(where, request, how)
-        return _written(where.kind, await self._writer.update(where, change, how), request)
+            raise failures.not_found(target.kind, target.name)
+        change = revised(target, request, write)
+        return _written(target.kind, await self._writer.update(target, change, write), request)
 
-    async def _remove(self, where: Target, request: Request) -> Response:
-        """DELETE of an object or of a collection."""
-        if where.subresource:
-            raise failures.unsupported(where.kind, "delete")
-        if not where.name:
-            return await self._delete_collection(where, request)
-        wanted, how = _deletion(request)
-        outcome = await self._deleter.delete(where, wanted, how)
-        if outcome.gone and not where.kind.returns_deleted:
-            return Response(encode(_success(where.kind, outcome)))
-        return _written(where.kind, outcome.last, request)
+    async def _remove(self, target: Target, request: Request) -> Response:
+        if target.subresource:
+            raise failures.unsupported(target.kind, "delete")
+        if not target.name:
+            return await self._delete_collection(target, request)
+        wanted, write = _deletion(request)
+        outcome = await self._deleter.delete(target, wanted, write)
+        if outcome.gone and not target.kind.returns_deleted:
+            return Response(encode(_success(target.kind, outcome)))
+        return _written(target.kind, outcome.last, request)
 
-    async def _delete_collection(self, where: Target, request: Request) -> Response:
-        query = request.query
-        wanted, how = _deletion(request)
-        chosen = selector(
-            where.kind, query.get("labelSelector", ""), query.get("fieldSelector", "")
-        )
-        bucket = self._storage.bucket(where.kind.bucket)
-        going = [stored for stored in bucket.select(where.namespace) if chosen(stored)]
+    async def _delete_collection(self, target: Target, request: Request) -> Response:
+        wanted, write = _deletion(request)
+        chosen = selector(target.kind, request)
+        bucket = self._storage.bucket(target.kind.bucket)
+        going = [stored for stored in bucket.select(target.namespace) if chosen(stored)]
         for stored in going:
-            namespace, name = stored.key
-            each = Target(where.kind, namespace, name)
             try:
-                await self._deleter.delete(each, wanted, how)
-            except failures.Failure as failed:
+                await self._deleter.delete(Target(target.kind, *stored.key), wanted, write)
+            except failures.RequestFailure as failed:
                 if failed.code != 404:
                     raise
-        render = renderer(where.kind, request)
-        body = render.many(going, self._storage.revision, "", 0)
-        return Response(body, media_type=render.media_type)
+        render = renderer(target.kind, request)
+        return render.response(render.many(going, self._storage.revision, "", 0))
 
 
-def _deletion(request: Request) -> tuple[Wish, How]:
-    """DeleteOptions, from the body and the query. Raises Failure."""
+def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
     options: Any = {}
     if request.body:
         try:
             options = decoder(request.content_type)(request.body)
-        except Unreadable as error:
-            raise failures.bad_request(
-                f"couldn't get version/kind; json parse error: {error}"
-            ) from error
+        except UnreadableBody as error:
+            message = f"couldn't get version/kind; json parse error: {error}"
+            raise failures.bad_request(message) from error
     if not isinstance(options, dict):
-        raise failures.bad_request("DeleteOptions: it is no JSON object")
-    wanted = wish(options, request.query)
-    how = _how("DeleteOptions", request)
-    dry_run = how.dry_run or _dry("DeleteOptions", options.get("dryRun") or [])
-    said = {key: value for key, value in options.items() if value is not None}
-    told = {**how.options, **said, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-    return wanted, How(dry_run=dry_run, options=told, warnings=request.warnings)
+        raise failures.bad_request("DeleteOptions: not a JSON object")
+    wanted = delete_options(options, request.query)
+    write = _write_options("DeleteOptions", request)
+    dry_run = write.dry_run or _dry("DeleteOptions", options.get("dryRun") or [])
+    given = {key: value for key, value in options.items() if value is not None}
+    body = {**write.options, **given, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    return wanted, WriteOptions(dry_run=dry_run, options=body, warnings=request.warnings)
 
 
 def _dry(options: str, values: list[str]) -> bool:
-    """Whether nothing is to be stored. Raises Failure, 422."""
     if any(value != "All" for value in values):
-        fault = Violation("dryRun", Reason.NOT_SUPPORTED, values, 'supported values: "All"')
-        raise failures.invalid_options(options, [fault])
+        fault = 'supported values: "All"'
+        raise failures.invalid_option(options, "dryRun", Reason.NOT_SUPPORTED, values, fault)
     return bool(values)
 
 
-def _how(options: str, request: Request) -> How:
-    """How a write is meant, from the query. Raises Failure, 422."""
+def _write_options(options: str, request: Request) -> WriteOptions:
     dry = request.query.get("dryRun")
     validation = request.query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
-        detail = 'supported values: "", "Ignore", "Strict", "Warn"'
-        fault = Violation("fieldValidation", Reason.NOT_SUPPORTED, validation, detail)
-        raise failures.invalid_options(options, [fault])
-    return How(
+        path, fault = "fieldValidation", 'supported values: "", "Ignore", "Strict", "Warn"'
+        raise failures.invalid_option(options, path, Reason.NOT_SUPPORTED, validation, fault)
+    return WriteOptions(
         dry_run=_dry(options, [dry] if dry else []),
         field_validation=validation,
         options=create_options(options, request.query),
@@ -188,17 +185,13 @@ def _how(options: str, request: Request) -> How:
     )
 
 
-def _success(kind: Kind, outcome: Outcome) -> dict[str, object]:
-    details = {"name": outcome.last.key[1], "group": kind.group, "kind": kind.plural}
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": {**details, "uid": outcome.last.uid},
-    }
+def _success(kind: Kind, outcome: Deletion) -> dict[str, object]:
+    last = outcome.last
+    details = {"name": last.key[1], "group": kind.group, "kind": kind.plural, "uid": last.uid}
+    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return {**head, "details": details}
 
 
 def _written(kind: Kind, stored: Stored, request: Request, code: int = 200) -> Response:
     render = renderer(kind, request)
-    return Response(render.one(stored), code, media_type=render.media_type)
+    return render.response(render.one(stored), code)

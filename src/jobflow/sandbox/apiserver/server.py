@@ -1,4 +1,4 @@
-"""The API server's life: constructs its rooms, listens, counts requests, strikes with faults."""
+"""API server: startup, shutdown, request log and injected faults."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from jobflow.sandbox.apiserver import bootstrap as install
-from jobflow.sandbox.apiserver import failures
-from jobflow.sandbox.apiserver.access import Access, check_access, check_body
-from jobflow.sandbox.apiserver.failures import Failure
-from jobflow.sandbox.apiserver.http import (
+from jobflow.sandbox.apiserver.bootstrap import preinstall
+from jobflow.sandbox.apiserver.kinds import Registry
+from jobflow.sandbox.apiserver.kubeconfig import kubeconfig
+from jobflow.sandbox.apiserver.reads.reads import ReadHandler
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.access import Access, check_access, check_body
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure
+from jobflow.sandbox.apiserver.requests.http import (
     Receive,
     Request,
     Response,
@@ -31,24 +33,21 @@ from jobflow.sandbox.apiserver.http import (
     read_request,
     refusal,
 )
-from jobflow.sandbox.apiserver.kinds import Registry
-from jobflow.sandbox.apiserver.kubeconfig import kubeconfig
-from jobflow.sandbox.apiserver.reads.reads import Reader
 from jobflow.sandbox.apiserver.resources import builtin
-from jobflow.sandbox.apiserver.resources.crds import Definitions
+from jobflow.sandbox.apiserver.resources.crds import CrdListener
 from jobflow.sandbox.apiserver.resources.discovery import discover, no_such_page
 from jobflow.sandbox.apiserver.resources.openapi import openapi
-from jobflow.sandbox.apiserver.routes import Resources, target
+from jobflow.sandbox.apiserver.routes import ResourceRoutes, find_target
 from jobflow.sandbox.apiserver.storage import Storage
 from jobflow.sandbox.apiserver.writes.admission import Admission
 from jobflow.sandbox.apiserver.writes.deletes import Deleter
-from jobflow.sandbox.apiserver.writes.garbage_collector import Collector
+from jobflow.sandbox.apiserver.writes.garbage_collector import GarbageCollector
 from jobflow.sandbox.apiserver.writes.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One request that was answered. `code` 0: the connection was broken on purpose."""
+class RequestRecord:
+    """One answered request; `code` 0 means that the connection was broken on purpose."""
 
     method: str
     path: str
@@ -58,20 +57,18 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Fault:
-    """What goes wrong with requests: answered with `failure`, or the connection broken without it.
-
-    `after`: the request is carried out all the same, only its answer is lost.
-    """
+class InjectedFault:
+    """A fault of requests: answered with `failure`, or else the connection breaks. With `after`,
+    the request is executed and only its answer is lost."""
 
     matches: Callable[[Request], bool]
-    failure: Failure | None = None
+    failure: RequestFailure | None = None
     after: bool = False
     times: int | None = 1
-    """How often it strikes; None: always."""
+    """Number of requests that it strikes; None means all."""
 
     def strikes(self, request: Request) -> bool:
-        """Whether it strikes this request; counts it."""
+        """Return whether it strikes this request, and count it."""
         if self.times == 0 or not self.matches(request):
             return False
         if self.times is not None:
@@ -80,7 +77,7 @@ class Fault:
 
 
 class _Protocol(HttpToolsProtocol):
-    """Lets the application break a connection, which ASGI has no word for."""
+    """Protocol that lets the application break a connection, which ASGI does not support."""
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -90,9 +87,9 @@ class _Protocol(HttpToolsProtocol):
 class ApiServer:
     """A small Kubernetes API server in this process, over real HTTP.
 
-    An async context manager. `requests` are the last requests answered; `faults` is for tests.
-    With `access` it speaks HTTPS and answers only whoever has the token; without, tests use it.
-    Raises OSError where the port is in use; on leaving, what any request crashed with.
+    An async context manager. `requests` holds the last requests; `faults` is for tests. With
+    `access`, the server speaks HTTPS and requires the token; only tests omit it. Raises OSError if
+    the port is in use and, on exit, the exceptions of crashed requests.
     """
 
     def __init__(
@@ -106,17 +103,17 @@ class ApiServer:
         remembered_requests: int = 100_000,
     ) -> None:
         self.access = access
-        self.requests: deque[Seen] = deque(maxlen=remembered_requests)
-        self.faults: list[Fault] = []
+        self.requests: deque[RequestRecord] = deque(maxlen=remembered_requests)
+        self.faults: list[InjectedFault] = []
         self.storage = Storage(history=history)
         self.registry = Registry(builtin.KINDS)
-        self.storage.listeners.append(Definitions(self.registry, builtin.CRD.bucket))
+        self.storage.listeners.append(CrdListener(self.registry, builtin.CRD.bucket))
         self.admission = Admission(self.storage)
-        self._reader = Reader(self.storage, bookmark_seconds=bookmark_seconds)
+        self._reader = ReadHandler(self.storage, bookmark_seconds=bookmark_seconds)
         self.writer = Writer(self.storage, self.registry, self.admission)
         self._deleter = Deleter(self.storage, self.admission)
-        self._resources = Resources(self.storage, self._reader, self.writer, self._deleter)
-        self._collector = Collector(self.storage, self.registry, self.writer, self._deleter)
+        self._resources = ResourceRoutes(self.storage, self._reader, self.writer, self._deleter)
+        self._collector = GarbageCollector(self.storage, self.registry, self.writer, self._deleter)
         self._collecting: asyncio.Task[None] | None = None
         self._crashes: list[Exception] = []
         self._address = (host, port)
@@ -125,15 +122,15 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """`https://host:port`, known once it listens; `http://…` without `access`."""
+        """`https://host:port`, or `http://…` without `access`; known once it listens."""
         host, port = self._address
         return f"{'https' if self.access else 'http'}://{host}:{port}"
 
     async def __aenter__(self) -> ApiServer:
-        await install.preinstall(self.writer, self.registry)
+        await preinstall(self.writer, self.registry)
         sock = socket.create_server(self._address)
-        # asyncio sets this only where the socket says TCP outright; without it an answer in two
-        # writes waits 40 ms for the client's delayed acknowledgement
+        # asyncio sets this only if the socket names TCP; without it, an answer in two writes
+        # waits 40 ms for the client's delayed acknowledgement
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._address = (self._address[0], sock.getsockname()[1])
         config = uvicorn.Config(
@@ -153,12 +150,7 @@ class ApiServer:
         self._collecting = asyncio.create_task(self._collector.run())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._listener is not None
         assert self._collecting is not None
         self._collecting.cancel()
@@ -178,7 +170,7 @@ class ApiServer:
             raise ExceptionGroup("requests that the server could not handle", self._crashes)
 
     def write_kubeconfig(self, path: str | Path) -> None:
-        """Write a kubeconfig for this server; folders are made."""
+        """Write a kubeconfig for this server; create its folders."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(kubeconfig(self.url, self.access), encoding="utf-8")
@@ -188,12 +180,11 @@ class ApiServer:
         self.storage.close_watches()
 
     def expire_history(self) -> None:
-        """Forget all changes and pages so far: who comes back with an old version gets 410."""
+        """Forget all changes and pages: older versions get 410."""
         self.storage.compact()
         self._reader.forget_pages()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application."""
         request = read_request(scope)
         fault = None
         try:
@@ -205,13 +196,15 @@ class ApiServer:
                 response = await self._respond(request, receive)
             if fault is not None and fault.failure:
                 response = refusal(fault.failure)
-        except Failure as failed:
+        except RequestFailure as failed:
             response = refusal(failed)
         except Exception as crash:
             self._crashes.append(crash)
             response = refusal(failures.internal(f"{type(crash).__name__}: {crash}"))
         broken = fault is not None and fault.failure is None
-        self._log(request, 0 if broken else response.code)
+        code, agent = 0 if broken else response.code, request.header(b"user-agent")
+        record = RequestRecord(request.method, request.path, request.query, code, agent)
+        self.requests.append(record)
         if broken:
             scope["extensions"]["jobflow.abort"]["abort"]()
             while (await receive())["type"] != "http.disconnect":
@@ -223,13 +216,8 @@ class ApiServer:
                 await answer(response, request, send)
 
     async def _respond(self, request: Request, receive: Receive) -> Response:
-        where = target(self.registry, request.path)
-        if where is not None:
-            return await self._resources.handle(where, request, receive)
+        target = find_target(self.registry, request.path)
+        if target is not None:
+            return await self._resources.handle(target, request, receive)
         found = discover(self.registry, request) or openapi(self.registry, request)
         return found or no_such_page(request)
-
-    def _log(self, request: Request, code: int) -> None:
-        self.requests.append(
-            Seen(request.method, request.path, request.query, code, request.user_agent)
-        )

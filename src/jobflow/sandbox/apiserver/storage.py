@@ -1,7 +1,7 @@
-"""Objects, resource versions and the changes that watches live on. Knows nothing of HTTP or kinds.
+"""Storage of objects with resource versions and the history of changes for watches.
 
-One revision counts all writes, as etcd's does. What is stored is never changed in place, so a
-page of a list or a watch may hold on to it. Every write is one step of the event loop.
+One revision counts all writes, as in etcd. A stored object is never changed in place, so pages and
+watches may keep it. Every write happens in one step of the event loop.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import msgspec
 
 Object = dict[str, Any]
 Key = tuple[str, str]
-"""Namespace (empty for a cluster's object) and name."""
+"""Namespace ("" for a cluster-scoped object) and name."""
 
 MAX_OBJECT = 1536 * 1024
-"""Bytes of a stored object: etcd's limit of one request."""
+"""Maximum size of a stored object in bytes: etcd's request limit."""
 
 MAX_HISTORY = 16 * 1024 * 1024
-"""Bytes of the changes that are kept of one kind."""
+"""Maximum total size in bytes of the changes kept for one kind."""
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
@@ -37,23 +37,20 @@ class Stored:
     key: Key
     obj: Object
     body: bytes
-    """The object as JSON."""
     revision: int
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its labels; empty where there are none."""
         return self.obj["metadata"].get("labels") or {}
 
     @property
     def uid(self) -> str:
-        """`metadata.uid`."""
         return str(self.obj["metadata"]["uid"])
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One write. `new` of a deletion is the last state with the deletion's own revision."""
+class ObjectChange:
+    """One write. For a deletion, `new` is the last state with the deletion's revision."""
 
     type: str
     new: Stored
@@ -61,62 +58,57 @@ class Change:
 
     @property
     def revision(self) -> int:
-        """The revision this change made."""
         return self.new.revision
 
 
-class Watch:
-    """What one watcher has not been told yet."""
+class PendingChanges:
+    """Pending changes of one watcher."""
 
     def __init__(self, since: int, limit: int) -> None:
-        self.pending: deque[Change] = deque()
+        self.pending: deque[ObjectChange] = deque()
         self.wake = asyncio.Event()
         self.closed = False
         self._since = since
         self._limit = limit
 
-    def offer(self, change: Change) -> None:
-        """A change for this watcher; one that is too far behind is cut off."""
+    def offer(self, change: ObjectChange) -> None:
+        """Queue a change, or close the watch if it is too far behind."""
         if change.revision <= self._since:
             return
         if len(self.pending) >= self._limit:
             self.close()
-            return
-        self.pending.append(change)
-        self.wake.set()
+        else:
+            self.pending.append(change)
+            self.wake.set()
 
     def close(self) -> None:
-        """End the watch once what is pending has been sent."""
         self.closed = True
         self.wake.set()
 
 
 @dataclass(slots=True)
 class Bucket:
-    """The objects of one kind and the last changes among them."""
+    """Objects of one kind and the history of their changes."""
 
     remembered: int
-    """The most changes that are kept; fewer where they are large."""
-    history: deque[Change] = field(default_factory=deque)
+    """Maximum number of changes kept; fewer if they are large."""
+    history: deque[ObjectChange] = field(default_factory=deque)
     objects: dict[Key, Stored] = field(default_factory=dict)
     keys: list[Key] = field(default_factory=list)
-    """In order, as a list is answered."""
-    watches: set[Watch] = field(default_factory=set)
+    watches: set[PendingChanges] = field(default_factory=set)
     forgotten: int = 0
-    """The last revision whose change is no longer in `history`."""
+    """Last revision that is no longer in `history`."""
     held: int = 0
-    """Bytes of the changes in `history`."""
 
     def select(self, namespace: str) -> list[Stored]:
-        """All objects, or a namespace's, in order."""
-        if not namespace:
-            return [self.objects[key] for key in self.keys]
-        start = bisect_left(self.keys, (namespace, ""))
-        end = bisect_left(self.keys, (namespace + "\0", ""))
+        """Return all objects, or those of a namespace, in order."""
+        start, end = 0, len(self.keys)
+        if namespace:
+            start = bisect_left(self.keys, (namespace, ""))
+            end = bisect_left(self.keys, (namespace + "\0", ""))
         return [self.objects[key] for key in self.keys[start:end]]
 
     def put(self, stored: Stored) -> Stored | None:
-        """Keep a state; returns the one before."""
         old = self.objects.get(stored.key)
         if old is None:
             insort(self.keys, stored.key)
@@ -124,13 +116,13 @@ class Bucket:
         return old
 
     def drop(self, key: Key) -> Stored:
-        """Forget an object. KeyError where there is none."""
+        """Remove an object. Raises KeyError."""
         old = self.objects.pop(key)
         del self.keys[bisect_left(self.keys, key)]
         return old
 
-    def publish(self, change: Change) -> None:
-        """Remember a change and tell the watchers."""
+    def publish(self, change: ObjectChange) -> None:
+        """Record a change and notify the watchers."""
         self.history.append(change)
         self.held += len(change.new.body)
         while len(self.history) > self.remembered or self.held > MAX_HISTORY:
@@ -142,81 +134,74 @@ class Bucket:
 
 
 class Expired(Exception):
-    """The revision is older than what is remembered. `oldest` can still be watched from."""
+    """The revision is no longer kept; `oldest` is the first that can be watched."""
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {asked} ({oldest})")
 
 
-class TooLarge(Exception):
-    """The object is over `MAX_OBJECT`."""
+class ObjectTooLarge(Exception):
+    """The object exceeds `MAX_OBJECT`."""
 
 
 class Storage:
-    """Everything the server holds."""
-
     def __init__(self, *, history: int = 10_000) -> None:
         self.revision = 1
-        self.listeners: list[Callable[[str, Change], None]] = []
-        """Told of every change, in the same step of the event loop, with its bucket."""
+        self.listeners: list[Callable[[str, ObjectChange], None]] = []
+        """Called with bucket and change on every write, in the same step of the event loop."""
         self._history = history
         self._buckets: dict[str, Bucket] = {}
 
     def bucket(self, name: str) -> Bucket:
-        """The bucket of this name; made where there is none."""
-        found = self._buckets.get(name)
-        if found is None:
-            found = self._buckets[name] = Bucket(self._history)
-        return found
+        """Return the bucket of this name; create it if it is missing."""
+        if name not in self._buckets:
+            self._buckets[name] = Bucket(self._history)
+        return self._buckets[name]
 
     def buckets(self) -> Iterator[tuple[str, Bucket]]:
-        """All buckets with their names."""
         return iter(list(self._buckets.items()))
 
     def get(self, bucket: str, key: Key) -> Stored | None:
-        """The object, if it is there."""
         return self.bucket(bucket).objects.get(key)
 
     def put(self, bucket: str, key: Key, obj: Object) -> Stored:
-        """Store an object's next state. Takes `obj` over and sets its version. Raises TooLarge."""
+        """Store an object's next state; takes over `obj`. Raises ObjectTooLarge."""
         where = self.bucket(bucket)
         stored = self._next(key, obj)
         old = where.put(stored)
-        self._publish(bucket, Change(MODIFIED if old else ADDED, stored, old))
+        self._publish(bucket, ObjectChange(MODIFIED if old else ADDED, stored, old))
         return stored
 
     def remove(self, bucket: str, key: Key, last: Object | None = None) -> Stored:
-        """Delete an object; `last` is a final state of it. Returns that, at its new revision."""
+        """Delete an object and return its last state at the new revision."""
         old = self.bucket(bucket).drop(key)
         obj = dict(last or old.obj)
         obj["metadata"] = dict(obj["metadata"])
         gone = self._next(key, obj)
-        self._publish(bucket, Change(DELETED, gone, old))
+        self._publish(bucket, ObjectChange(DELETED, gone, old))
         return gone
 
-    def watch(self, bucket: str, since: int, *, limit: int = 100_000) -> Watch:
-        """A watch that is told of all changes after `since`, be it yet to come. Raises Expired."""
+    def watch(self, bucket: str, since: int, *, limit: int = 100_000) -> PendingChanges:
+        """Return a watch on all changes after `since`, even in the future. Raises Expired."""
         where = self.bucket(bucket)
         if since < where.forgotten:
             raise Expired(since, where.forgotten + 1)
-        watch = Watch(since, limit)
+        watch = PendingChanges(since, limit)
         for change in where.history:
             watch.offer(change)
         where.watches.add(watch)
         return watch
 
-    def unwatch(self, bucket: str, watch: Watch) -> None:
-        """Tell this watch nothing more."""
+    def unwatch(self, bucket: str, watch: PendingChanges) -> None:
         self.bucket(bucket).watches.discard(watch)
 
     def close_watches(self) -> None:
-        """End all watches, as a server does that restarts or a proxy that has had enough."""
         for _, bucket in self.buckets():
             for watch in list(bucket.watches):
                 watch.close()
 
     def compact(self) -> None:
-        """Forget all changes so far: an older resource version is answered 410."""
+        """Forget all changes: an older resource version gets 410."""
         for _, bucket in self.buckets():
             bucket.history.clear()
             bucket.held = 0
@@ -227,11 +212,11 @@ class Storage:
         obj["metadata"]["resourceVersion"] = str(revision)
         body = encode(obj)
         if len(body) > MAX_OBJECT:
-            raise TooLarge
+            raise ObjectTooLarge
         self.revision = revision
         return Stored(key, obj, body, revision)
 
-    def _publish(self, bucket: str, change: Change) -> None:
+    def _publish(self, bucket: str, change: ObjectChange) -> None:
         self.bucket(bucket).publish(change)
         for listener in self.listeners:
             listener(bucket, change)

@@ -1,1 +1,1 @@
-"""Jobs as Volcano runs them: pods, policies and the state machine."""
+"""Volcano's rules for vcjobs: pods, policies and the state machine."""

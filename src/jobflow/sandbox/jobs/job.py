@@ -1,8 +1,7 @@
-"""A vcjob as its job controller reads it, with the defaults that Volcano's webhook would set.
+"""A vcjob as the job controller reads it, with the defaults of Volcano's webhook.
 
-Values only. The defaults are applied to what is read and never written back: on a real cluster
-the stored object has them from the moment it is made, and a later write would make a second
-generation of it.
+The defaults are never written back: in a real cluster the stored object has them from the start,
+and a later write would create a second generation.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ DEFAULT_QUEUE = "default"
 DEFAULT_SCHEDULER = "volcano"
 DEFAULT_MAX_RETRY = 3
 FINISHED_PHASES = frozenset({"Completed", "Failed", "Terminated"})
-"""The phases that nothing leads out of. An Aborted vcjob can be resumed and is not among them."""
+"""Final phases. Aborted is not final, because an aborted vcjob can be resumed."""
 
 
 class VcjobObject(Struct, frozen=True, kw_only=True):
-    """A vcjob as it is stored; its spec and status are still JSON."""
+    """A vcjob as stored; spec and status are still JSON."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: msgspec.Raw = msgspec.Raw(b"{}")
@@ -31,13 +30,11 @@ class VcjobObject(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Vcjob:
-    """A vcjob, spec included."""
-
     metadata: ObjectMeta
     spec: JobSpec
     status: JobStatus
     fault: str = ""
-    """Why `spec` (then empty) could not be read; no fault: empty."""
+    """Why the spec cannot be read (`spec` is then empty), or ""."""
 
 
 _decode_spec = msgspec.json.Decoder(JobSpec).decode
@@ -45,11 +42,8 @@ _decode_status = msgspec.json.Decoder(JobStatus).decode
 
 
 def read_vcjob(raw: VcjobObject) -> Vcjob:
-    """A vcjob, its spec with defaults.
-
-    A spec that is no job spec is a `fault`, and an unreadable status counts as none: both can
-    be stored where the API server's schema is loose.
-    """
+    """Decode a vcjob and set the defaults of its spec. An invalid spec is reported as `fault`, an
+    invalid status counts as empty: a loose CRD schema lets both be stored."""
     try:
         status = _decode_status(raw.status)
     except msgspec.ValidationError:
@@ -61,10 +55,8 @@ def read_vcjob(raw: VcjobObject) -> Vcjob:
 
 
 def with_defaults(spec: JobSpec) -> JobSpec:
-    """The spec as Volcano's mutating webhook leaves it (webhooks/admission/jobs/mutate).
-
-    As there, 0 counts as not set for `minAvailable` of the job and for both `maxRetry`.
-    """
+    """Return the spec with the defaults of Volcano's webhook (webhooks/admission/jobs/mutate), for
+    which 0 means not set in `minAvailable` of the job and in both `maxRetry`."""
     tasks = [_task_defaults(task, index) for index, task in enumerate(spec.tasks or ())]
     return msgspec.structs.replace(
         spec,

@@ -1,8 +1,7 @@
-"""Pods of vcjobs as JSON: made as Volcano makes them, and read back.
+"""Pods of vcjobs: created like Volcano's, and read back.
 
-Values only. Not carried out of a vcjob's spec: `volumes` (no claims are made or mounted) and
-`plugins`, which have no place in the pod here: what env and svc tell a container, the runner
-`process` tells it (process_env).
+A vcjob's `volumes` are ignored. Its `plugins` do not change the pod here: the process runner sets
+the variables of env and svc (nodes/process/environment).
 """
 
 from __future__ import annotations
@@ -15,18 +14,15 @@ import msgspec
 
 from jobflow.api.job import Task
 from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.pod import PodPhase
+from jobflow.api.pod import JOB_NAME, TASK, TASK_INDEX, Pod, PodPhase, PodSpec
 from jobflow.api.resources import JOBS
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.policies import Pod
+from jobflow.sandbox.jobs.policies import PodFacts
 from jobflow.sandbox.jobs.state_machine import pod_name
 
-JOB_NAME = "volcano.sh/job-name"
 JOB_NAMESPACE = "volcano.sh/job-namespace"
 JOB_VERSION = "volcano.sh/job-version"
 RETRY_COUNT = "volcano.sh/job-retry-count"
-TASK = "volcano.sh/task-spec"
-TASK_INDEX = "volcano.sh/task-index"
 QUEUE = "volcano.sh/queue-name"
 TEMPLATE = "volcano.sh/template-uid"
 PARTITION = "volcano.sh/partition-id"
@@ -36,114 +32,33 @@ NODE = "sandbox"
 ADDRESS = "127.0.0.1"
 
 
-class Container(Struct, frozen=True, kw_only=True):
-    """A container of a pod template."""
-
-    name: str = ""
-    image: str = ""
-
-
-class TemplateMeta(Struct, frozen=True, kw_only=True):
-    """What a pod template's metadata may hold."""
-
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class PodSpec(Struct, frozen=True, kw_only=True):
-    """What is read of a pod's spec."""
-
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
-
-
 class PodTemplate(Struct, frozen=True, kw_only=True):
-    """What is read of a task's pod template."""
+    """A task's pod template."""
 
-    metadata: TemplateMeta | None = None
+    metadata: ObjectMeta | None = None
     spec: PodSpec | None = None
 
 
-class Terminated(Struct, frozen=True, kw_only=True):
-    """How a container ended."""
-
-    exit_code: int = 0
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+def phase_of(pod: Pod) -> PodPhase:
+    """Return the phase of a pod; Pending if it is unknown or missing."""
+    return PodPhase(pod.phase) if pod.phase in set(PodPhase) else PodPhase.PENDING
 
 
-class Running(Struct, frozen=True, kw_only=True):
-    """Since when a container runs."""
-
-    started_at: datetime | None = None
-
-
-class ContainerState(Struct, frozen=True, kw_only=True):
-    """Where a container stands."""
-
-    running: Running | None = None
-    terminated: Terminated | None = None
+def retry_of(pod: Pod) -> str:
+    """Return how often its vcjob had been restarted when the pod was created."""
+    return (pod.metadata.annotations or {}).get(RETRY_COUNT, "0")
 
 
-class ContainerStatus(Struct, frozen=True, kw_only=True):
-    """One container of a pod's status."""
-
-    ready: bool = False
-    restart_count: int = 0
-    state: ContainerState = msgspec.field(default_factory=ContainerState)
-
-
-class PodStatus(Struct, frozen=True, kw_only=True):
-    """What is read of a pod's status."""
-
-    phase: str = ""
-    start_time: datetime | None = None
-    container_statuses: list[ContainerStatus] | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
-
-
-class PodObject(Struct, frozen=True, kw_only=True):
-    """A pod as it is stored."""
-
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
-    status: PodStatus = msgspec.field(default_factory=PodStatus)
-
-    @property
-    def owner(self) -> str:
-        """The UID of the vcjob that it belongs to; empty for a pod of anything else."""
-        owner = self.metadata.controller
-        if owner is None or owner.kind != JOBS.kind or owner.api_version != JOBS.api_version:
-            return ""
-        return owner.uid
-
-    @property
-    def phase(self) -> PodPhase:
-        """`status.phase`; a pod without any is Pending."""
-        phase = self.status.phase
-        return PodPhase(phase) if phase in set(PodPhase) else PodPhase.PENDING
-
-    @property
-    def task(self) -> str:
-        """The name of its task."""
-        return (self.metadata.annotations or {}).get(TASK, "")
-
-    @property
-    def retry(self) -> str:
-        """How often its vcjob had been restarted when it was made."""
-        return (self.metadata.annotations or {}).get(RETRY_COUNT, "0")
-
-    @property
-    def started(self) -> datetime:
-        """When its time began to run, to the second."""
-        return self.status.start_time or self.metadata.creation_timestamp or _EPOCH
+def start_of(pod: Pod) -> datetime:
+    """Return the start of a pod, in whole seconds."""
+    return pod.status.start_time or pod.metadata.creation_timestamp or _EPOCH
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def template_fault(task: Task) -> str:
-    """Why no pod can be made of a task's template; empty where one can."""
+    """Return why no pod can be made of a task's template, or ""."""
     try:
         msgspec.convert(task.template or {}, PodTemplate)
     except msgspec.ValidationError as error:
@@ -151,61 +66,53 @@ def template_fault(task: Task) -> str:
     return ""
 
 
-def as_seen(pod: PodObject, *, doomed: bool = False) -> Pod:
-    """A pod as the job controller looks at it; `doomed` is one that it has deleted itself."""
+def pod_facts(pod: Pod, *, doomed: bool = False) -> PodFacts:
+    """Return the facts of a pod; `doomed` means that the job controller deleted it."""
     statuses = pod.status.container_statuses or []
-    ends = [status.state.terminated for status in statuses]
+    all_statuses = [*statuses, *(pod.status.init_container_statuses or ())]
+    first = statuses[0].state.terminated if statuses else None
     version = (pod.metadata.annotations or {}).get(JOB_VERSION, "0")
-    times = {
-        PodPhase.PENDING: pod.metadata.creation_timestamp,
-        PodPhase.RUNNING: pod.status.start_time,
-    }
-    first = ends[0] if ends else None
-    return Pod(
+    phase = phase_of(pod)
+    created, started = pod.metadata.creation_timestamp, pod.status.start_time
+    since = {PodPhase.PENDING: created, PodPhase.RUNNING: started}
+    return PodFacts(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         task=pod.task,
-        phase=pod.phase,
+        phase=phase,
         version=int(version) if version.isdecimal() else 0,
         partition=(pod.metadata.labels or {}).get(PARTITION, ""),
         exit_code=first.exit_code if first else 0,
         ready=all(status.ready for status in statuses),
-        restarts=sum(
-            status.restart_count
-            for status in [*statuses, *(pod.status.init_container_statuses or ())]
-        ),
+        restarts=sum(status.restart_count for status in all_statuses),
         deleting=doomed or pod.metadata.deletion_timestamp is not None,
-        since=times.get(pod.phase, first.finished_at if first else None),
+        since=since.get(phase, first.finished_at if first else None),
     )
 
 
 def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
-    """The pod that Volcano makes for one place of a task (createJobPod), bound to our node."""
+    """Return the pod that Volcano creates for a replica of a task, bound to the sandbox's node."""
     name = job.metadata.name
     task_name = task.name or ""
     template = task.template or {}
     meta = template.get("metadata") or {}
     marks = {TASK_INDEX: str(index), TASK: task_name, JOB_NAME: name, QUEUE: job.spec.queue or ""}
+    notes = {
+        JOB_VERSION: str(job.status.version or 0),
+        RETRY_COUNT: str(job.status.retry_count or 0),
+        TEMPLATE: f"{name}-{task_name}",
+        POD_GROUP: f"{name}-{job.metadata.uid}",
+    }
+    namespace = job.metadata.namespace
+    labels = {**marks, JOB_NAMESPACE: namespace, **_partition(task, index)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": pod_name(name, task_name, index),
-            "namespace": job.metadata.namespace,
-            "labels": {
-                **(meta.get("labels") or {}),
-                **marks,
-                JOB_NAMESPACE: job.metadata.namespace,
-                **_partition(task, index),
-            },
-            "annotations": {
-                **(meta.get("annotations") or {}),
-                **marks,
-                JOB_VERSION: str(job.status.version or 0),
-                RETRY_COUNT: str(job.status.retry_count or 0),
-                TEMPLATE: f"{name}-{task_name}",
-                POD_GROUP: f"{name}-{job.metadata.uid}",
-            },
+            "namespace": namespace,
+            "labels": (meta.get("labels") or {}) | labels,
+            "annotations": (meta.get("annotations") or {}) | marks | notes,
             "ownerReferences": [owner_reference(job.metadata)],
         },
         "spec": _spec(job, template.get("spec") or {}),
@@ -214,15 +121,9 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
 
 
 def owner_reference(job: ObjectMeta) -> dict[str, Any]:
-    """The reference that makes a vcjob the controller of what it owns."""
-    return {
-        "apiVersion": JOBS.api_version,
-        "kind": JOBS.kind,
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    """Return the reference that makes a vcjob the controller of an object."""
+    owner = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": job.name, "uid": job.uid}
+    return {**owner, "controller": True, "blockOwnerDeletion": True}
 
 
 def _partition(task: Task, index: int) -> dict[str, str]:

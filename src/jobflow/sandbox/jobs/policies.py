@@ -1,13 +1,13 @@
-"""What a change of a pod means to its vcjob: the event, and the action a policy asks for.
+"""Lifecycle policies: the event that a pod's change causes, and the action that follows.
 
-Values only. Source: Volcano's pkg/controllers/job, job_controller_handler.go (events) and
-applyPolicies in job_controller_util.go (actions).
+Source: Volcano's pkg/controllers/job, job_controller_handler.go (events) and applyPolicies in
+job_controller_util.go (actions).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
 
 
 class BusEvent(StrEnum):
-    """What happened (bus.volcano.sh/v1alpha1 Event)."""
+    """Volcano's events (bus.volcano.sh/v1alpha1 Event)."""
 
     ANY = "*"
     POD_PENDING = "PodPending"
@@ -31,7 +31,7 @@ class BusEvent(StrEnum):
 
 
 class BusAction(StrEnum):
-    """What to do (bus.volcano.sh/v1alpha1 Action)."""
+    """Volcano's actions (bus.volcano.sh/v1alpha1 Action)."""
 
     SYNC = "SyncJob"
     ABORT = "AbortJob"
@@ -45,91 +45,83 @@ class BusAction(StrEnum):
 
 
 INTERNAL_EVENTS = frozenset({BusEvent.OUT_OF_SYNC, BusEvent.COMMAND_ISSUED, BusEvent.POD_RUNNING})
-"""Events that no policy is asked about, `*` included."""
+"""Events that match no policy, not even `*`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
-    """A pod as the job controller looks at it."""
+class PodFacts:
+    """The facts of a pod that the job controller uses."""
 
     name: str
     task: str
     phase: PodPhase = PodPhase.PENDING
     uid: str = ""
     version: int = 0
-    """`status.version` of the vcjob when the pod was made."""
+    """`status.version` of the vcjob when the pod was created."""
     partition: str = ""
     exit_code: int = 0
-    """Of the first container, once it has terminated."""
+    """Exit code of the first container, after it has terminated."""
     ready: bool = True
-    """Whether all its containers are."""
     restarts: int = 0
-    """Of all its containers together."""
     deleting: bool = False
     since: datetime | None = None
-    """When it went into this phase."""
+    """Start of the current phase."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """Something that the job controller has to see to, for one vcjob."""
+class JobRequest:
+    """A request to the job controller about one vcjob."""
 
     event: BusEvent = BusEvent.OUT_OF_SYNC
     action: BusAction | None = None
-    """What to do, whatever the policies say (a Command)."""
+    """Action of a Command, which overrides the policies."""
     task: str = ""
     pod: str = ""
     pod_uid: str = ""
     partition: str = ""
     exit_code: int = 0
     version: int | None = None
-    """The version of the vcjob that the pod belongs to; None: not from a pod."""
+    """Version of the vcjob that the pod belongs to; None if no pod caused the request."""
     since: datetime | None = None
 
 
-SYNC = Request()
+SYNC = JobRequest(action=BusAction.SYNC)
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """The action on a request; with a delay it is for later, unless the pod changes before."""
+class PolicyAction:
+    """Action for a request. A delayed action is dropped if the pod changes before."""
 
     action: BusAction = BusAction.SYNC
     delay: timedelta = timedelta()
 
 
-def pod_request(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod]) -> Request:
-    """The request that a new or changed pod makes; `pods` are the vcjob's, `new` among them.
+def pod_request(
+    old: PodFacts | None, new: PodFacts, spec: JobSpec, pods: Mapping[str, PodFacts]
+) -> JobRequest:
+    """Return the request that a new or changed pod causes; `pods` are all pods of the vcjob.
 
     A pod that is seen for the first time counts as changed into its phase. Volcano counts it as
-    Pending, and so forgets a failure that happened while it was down.
+    Pending, and so misses a failure during its own downtime.
     """
     event = _event(old, new, spec, pods)
-    return Request(
-        event=event,
-        task=new.task,
-        pod=new.name,
-        pod_uid=new.uid,
-        partition=new.partition,
-        exit_code=new.exit_code if event is BusEvent.POD_FAILED else 0,
-        version=new.version,
-        since=new.since,
-    )
+    exit_code = new.exit_code if event is BusEvent.POD_FAILED else 0
+    return replace(_request(event, new), exit_code=exit_code, since=new.since)
 
 
-def evicted_request(pod: Pod) -> Request:
-    """The request that a pod makes which someone other than the job controller has deleted."""
-    return Request(
-        event=BusEvent.POD_EVICTED,
-        task=pod.task,
-        pod=pod.name,
-        pod_uid=pod.uid,
-        partition=pod.partition,
-        version=pod.version,
-    )
+def evicted_request(pod: PodFacts) -> JobRequest:
+    """Return the request that a pod causes if anyone but the job controller deleted it."""
+    return _request(BusEvent.POD_EVICTED, pod)
 
 
-def _event(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod]) -> BusEvent:
+def _request(event: BusEvent, pod: PodFacts) -> JobRequest:
+    request = JobRequest(event, task=pod.task, pod=pod.name, pod_uid=pod.uid)
+    return replace(request, partition=pod.partition, version=pod.version)
+
+
+def _event(
+    old: PodFacts | None, new: PodFacts, spec: JobSpec, pods: Mapping[str, PodFacts]
+) -> BusEvent:
     changed = old is None or old.phase != new.phase
     task = next((task for task in spec.tasks or () if task.name == new.task), None)
     if new.phase is PodPhase.FAILED and changed:
@@ -145,16 +137,15 @@ def _event(old: Pod | None, new: Pod, spec: JobSpec, pods: Mapping[str, Pod]) ->
     return BusEvent.OUT_OF_SYNC
 
 
-def _task_completed(task: Task | None, pods: Iterable[Pod]) -> bool:
-    """Whether all replicas of the task have succeeded."""
+def _task_completed(task: Task | None, pods: Iterable[PodFacts]) -> bool:
     if task is None or not task.replicas:
         return False
     done = sum(pod.task == task.name and pod.phase is PodPhase.SUCCEEDED for pod in pods)
     return done >= task.replicas
 
 
-def _task_failed(task: Task | None, pods: Iterable[Pod]) -> bool:
-    """Whether the containers of the task's pods have restarted `maxRetry` times together."""
+def _task_failed(task: Task | None, pods: Iterable[PodFacts]) -> bool:
+    """Return whether the containers of the task's pods restarted `maxRetry` times in total."""
     if task is None or not task.replicas or task.max_retry == -1:
         return False
     restarts = sum(
@@ -165,20 +156,18 @@ def _task_failed(task: Task | None, pods: Iterable[Pod]) -> bool:
     return restarts >= (task.max_retry or 3)
 
 
-def decide(spec: JobSpec, version: int, request: Request) -> Decision:
-    """What to do on a request: the task's policies first, then the job's; else a sync.
-
-    Requests of pods that belong to an earlier version of the vcjob are only synced.
-    """
+def decide(spec: JobSpec, version: int, request: JobRequest) -> PolicyAction:
+    """Return the action for a request: by the task's policies, then the job's, else a sync. A
+    request of a pod of an earlier version is only synced."""
     if request.action is not None:
-        return Decision(request.action)
+        return PolicyAction(request.action)
     outdated = request.version is not None and request.version < version
     if request.event in INTERNAL_EVENTS or outdated:
-        return Decision()
+        return PolicyAction()
     for policy in _policies(spec, request.task):
         if _matches(policy, request) and policy.action:
-            return Decision(BusAction(policy.action), _timeout(policy))
-    return Decision()
+            return PolicyAction(BusAction(policy.action), _timeout(policy))
+    return PolicyAction()
 
 
 def _policies(spec: JobSpec, task_name: str) -> Iterable[LifecyclePolicy]:
@@ -189,7 +178,7 @@ def _policies(spec: JobSpec, task_name: str) -> Iterable[LifecyclePolicy]:
     yield from spec.policies or ()
 
 
-def _matches(policy: LifecyclePolicy, request: Request) -> bool:
+def _matches(policy: LifecyclePolicy, request: JobRequest) -> bool:
     events = [*(policy.events or ()), *([policy.event] if policy.event else ())]
     if request.event in events or BusEvent.ANY in events:
         return request.event is not BusEvent.POD_PENDING or policy.timeout is not None
@@ -201,16 +190,17 @@ def _timeout(policy: LifecyclePolicy) -> timedelta:
 
 
 def policy_faults(spec: JobSpec) -> list[str]:
-    """What in the policies cannot be carried out: an unknown action, a timeout that is none."""
+    """Return the faults of the policies: unknown actions and invalid timeouts."""
     faults = []
-    places = [("spec", spec.policies or ())] + [
-        (f"spec.tasks[{i}]", task.policies or ()) for i, task in enumerate(spec.tasks or ())
+    places: list[tuple[str, JobSpec | Task]] = [
+        ("spec", spec),
+        *((f"spec.tasks[{i}]", t) for i, t in enumerate(spec.tasks or ())),
     ]
-    for place, policies in places:
-        for index, policy in enumerate(policies):
+    for place, owner in places:
+        for index, policy in enumerate(owner.policies or ()):
             path = f"{place}.policies[{index}]"
             if policy.action is None or policy.action not in set(BusAction) - {BusAction.SYNC}:
-                faults.append(f"{path}.action: {policy.action!r} is no action")
+                faults.append(f"{path}.action: {policy.action!r} is not an action")
             try:
                 _timeout(policy)
             except ValueError as error:

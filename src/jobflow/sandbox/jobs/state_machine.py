@@ -1,8 +1,8 @@
-"""The state machine of a vcjob: what one action on it makes of its pods and its status.
+"""State machine of a vcjob: the effect of one action on its pods and its status.
 
-Values only: no I/O and no clock. Two things can be done to the pods, as in Volcano's
-pkg/controllers/job: *sync* makes the missing ones and counts them all; *kill* deletes them, but
-for those worth keeping, and counts none. What comes of the phase depends on the phase it is in:
+As in Volcano's pkg/controllers/job, two operations exist: *sync* creates the missing pods and
+counts all pods; *kill* deletes pods, except those to keep, and counts only the deleted ones. The
+next phase depends on the current one:
 
     Pending, Running         sync; a policy's action kills and leads to Aborting, Terminating,
                              Completing or Restarting
@@ -10,11 +10,11 @@ for those worth keeping, and counts none. What comes of the phase depends on the
     Aborting, Terminating,   kill until no pod is alive, then Aborted, Terminated, Completed
     Completing
     Aborted                  ResumeJob leads to Restarting
-    Completed, Failed,       kill what is alive, once more, and drop the counts
+    Completed, Failed,       kill remaining pods once more, and drop the counts
     Terminated
 
-Every kill of the whole job makes a new version of it; pods carry the version they were made in,
-and what happens to pods of an earlier version is no longer held against the job.
+Every kill of the whole job increments the job's version. A pod carries the version that created it,
+and events of pods of an earlier version no longer affect the job.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,133 +31,108 @@ import msgspec
 from jobflow.api.duration import format_duration
 from jobflow.api.job import JobCondition, JobPhase, JobSpec, JobState, JobStatus, Task, TaskState
 from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
-from jobflow.sandbox.jobs.policies import BusAction, Pod, Request
+from jobflow.sandbox.jobs.policies import SYNC, BusAction, JobRequest, PodFacts
 
+PARTIAL = frozenset({BusAction.RESTART_TASK, BusAction.RESTART_POD, BusAction.RESTART_PARTITION})
+"""Actions that kill only some of the job's pods."""
 KILLS_INTO = {
-    BusAction.RESTART: JobPhase.RESTARTING,
-    BusAction.RESTART_TASK: JobPhase.RESTARTING,
-    BusAction.RESTART_POD: JobPhase.RESTARTING,
-    BusAction.RESTART_PARTITION: JobPhase.RESTARTING,
+    **dict.fromkeys((BusAction.RESTART, *PARTIAL), JobPhase.RESTARTING),
     BusAction.ABORT: JobPhase.ABORTING,
     BusAction.TERMINATE: JobPhase.TERMINATING,
     BusAction.COMPLETE: JobPhase.COMPLETING,
 }
-"""The phase that an action leads to from Pending and Running."""
-PARTIAL = frozenset({BusAction.RESTART_TASK, BusAction.RESTART_POD, BusAction.RESTART_PARTITION})
-"""Actions that kill only some of the job's pods."""
-ENDS_IN = {
+"""Next phase of an action in Pending and Running."""
+ENDS_IN: Mapping[str, JobPhase] = {
     JobPhase.ABORTING: JobPhase.ABORTED,
     JobPhase.TERMINATING: JobPhase.TERMINATED,
     JobPhase.COMPLETING: JobPhase.COMPLETED,
 }
-"""Where a job goes from there once none of its pods is alive."""
+"""Next phase after the last pod has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
-    """A vcjob and its pods, as they are now."""
+class JobSnapshot:
+    """A vcjob and its pods at one moment."""
 
     name: str
     created: datetime
     spec: JobSpec
-    """With defaults."""
     status: JobStatus
-    pods: Mapping[str, Pod] = field(default_factory=dict)
-    """By name; only pods of this very vcjob, by owner UID."""
+    pods: Mapping[str, PodFacts] = field(default_factory=dict)
     admitted: bool = True
-    """Whether the scheduler has let the job in; before that no pod is made."""
+    """Whether the scheduler admitted the job; before that, no pod is created."""
     deleting: bool = False
 
     @property
     def phase(self) -> str:
-        """`status.state.phase`, empty for a fresh vcjob."""
         return self.status.state.phase
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What to do now: the pods first, then the status, as Volcano does."""
+class JobChanges:
+    """Changes of a vcjob: pods first, then the status, as in Volcano."""
 
     status: JobStatus
-    """The whole status to be; the same as the view's when there is nothing to write."""
     create: tuple[tuple[int, int], ...] = ()
-    """Index of the task in the spec, index of the pod in the task."""
-    delete: tuple[Pod, ...] = ()
+    """Index of the task in the spec, and of the pod in the task."""
+    delete: tuple[PodFacts, ...] = ()
 
 
 def pod_name(job: str, task: str, index: int) -> str:
-    """`<job>-<task>-<index>`."""
     return f"{job}-{task}-{index}"
 
 
-def step(view: JobView, action: BusAction, request: Request, now: datetime) -> Outcome:
-    """Carry out one action on a vcjob.
-
-    `request` says which task, pod or partition a partial restart is about. A vcjob that is being
-    deleted is left alone.
-    """
+def step(view: JobSnapshot, request: JobRequest, now: datetime) -> JobChanges:
+    """Return the effect of one action on a vcjob. `request` holds the action and names the task,
+    pod or partition of a partial restart. A vcjob that is being deleted does not change."""
     if view.deleting:
-        return Outcome(view.status)
+        return JobChanges(view.status)
     phase = view.phase
     if phase == "":
-        return Outcome(_initial(view, now))
-    if action is BusAction.RESTART_PARTITION and not _targets(view, action, request):
-        action = BusAction.SYNC  # Volcano does nothing at all, and may so miss the job's end
+        return JobChanges(_initial(view, now))
+    if request.action is BusAction.RESTART_PARTITION:
+        if not any(_is_target(pod, request) for pod in view.pods.values()):
+            request = SYNC  # Volcano does nothing, and so may miss the end of the job
     if phase in (JobPhase.PENDING, JobPhase.RUNNING):
-        return _step_live(view, action, request, now)
+        return _step_live(view, request, now)
     if phase == JobPhase.RESTARTING:
-        return _step_restarting(view, action, request, now)
-    if action is BusAction.RESUME and phase in (JobPhase.ABORTING, JobPhase.ABORTED):
-        return _kill(view, now, _to_restarting)
-    if phase in ENDS_IN:
-        return _kill(view, now, lambda status: _to_end(JobPhase(phase), status))
-    return _kill(view, now, _stay)
+        return _step_restarting(view, request, now)
+    if request.action is BusAction.RESUME and phase in (JobPhase.ABORTING, JobPhase.ABORTED):
+        return _kill(view, now, lambda status: JobPhase.RESTARTING)
+    return _kill(view, now, partial(_to_end, phase))
+
+
+def _to_end(phase: str, status: JobStatus) -> JobPhase | None:
+    alive = status.terminating or status.pending or status.running
+    return None if alive else ENDS_IN.get(phase)
 
 
 def failed(status: JobStatus, reason: str, message: str, now: datetime) -> JobStatus:
-    """The status of a vcjob that can never run: Failed, and why."""
+    """Return the status of a vcjob that cannot run: Failed, with the reason."""
     state = JobState(phase=JobPhase.FAILED, reason=reason, message=message)
     return _stamped(msgspec.structs.replace(status, state=state), now)
 
 
-# A move gets the status as counted and answers the phase to go to (None: stay) and how many
-# retries that costs.
-Move = Callable[[JobStatus], tuple[JobPhase | None, int]]
+Move = Callable[[JobStatus], JobPhase | None]
+"""Returns the next phase for a status with new counts; None keeps the phase."""
 
 
-def _stay(status: JobStatus) -> tuple[JobPhase | None, int]:
-    return None, 0
-
-
-def _to_restarting(status: JobStatus) -> tuple[JobPhase | None, int]:
-    return JobPhase.RESTARTING, 1
-
-
-def _to_end(phase: JobPhase, status: JobStatus) -> tuple[JobPhase | None, int]:
-    alive = status.terminating or status.pending or status.running
-    return (None if alive else ENDS_IN[phase]), 0
-
-
-def _step_live(view: JobView, action: BusAction, request: Request, now: datetime) -> Outcome:
-    to = KILLS_INTO.get(action)
+def _step_live(view: JobSnapshot, request: JobRequest, now: datetime) -> JobChanges:
+    to = KILLS_INTO.get(request.action or BusAction.SYNC)
     if to is None:
         move = _from_pending if view.phase == JobPhase.PENDING else _from_running
-        return _sync(view, now, lambda status: (move(view.spec, status), 0))
-    retries = int(to == JobPhase.RESTARTING)
-    if action in PARTIAL:
-        return _kill_some(view, action, request, now, lambda status: (to, retries))
-    keep_ended = to != JobPhase.RESTARTING
-    return _kill(view, now, lambda status: (to, retries), keep_ended=keep_ended)
+        return _sync(view, now, partial(move, view.spec))
+    if request.action in PARTIAL:
+        return _kill_some(view, request, now, lambda status: to)
+    return _kill(view, now, lambda status: to, keep_ended=to != JobPhase.RESTARTING)
 
 
-def _step_restarting(view: JobView, action: BusAction, request: Request, now: datetime) -> Outcome:
-    def move(status: JobStatus) -> tuple[JobPhase | None, int]:
-        return _from_restarting(view.spec, status), 0
-
-    if action is BusAction.SYNC:
+def _step_restarting(view: JobSnapshot, request: JobRequest, now: datetime) -> JobChanges:
+    move = partial(_from_restarting, view.spec)
+    if request.action is BusAction.SYNC:
         return _sync(view, now, move)
-    if action in PARTIAL:
-        return _kill_some(view, action, request, now, move)
+    if request.action in PARTIAL:
+        return _kill_some(view, request, now, move)
     return _kill(view, now, move, keep_ended=False)
 
 
@@ -173,7 +149,6 @@ def _from_restarting(spec: JobSpec, status: JobStatus) -> JobPhase | None:
 
 
 def _from_running(spec: JobSpec, status: JobStatus) -> JobPhase | None:
-    """state/running.go: what a running job becomes when its pods have been counted."""
     replicas = _replicas(spec)
     succeeded = status.succeeded or 0
     if replicas == 0:
@@ -190,18 +165,18 @@ def _from_running(spec: JobSpec, status: JobStatus) -> JobPhase | None:
 
 
 def _task_missed(spec: JobSpec, status: JobStatus) -> bool:
-    """Whether a task has fewer successes than its own `minAvailable`.
-
-    It is asked only where the job wants as many pods as its tasks together, and only of tasks
-    that have pods.
-    """
-    wanted = sum(_task_available(task) for task in spec.tasks or ())
+    """Return whether a task has fewer successes than its own `minAvailable`. It counts only if the
+    job requires as many pods as its tasks together, and only for tasks with pods."""
+    tasks = spec.tasks or ()
+    wanted = sum(
+        (task.replicas or 0) if task.min_available is None else task.min_available for task in tasks
+    )
     if (spec.min_available or 0) < wanted:
         return False
     counts = status.task_status_count or {}
     return any(
         (counts[task.name].phase or {}).get(PodPhase.SUCCEEDED, 0) < task.min_available
-        for task in spec.tasks or ()
+        for task in tasks
         if task.min_available is not None and task.name in counts
     )
 
@@ -210,18 +185,14 @@ def _replicas(spec: JobSpec) -> int:
     return sum(task.replicas or 0 for task in spec.tasks or ())
 
 
-def _task_available(task: Task) -> int:
-    return (task.replicas or 0) if task.min_available is None else task.min_available
-
-
-def _initial(view: JobView, now: datetime) -> JobStatus:
+def _initial(view: JobSnapshot, now: datetime) -> JobStatus:
     state = JobState(phase=JobPhase.PENDING)
     available = view.spec.min_available or None
     return _stamped(msgspec.structs.replace(view.status, state=state, min_available=available), now)
 
 
 def _stamped(status: JobStatus, now: datetime) -> JobStatus:
-    """The status with its phase's time and condition at `now`; a phase has one condition."""
+    """Return the status with its phase's time and one condition for the phase, at `now`."""
     at = now.replace(microsecond=0)
     kept = [entry for entry in status.conditions or () if entry.status != status.state.phase]
     return msgspec.structs.replace(
@@ -231,9 +202,11 @@ def _stamped(status: JobStatus, now: datetime) -> JobStatus:
     )
 
 
-def _moved(status: JobStatus, phase: JobPhase | None, retries: int) -> JobStatus:
+def _moved(status: JobStatus, move: Move) -> JobStatus:
+    phase = move(status)
     if phase is None:
         return status
+    retries = int(phase is JobPhase.RESTARTING)
     return msgspec.structs.replace(
         status,
         state=msgspec.structs.replace(status.state, phase=phase, reason="", message=""),
@@ -242,9 +215,12 @@ def _moved(status: JobStatus, phase: JobPhase | None, retries: int) -> JobStatus
 
 
 def _counted(
-    status: JobStatus, pods: Iterable[Pod] = (), pending: Iterable[str] = (), terminating: int = 0
+    status: JobStatus,
+    pods: Iterable[PodFacts] = (),
+    pending: Iterable[str] = (),
+    terminating: int = 0,
 ) -> JobStatus:
-    """The status with the pods counted; `pending` are the tasks of pods made just now."""
+    """Return the status with new counts; `pending` holds the tasks of pods about to be created."""
     tasks: dict[str, Counter[str]] = {}
     for task in pending:
         tasks.setdefault(task, Counter())[PodPhase.PENDING] += 1
@@ -260,14 +236,12 @@ def _counted(
     )
 
 
-def _sync(view: JobView, now: datetime, move: Move) -> Outcome:
-    """Make what pods are missing, delete what is too many, count all, move on.
-
-    Any change of the status renews the phase's time, its counts included.
-    """
+def _sync(view: JobSnapshot, now: datetime, move: Move) -> JobChanges:
+    """Create missing pods, delete surplus pods, count all pods and move on. Any change of the
+    status, including its counts, renews the phase's time."""
     if not view.admitted:
-        status = _moved(view.status, *move(view.status))
-        return Outcome(view.status if status == view.status else _stamped(status, now))
+        status = _moved(view.status, move)
+        return JobChanges(view.status if status == view.status else _stamped(status, now))
     wanted = {
         pod_name(view.name, task.name or "", index): (i, index)
         for i, task in enumerate(view.spec.tasks or ())
@@ -275,38 +249,31 @@ def _sync(view: JobView, now: datetime, move: Move) -> Outcome:
     }
     tasks = view.spec.tasks or []
     open_tasks = {i for i, task in enumerate(tasks) if _may_start(view, task)}
-    create = tuple(
-        place for name, place in wanted.items() if name not in view.pods and place[0] in open_tasks
-    )
+    missing = [place for name, place in wanted.items() if name not in view.pods]
+    create = tuple(place for place in missing if place[0] in open_tasks)
     present = [pod for name, pod in view.pods.items() if name in wanted]
     surplus = tuple(pod for name, pod in view.pods.items() if name not in wanted)
     leaving = sum(pod.deleting for pod in present) + len(surplus)
-    counted = _counted(
-        msgspec.structs.replace(
-            view.status, running_duration=None, min_available=view.spec.min_available or None
-        ),
-        (pod for pod in present if not pod.deleting),
-        (tasks[i].name or "" for i, _ in create),
-        leaving,
-    )
-    status = _moved(counted, *move(counted))
+    staying = [pod for pod in present if not pod.deleting]
+    available = view.spec.min_available or None
+    status = msgspec.structs.replace(view.status, running_duration=None, min_available=available)
+    status = _counted(status, staying, (tasks[i].name or "" for i, _ in create), leaving)
+    status = _moved(status, move)
     if status != view.status:
         status = _stamped(status, now)
-    return Outcome(status, create, tuple(pod for pod in surplus if not pod.deleting))
+    return JobChanges(status, create, tuple(pod for pod in surplus if not pod.deleting))
 
 
-def _may_start(view: JobView, task: Task) -> bool:
-    """Whether the tasks that this one depends on are far enough (waitDependsOnTask…).
-
-    As in Volcano, `any` counts only with more than one name.
-    """
+def _may_start(view: JobSnapshot, task: Task) -> bool:
+    """Return whether the tasks that this task depends on have started. As in Volcano, `any`
+    requires more than one name."""
     names = (task.depends_on.name or []) if task.depends_on else []
     if len(names) > 1 and task.depends_on and task.depends_on.iteration == "any":
         return any(_started(view, name) for name in names)
     return all(_started(view, name) for name in names)
 
 
-def _started(view: JobView, name: str) -> bool:
+def _started(view: JobSnapshot, name: str) -> bool:
     task = next((task for task in view.spec.tasks or () if task.name == name), None)
     if task is None or task.min_available is None:
         return True
@@ -318,8 +285,8 @@ def _started(view: JobView, name: str) -> bool:
     return up >= task.min_available
 
 
-def _kill(view: JobView, now: datetime, move: Move, *, keep_ended: bool = True) -> Outcome:
-    """Delete the job's pods: all, or all that have not ended. Those of the last retry stay."""
+def _kill(view: JobSnapshot, now: datetime, move: Move, *, keep_ended: bool = True) -> JobChanges:
+    """Delete all pods, or all that have not ended. The last retry keeps its ended pods."""
     last = (view.status.retry_count or 0) >= (view.spec.max_retry or 0) - 1
     keep = ENDED_POD_PHASES if keep_ended or last else frozenset()
     doomed = tuple(pod for pod in view.pods.values() if not pod.deleting and pod.phase not in keep)
@@ -327,36 +294,30 @@ def _kill(view: JobView, now: datetime, move: Move, *, keep_ended: bool = True) 
     status = _killed(view, now, move, leaving)
     if status != view.status:
         status = msgspec.structs.replace(status, version=(status.version or 0) + 1)
-    return Outcome(status, delete=doomed)
+    return JobChanges(status, delete=doomed)
 
 
-def _kill_some(
-    view: JobView, action: BusAction, request: Request, now: datetime, move: Move
-) -> Outcome:
-    """Delete the pods of one task, one pod or one partition. No new version, as in Volcano."""
-    doomed = _targets(view, action, request)
+def _kill_some(view: JobSnapshot, request: JobRequest, now: datetime, move: Move) -> JobChanges:
+    """Delete the pods of one task, pod or partition, without a new version, as in Volcano."""
+    doomed = [pod for pod in view.pods.values() if _is_target(pod, request)]
     status = _killed(view, now, move, len(doomed))
-    return Outcome(status, delete=tuple(pod for pod in doomed if not pod.deleting))
+    return JobChanges(status, delete=tuple(pod for pod in doomed if not pod.deleting))
 
 
-def _targets(view: JobView, action: BusAction, request: Request) -> tuple[Pod, ...]:
-    return tuple(pod for pod in view.pods.values() if _is_target(pod, action, request))
-
-
-def _is_target(pod: Pod, action: BusAction, request: Request) -> bool:
+def _is_target(pod: PodFacts, request: JobRequest) -> bool:
     if pod.task != request.task:
         return False
-    if action is BusAction.RESTART_POD:
+    if request.action is BusAction.RESTART_POD:
         return pod.name == request.pod
-    if action is BusAction.RESTART_PARTITION:
+    if request.action is BusAction.RESTART_PARTITION:
         return bool(request.partition) and pod.partition == request.partition
     return True
 
 
-def _killed(view: JobView, now: datetime, move: Move, leaving: int) -> JobStatus:
-    """The status after a kill: only leaving pods are counted, and how long it ran is noted."""
+def _killed(view: JobSnapshot, now: datetime, move: Move, leaving: int) -> JobStatus:
+    """Return the status after a kill: counts of leaving pods, and the running duration."""
     counted = _counted(view.status, terminating=leaving)
-    status = _moved(counted, *move(counted))
+    status = _moved(counted, move)
     until = status.state.last_transition_time or now
     if status.state.phase != view.phase:
         status, until = _stamped(status, now), now

@@ -1,1 +1,1 @@
-"""What runs the pods: simulated or as processes."""
+"""The node of the sandbox and its runners: simulated pods, or processes."""

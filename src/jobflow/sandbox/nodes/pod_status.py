@@ -1,4 +1,4 @@
-"""The status of a pod as a kubelet writes it, from what a runner says of the pod. Values only."""
+"""Status of a pod as a kubelet writes it, from a runner's progress report."""
 
 from __future__ import annotations
 
@@ -7,66 +7,59 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from jobflow.api.pod import PodPhase
-from jobflow.sandbox.jobs.pods import ADDRESS, Container, PodObject
+from jobflow.api.pod import Container, Pod, PodPhase
+from jobflow.sandbox.jobs.pods import ADDRESS
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where one container stands: waiting, running or ended."""
+class ContainerProgress:
+    """State of one container: waiting, running or ended."""
 
     started: datetime | None = None
-    """None: it has not been started yet, or is about to be again."""
     finished: datetime | None = None
     exit_code: int = 0
     reason: str = ""
-    """Why it waits or how it ended; empty: the usual word for it."""
+    """Why it waits or how it ended; "" means the default reason."""
     message: str = ""
-    """More on that; the termination message, where it ended."""
+    """Details; the termination message if it has ended."""
     restarts: int = 0
-    last: Standing | None = None
-    """How its last run ended, where it was restarted."""
+    last: ContainerProgress | None = None
 
     @property
     def running(self) -> bool:
-        """Whether it runs now."""
         return self.started is not None and self.finished is None
 
     @property
     def succeeded(self) -> bool:
-        """Whether it has ended with exit code 0."""
         return self.finished is not None and self.exit_code == 0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """What a runner says of a pod."""
+class PodProgress:
+    """Progress of a pod, as a runner reports it."""
 
     phase: PodPhase
     started: datetime
-    """When its containers did."""
     finished: datetime | None = None
     exit_code: int = 0
     message: str = ""
-    """The termination message of its first container."""
-    containers: Sequence[Standing] = ()
-    """Each one's own, in order; none: all of them are as the pod is."""
-    init_containers: Sequence[Standing] = ()
-    """The same; none: all of them have succeeded."""
+    containers: Sequence[ContainerProgress] = ()
+    """State of each container; if empty, all of them follow the pod's phase."""
+    init_containers: Sequence[ContainerProgress] = ()
+    """State of each init container; if empty, all of them have succeeded."""
     address: str = ADDRESS
     pod_reason: str = ""
-    """Why the pod as a whole has failed."""
     pod_message: str = ""
 
 
-def pod_status(pod: PodObject, progress: Progress) -> dict[str, Any]:
-    """`status` as a kubelet writes it, to be merged into the pod's."""
-    init = [*(pod.spec.init_containers or ())]
-    containers = [*(pod.spec.containers or ())]
+def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
+    """Return `status` as a kubelet writes it, as a merge patch."""
+    init, containers = pod.spec.init_containers or (), pod.spec.containers or ()
     started = pod.status.start_time or progress.started
-    before = progress.init_containers or [_succeeded(progress.started)] * len(init)
+    succeeded = ContainerProgress(progress.started, progress.started)
+    before = progress.init_containers or [succeeded] * len(init)
     now = progress.containers or _alike(progress, len(containers))
-    initialized = all(standing.succeeded for standing in before)
+    initialized = all(state.succeeded for state in before)
     words = {"reason": progress.pod_reason, "message": progress.pod_message}
     return {
         "phase": progress.phase,
@@ -77,37 +70,29 @@ def pod_status(pod: PodObject, progress: Progress) -> dict[str, Any]:
         "podIPs": [{"ip": progress.address}],
         "startTime": _time(started),
         "conditions": _conditions(progress, now, initialized, started),
-        "initContainerStatuses": [
-            _container_status(container, standing)
-            for container, standing in zip(init, before, strict=True)
-        ],
-        "containerStatuses": [
-            _container_status(container, standing)
-            for container, standing in zip(containers, now, strict=True)
-        ],
+        "initContainerStatuses": list(map(_container_status, init, before)),
+        "containerStatuses": list(map(_container_status, containers, now)),
     }
 
 
-def _succeeded(at: datetime) -> Standing:
-    return Standing(started=at, finished=at)
-
-
-def _alike(progress: Progress, count: int) -> list[Standing]:
-    """All containers as the pod is; the first has the message."""
+def _alike(progress: PodProgress, count: int) -> list[ContainerProgress]:
     ended = progress.phase is not PodPhase.RUNNING
     finished = (progress.finished or progress.started) if ended else None
     return [
-        Standing(progress.started, finished, progress.exit_code, message=message)
+        ContainerProgress(progress.started, finished, progress.exit_code, message=message)
         for message in [progress.message, *[""] * count][:count]
     ]
 
 
 def _conditions(
-    progress: Progress, containers: Sequence[Standing], initialized: bool, started: datetime
+    progress: PodProgress,
+    containers: Sequence[ContainerProgress],
+    initialized: bool,
+    started: datetime,
 ) -> list[dict[str, Any]]:
     phase, at = progress.phase, progress.finished or progress.started
     alive = phase in (PodPhase.PENDING, PodPhase.RUNNING)
-    ready = alive and initialized and all(standing.running for standing in containers)
+    ready = alive and initialized and all(state.running for state in containers)
     over = {PodPhase.SUCCEEDED: "PodCompleted", PodPhase.FAILED: "PodFailed"}.get(phase)
     unready = over or (None if ready else "ContainersNotReady")
     done = over if phase is PodPhase.SUCCEEDED else None
@@ -119,44 +104,31 @@ def _conditions(
         ("PodScheduled", True, None, started),
     ]
     return [
-        {
-            "type": kind,
-            "status": str(holds),
-            **({"reason": reason} if reason else {}),
-            "lastTransitionTime": _time(since),
-        }
+        {"type": kind, "status": str(holds), "lastTransitionTime": _time(since)}
+        | ({"reason": reason} if reason else {})
         for kind, holds, reason, since in rows
     ]
 
 
-def _container_status(container: Container, standing: Standing) -> dict[str, Any]:
+def _container_status(container: Container, state: ContainerProgress) -> dict[str, Any]:
     return {
-        "name": container.name,
-        "image": container.image,
-        "imageID": "",
-        "ready": standing.running,
-        "started": standing.running,
-        "restartCount": standing.restarts,
-        "state": _state(standing),
-        **({"lastState": _state(standing.last)} if standing.last else {}),
+        **{"name": container.name, "image": container.image, "imageID": ""},
+        **dict.fromkeys(("ready", "started"), state.running),
+        "restartCount": state.restarts,
+        "state": _state(state),
+        **({"lastState": _state(state.last)} if state.last else {}),
     }
 
 
-def _state(standing: Standing) -> dict[str, Any]:
-    message = {"message": standing.message} if standing.message else {}
-    if standing.started is None:
-        return {"waiting": {"reason": standing.reason or "ContainerCreating", **message}}
-    if standing.finished is None:
-        return {"running": {"startedAt": _time(standing.started)}}
-    return {
-        "terminated": {
-            "exitCode": standing.exit_code,
-            "reason": standing.reason or ("Error" if standing.exit_code else "Completed"),
-            **message,
-            "startedAt": _time(standing.started),
-            "finishedAt": _time(standing.finished),
-        }
-    }
+def _state(state: ContainerProgress) -> dict[str, Any]:
+    message = {"message": state.message} if state.message else {}
+    if state.started is None:
+        return {"waiting": {"reason": state.reason or "ContainerCreating", **message}}
+    if state.finished is None:
+        return {"running": {"startedAt": _time(state.started)}}
+    times = {"startedAt": _time(state.started), "finishedAt": _time(state.finished)}
+    reason = state.reason or ("Error" if state.exit_code else "Completed")
+    return {"terminated": {"exitCode": state.exit_code, "reason": reason, **message, **times}}
 
 
 def _time(moment: datetime) -> str:

@@ -1,4 +1,4 @@
-"""What a runner is: it plays the node for the pods of vcjobs. It decides nothing about the jobs."""
+"""Interface of runners, which run the pods of vcjobs in place of a kubelet."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from jobflow.api.pod import Pod
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import PodObject
-from jobflow.sandbox.nodes.pod_status import Progress
+from jobflow.sandbox.nodes.pod_status import PodProgress
 
-Report = Callable[[Progress], Awaitable[None]]
-"""Writes what became of the pod; returns when it is stored."""
+Report = Callable[[PodProgress], Awaitable[None]]
+"""Writes the progress of the pod; returns when it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,28 +20,25 @@ class Assignment:
     """A pod to run."""
 
     job: Vcjob
-    pod: PodObject
+    pod: Pod
     started: datetime
-    """When the pod's time began to run; to the second where it was begun by an earlier process."""
+    """Start of the pod; in whole seconds if an earlier process started it."""
     job_started: datetime
-    """When that of the vcjob's first pod since its last restart did."""
+    """Start of the vcjob's first pod since its last restart."""
 
 
 class Runner(Protocol):
     """Runs the pods of vcjobs."""
 
     graceful: bool
-    """Whether pods are deleted with their grace period, in which `end` is awaited."""
+    """Whether pods are deleted with their grace period, during which `end` is awaited."""
 
     def faults(self, job: Vcjob) -> Sequence[str]:
-        """Why this vcjob cannot be run at all, each a sentence for its user; else nothing."""
+        """Return why this vcjob cannot run at all, in sentences for its user."""
 
     async def run(self, assignment: Assignment, report: Report) -> None:
-        """Run a pod to its end, or pick it up where its status says it stands.
+        """Run a pod to its end, or continue it from its status. Cancelled when the pod is deleted
+        or the sandbox exits. It may return early: the pod then stays in its phase."""
 
-        Cancelled when the pod is gone, or the sandbox is over. It may return before the pod has
-        ended: then the pod stays as it is.
-        """
-
-    async def end(self, pod: PodObject) -> None:
-        """End what is run of a pod that is being deleted; returns when nothing of it is left."""
+    async def end(self, pod: Pod) -> None:
+        """End a pod that is being deleted; return when nothing of it runs."""

@@ -1,4 +1,4 @@
-"""The runner `simulate`: pods go through their phases by the clock, and nothing is run."""
+"""Simulating runner: pods change their phases by the clock, and nothing is executed."""
 
 from __future__ import annotations
 
@@ -9,25 +9,20 @@ from datetime import UTC, datetime, timedelta
 from jobflow.api.pod import Pod, PodPhase
 from jobflow.core.planning.actions import Check
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import PodObject
-from jobflow.sandbox.nodes.pod_status import Progress
+from jobflow.sandbox.nodes.pod_status import PodProgress
 from jobflow.sandbox.nodes.runner import Assignment, Report
-from jobflow.sandbox.nodes.simulation_script import Mark, Script, read_script
+from jobflow.sandbox.nodes.simulation_script import PhaseChange, SimulationScript, read_script
 
 Clock = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
-    """This moment."""
     return datetime.now(UTC)
 
 
 class SimulateRunner:
-    """Runs pods as their vcjob's annotations say, `speed` times as fast.
-
-    Infinite speed ends at once whatever ends at all, and skips Running. Raises ValueError for a
-    speed that is not above 0.
-    """
+    """Runs pods as their vcjob's annotations say, `speed` times as fast. Infinite speed ends pods
+    immediately and skips Running. Raises ValueError if the speed is not above 0."""
 
     graceful = False
 
@@ -38,11 +33,10 @@ class SimulateRunner:
         self._clock = clock
 
     def faults(self, job: Vcjob) -> Sequence[str]:
-        """What in the annotations cannot be read."""
         return _script(job)[1]
 
     async def run(self, assignment: Assignment, report: Report) -> None:
-        """Report each phase when its time has come; of several that have, only the last."""
+        """Report each phase when it is due; of several that are due, only the last."""
         script, _ = _script(assignment.job)
         began: datetime | None = assignment.pod.status.start_time
         due = list(self._due(script, assignment))
@@ -57,40 +51,33 @@ class SimulateRunner:
             began = began or at
             await report(_progress(mark, began, at))
 
-    async def end(self, pod: PodObject) -> None:
-        """Nothing runs that could be ended."""
+    async def end(self, pod: Pod) -> None:
+        """Do nothing, because nothing runs."""
 
-    def _due(self, script: Script, assignment: Assignment) -> Iterator[tuple[datetime, Mark]]:
-        """The marks that the pod has not passed, each with its moment.
-
-        A task whose phases are listed goes by the job's time, any other by its pod's own.
-        """
+    def _due(
+        self, script: SimulationScript, assignment: Assignment
+    ) -> Iterator[tuple[datetime, PhaseChange]]:
+        """Yield the remaining phase changes of the pod, each with its time. A task with listed
+        phases counts from the job's start, any other from its pod's own."""
         task = assignment.pod.task
         start = assignment.job_started if task in script.phases else assignment.started
         for mark in script.marks(task):
-            if mark.phase is PodPhase.RUNNING and assignment.pod.phase is PodPhase.RUNNING:
+            if mark.phase is PodPhase.RUNNING and assignment.pod.phase == PodPhase.RUNNING:
                 continue
             yield start + timedelta(seconds=mark.at / self._speed), mark
 
 
-def _progress(mark: Mark, began: datetime, at: datetime) -> Progress:
-    ended = mark.phase is not PodPhase.RUNNING
-    return Progress(
-        phase=mark.phase,
-        started=min(began, at),
-        finished=at if ended else None,
-        exit_code=mark.exit_code,
-        message=mark.message,
-    )
+def _progress(mark: PhaseChange, began: datetime, at: datetime) -> PodProgress:
+    finished = None if mark.phase is PodPhase.RUNNING else at
+    return PodProgress(mark.phase, min(began, at), finished, mark.exit_code, mark.message)
 
 
-def _script(job: Vcjob) -> tuple[Script, tuple[str, ...]]:
+def _script(job: Vcjob) -> tuple[SimulationScript, tuple[str, ...]]:
     meta = job.metadata
     tasks = (task.name or "" for task in job.spec.tasks or ())
     return read_script(meta.annotations or {}, meta.labels or {}, tasks)
 
 
 async def assume(pod: Pod, check: Check) -> str:
-    """What a probe sees of a simulated pod: it passes once the pod is Running, for nothing in it
-    could listen."""
+    """Return the probe result of a simulated pod: it passes while the pod is Running."""
     return "" if pod.phase == PodPhase.RUNNING else f"does not answer while it is {pod.phase}"

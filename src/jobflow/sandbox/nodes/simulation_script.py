@@ -1,6 +1,6 @@
-"""How a simulated vcjob goes, as its annotations under `sandbox.jobflow.volcano.sh/` tell it.
+"""Simulation of a vcjob as described by its annotations under `sandbox.jobflow.volcano.sh/`.
 
-Values only. A value that cannot be read is a fault with a sentence on it, never a default.
+A value that cannot be read is reported as a fault and never replaced by a default.
 """
 
 from __future__ import annotations
@@ -18,69 +18,63 @@ from jobflow.core.suggest import Suggester, did_you_mean
 
 DEFAULT_SECONDS = 1.0
 MAX_MESSAGE = 4096
-"""Bytes that a kubelet takes of a termination message."""
+"""Maximum size of a termination message in bytes."""
 LISTED_PHASES = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A pod goes into a phase."""
+class PhaseChange:
+    """Change of a pod into a phase."""
 
     at: float
-    """Seconds, undivided by any speed."""
     phase: PodPhase
     exit_code: int = 0
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """The annotations of one vcjob, read."""
+class SimulationScript:
+    """The annotations of one vcjob."""
 
     attempt: int = 1
-    """Of its run, from 1: `fail_attempts` counts them."""
     index: int | None = None
-    """Which item or repeat of its step it is, from 0; None: the step has one run."""
+    """Index of the item or repeat, from 0; None if the step has one run."""
     duration: float | None = None
     exit_code: int = 0
     fail_attempts: int = 0
     outputs: tuple[str, ...] = ()
     phases: Mapping[str, tuple[tuple[PodPhase, float], ...]] = field(default_factory=dict)
 
-    def marks(self, task: str) -> tuple[Mark, ...]:
-        """What the pods of a task go through, in order."""
+    def marks(self, task: str) -> tuple[PhaseChange, ...]:
+        """Return the phase changes of a task's pods, in order."""
         listed = self.phases.get(task)
         if listed is None:
             seconds = DEFAULT_SECONDS if self.duration is None else self.duration
-            return (Mark(0.0, PodPhase.RUNNING), self._end(seconds, self._code()))
+            return (PhaseChange(0.0, PodPhase.RUNNING), self._end(seconds, self._code()))
         marks = [self._listed(phase, at) for phase, at in listed if phase is not PodPhase.PENDING]
         if self.duration is None or (marks and marks[-1].phase in ENDED_POD_PHASES):
             return tuple(marks)
         before = [mark for mark in marks if mark.at < self.duration]
         return (*before, self._end(self.duration, self._code()))
 
-    @property
-    def _must_fail(self) -> bool:
-        return self.attempt <= self.fail_attempts
-
     def _code(self) -> int:
-        """The exit code of this attempt's pods: the ones after `fail-attempts` succeed."""
-        if self._must_fail:
+        """Return the exit code of this attempt; attempts after `fail-attempts` succeed."""
+        if self.attempt <= self.fail_attempts:
             return self.exit_code or 1
         return 0 if self.fail_attempts else self.exit_code
 
-    def _listed(self, phase: PodPhase, at: float) -> Mark:
+    def _listed(self, phase: PodPhase, at: float) -> PhaseChange:
         if phase is PodPhase.RUNNING:
-            return Mark(at, phase)
-        fails = phase is PodPhase.FAILED or self._must_fail
+            return PhaseChange(at, phase)
+        fails = phase is PodPhase.FAILED or self.attempt <= self.fail_attempts
         return self._end(at, (self.exit_code or 1) if fails else 0)
 
-    def _end(self, at: float, code: int) -> Mark:
+    def _end(self, at: float, code: int) -> PhaseChange:
         phase = PodPhase.FAILED if code else PodPhase.SUCCEEDED
-        return Mark(at, phase, code, self._message())
+        return PhaseChange(at, phase, code, self._message())
 
     def _message(self) -> str:
-        """The entry of its item or repeat; of a step with neither, that of its attempt."""
+        """Return the output of its item or repeat, or else of its attempt."""
         if not self.outputs:
             return ""
         turn = self.attempt - 1 if self.index is None else self.index
@@ -89,8 +83,8 @@ class Script:
 
 def read_script(
     annotations: Mapping[str, str], labels: Mapping[str, str], tasks: Iterable[str]
-) -> tuple[Script, tuple[str, ...]]:
-    """The script of a vcjob with these tasks, and all that is wrong with it."""
+) -> tuple[SimulationScript, tuple[str, ...]]:
+    """Return the script of a vcjob with these tasks, and all faults in it."""
     names = tuple(tasks)
     readers: dict[str, tuple[str, Callable[[str], Any]]] = {
         "duration": ("duration", parse_duration),
@@ -114,14 +108,13 @@ def read_script(
             fields[name] = read(annotations[key])
         except ValueError as error:
             faults.append(f"annotation {key}: {_quoted(annotations[key])} {error}")
-    numbers = {"attempt": (ATTEMPT, _attempt), "index": (INDEX, _count)}
-    for name, (label, count) in numbers.items():
+    for name, label, read in (("attempt", ATTEMPT, _attempt), ("index", INDEX, _count)):
         try:
             if label in labels:
-                fields[name] = count(labels[label])
+                fields[name] = read(labels[label])
         except ValueError as error:
             faults.append(f"label {label}: {_quoted(labels[label])} {error}")
-    return Script(**fields), tuple(faults)
+    return SimulationScript(**fields), tuple(faults)
 
 
 def _quoted(value: str) -> str:
@@ -130,33 +123,28 @@ def _quoted(value: str) -> str:
 
 def _attempt(text: str) -> int:
     if (attempt := _count(text)) < 1:
-        raise ValueError("is no attempt: they are counted from 1")
+        raise ValueError("is not an attempt: attempts count from 1")
     return attempt
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise ValueError("is no count: write a whole number from 0 up")
-    return int(text)
+def _count(text: str, most: int = 999_999_999, fault: str = "a count: write a whole number") -> int:
+    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most:
+        return int(text)
+    raise ValueError(f"is not {fault} from 0 {'up' if most > 255 else f'to {most}'}")
 
 
 def _exit_code(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= 255):
-        raise ValueError("is no exit code: write a whole number from 0 to 255")
-    return int(text)
+    return _count(text, 255, "an exit code: write a whole number")
 
 
 def _outputs(text: str) -> tuple[str, ...]:
-    """One termination message, or those of a JSON list."""
     if not text.lstrip().startswith("["):
         return (_message(text),)
     try:
         entries = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise ValueError(
-            f"begins like a list and is no JSON ({error}); text that begins so has to stand in a "
-            'list: ["…"]'
-        ) from error
+        why = f"begins like a list but is not JSON ({error}); put such text into a list"
+        raise ValueError(f'{why}: ["…"]') from error
     if not entries:
         raise ValueError("is an empty list: give it one entry for each run")
     return tuple(
@@ -177,9 +165,9 @@ def _task_phases(
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise ValueError(f"is no JSON ({error})") from error
+        raise ValueError(f"is not JSON ({error})") from error
     if not isinstance(value, dict):
-        raise ValueError('is no JSON object: write it like {"worker": [["Running", 1]]}')
+        raise ValueError('is not a JSON object: write it like {"worker": [["Running", 1]]}')
     for task in value:
         if task not in tasks:
             guess = Suggester(tasks).nearest(task)
@@ -188,12 +176,11 @@ def _task_phases(
 
 
 def _rows(task: str, rows: Any) -> Iterable[tuple[PodPhase, float]]:
-    """The phases of one task: each later than the one before and further along."""
+    """Yield the phases of one task: each later than the one before, and further along."""
     if not isinstance(rows, list):
         raise ValueError(f'gives task "{task}" no list: write it like [["Running", 1]]')
     last_at, last_rank = 0.0, -1
-    for row in rows:
-        phase, at = _row(task, row)
+    for phase, at in (_row(task, row) for row in rows):
         rank = min(LISTED_PHASES.index(phase), 2)
         if rank <= last_rank:
             raise ValueError(f'has task "{task}" go into {phase} too late: phases only go forward')
@@ -208,13 +195,11 @@ def _row(task: str, row: Any) -> tuple[PodPhase, float]:
         case [str(word), (int() | float()) as at] if not isinstance(at, bool):
             pass
         case _:
-            text = msgspec.json.encode(row).decode()
-            raise ValueError(
-                f'gives task "{task}" an entry that is no pair like ["Running", 1]: {text}'
-            )
+            fault = f'gives task "{task}" an entry that is not a pair like ["Running", 1]'
+            raise ValueError(f"{fault}: {msgspec.json.encode(row).decode()}")
     if word not in LISTED_PHASES:
         guess = did_you_mean(Suggester(LISTED_PHASES).nearest(word))
         raise ValueError(f'names a phase "{word}" for task "{task}" that pods do not have{guess}')
     if not 0 <= at <= MAX_SECONDS:
-        raise ValueError(f'gives task "{task}" a time that is no number of seconds from 0: {at}')
+        raise ValueError(f'gives task "{task}" a time that is not a number of seconds from 0: {at}')
     return PodPhase(word), float(at)

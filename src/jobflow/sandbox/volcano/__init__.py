@@ -1,1 +1,1 @@
-"""A stand-in for Volcano's job controller."""
+"""A job controller like Volcano's."""

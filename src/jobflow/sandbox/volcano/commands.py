@@ -1,8 +1,7 @@
-"""Commands on vcjobs, one after the other: each is deleted, then acted on, as in Volcano.
+"""Commands on vcjobs, processed one at a time: deleted first, then executed, as in Volcano.
 
-What an action does to a vcjob is `machine`'s business. Source: Volcano's pkg/controllers/job,
-addCommand and processNextCommand: the first DELETE wins, so that no Command acts twice; the target
-is found by its name; Commands on anything else are passed over.
+Source: Volcano's pkg/controllers/job, addCommand and processNextCommand: the first DELETE wins, so
+that no Command acts twice; the target is found by its name; Commands on other kinds are ignored.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from jobflow.kube.cache import Cache, Key
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.api_writes import Gone, Refused, Writes
-from jobflow.sandbox.jobs.policies import BusAction, BusEvent, Request
+from jobflow.sandbox.jobs.policies import BusAction, BusEvent, JobRequest
 
 log = structlog.get_logger(__name__)
 
-Act = Callable[[Key, Request], None]
-"""Takes the namespace and name of a vcjob and what is asked of it."""
+Act = Callable[[Key, JobRequest], None]
+"""Called with the key of a vcjob and a request."""
 
 
 class Commands:
-    """Follows the Commands of an API server; where it serves none, there are none."""
+    """Follows the Commands of an API server, if it serves them."""
 
     def __init__(self, client: Client, writes: Writes, act: Act) -> None:
         self._writes = writes
@@ -39,23 +38,21 @@ class Commands:
         self._news = asyncio.Event()
 
     async def follow(self) -> None:
-        """Take Commands in until cancelled."""
         await self._reflector.run()
 
     async def run(self) -> None:
-        """Act on what was taken in until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
             while self._new:
-                await self._carry_out(self._new.popleft())
+                await self._execute(self._new.popleft())
 
     def _changed(self, old: Command | None, new: Command | None) -> None:
         if old is None and new is not None and targets(new, JOBS.api_version, JOBS.kind):
             self._new.append(new)
             self._news.set()
 
-    async def _carry_out(self, command: Command) -> None:
+    async def _execute(self, command: Command) -> None:
         meta, target = command.metadata, command.target
         assert target is not None
         try:
@@ -66,5 +63,5 @@ class Commands:
             log.warning("command cannot be deleted", command=meta.name, error=str(error))
             return
         action = BusAction(command.action) if command.action in set(BusAction) else BusAction.SYNC
-        request = Request(event=BusEvent.COMMAND_ISSUED, action=action)
+        request = JobRequest(event=BusEvent.COMMAND_ISSUED, action=action)
         self._act((meta.namespace, target.name), request)

@@ -1,14 +1,14 @@
-"""What a vcjob's controller has yet to see to: requests in order, and actions that wait.
+"""Queue of a vcjob's requests and delayed actions.
 
-Values and their bookkeeping; no I/O and no clock. Source of the rules on waiting actions:
-Volcano's pkg/controllers/job/job_controller.go (AddDelayActionForJob and what it is called with).
+Source of the rules for delayed actions: Volcano's pkg/controllers/job/job_controller.go
+(AddDelayActionForJob and its callers).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 
 from jobflow.api.job import JobPhase, JobSpec, JobStatus
@@ -18,8 +18,8 @@ from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
     BusEvent,
-    Pod,
-    Request,
+    JobRequest,
+    PodFacts,
     decide,
 )
 
@@ -28,131 +28,101 @@ _REACH = {
     BusAction.RESTART_POD: "pod",
     BusAction.RESTART_PARTITION: "partition",
 }
-"""The attribute of a request that says how far an action goes; not in here: the whole job."""
+"""Attribute of a request that limits the action; other actions affect the whole job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One action to carry out."""
-
-    action: BusAction
-    request: Request
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    due: datetime
-    work: Work
-
-
-class Inbox:
+class JobQueue:
     """The requests of one vcjob."""
 
     def __init__(self) -> None:
-        self._requests: deque[Request] = deque()
+        self._requests: deque[JobRequest] = deque()
         self._sync = False
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, tuple[datetime, JobRequest]] = {}
 
-    def offer(self, request: Request) -> None:
-        """Take a request in. Any number of requests for no more than a sync are one."""
+    def offer(self, request: JobRequest) -> None:
+        """Add a request. Any number of sync requests count as one."""
         if request.event is BusEvent.POD_RUNNING:
             self._call_off(request.pod)
-        if request.action is None and request.event in INTERNAL_EVENTS:
+        if request is SYNC or (request.action is None and request.event in INTERNAL_EVENTS):
             self._sync = True
         else:
             self._requests.append(request)
 
-    def put_back(self, work: Work) -> None:
-        """Take in again what could not be carried out; it comes first."""
-        if work.action is BusAction.SYNC:
+    def put_back(self, request: JobRequest) -> None:
+        """Return a request that failed to the front of the queue."""
+        if request.action is BusAction.SYNC:
             self._sync = True
         else:
-            self._requests.appendleft(_commanded(work))
+            self._requests.appendleft(request)
 
     def take(
-        self, spec: JobSpec, status: JobStatus, pods: Mapping[str, Pod], now: datetime
-    ) -> Work | None:
-        """The next action; None: there is none now (see `next_due`).
+        self, spec: JobSpec, status: JobStatus, pods: Mapping[str, PodFacts], now: datetime
+    ) -> JobRequest | None:
+        """Return the next request with its action, or None if none is due (see `next_due`).
 
-        What policies ask for goes before a sync, which could end the job over it. Not so while
-        the job is Pending: there a sync can lead no further than Running, which it must not skip.
+        Actions of policies precede a sync, which could end the job. While the job is Pending, the
+        sync comes first: it leads no further than Running, a phase that must not be skipped.
         """
         if self._sync and status.state.phase in ("", JobPhase.PENDING):
             self._sync = False
-            return Work(BusAction.SYNC, SYNC)
+            return SYNC
         self._ripen(pods, now)
-        version = status.version or 0
         while self._requests:
             request = self._requests.popleft()
-            decision = decide(spec, version, request)
+            decision = decide(spec, status.version or 0, request)
+            acting = replace(request, action=decision.action)
             if decision.delay:
-                work = Work(decision.action, request)
-                self._wait(_Waiting((request.since or now) + decision.delay, work))
+                self._delay(acting, (request.since or now) + decision.delay)
                 self._ripen(pods, now)
-                # the successor of an evicted pod is made meanwhile: if it runs, all is well again
+                # an evicted pod gets a successor now, and if that runs, the action is dropped
                 self._sync = self._sync or request.event is BusEvent.POD_EVICTED
             elif decision.action is BusAction.SYNC:
                 self._sync = True
             else:
-                return Work(decision.action, request)
+                return acting
         if self._sync:
             self._sync = False
-            return Work(BusAction.SYNC, SYNC)
+            return SYNC
         return None
 
     @property
     def next_due(self) -> datetime | None:
-        """When the first of the waiting actions is due."""
-        return min((waiting.due for waiting in self._waiting.values()), default=None)
+        """Due time of the first delayed action."""
+        return min((due for due, _ in self._waiting.values()), default=None)
 
-    def done(self, work: Work) -> None:
-        """An action was carried out: others that wait and reach no further are needless."""
-        if work.action is BusAction.SYNC:
+    def done(self, request: JobRequest) -> None:
+        """Drop delayed actions that an executed action covers."""
+        if request.action is BusAction.SYNC:
             return
-        for pod, waiting in list(self._waiting.items()):
-            if _covers(work, waiting.work):
+        for pod, (_, waiting) in list(self._waiting.items()):
+            if _covers(request, waiting):
                 del self._waiting[pod]
 
-    def _wait(self, waiting: _Waiting) -> None:
-        pod = waiting.work.request.pod
-        before = self._waiting.get(pod)
-        if before is None or before.work.action != waiting.work.action:
-            self._waiting[pod] = waiting
+    def _delay(self, request: JobRequest, due: datetime) -> None:
+        _, before = self._waiting.get(request.pod, (due, None))
+        if before is None or before.action != request.action:
+            self._waiting[request.pod] = (due, request)
 
     def _call_off(self, pod: str) -> None:
-        """A pod runs: what its predecessor of the same name called for is settled."""
-        waiting = self._waiting.get(pod)
-        if waiting and waiting.work.request.event is not BusEvent.POD_PENDING:
+        """Drop the delayed action of a pod's predecessor, because the pod runs."""
+        if pod in self._waiting and self._waiting[pod][1].event is not BusEvent.POD_PENDING:
             del self._waiting[pod]
 
-    def _ripen(self, pods: Mapping[str, Pod], now: datetime) -> None:
-        """Move what is due to the front of the requests; forget what is no longer so."""
-        for name, waiting in list(self._waiting.items()):
-            request = waiting.work.request
+    def _ripen(self, pods: Mapping[str, PodFacts], now: datetime) -> None:
+        """Move due actions to the front; drop those that no longer apply."""
+        for name, (due, request) in list(self._waiting.items()):
             pod = pods.get(name)
             if request.event is BusEvent.POD_PENDING and (
                 pod is None or pod.uid != request.pod_uid or pod.phase is not PodPhase.PENDING
             ):
                 del self._waiting[name]
-            elif waiting.due <= now:
+            elif due <= now:
                 del self._waiting[name]
-                self._requests.appendleft(_commanded(waiting.work))
+                self._requests.appendleft(request)
 
 
-def _commanded(work: Work) -> Request:
-    """The request with its action settled, so that policies are not asked again."""
-    return Request(
-        action=work.action,
-        event=work.request.event,
-        task=work.request.task,
-        pod=work.request.pod,
-        pod_uid=work.request.pod_uid,
-        partition=work.request.partition,
-    )
-
-
-def _covers(work: Work, other: Work) -> bool:
-    reach = _REACH.get(work.action)
-    if reach != _REACH.get(other.action):
+def _covers(request: JobRequest, other: JobRequest) -> bool:
+    reach, of_other = (_REACH.get(each.action or BusAction.SYNC) for each in (request, other))
+    if reach != of_other:
         return False
-    return reach is None or getattr(work.request, reach) == getattr(other.request, reach)
+    return reach is None or getattr(request, reach) == getattr(other, reach)

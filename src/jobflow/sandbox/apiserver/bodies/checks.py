@@ -1,6 +1,6 @@
-"""Whether a body is what its URL says, and metadata of the types it has to be of.
+"""Checks that a body matches its URL and that its metadata has the right types.
 
-The sentences are those of Go's decoder, which people find in their search engines.
+The messages are those of Go's decoder, which users find in search engines.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ from datetime import datetime
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.failures import Failure, bad_request, invalid_as
 from jobflow.sandbox.apiserver.kinds import Kind, Object
-from jobflow.sandbox.apiserver.operations import Target
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, invalid_as
+from jobflow.sandbox.apiserver.requests.operations import Target
 
 _SUMMARY = 30
-"""Bytes of a body that an error repeats."""
+"""Bytes of the body that an error message repeats."""
 
 
 class Mistyped(ValueError):
-    """Metadata that cannot be read into its type."""
+    """A metadata field has the wrong type."""
 
 
-def unrecognized(kind: Kind, body: bytes, why: str) -> Failure:
-    """400 for a body that is no object at all."""
+def unrecognized(kind: Kind, body: bytes, why: str) -> RequestFailure:
+    """Return 400 for a body that is not an object."""
     return bad_request(
         f"the object provided is unrecognized (must be of type {kind.kind}): {why} "
         f"({_summary(body)})"
     )
 
 
-def unhandled(obj: Object, kind: Kind, why: object) -> Failure:
-    """400 for an object that cannot be read as its kind."""
-    said = str(obj.get("kind") or kind.kind)
+def unhandled(obj: Object, kind: Kind, why: object) -> RequestFailure:
+    """Return 400 for an object that cannot be read as its kind."""
+    found = str(obj.get("kind") or kind.kind)
     version = str(obj.get("apiVersion") or kind.version).rpartition("/")[2]
-    return bad_request(f'{said} in version "{version}" cannot be handled as a {kind.kind}: {why}')
+    return bad_request(f'{found} in version "{version}" cannot be handled as a {kind.kind}: {why}')
 
 
 def _summary(body: bytes) -> str:
@@ -46,13 +46,13 @@ def _summary(body: bytes) -> str:
 
 
 def check_kind(kind: Kind, obj: Object, body: bytes) -> None:
-    """Raise Failure where an object is of another kind or version; a built-in may name none."""
+    """Raise RequestFailure if the object has another kind or version; a built-in may omit them."""
     if not obj.get("kind") and kind.custom:
         raise unrecognized(kind, body, f"Object 'Kind' is missing in '{body.decode()}'")
-    said = obj.setdefault("apiVersion", "" if kind.custom else kind.api_version)
-    if said != kind.api_version:
+    version = obj.setdefault("apiVersion", "" if kind.custom else kind.api_version)
+    if version != kind.api_version:
         raise bad_request(
-            f"the API version in the data ({said}) does not match the expected API version "
+            f"the API version in the data ({version}) does not match the expected API version "
             f"({kind.api_version})"
         )
     if obj.setdefault("kind", kind.kind) != kind.kind:
@@ -62,51 +62,48 @@ def check_kind(kind: Kind, obj: Object, body: bytes) -> None:
 
 
 def keep_kind(kind: Kind, obj: Object) -> None:
-    """Raise Failure where a patch has made another kind or version of an object."""
+    """Raise RequestFailure if a patch changed the object's kind or version."""
     for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if obj.get(field) != wanted:
             raise _misnamed(obj, field, wanted)
 
 
-def _misnamed(obj: Object, field: str, wanted: str) -> Failure:
+def _misnamed(obj: Object, field: str, wanted: str) -> RequestFailure:
     fault = Violation(field, Reason.INVALID, obj.get(field), f"must be {wanted}")
     group = str(obj.get("apiVersion")).rpartition("/")[0]
-    return invalid_as(group, str(obj.get("kind")), _name(obj), [fault])
-
-
-def _name(obj: Object) -> str:
     metadata = obj.get("metadata")
-    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    return invalid_as(group, str(obj.get("kind")), name, [fault])
 
 
-def check_address(where: Target, obj: Object) -> None:
-    """Give the object the URL's namespace and name. Raises Failure, 400, where it has others."""
+def check_address(target: Target, obj: Object) -> None:
+    """Set the URL's namespace; raise RequestFailure, 400, if the object is not the URL's."""
     metadata = obj["metadata"]
-    if metadata.get("namespace") not in (None, "", where.namespace):
+    if metadata.get("namespace") not in (None, "", target.namespace):
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    if where.namespace:
-        metadata["namespace"] = where.namespace
+    if target.namespace:
+        metadata["namespace"] = target.namespace
     else:
         metadata.pop("namespace", None)
-    if where.name and not metadata.get("name"):
+    if target.name and not metadata.get("name"):
         raise bad_request(
-            f"the name of the object ({where.name} based on URL) was undeterminable: name must be "
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be "
             "provided"
         )
-    if where.name and metadata["name"] != where.name:
+    if target.name and metadata["name"] != target.name:
         raise bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL "
-            f"({where.name})"
+            f"({target.name})"
         )
 
 
 def check_metadata(obj: Object) -> None:
-    """Raise Mistyped where metadata has a wrong type; a null in it becomes nothing, in place."""
-    metadata = obj.get("metadata")
-    if metadata is None:
-        metadata = obj["metadata"] = {}
+    """Raise Mistyped if metadata has a wrong type; remove nulls in place."""
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    metadata = obj["metadata"]
     if not isinstance(metadata, dict):
         raise Mistyped(
             f"json: cannot unmarshal {go_word(metadata)} into Go value of type v1.ObjectMeta"
@@ -117,16 +114,15 @@ def check_metadata(obj: Object) -> None:
         raise Mistyped(
             f"json: cannot unmarshal {go_word(value)} into Go struct field {field} of type {go}"
         )
-    for name in ("creationTimestamp", "deletionTimestamp"):
+    for name in _TIMES:
         _check_time(metadata.get(name))
 
 
 Wrong = tuple[str, Any, str]
-"""Go's name of a field, a value in it of a wrong type, and the type it should be of."""
 
 
 def _outer(metadata: dict[str, Any]) -> Iterator[Wrong]:
-    """The fields of metadata that are of a wrong type, and texts in maps; null texts are empty."""
+    """Yield mistyped fields of metadata and of its maps; turn null in a map into ""."""
     for name, (wanted, go) in _FIELDS.items():
         if name in metadata and type(metadata[name]) is not wanted:
             yield f"ObjectMeta.{name}", metadata[name], go
@@ -140,7 +136,6 @@ def _outer(metadata: dict[str, Any]) -> Iterator[Wrong]:
 
 
 def _inner(metadata: dict[str, Any]) -> Iterator[Wrong]:
-    """The elements of lists that are of a wrong type."""
     if not all(isinstance(metadata.get(name, []), list) for name in _LISTS):
         return
     for finalizer in metadata.get("finalizers", ()):
@@ -164,37 +159,24 @@ def _check_time(text: str | None) -> None:
             raise ValueError(text)
     except ValueError as error:
         raise Mistyped(
-            f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": it is no RFC 3339 time'
+            f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": it is not an RFC 3339 time'
         ) from error
 
 
+_TEXTS = ("name", "generateName", "namespace", "resourceVersion")
+_TIMES = ("creationTimestamp", "deletionTimestamp")
+_LISTS = {"ownerReferences": "[]v1.OwnerReference", "finalizers": "[]string"}
 _FIELDS: dict[str, tuple[type[object], str]] = {
-    "name": (str, "string"),
-    "generateName": (str, "string"),
-    "namespace": (str, "string"),
-    "resourceVersion": (str, "string"),
+    **dict.fromkeys(_TEXTS, (str, "string")),
     "uid": (str, "types.UID"),
-    "generation": (int, "int64"),
-    "deletionGracePeriodSeconds": (int, "int64"),
-    "creationTimestamp": (str, "string"),
-    "deletionTimestamp": (str, "string"),
-    "labels": (dict, "map[string]string"),
-    "annotations": (dict, "map[string]string"),
-    "ownerReferences": (list, "[]v1.OwnerReference"),
-    "finalizers": (list, "[]string"),
+    **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), (int, "int64")),
+    **dict.fromkeys(_TIMES, (str, "string")),
+    **dict.fromkeys(("labels", "annotations"), (dict, "map[string]string")),
+    **{name: (list, go) for name, go in _LISTS.items()},
 }
 
 
-_LISTS = ("finalizers", "ownerReferences")
-
-
 def go_word(value: Any) -> str:
-    """What Go's decoder calls a JSON value."""
-    if isinstance(value, bool):
-        return "bool"
-    words: tuple[tuple[Any, str], ...] = (
-        ((int, float), "number"),
-        (dict, "object"),
-        (list, "array"),
-    )
-    return next((word for types, word in words if isinstance(value, types)), "string")
+    """Return Go's word for the type of a JSON value."""
+    words = {bool: "bool", int: "number", float: "number", dict: "object", list: "array"}
+    return words.get(type(value), "string")

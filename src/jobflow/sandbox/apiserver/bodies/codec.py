@@ -1,7 +1,4 @@
-"""Bodies of requests as objects: JSON, YAML and what little protobuf kubectl insists on.
-
-Finds duplicate keys, which most decoders pass over. Judges nothing else.
-"""
+"""Decoders of request bodies: JSON, YAML, and the protobuf that kubectl requires."""
 
 from __future__ import annotations
 
@@ -13,34 +10,33 @@ import msgspec
 import yaml
 
 from jobflow.sandbox.apiserver.bodies import protobuf
-from jobflow.sandbox.apiserver.failures import unsupported_media_type
-from jobflow.sandbox.apiserver.http import JSON
+from jobflow.sandbox.apiserver.requests.failures import unsupported_media_type
+from jobflow.sandbox.apiserver.requests.http import JSON
 
 YAML = "application/yaml"
 _MAX_DEPTH = 200
-"""Collections inside collections of a YAML body."""
+"""Maximum depth of nested collections in a YAML body."""
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 _decode = msgspec.json.Decoder().decode
 
 
-class Unreadable(ValueError):
-    """A body that is not what its media type says. The message says why."""
+class UnreadableBody(ValueError):
+    """A body that does not match its media type. The message says why."""
 
 
 def load(body: bytes) -> Any:
-    """JSON. Raises Unreadable."""
     try:
         return _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        said = str(error)
-        raise Unreadable(
-            "unexpected end of JSON input" if said == "Input data was truncated" else said
+        message = str(error)
+        raise UnreadableBody(
+            "unexpected end of JSON input" if message == "Input data was truncated" else message
         ) from error
 
 
 def load_yaml(body: bytes) -> Any:
-    """YAML, of which JSON is a part. Raises Unreadable; aliases are refused."""
+    """Decode YAML, which includes JSON. Raises UnreadableBody; aliases are refused."""
     try:
         return _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -49,27 +45,27 @@ def load_yaml(body: bytes) -> Any:
         _check_events(body)
         return yaml.load(body, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
-        raise Unreadable(f"yaml: {error.problem}") from error
+        raise UnreadableBody(f"yaml: {error.problem}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise Unreadable(f"yaml: {error}") from error
+        raise UnreadableBody(f"yaml: {error}") from error
 
 
 def _check_events(body: bytes) -> None:
-    """Raise Unreadable for what a few bytes can make large or deep without end."""
+    """Refuse short documents that expand without limit."""
     depth = 0
     for event in yaml.parse(body, _PlainLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise Unreadable("yaml: aliases are not taken here")
+            raise UnreadableBody("yaml: aliases are not supported")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > _MAX_DEPTH:
-            raise Unreadable("yaml: it is nested too deeply")
+            raise UnreadableBody("yaml: it is nested too deeply")
 
 
 class _PlainLoader(yaml.CSafeLoader):
-    """Keeps dates as text, as JSON has them."""
+    """A loader that keeps dates as text, like JSON."""
 
 
 _PlainLoader.yaml_implicit_resolvers = {
@@ -79,27 +75,27 @@ _PlainLoader.yaml_implicit_resolvers = {
 
 
 def decoder(media_type: str) -> Callable[[bytes], Any]:
-    """What reads bodies of this type. Raises Failure, 415, where nothing does."""
+    """Return the decoder of a media type. Raises RequestFailure, 415, if it is not supported."""
     if media_type not in _DECODERS:
         raise unsupported_media_type((JSON, YAML, PROTOBUF))
     return _DECODERS[media_type]
 
 
 def load_protobuf(body: bytes) -> Any:
-    """Kubernetes' protobuf. Raises Unreadable, or Failure, 415, for a kind taken in JSON only."""
+    """Decode Kubernetes protobuf. Raises UnreadableBody, or RequestFailure, 415."""
     try:
         return protobuf.decode(body)
-    except protobuf.Unknown as unknown:
+    except protobuf.UnknownProtobuf as unknown:
         raise unsupported_media_type((JSON, YAML)) from unknown
-    except (protobuf.Malformed, UnicodeDecodeError) as error:
-        raise Unreadable(str(error)) from error
+    except (protobuf.MalformedProtobuf, UnicodeDecodeError) as error:
+        raise UnreadableBody(str(error)) from error
 
 
 _DECODERS = {JSON: load, YAML: load_yaml, PROTOBUF: load_protobuf}
 
 
 def duplicate_keys(body: bytes) -> list[str]:
-    """Paths of the keys that a JSON body has twice in one object, in order of the text."""
+    """Return the paths of keys that a JSON body repeats within one object, in document order."""
     twice = False
 
     def pairs(items: list[tuple[str, Any]]) -> None:
@@ -111,7 +107,6 @@ def duplicate_keys(body: bytes) -> list[str]:
 
 
 def _twice(node: yaml.Node | None, path: str) -> Iterator[str]:
-    """The same, with paths: JSON read as YAML, whose nodes keep all keys."""
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             yield from _twice(item, f"{path}[{index}]")

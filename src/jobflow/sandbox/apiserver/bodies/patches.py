@@ -1,4 +1,7 @@
-"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902). Both leave their arguments alone."""
+"""JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch.
+
+No function changes its arguments.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobflow.sandbox.apiserver.bodies.checks import go_word
-from jobflow.sandbox.apiserver.failures import bad_request, failure
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, failure, status
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -14,11 +17,11 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 MAX_OPERATIONS = 10_000
-"""Operations of one JSON patch (kube-apiserver's own limit)."""
+"""Maximum number of operations in a JSON patch, as in kube-apiserver."""
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """The target with the patch merged in: null removes, a list replaces."""
+    """Return the target with a merge patch applied: null removes, a list replaces."""
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(target) if isinstance(target, Mapping) else {}
@@ -31,19 +34,15 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    """The document after all operations. Raises Failure: 400 malformed, 422 one that fails."""
+    """Return the document after all operations. Raises RequestFailure, 400, 413 or 422."""
     if not isinstance(operations, list) or not all(isinstance(o, dict) for o in operations):
         raise bad_request(
             f"error decoding patch: json: cannot unmarshal {go_word(operations)} into Go value of "
             "type []handlers.jsonPatchOp"
         )
     if len(operations) > MAX_OPERATIONS:
-        raise failure(
-            413,
-            "RequestEntityTooLarge",
-            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got "
-            f"{len(operations)}",
-        )
+        limit = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}"
+        raise failure(413, "RequestEntityTooLarge", f"{limit}, got {len(operations)}")
     for operation in operations:
         document = _carry_out(document, operation)
     return document
@@ -63,38 +62,33 @@ def _carry_out(document: Any, operation: Mapping[str, Any]) -> Any:
                 return document
             raise _failed()
         case "copy":
-            source = _get(document, _pointer(operation.get("from")))
-            return _set(document, path, source, insert=True)
+            value = _get(document, _pointer(operation.get("from")))
+            return _set(document, path, value, insert=True)
         case "move":
             source = _pointer(operation.get("from"))
-            value = _get(document, source)
-            return _set(_remove(document, source), path, value, insert=True)
+            return _set(_remove(document, source), path, _get(document, source), insert=True)
     raise _failed()
 
 
 def _failed() -> Exception:
-    """All that a real API server says of an operation that cannot be carried out."""
-    status = failure(
-        422, "Invalid", "the server rejected our request due to an error in our request"
-    )
-    status.status["details"] = {}
-    return status
+    """Return the only failure that a real API server gives for an operation."""
+    message = "the server rejected our request due to an error in our request"
+    return RequestFailure(status(422, "Invalid", message, {}))
 
 
 def _pointer(text: Any) -> list[str]:
-    """A JSON pointer (RFC 6901) as its tokens. Raises Failure, 422."""
     if not isinstance(text, str) or (text and not text.startswith("/")):
         raise _failed()
     return [token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:]]
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equality as JSON has it: true is not 1."""
+    """Compare as JSON does: true is not 1."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _index(items: list[Any], token: str, *, end: bool) -> int:
-    """A token as an index into a list; `end`: one past the last is fine."""
+    """Convert a token to a list index; with `end`, also one past the last item."""
     if token == "-" and end:  # noqa: S105 - RFC 6901's word for the end
         return len(items)
     if token.isdecimal() and int(token) < len(items) + end:
@@ -144,25 +138,19 @@ def _remove(document: Any, path: list[str]) -> Any:
 
 
 _KEYS = {
-    "containers": "name",
-    "initContainers": "name",
-    "ephemeralContainers": "name",
-    "env": "name",
-    "volumes": "name",
-    "imagePullSecrets": "name",
+    **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "env"), "name"),
+    **dict.fromkeys(("volumes", "imagePullSecrets", "webhooks"), "name"),
+    **dict.fromkeys(("hostAliases", "podIPs"), "ip"),
     "volumeMounts": "mountPath",
     "volumeDevices": "devicePath",
     "ports": "containerPort",
-    "hostAliases": "ip",
     "topologySpreadConstraints": "topologyKey",
     "conditions": "type",
-    "podIPs": "ip",
     "ownerReferences": "uid",
-    "webhooks": "name",
 }
-"""Lists of objects, by the name of their field."""
+"""Merge key of each list of objects, by field name."""
 _SETS = frozenset({"finalizers"})
-"""Lists of plain values to which a patch adds."""
+"""Lists of plain values that a patch extends."""
 
 _DIRECTIVE = "$patch"
 _ORDER = "$setElementOrder/"
@@ -171,7 +159,7 @@ _RETAINED = "$retainKeys"
 
 
 def strategic_merge(target: Any, patch: Any) -> Any:
-    """The target with the patch merged in. Neither is changed. Raises Failure, 400."""
+    """Return the target with a strategic merge patch applied. Raises RequestFailure, 400."""
     if not isinstance(patch, Mapping):
         return patch
     if patch.get(_DIRECTIVE) == "replace":
@@ -190,7 +178,6 @@ def strategic_merge(target: Any, patch: Any) -> Any:
 
 
 def _directive(merged: dict[str, Any], key: str, value: Any) -> None:
-    """Carry out what a key that begins with a dollar asks for."""
     if key.startswith(_REMOVED):
         field = key.removeprefix(_REMOVED)
         merged[field] = [item for item in merged.get(field) or () if item not in value]

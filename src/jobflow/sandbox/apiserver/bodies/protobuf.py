@@ -1,7 +1,7 @@
-"""Kubernetes' protobuf bodies of the few kinds that kubectl sends in no other form.
+"""Decoder of the few kinds that kubectl sends as protobuf only.
 
-Field numbers are those of the generated.proto files of k8s.io/api and k8s.io/apimachinery. Only
-decodes; answers are always JSON, which those clients take.
+Field numbers come from the generated.proto files of k8s.io/api and k8s.io/apimachinery. Answers are
+always JSON, which those clients accept.
 """
 
 from __future__ import annotations
@@ -14,47 +14,38 @@ from typing import Any
 MAGIC = b"k8s\x00"
 
 Message = Mapping[int, tuple[str, Any]]
-"""What a field number is called and holds: `_TEXT`, `_INT` and so on, or another Message."""
+"""Name and type of each field number; a type is `_TEXT`, `_INT` … or another Message."""
 
-_TEXT, _INT, _BOOL, _TEXTS, _MAP, _BYTES_MAP, _TIME = (
-    "text",
-    "int",
-    "bool",
-    "texts",
-    "map",
-    "bytes map",
-    "time",
-)
+_TEXT, _INT, _BOOL, _TEXTS, _MAP, _BYTES_MAP, _TIME = range(7)
 
 
-class Malformed(ValueError):
-    """These bytes are no protobuf of this kind."""
+class MalformedProtobuf(ValueError):
+    """The bytes are not a protobuf message of this kind."""
 
 
-class Unknown(ValueError):
-    """A kind whose protobuf is not known here."""
+class UnknownProtobuf(ValueError):
+    """The protobuf of this kind is not supported."""
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """The object in a protobuf body. Raises Malformed or Unknown."""
+    """Return the object in a protobuf body. Raises MalformedProtobuf or UnknownProtobuf."""
     if not body.startswith(MAGIC):
-        raise Malformed("the body does not begin with k8s\\0")
+        raise MalformedProtobuf("the body does not begin with k8s\\0")
     envelope = dict(_fields(body[len(MAGIC) :]))
     types = _message(_bytes(envelope.get(1, b"")), _TYPE_META)
     kind = types.get("kind", "")
     if kind not in _KINDS:
-        raise Unknown(kind)
+        raise UnknownProtobuf(kind)
     return {**types, **_message(_bytes(envelope.get(2, b"")), _KINDS[kind])}
 
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise Malformed("a number where bytes belong")
+        raise MalformedProtobuf("a number where bytes belong")
     return value
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Field numbers and raw values of a message, in order."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -69,9 +60,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             length = 8 if wire == 1 else 4
             value, at = data[at : at + length], at + length
         else:
-            raise Malformed(f"wire type {wire}")
+            raise MalformedProtobuf(f"wire type {wire}")
         if at > len(data):
-            raise Malformed("the message ends inside a field")
+            raise MalformedProtobuf("the message ends inside a field")
         yield tag >> 3, value
 
 
@@ -84,11 +75,10 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise Malformed("a number without an end")
+    raise MalformedProtobuf("a number without an end")
 
 
 def _message(data: bytes, message: Message) -> dict[str, Any]:
-    """A message as JSON. Fields without a name are passed over, empty ones left out."""
     decoded: dict[str, Any] = {}
     for number, raw in _fields(data):
         if number not in message:
@@ -115,13 +105,13 @@ def _single(raw: int | bytes, holds: Any) -> Any:
     if holds == _TEXT:
         return _bytes(raw).decode()
     if not isinstance(raw, int):
-        raise Malformed("bytes where a number belongs")
+        raise MalformedProtobuf("bytes where a number belongs")
     if holds == _BOOL:
         return bool(raw)
     return raw - (1 << 64) if raw >> 63 else raw
 
 
-def _entry(raw: bytes, holds: str) -> tuple[str, str]:
+def _entry(raw: bytes, holds: int) -> tuple[str, str]:
     fields = dict(_fields(raw))
     key, value = _bytes(fields.get(1, b"")), _bytes(fields.get(2, b""))
     text = base64.b64encode(value) if holds == _BYTES_MAP else value
@@ -129,11 +119,10 @@ def _entry(raw: bytes, holds: str) -> tuple[str, str]:
 
 
 def _time(raw: bytes) -> str | None:
-    """A Timestamp; an empty one is none."""
     fields = dict(_fields(raw))
     seconds, nanos = fields.get(1, 0), fields.get(2, 0)
     if not isinstance(seconds, int) or not isinstance(nanos, int):
-        raise Malformed("a time that is no number")
+        raise MalformedProtobuf("a time that is no number")
     if not seconds or seconds >> 63:
         return None
     moment = datetime.fromtimestamp(seconds, UTC)
@@ -142,7 +131,6 @@ def _time(raw: bytes) -> str | None:
 
 
 def _texts(*names: str) -> dict[int, tuple[str, Any]]:
-    """A message of nothing but texts, numbered from 1."""
     return {number: (name, _TEXT) for number, name in enumerate(names, start=1)}
 
 
@@ -153,59 +141,36 @@ _OWNER = {
 }
 _META: Message = {
     **_texts("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"),
-    7: ("generation", _INT),
-    8: ("creationTimestamp", _TIME),
-    9: ("deletionTimestamp", _TIME),
-    11: ("labels", _MAP),
-    12: ("annotations", _MAP),
-    13: ("ownerReferences", [_OWNER]),
-    14: ("finalizers", _TEXTS),
+    **{7: ("generation", _INT), 8: ("creationTimestamp", _TIME), 9: ("deletionTimestamp", _TIME)},
+    **{11: ("labels", _MAP), 12: ("annotations", _MAP)},
+    **{13: ("ownerReferences", [_OWNER]), 14: ("finalizers", _TEXTS)},
 }
 _REFERENCE = _texts(
     "kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"
 )
 _EVENT: Message = {
-    1: ("metadata", _META),
-    2: ("involvedObject", _REFERENCE),
-    3: ("reason", _TEXT),
-    4: ("message", _TEXT),
-    5: ("source", _texts("component", "host")),
-    6: ("firstTimestamp", _TIME),
-    7: ("lastTimestamp", _TIME),
-    8: ("count", _INT),
-    9: ("type", _TEXT),
-    10: ("eventTime", _TIME),
-    11: ("series", {1: ("count", _INT), 2: ("lastObservedTime", _TIME)}),
-    12: ("action", _TEXT),
-    13: ("related", _REFERENCE),
-    14: ("reportingComponent", _TEXT),
-    15: ("reportingInstance", _TEXT),
+    **{1: ("metadata", _META), 2: ("involvedObject", _REFERENCE)},
+    **{3: ("reason", _TEXT), 4: ("message", _TEXT), 5: ("source", _texts("component", "host"))},
+    **{6: ("firstTimestamp", _TIME), 7: ("lastTimestamp", _TIME), 8: ("count", _INT)},
+    **{9: ("type", _TEXT), 10: ("eventTime", _TIME), 12: ("action", _TEXT)},
+    **{11: ("series", {1: ("count", _INT), 2: ("lastObservedTime", _TIME)})},
+    **{13: ("related", _REFERENCE)},
+    **{14: ("reportingComponent", _TEXT), 15: ("reportingInstance", _TEXT)},
 }
+_DATA: Message = {2: ("data", _MAP), 3: ("binaryData", _BYTES_MAP), 4: ("immutable", _BOOL)}
+_SECRET: Message = {
+    **{2: ("data", _BYTES_MAP), 3: ("type", _TEXT)},
+    **{4: ("stringData", _MAP), 5: ("immutable", _BOOL)},
+}
+_NAMESPACE: Message = {2: ("spec", {1: ("finalizers", _TEXTS)}), 3: ("status", _texts("phase"))}
 _KINDS: Mapping[str, Message] = {
-    "Namespace": {
-        1: ("metadata", _META),
-        2: ("spec", {1: ("finalizers", _TEXTS)}),
-        3: ("status", _texts("phase")),
-    },
     "Event": _EVENT,
-    "ConfigMap": {
-        1: ("metadata", _META),
-        2: ("data", _MAP),
-        3: ("binaryData", _BYTES_MAP),
-        4: ("immutable", _BOOL),
-    },
-    "Secret": {
-        1: ("metadata", _META),
-        2: ("data", _BYTES_MAP),
-        3: ("type", _TEXT),
-        4: ("stringData", _MAP),
-        5: ("immutable", _BOOL),
+    **{
+        kind: {1: ("metadata", _META), **fields}
+        for kind, fields in (("Namespace", _NAMESPACE), ("ConfigMap", _DATA), ("Secret", _SECRET))
     },
     "DeleteOptions": {
-        1: ("gracePeriodSeconds", _INT),
-        2: ("preconditions", _texts("uid", "resourceVersion")),
-        3: ("orphanDependents", _BOOL),
-        4: ("propagationPolicy", _TEXT),
-        5: ("dryRun", _TEXTS),
+        **{1: ("gracePeriodSeconds", _INT), 2: ("preconditions", _texts("uid", "resourceVersion"))},
+        **{3: ("orphanDependents", _BOOL), 4: ("propagationPolicy", _TEXT), 5: ("dryRun", _TEXTS)},
     },
 }

@@ -1,4 +1,4 @@
-"""Request bodies as the objects and changes they ask for, with field validation as asked.
+"""Objects and changes that request bodies ask for, with field validation.
 
 Unknown and duplicate fields are an error (Strict), a warning (Warn) or dropped (Ignore).
 """
@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.bodies.checks import (
     Mistyped,
     check_address,
@@ -22,7 +21,7 @@ from jobflow.sandbox.apiserver.bodies.checks import (
 )
 from jobflow.sandbox.apiserver.bodies.codec import (
     YAML,
-    Unreadable,
+    UnreadableBody,
     decoder,
     duplicate_keys,
     load,
@@ -37,9 +36,10 @@ from jobflow.sandbox.apiserver.bodies.patches import (
     merge,
     strategic_merge,
 )
-from jobflow.sandbox.apiserver.http import JSON, Request, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Object
-from jobflow.sandbox.apiserver.operations import How, Target
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.http import JSON, Request, encode
+from jobflow.sandbox.apiserver.requests.operations import Target, WriteOptions
 from jobflow.sandbox.apiserver.storage import Stored
 
 _NOT_PARSED = "couldn't get version/kind; json parse error: "
@@ -47,16 +47,15 @@ _NOT_PARSED = "couldn't get version/kind; json parse error: "
 Patch = Callable[[Any], Any]
 
 
-def new_object(where: Target, request: Request, how: How) -> Object:
-    """The object that a POST or a PUT brings. Raises Failure, 400, 415 or 422."""
-    kind, body = where.kind, request.body
-    read = decoder(request.content_type)
+def new_object(target: Target, request: Request, write: WriteOptions) -> Object:
+    """Return the object in a POST or PUT. Raises RequestFailure, 400, 415 or 422."""
+    kind, body = target.kind, request.body
+    decode = decoder(request.content_type)
     try:
-        obj = read(body)
-    except Unreadable as error:
-        parsed = "" if request.content_type == YAML else _NOT_PARSED
-        why = f"{parsed}{error}"
-        raise unrecognized(kind, body, why) from error
+        obj = decode(body)
+    except UnreadableBody as error:
+        prefix = "" if request.content_type == YAML else _NOT_PARSED
+        raise unrecognized(kind, body, f"{prefix}{error}") from error
     if not isinstance(obj, dict):
         why = f"{_NOT_PARSED}json: cannot unmarshal {go_word(obj)} into Go value of type struct"
         raise unrecognized(kind, body, why)
@@ -65,39 +64,36 @@ def new_object(where: Target, request: Request, how: How) -> Object:
         check_metadata(obj)
     except Mistyped as error:
         raise unhandled(obj, kind, error) from error
-    check_address(where, obj)
-    obj = _taken(kind, obj)
-    if faults := _strict_faults(request, how, kind.rules.complete(obj)):
+    check_address(target, obj)
+    obj = kind.projection.take(obj)
+    if faults := _strict_faults(request, write, kind.rules.complete(obj)):
         raise unhandled(obj, kind, f"strict decoding error: {', '.join(faults)}")
     return obj
 
 
-def _taken(kind: Kind, obj: Object) -> Object:
-    """The object as it is stored."""
-    return kind.projection.take(obj) if kind.projection else obj
-
-
-def replacement(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
-    """What a PUT asks for. Raises Failure; the change itself 409 or 422."""
-    obj = new_object(where, request, how)
+def replacement(
+    target: Target, request: Request, write: WriteOptions
+) -> Callable[[Stored], Object]:
+    """Return the change that a PUT asks for. It and the change raise RequestFailure."""
+    obj = new_object(target, request, write)
 
     def change(current: Stored) -> Object:
         metadata = dict(obj["metadata"])
         uid = metadata.get("uid")
         if uid and uid != current.uid:
-            raise failures.conflict(where.kind, where.name, _other_uid(where, uid, current.uid))
-        if not metadata.get("resourceVersion") and where.kind.custom:
+            raise failures.conflict(target.kind, target.name, _other_uid(target, uid, current.uid))
+        if not metadata.get("resourceVersion") and target.kind.custom:
             detail = "must be specified for an update"
             fault = Violation("metadata.resourceVersion", Reason.INVALID, 0, detail)
-            raise failures.invalid_as(where.kind.group, where.kind.plural, where.name, [fault])
+            raise failures.invalid_as(target.kind.group, target.kind.plural, target.name, [fault])
         return {**obj, "metadata": metadata}
 
     return change
 
 
-def _other_uid(where: Target, wanted: str, found: str) -> str:
-    kind = where.kind
-    parts = ("/registry", kind.group, kind.plural, where.namespace, where.name)
+def _other_uid(target: Target, wanted: str, found: str) -> str:
+    kind = target.kind
+    parts = ("/registry", kind.group, kind.plural, target.namespace, target.name)
     key = "/".join(part for part in parts if part)
     return (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
@@ -106,92 +102,79 @@ def _other_uid(where: Target, wanted: str, found: str) -> str:
     )
 
 
-def applied(where: Target, request: Request, *, there: bool) -> Object:
-    """The configuration that a server-side apply brings. Raises Failure, 400, 422 or 500.
-
-    What is `there` already need not be named in the body.
-    """
-    kind = where.kind
+def applied(target: Target, request: Request, *, there: bool) -> Object:
+    """Return the configuration of a server-side apply. Raises RequestFailure. If the object exists,
+    the body need not name it."""
+    kind = target.kind
     if not request.query.get("fieldManager"):
-        detail = "is required for apply patch"
-        fault = Violation("fieldManager", Reason.REQUIRED, None, detail)
-        raise failures.invalid_options("PatchOptions", [fault])
+        fault = "is required for apply patch"
+        raise failures.invalid_option("PatchOptions", "fieldManager", Reason.REQUIRED, None, fault)
     try:
         obj = _mapping(load_yaml(request.body))
         check_metadata(obj)
-    except (Unreadable, Mistyped) as error:
+    except (UnreadableBody, Mistyped) as error:
         raise failures.bad_request(f"error decoding YAML: {error}") from error
-    said = (obj.get("apiVersion"), obj.get("kind"))
-    if said != (kind.api_version, kind.kind):
-        group, _, version = str(said[0] or "").rpartition("/")
-        raise failures.bad_request(f"invalid object type: {group}/{version}, Kind={said[1] or ''}")
+    declared = (obj.get("apiVersion") or "", obj.get("kind") or "")
+    if declared != (kind.api_version, kind.kind):
+        group, _, version = str(declared[0]).rpartition("/")
+        raise failures.bad_request(f"invalid object type: {group}/{version}, Kind={declared[1]}")
     namespace = obj["metadata"].get("namespace") or ""
     if there:
-        obj["metadata"].setdefault("name", where.name)
-    check_address(where, obj)
+        obj["metadata"].setdefault("name", target.name)
+    check_address(target, obj)
     obj["metadata"].pop("managedFields", None)
-    obj = _taken(kind, obj)
+    obj = kind.projection.take(obj)
     if dropped := kind.rules.complete(obj):
-        raise failures.failure(
-            500,
-            "",
-            f"failed to create typed patch object ({namespace}/{where.name}; "
-            f"{kind.api_version}, Kind={kind.kind}): .{dropped[0]}: field not declared in schema",
-        )
+        whose = f"{namespace}/{target.name}; {kind.api_version}, Kind={kind.kind}"
+        why = f".{dropped[0]}: field not declared in schema"
+        raise failures.failure(500, "", f"failed to create typed patch object ({whose}): {why}")
     return obj
 
 
 def check_patch_type(kind: Kind, media_type: str) -> None:
-    """Raise Failure, 415, where this kind takes no such patch."""
+    """Raise RequestFailure, 415, if the kind does not support this patch type."""
     accepted = [JSON_PATCH, MERGE, *([] if kind.custom else [STRATEGIC]), APPLY]
     if media_type not in accepted:
         raise failures.unsupported_media_type(accepted)
 
 
-def revised(where: Target, request: Request, how: How) -> Callable[[Stored], Object]:
-    """What a PATCH asks for; carried out on the state it meets. Raises Failure."""
-    patch = _patch(where, request)
+def revised(target: Target, request: Request, write: WriteOptions) -> Callable[[Stored], Object]:
+    """Return the change that a PATCH asks for. Raises RequestFailure."""
+    patch = _patch(target, request)
 
     def change(current: Stored) -> Object:
-        return _revision(where, request, how, patch(_as_shown(where.kind, current)), current)
+        shown = target.kind.projection.show(load(current.body))
+        return _revision(target, request, write, patch(shown), current)
 
     return change
 
 
-def _as_shown(kind: Kind, current: Stored) -> Any:
-    """A copy of the current state in the version of the request."""
-    obj = load(current.body)
-    return kind.projection.show(obj) if kind.projection else obj
-
-
-def _revision(where: Target, request: Request, how: How, obj: Any, current: Stored) -> Object:
-    """What a patch has made of an object, once it is an object of its kind. Raises Failure."""
+def _revision(
+    target: Target, request: Request, write: WriteOptions, obj: Any, current: Stored
+) -> Object:
     if not isinstance(obj, dict):
-        raise failures.bad_request("error decoding patch: the outcome is no JSON object")
-    keep_kind(where.kind, obj)
+        raise failures.bad_request("error decoding patch: the result is not a JSON object")
+    keep_kind(target.kind, obj)
     try:
         check_metadata(obj)
     except Mistyped as error:
         raise failures.invalid_patch(encode(obj).decode(), str(error)) from error
-    check_address(where, obj)
-    new = _taken(where.kind, obj)
+    check_address(target, obj)
+    new = target.kind.projection.take(obj)
     new["metadata"].setdefault("resourceVersion", str(current.revision))
-    if faults := _strict_faults(request, how, where.kind.rules.complete(new)):
-        said = f"strict decoding error: {', '.join(faults)}"
-        raise failures.invalid_patch(encode(new).decode(), said)
+    if faults := _strict_faults(request, write, target.kind.rules.complete(new)):
+        message = f"strict decoding error: {', '.join(faults)}"
+        raise failures.invalid_patch(encode(new).decode(), message)
     return new
 
 
-def _patch(where: Target, request: Request) -> Patch:
-    """The patch as a function of the current object. Raises Failure, 400."""
+def _patch(target: Target, request: Request) -> Patch:
     if request.content_type == APPLY:
-        wanted = applied(where, request, there=True)
-        if where.kind.projection:
-            wanted = where.kind.projection.show(wanted)
+        wanted = target.kind.projection.show(applied(target, request, there=True))
         return lambda current: merge(current, wanted)
     try:
         patch = load(request.body)
-    except Unreadable as error:
+    except UnreadableBody as error:
         raise failures.bad_request(f"error decoding patch: {error}") from error
     if request.content_type == JSON_PATCH:
         return lambda current: json_patch(current, patch)
@@ -210,15 +193,15 @@ def _mapping(loaded: Any) -> Object:
     return loaded
 
 
-def _strict_faults(request: Request, how: How, dropped: list[str]) -> list[str]:
-    """What Strict refuses; with Warn it goes into the answer's warnings instead."""
-    if how.field_validation == "Ignore":
+def _strict_faults(request: Request, write: WriteOptions, dropped: list[str]) -> list[str]:
+    """Return the faults that Strict refuses; with Warn, turn them into warnings."""
+    if write.field_validation == "Ignore":
         return []
     twice = duplicate_keys(request.body) if request.content_type in (JSON, MERGE) else []
     faults = [f'duplicate field "{path}"' for path in twice]
     dropped = sorted(dropped, key=lambda path: (not path.startswith("metadata."), path))
     faults += [f'unknown field "{path}"' for path in dropped]
-    if how.field_validation == "Strict":
+    if write.field_validation == "Strict":
         return faults
     request.warnings.extend(fault for fault in faults if fault not in request.warnings)
     return []

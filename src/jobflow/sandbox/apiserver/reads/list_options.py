@@ -1,4 +1,4 @@
-"""The options of a list or a watch: which version is meant, and which combinations make sense.
+"""Options of a list or a watch: the requested version, and valid combinations.
 
 Source: k8s.io/apimachinery pkg/apis/meta/internalversion/validation.
 """
@@ -12,14 +12,14 @@ from collections.abc import Iterator
 import msgspec
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver import failures
-from jobflow.sandbox.apiserver.http import Request
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.http import Request
 
 _MATCH = "resourceVersionMatch"
 
 
 def check_options(request: Request, *, watching: bool) -> None:
-    """Raise Failure, 400 or 422, where the options cannot be meant."""
+    """Raise RequestFailure, 400 or 422, if the options are invalid."""
     for name in ("limit", "timeoutSeconds"):
         request.number(name)
     faults = list(_watch_faults(request) if watching else _list_faults(request))
@@ -28,31 +28,28 @@ def check_options(request: Request, *, watching: bool) -> None:
 
 
 def version(request: Request, *, watching: bool = False) -> int:
-    """`resourceVersion`; 0 where it is not given. Raises Failure: 400, or 500 for a watch."""
+    """Return `resourceVersion`, or 0. Raises RequestFailure: 400, or 500 for a watch."""
     text = request.query.get("resourceVersion") or "0"
     if text.isdecimal():
         return int(text)
-    said = (
-        f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
-        "invalid syntax"
-    )
+    why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+    message = f'resourceVersion: Invalid value: "{text}": {why}'
     if watching:
-        raise failures.failure(500, "", said)
-    raise failures.bad_request(f"invalid resource version: {said}")
+        raise failures.failure(500, "", message)
+    raise failures.bad_request(f"invalid resource version: {message}")
 
 
 def check_token(token: str) -> None:
-    """Raise Failure, 400, where this cannot be a continue token."""
-    wrong = "invalid continue token: continue key is not valid"
+    """Raise RequestFailure, 400, if this is not a continue token."""
+    fault = "invalid continue token: continue key is not valid"
     try:
-        said = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        version = msgspec.json.decode(said, type=_Token).v
+        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        version = msgspec.json.decode(text, type=_Token).v
     except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise failures.bad_request(f"{wrong}: {error}") from error
+        raise failures.bad_request(f"{fault}: {error}") from error
     if version != "meta.k8s.io/v1":
-        raise failures.bad_request(
-            f"{wrong}: server does not recognize this encoded version {version}"
-        )
+        why = f"server does not recognize this encoded version {version}"
+        raise failures.bad_request(f"{fault}: {why}")
 
 
 class _Token(msgspec.Struct):
@@ -83,9 +80,8 @@ def _watch_faults(request: Request) -> Iterator[Violation]:
     match = request.query.get(_MATCH, "")
     if "sendInitialEvents" not in request.query:
         if match:
-            yield _forbidden(
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            )
+            why = "is forbidden for watch unless sendInitialEvents is provided"
+            yield _forbidden(f"resourceVersionMatch {why}")
     elif match != "NotOlderThan":
         yield _forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
     if match not in ("", "NotOlderThan"):

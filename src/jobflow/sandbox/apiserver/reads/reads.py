@@ -1,4 +1,4 @@
-"""Get, list and watch requests: versions, selectors, pages. Changes nothing."""
+"""Get, list and watch requests: versions, selectors, pages."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from dataclasses import dataclass
 
 import msgspec
 
-from jobflow.sandbox.apiserver import failures
-from jobflow.sandbox.apiserver.http import Receive, Request, Response
-from jobflow.sandbox.apiserver.operations import Target
-from jobflow.sandbox.apiserver.reads.accept import renderer
 from jobflow.sandbox.apiserver.reads.list_options import check_options, check_token, version
-from jobflow.sandbox.apiserver.reads.watches import Terms, error_frame, stream
-from jobflow.sandbox.apiserver.selectors import Selector, selector
+from jobflow.sandbox.apiserver.reads.watches import WatchOptions, error_frame, stream
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response
+from jobflow.sandbox.apiserver.requests.operations import Target
+from jobflow.sandbox.apiserver.requests.selectors import selector
+from jobflow.sandbox.apiserver.resources.table import renderer
 from jobflow.sandbox.apiserver.storage import Expired, Storage, Stored
 
 _SNAPSHOTS = 64
-"""Lists that clients may be in the middle of; the oldest is answered 410."""
+"""Maximum number of unfinished paged lists; the oldest gets 410."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Where a paged list goes on."""
+    """Remaining objects of a paged list."""
 
     revision: int
     start: int
-    left: list[Stored]
+    items: list[Stored]
 
 
-class Reader:
-    """Answers reads."""
+class ReadHandler:
+    """Handler of get, list and watch requests."""
 
     def __init__(self, storage: Storage, *, bookmark_seconds: float) -> None:
         self._storage = storage
@@ -40,22 +40,21 @@ class Reader:
         self._pages: OrderedDict[str, _Page] = OrderedDict()
 
     def get(self, target: Target, request: Request) -> Response:
-        """One object. Raises Failure."""
+        """Return one object. Raises RequestFailure."""
         self._check_reached(version(request))
         stored = self._storage.get(target.kind.bucket, target.key)
         if stored is None:
             raise failures.not_found(target.kind, target.name)
         render = renderer(target.kind, request)
-        return Response(render.one(stored), media_type=render.media_type)
+        return render.response(render.one(stored))
 
     def list(self, target: Target, request: Request) -> Response:
-        """A collection, or a page of it. Raises Failure."""
+        """Return a collection, or a page of it. Raises RequestFailure."""
         check_options(request, watching=False)
         render = renderer(target.kind, request)
-        wanted = _wanted(target, request)
+        wanted = selector(target.kind, request, target.name)
         limit = max(request.number("limit"), 0)
-        token = request.query.get("continue", "")
-        if token:
+        if token := request.query.get("continue", ""):
             page = self._continued(token, request)
         else:
             self._check_version(request)
@@ -63,59 +62,54 @@ class Reader:
             if not wanted.everything:
                 found = [stored for stored in found if wanted(stored)]
             page = _Page(self._storage.revision, 0, found)
-        shown = page.left[: limit or None]
-        left = page.left[len(shown) :]
-        following = self._remember(_Page(page.revision, page.start + len(shown), left))
-        remaining = len(left) if left and wanted.everything else 0
-        body = render.many(shown, page.revision, following, remaining)
-        return Response(body, media_type=render.media_type)
+        items = page.items[: limit or None]
+        rest = page.items[len(items) :]
+        following = self._remember(_Page(page.revision, page.start + len(items), rest))
+        remaining = len(rest) if rest and wanted.everything else 0
+        return render.response(render.many(items, page.revision, following, remaining))
 
     def watch(self, target: Target, request: Request, receive: Receive) -> Response:
-        """A stream of changes. Raises Failure."""
+        """Return a stream of changes. Raises RequestFailure."""
         check_options(request, watching=True)
         render = renderer(target.kind, request)
-        wanted = _wanted(target, request)
+        wanted = selector(target.kind, request, target.name)
         since = version(request, watching=True)
         send_initial = request.flag("sendInitialEvents")
         begin = send_initial or (not since and "sendInitialEvents" not in request.query)
-        bucket = self._storage.bucket(target.kind.bucket)
+        stored = self._storage.bucket(target.kind.bucket).select(target.namespace) if begin else []
+        start = self._storage.revision if begin or not since else since
         try:
-            watch = self._storage.watch(
-                target.kind.bucket, self._storage.revision if begin or not since else since
-            )
+            watch = self._storage.watch(target.kind.bucket, start)
         except Expired as error:
-            frame = error_frame(failures.expired(str(error)).status)
-            return Response(frame, media_type=render.media_type)
+            return render.response(error_frame(failures.expired(str(error)).status))
         bookmarks = request.flag("allowWatchBookmarks")
-        terms = Terms(
+        options = WatchOptions(
             target.kind,
-            _within(target.namespace, wanted),
+            lambda stored: target.namespace in ("", stored.key[0]) and wanted(stored),
             render.event(),
-            [s for s in bucket.select(target.namespace) if wanted(s)] if begin else [],
+            [state for state in stored if wanted(state)],
             self._bookmark_seconds if bookmarks else 0,
             request.number("timeoutSeconds") or random.uniform(1800, 3600),
             initial_end=send_initial and bookmarks,
         )
-        frames = stream(self._storage, watch, terms, receive)
+        frames = stream(self._storage, watch, options, receive)
         return Response(stream=frames, media_type=render.media_type)
 
     def _check_version(self, request: Request) -> None:
-        """Raise Failure where the list is asked for at a version we do not have."""
         asked = version(request)
         self._check_reached(asked)
         exact = request.query.get("resourceVersionMatch") == "Exact"
         if exact and asked != self._storage.revision:
-            raise failures.expired(
-                "The provided resource version is too old to list at: only the newest is kept"
-            )
+            message = "The provided resource version is too old to list at: only the newest is kept"
+            raise failures.expired(message)
 
     def _check_reached(self, asked: int) -> None:
         if asked > self._storage.revision:
             raise failures.too_new(asked, self._storage.revision)
 
     def _remember(self, page: _Page) -> str:
-        """A continue token for what is left of a list; empty where nothing is."""
-        if not page.left:
+        """Return a continue token for the rest of a list, or "" if nothing remains."""
+        if not page.items:
             return ""
         start = {"v": "meta.k8s.io/v1", "rv": page.revision, "start": page.start}
         start["id"] = random.getrandbits(32)
@@ -127,31 +121,15 @@ class Reader:
 
     def _continued(self, token: str, request: Request) -> _Page:
         if request.query.get("resourceVersion", "0") != "0":
-            raise failures.bad_request(
-                "specifying resource version is not allowed when using continue"
-            )
+            message = "specifying resource version is not allowed when using continue"
+            raise failures.bad_request(message)
         check_token(token)
-        page = self._pages.get(token)
-        if page is None:
+        if token not in self._pages:
             raise failures.expired(
                 "The provided continue parameter is too old to display a consistent list result. "
                 "You can start a new list without the continue parameter."
             )
-        return page
+        return self._pages[token]
 
     def forget_pages(self) -> None:
-        """Every continue token handed out so far is too old from now on."""
         self._pages.clear()
-
-
-def _wanted(target: Target, request: Request) -> Selector:
-    fields = request.query.get("fieldSelector", "")
-    if target.name:
-        fields = ",".join(filter(None, (fields, f"metadata.name={target.name}")))
-    return selector(target.kind, request.query.get("labelSelector", ""), fields)
-
-
-def _within(namespace: str, wanted: Selector):  # type: ignore[no-untyped-def]
-    if not namespace:
-        return wanted
-    return lambda stored: stored.key[0] == namespace and wanted(stored)

@@ -1,1 +1,1 @@
-"""The kinds that the server knows, their schemas, tables and discovery."""
+"""Kinds of the server: schemas, tables, discovery."""

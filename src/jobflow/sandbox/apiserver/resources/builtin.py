@@ -1,4 +1,4 @@
-"""The kinds that are served from the start and are no CustomResourceDefinition."""
+"""Built-in kinds, which no CustomResourceDefinition defines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import Kind, Object, Projection, Rules
+from jobflow.sandbox.apiserver.kinds import ALL_VERBS, Kind, Object, Projection, Rules
 from jobflow.sandbox.apiserver.resources import columns
 from jobflow.sandbox.apiserver.resources.crds import DefinitionRules
 from jobflow.sandbox.apiserver.resources.table import CREATED, NAME
@@ -44,8 +44,6 @@ class NamespaceRules(Rules):
 
 
 class SecretRules(Rules):
-    """Texts of stringData go into data."""
-
     def complete(self, obj: Object) -> list[str]:
         texts = obj.pop("stringData", None) or {}
         encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
@@ -56,7 +54,7 @@ class SecretRules(Rules):
 
 
 class EventRules(Rules):
-    """An event is in the namespace of what it is about; of a cluster's object, in default."""
+    """An event is in the namespace of its object, or in default for a cluster-scoped object."""
 
     def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
         namespace = obj["metadata"]["namespace"]
@@ -67,13 +65,11 @@ class EventRules(Rules):
 
 
 class PodRules(Rules):
-    """A pod begins as Pending."""
-
     def begin(self, obj: Object) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
 
     def grace(self, obj: Object, asked: int | None) -> int:
-        """A pod that a node has, and that has not ended, stays until its node confirms."""
+        """Return 0 for a pod without a node to confirm its end, or that has ended."""
         spec = obj.get("spec") or {}
         ended = (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if ended or not spec.get("nodeName"):
@@ -84,44 +80,40 @@ class PodRules(Rules):
 
 
 _GRACE = 30
-"""`terminationGracePeriodSeconds` where it is not given."""
+"""Default of `terminationGracePeriodSeconds`."""
 
 
 def _pod_fields(pod: Object) -> Mapping[str, str]:
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
     return {
-        "status.phase": status.get("phase", ""),
-        "status.podIP": status.get("podIP", ""),
-        "spec.nodeName": spec.get("nodeName", ""),
-        "spec.restartPolicy": spec.get("restartPolicy", ""),
-        "spec.schedulerName": spec.get("schedulerName", ""),
-        "spec.serviceAccountName": spec.get("serviceAccountName", ""),
+        f"{part}.{name}": (pod.get(part) or {}).get(name, "")
+        for part, names in _POD_FIELDS.items()
+        for name in names
     }
+
+
+_POD_FIELDS = {
+    "status": ("phase", "podIP"),
+    "spec": ("nodeName", "restartPolicy", "schedulerName", "serviceAccountName"),
+}
 
 
 def _event_fields(event: Object) -> Mapping[str, str]:
     involved = event.get("involvedObject") or {}
     fields = {f"involvedObject.{name}": str(involved.get(name, "")) for name in _INVOLVED}
-    source = (event.get("source") or {}).get("component", "")
-    return fields | {
-        "reason": event.get("reason", ""),
-        "type": event.get("type", ""),
-        "source": source,
-        "reportingComponent": event.get("reportingComponent", ""),
-    }
+    source = {"source": (event.get("source") or {}).get("component", "")}
+    names = ("reason", "type", "reportingComponent")
+    return fields | source | {name: event.get(name, "") for name in names}
 
 
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
 NAMESPACE = Kind(
-    group="",
-    version="v1",
     plural="namespaces",
     kind="Namespace",
     namespaced=False,
     short_names=("ns",),
     subresources=frozenset({"status"}),
-    verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+    verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
     returns_deleted=True,
     label_name=True,
     rules=NamespaceRules(),
@@ -130,8 +122,6 @@ NAMESPACE = Kind(
     selectable=frozenset({"status.phase"}),
 )
 POD = Kind(
-    group="",
-    version="v1",
     plural="pods",
     kind="Pod",
     short_names=("po",),
@@ -144,8 +134,6 @@ POD = Kind(
     selectable=frozenset(_pod_fields({})),
 )
 EVENT = Kind(
-    group="",
-    version="v1",
     plural="events",
     kind="Event",
     short_names=("ev",),
@@ -167,8 +155,7 @@ _EVENTS_TO_CORE = {new: old for old, new in _CORE_TO_EVENTS.items()}
 
 
 def _renamed(event: Object, names: Mapping[str, str], api_version: str) -> Object:
-    renamed = {names.get(key, key): value for key, value in event.items()}
-    return renamed | {"apiVersion": api_version}
+    return {names.get(key, key): event[key] for key in event} | {"apiVersion": api_version}
 
 
 PROJECTION = Projection(
@@ -178,8 +165,6 @@ PROJECTION = Projection(
 
 EVENT_VIEW = replace(EVENT, group="events.k8s.io", projection=PROJECTION, stored_as=EVENT.bucket)
 SECRET = Kind(
-    group="",
-    version="v1",
     plural="secrets",
     kind="Secret",
     columns=columns.SECRET,
@@ -188,19 +173,11 @@ SECRET = Kind(
     selectable=frozenset({"type"}),
 )
 CONFIG_MAP = Kind(
-    group="",
-    version="v1",
-    plural="configmaps",
-    kind="ConfigMap",
-    short_names=("cm",),
-    columns=columns.CONFIG_MAP,
+    plural="configmaps", kind="ConfigMap", short_names=("cm",), columns=columns.CONFIG_MAP
 )
-LEASE = Kind(
-    group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", columns=columns.LEASE
-)
+LEASE = Kind(group="coordination.k8s.io", plural="leases", kind="Lease", columns=columns.LEASE)
 CRD = Kind(
     group="apiextensions.k8s.io",
-    version="v1",
     plural="customresourcedefinitions",
     kind="CustomResourceDefinition",
     namespaced=False,
@@ -214,7 +191,6 @@ CRD = Kind(
 )
 VALIDATING = Kind(
     group="admissionregistration.k8s.io",
-    version="v1",
     plural="validatingwebhookconfigurations",
     kind="ValidatingWebhookConfiguration",
     columns=columns.WEBHOOKS,
@@ -223,27 +199,8 @@ VALIDATING = Kind(
     categories=("api-extensions",),
     generation=True,
 )
-MUTATING = Kind(
-    group="admissionregistration.k8s.io",
-    version="v1",
-    plural="mutatingwebhookconfigurations",
-    kind="MutatingWebhookConfiguration",
-    columns=columns.WEBHOOKS,
-    rules=WebhookRules(),
-    namespaced=False,
-    categories=("api-extensions",),
-    generation=True,
+MUTATING = replace(
+    VALIDATING, plural="mutatingwebhookconfigurations", kind="MutatingWebhookConfiguration"
 )
 
-KINDS = (
-    NAMESPACE,
-    POD,
-    EVENT,
-    SECRET,
-    CONFIG_MAP,
-    EVENT_VIEW,
-    LEASE,
-    CRD,
-    VALIDATING,
-    MUTATING,
-)
+KINDS = (NAMESPACE, POD, EVENT, SECRET, CONFIG_MAP, EVENT_VIEW, LEASE, CRD, VALIDATING, MUTATING)

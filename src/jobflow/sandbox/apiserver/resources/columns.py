@@ -1,4 +1,4 @@
-"""The columns `kubectl get` shows of built-in kinds, as kube-apiserver prints them.
+"""Columns of `kubectl get` for built-in kinds, as kube-apiserver prints them.
 
 Source: k8s.io/kubernetes pkg/printers/internalversion.
 """
@@ -19,7 +19,6 @@ def _text(name: str, value: Callable[[Object], Any], priority: int = 0) -> Colum
 
 
 def _at(obj: Any, *path: str) -> Any:
-    """What is at a path of keys; None where something on the way is not there."""
     for key in path:
         obj = obj.get(key) if isinstance(obj, dict) else None
     return obj
@@ -35,7 +34,6 @@ def _ready(pod: Object) -> str:
 
 
 def _pod_status(pod: Object) -> str:
-    """The phase, or what a container says that is more to the point."""
     reason = _at(pod, "status", "reason") or _at(pod, "status", "phase") or "Unknown"
     for container in reversed(_containers(pod)):
         state = container.get("state") or {}
@@ -48,7 +46,6 @@ def _pod_status(pod: Object) -> str:
 
 
 def _restarts(pod: Object) -> str:
-    """How often containers restarted, and how long ago the last time was."""
     count, last = 0, ""
     for container in _containers(pod):
         count += container.get("restartCount", 0)
@@ -80,24 +77,15 @@ def _seen_last(event: Object) -> str:
     return age(series or event.get("lastTimestamp") or event.get("eventTime"))
 
 
-def _seen_first(event: Object) -> str:
-    return age(event.get("firstTimestamp") or event.get("eventTime"))
-
-
 def _object(event: Object) -> str:
     involved = event.get("involvedObject") or {}
     return f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
 
 
 def _source(event: Object) -> str:
-    """Component and host, from where the reporter has put them."""
     component = _at(event, "source", "component") or event.get("reportingComponent") or ""
     host = _at(event, "source", "host") or event.get("reportingInstance")
     return f"{component}, {host}" if host else component
-
-
-def _count(event: Object) -> int:
-    return int(_at(event, "series", "count") or event.get("count") or 1)
 
 
 EVENT = (
@@ -108,8 +96,8 @@ EVENT = (
     _text("Subobject", lambda event: _at(event, "involvedObject", "fieldPath") or "", 1),
     _text("Source", _source, 1),
     _text("Message", lambda event: str(event.get("message", "")).strip()),
-    _text("First Seen", _seen_first, 1),
-    Column("Count", "integer", _count, 1),
+    _text("First Seen", lambda e: age(e.get("firstTimestamp") or e.get("eventTime")), 1),
+    Column("Count", "integer", lambda e: _at(e, "series", "count") or e.get("count") or 1, 1),
     Column("Name", "string", NAME.value, 1, format="name"),
 )
 
@@ -118,12 +106,8 @@ def _size(*names: str) -> Callable[[Object], int]:
     return lambda obj: sum(len(obj.get(name) or ()) for name in names)
 
 
-SECRET = (
-    NAME,
-    _text("Type", lambda secret: secret.get("type", "")),
-    Column("Data", "integer", _size("data")),
-    AGE,
-)
+_TYPE = _text("Type", lambda obj: obj.get("type", ""))
+SECRET = (NAME, _TYPE, Column("Data", "integer", _size("data")), AGE)
 CONFIG_MAP = (NAME, Column("Data", "integer", _size("data", "binaryData")), AGE)
 LEASE = (NAME, _text("Holder", lambda lease: _at(lease, "spec", "holderIdentity") or ""), AGE)
 WEBHOOKS = (NAME, Column("Webhooks", "integer", _size("webhooks")), AGE)

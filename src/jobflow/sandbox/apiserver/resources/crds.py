@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what one has to look like, and the kinds that come of it."""
+"""CustomResourceDefinitions: their rules, and the kinds that they define."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from jobflow.sandbox.apiserver.kinds import Column, Kind, Object, Projection, Re
 from jobflow.sandbox.apiserver.resources.metadata import now
 from jobflow.sandbox.apiserver.resources.schema import SchemaRules
 from jobflow.sandbox.apiserver.resources.table import AGE, NAME, printed
-from jobflow.sandbox.apiserver.storage import DELETED, Change
+from jobflow.sandbox.apiserver.storage import DELETED, ObjectChange
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-"""The finalizer that keeps a CRD until its objects are gone."""
+"""Finalizer that keeps a CRD until its objects are deleted."""
 
 
 class DefinitionRules(Rules):
-    """The rules of a CustomResourceDefinition. Objects of it are served as soon as it is stored."""
+    """Rules of a CustomResourceDefinition. Its objects are served as soon as it is stored."""
 
     def complete(self, obj: Object) -> list[str]:
         spec = obj.get("spec")
@@ -31,17 +31,15 @@ class DefinitionRules(Rules):
 
     def begin(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
+        stored = (version for version in spec.get("versions") or () if version.get("storage"))
+        established = ("InitialNamesAccepted", "the initial names have been accepted")
         obj["status"] = {
             "conditions": [
                 _condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-                _condition(
-                    "Established", "InitialNamesAccepted", "the initial names have been accepted"
-                ),
+                _condition("Established", *established),
             ],
             "acceptedNames": spec.get("names") or {},
-            "storedVersions": [
-                v.get("name") for v in spec.get("versions") or () if v.get("storage")
-            ],
+            "storedVersions": [version.get("name") for version in stored],
         }
 
     def mark(self, obj: Object) -> None:
@@ -63,9 +61,8 @@ class DefinitionRules(Rules):
         versions = spec.get("versions") or []
         if sum(bool(version.get("storage")) for version in versions) != 1:
             detail = "must have exactly one version marked as storage version"
-            yield Violation(
-                "spec.versions", Reason.INVALID, [v.get("name") for v in versions], detail
-            )
+            names_of_versions = [version.get("name") for version in versions]
+            yield Violation("spec.versions", Reason.INVALID, names_of_versions, detail)
         for index, version in enumerate(versions):
             yield from _version(version, f"spec.versions[{index}]")
         if spec.get("conversion", {}).get("strategy") != "None":
@@ -74,13 +71,8 @@ class DefinitionRules(Rules):
 
 
 def _condition(kind: str, reason: str, message: str) -> dict[str, str]:
-    return {
-        "type": kind,
-        "status": "True",
-        "lastTransitionTime": now(),
-        "reason": reason,
-        "message": message,
-    }
+    condition = {"type": kind, "status": "True", "lastTransitionTime": now()}
+    return {**condition, "reason": reason, "message": message}
 
 
 def _required(obj: Mapping[str, Any], path: str, names: tuple[str, ...]) -> Iterator[Violation]:
@@ -102,7 +94,7 @@ def _version(version: Mapping[str, Any], path: str) -> Iterator[Violation]:
 
 
 def _structural(schema: Any, path: str) -> Iterator[Violation]:
-    """What this server could not keep to: places of no type, and CEL, which it cannot evaluate."""
+    """Yield violations of schemas that this server does not support: untyped places, and CEL."""
     if not isinstance(schema, dict):
         yield Violation(path, Reason.TYPE_INVALID, type(schema).__name__, "must be a schema")
         return
@@ -121,7 +113,6 @@ def _structural(schema: Any, path: str) -> Iterator[Violation]:
 
 
 def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
-    """The kinds that a definition serves, one a version."""
     spec = definition["spec"]
     names = spec["names"]
     stored = next(version["name"] for version in spec["versions"] if version["storage"])
@@ -150,7 +141,6 @@ def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
 
 
 def _projected(spec: Mapping[str, Any], version: str, stored: str) -> dict[str, Any]:
-    """How a version that is not the stored one is shown: under its own name."""
     if version == stored:
         return {}
     group = spec["group"]
@@ -164,35 +154,28 @@ def _projected(spec: Mapping[str, Any], version: str, stored: str) -> dict[str, 
 
 
 def _columns(version: Mapping[str, Any]) -> Iterator[Column]:
-    listed = version.get("additionalPrinterColumns")
-    if not listed:
+    columns = version.get("additionalPrinterColumns") or ()
+    if not columns:
         yield AGE
-    for column in listed or ():
-        yield printed(
-            column["name"],
-            column["type"],
-            column["jsonPath"],
-            column.get("priority", 0),
-            column.get("description", ""),
-        )
+    for column in columns:
+        priority, description = column.get("priority", 0), column.get("description", "")
+        yield printed(column["name"], column["type"], column["jsonPath"], priority, description)
 
 
-class Definitions:
-    """Keeps the registry in step with the stored definitions."""
+class CrdListener:
+    """Updates the registry when a definition changes."""
 
     def __init__(self, registry: Registry, bucket: str) -> None:
         self._registry = registry
         self._bucket = bucket
 
-    def __call__(self, bucket: str, change: Change) -> None:
-        """A change of any bucket."""
+    def __call__(self, bucket: str, change: ObjectChange) -> None:
         if bucket != self._bucket:
             return
-        if change.old is not None and change.old.obj["spec"] == change.new.obj["spec"]:
-            if change.type != DELETED:
-                return
-        spec = change.new.obj["spec"]
+        spec, deleted = change.new.obj["spec"], change.type == DELETED
+        if change.old is not None and change.old.obj["spec"] == spec and not deleted:
+            return
         self._registry.withdraw(spec["group"], spec["names"]["plural"])
-        if change.type != DELETED:
+        if not deleted:
             for kind in kinds_of(change.new.obj):
                 self._registry.serve(kind)

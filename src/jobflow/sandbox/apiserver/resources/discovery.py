@@ -1,13 +1,13 @@
-"""What this server serves, in the words clients ask it with: groups, resources, version."""
+"""Discovery: API groups, resources and the server's version."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from jobflow.sandbox.apiserver.failures import no_such_path
-from jobflow.sandbox.apiserver.http import JSON, Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
+from jobflow.sandbox.apiserver.requests.failures import no_such_path
+from jobflow.sandbox.apiserver.requests.http import Request, Response, encode
 
 VERSION = {
     "major": "1",
@@ -16,16 +16,14 @@ VERSION = {
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "",
+    **dict.fromkeys(("goVersion", "compiler", "platform"), ""),
 }
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _STATUS_VERBS = ["get", "patch", "update"]
 
 
 def discover(registry: Registry, request: Request) -> Response | None:
-    """The answer to a discovery request; None for any other path or method."""
+    """Return the answer to a discovery request; None for any other path or method."""
     if request.method != "GET":
         return None
     parts = request.path.strip("/").split("/")
@@ -49,14 +47,13 @@ def discover(registry: Registry, request: Request) -> Response | None:
 
 
 def no_such_page(request: Request) -> Response:
-    """404 for a path that nobody serves. Raises Failure, 404, under /api, which knows its paths."""
+    """Return 404 for an unknown path. Raises RequestFailure, 404, under /api."""
     if request.path.startswith("/api/"):
         raise no_such_path()
     return Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
 
 
 def _paths(registry: Registry) -> list[str]:
-    """What there is, for people with a browser."""
     groups = [name for name in _groups(registry) if name]
     versions = [f"/apis/{name}/{v}" for name in groups for v in _versions(registry, name)]
     named = [f"/apis/{name}" for name in groups]
@@ -71,33 +68,27 @@ def _resource_list(registry: Registry, parts: list[str]) -> Response | None:
         parts = ["apis", "", parts[1]]
     if parts[0] != "apis" or len(parts) != 3:
         return None
-    kinds = [kind for kind in registry if [kind.group, kind.version] == parts[1:]]
+    kinds = [kind for kind in registry if _is_in(kind, *parts[1:])]
     if not kinds:
         return None
-    return _json(
-        {
-            "kind": "APIResourceList",
-            "apiVersion": "v1",
-            "groupVersion": kinds[0].api_version,
-            "resources": [entry for kind in kinds for entry in _resources(kind)],
-        }
-    )
+    resources = [entry for kind in kinds for entry in _resources(kind)]
+    found = {"groupVersion": kinds[0].api_version, "resources": resources}
+    return _json({"kind": "APIResourceList", "apiVersion": "v1", **found})
 
 
 def _json(answer: dict[str, Any]) -> Response:
-    return Response(encode(answer), media_type=JSON)
+    return Response(encode(answer))
 
 
 def _wants_aggregated(request: Request) -> bool:
     wanted = {"as=APIGroupDiscoveryList", "v=v2"}
     return any(
         wanted <= {parameter.strip() for parameter in media_range.split(";")}
-        for media_range in request.accept.split(",")
+        for media_range in request.header(b"accept").split(",")
     )
 
 
 def _groups(registry: Iterable[Kind]) -> list[str]:
-    """Names of the groups, each once, in the order they came."""
     return list({kind.group: None for kind in registry})
 
 
@@ -113,34 +104,22 @@ def _versions(registry: Registry, group: str) -> list[str]:
     return list({kind.version: None for kind in registry if kind.group == group})
 
 
+def _names(kind: Kind) -> dict[str, list[str]]:
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    return {field: values for field, values in names.items() if values}
+
+
 def _resources(kind: Kind) -> list[dict[str, Any]]:
-    """A kind and its subresources in an APIResourceList."""
-    entry: dict[str, Any] = {
-        "name": kind.plural,
-        "singularName": kind.one,
-        "namespaced": kind.namespaced,
-        "kind": kind.kind,
-        "verbs": list(kind.verbs),
-    }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
+    common = {"namespaced": kind.namespaced, "kind": kind.kind}
+    entry = {"name": kind.plural, "singularName": kind.one, "verbs": list(kind.verbs)}
     subresources = [
-        {
-            "name": f"{kind.plural}/{name}",
-            "singularName": "",
-            "namespaced": kind.namespaced,
-            "kind": kind.kind,
-            "verbs": _STATUS_VERBS if name == "status" else ["get"],
-        }
+        {"name": f"{kind.plural}/{name}", "singularName": "", "verbs": _STATUS_VERBS, **common}
         for name in sorted(kind.subresources)
     ]
-    return [entry, *subresources]
+    return [{**entry, **common, **_names(kind)}, *subresources]
 
 
 def _aggregated(registry: Registry, root: str) -> dict[str, Any]:
-    """All groups of /api or /apis with their resources, in one answer."""
     groups = [name for name in _groups(registry) if bool(name) is (root == "apis")]
     return {
         "kind": "APIGroupDiscoveryList",
@@ -154,11 +133,7 @@ def _discovered_group(registry: Registry, group: str) -> dict[str, Any]:
     versions = [
         {
             "version": version,
-            "resources": [
-                _discovered(kind)
-                for kind in registry
-                if (kind.group, kind.version) == (group, version)
-            ],
+            "resources": [_discovered(k) for k in registry if _is_in(k, group, version)],
             "freshness": "Current",
         }
         for version in _versions(registry, group)
@@ -167,26 +142,22 @@ def _discovered_group(registry: Registry, group: str) -> dict[str, Any]:
     return {"metadata": {**metadata, "creationTimestamp": None}, "versions": versions}
 
 
+def _is_in(kind: Kind, group: str, version: str) -> bool:
+    return (kind.group, kind.version) == (group, version)
+
+
 def _discovered(kind: Kind) -> dict[str, Any]:
-    response = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    entry: dict[str, Any] = {
+    common = {"responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind}}
+    subresources = [
+        {"subresource": name, "verbs": _STATUS_VERBS, **common}
+        for name in sorted(kind.subresources)
+    ]
+    return {
         "resource": kind.plural,
-        "responseKind": response,
+        **common,
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.one,
         "verbs": list(kind.verbs),
+        **_names(kind),
+        **({"subresources": subresources} if subresources else {}),
     }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
-    if kind.subresources:
-        entry["subresources"] = [
-            {
-                "subresource": name,
-                "responseKind": response,
-                "verbs": _STATUS_VERBS if name == "status" else ["get"],
-            }
-            for name in sorted(kind.subresources)
-        ]
-    return entry

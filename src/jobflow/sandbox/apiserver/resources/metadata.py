@@ -1,6 +1,6 @@
-"""`metadata` of objects: what the server fills in, what may change, and what names may look like.
+"""Metadata of objects: server-set fields, immutability and syntax.
 
-The rules and their words are those of k8s.io/apimachinery/pkg/api/validation.
+The rules and messages are those of k8s.io/apimachinery/pkg/api/validation.
 """
 
 from __future__ import annotations
@@ -19,32 +19,31 @@ _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _VALUE = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_is_label = re.compile(_LABEL).fullmatch
-_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
-_is_value = re.compile(_VALUE).fullmatch
-_is_name = re.compile(_NAME).fullmatch
+_is_label, _is_subdomain, _is_value, _is_name = (
+    re.compile(pattern).fullmatch for pattern in (_LABEL, _SUBDOMAIN, _VALUE, _NAME)
+)
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-"""Letters of generated names: no vowels and nothing that looks like another."""
+"""Letters of generated names: no vowels, no lookalikes."""
 MAX_ANNOTATIONS = 256 * 1024
 
 _REFUSED = frozenset(("uid", "deletionTimestamp"))
-"""What an update is told off for, where other things of the server's are passed over."""
+"""Fields that an update may not set; other server-set fields are ignored."""
 _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def now() -> str:
-    """This moment as metadata says it: UTC, whole seconds."""
+    """Return the current time in metadata's format: UTC, whole seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def generated(prefix: str) -> str:
-    """A name from `generateName`."""
+    """Return a name for `generateName`."""
     return prefix[:58] + "".join(random.choices(_SUFFIX, k=5))
 
 
 def begin(kind: Kind, obj: Object) -> None:
-    """Fill in what a new object gets from the server, in place."""
+    """Set the server's fields of a new object, in place."""
     metadata = obj["metadata"]
     for gone in (*_SERVER_SET, "resourceVersion", "selfLink", "generation", "managedFields"):
         metadata.pop(gone, None)
@@ -58,10 +57,8 @@ def begin(kind: Kind, obj: Object) -> None:
 
 
 def carry_over(kind: Kind, obj: Object, old: Object) -> None:
-    """Keep what an update does not change, in place; generation counts real changes.
-
-    A uid or deletion timestamp that was asked for stays, for `violations` to refuse.
-    """
+    """Restore fields that an update cannot change, in place, and count the generation. A changed
+    uid or deletion timestamp stays, so that `violations` refuses it."""
     metadata, before = obj["metadata"], old["metadata"]
     for name in (*_SERVER_SET, "generateName", "generation"):
         if metadata.get(name) and (name == "uid" or (name in _REFUSED and name not in before)):
@@ -78,20 +75,19 @@ def carry_over(kind: Kind, obj: Object, old: Object) -> None:
 
 
 def _content(kind: Kind, obj: Object) -> Object:
-    """What generation counts: everything but metadata and, where it has its own path, status."""
+    """Return the part that generation counts: without metadata, and without a separate status."""
     apart = ("metadata", "status") if kind.has_status else ("metadata",)
     return {key: value for key, value in obj.items() if key not in apart}
 
 
 def _tidy(metadata: dict[str, Any]) -> None:
-    """Leave out what is empty, as Go's omitempty does."""
     for name in ("labels", "annotations", "ownerReferences", "finalizers", "generateName"):
         if name in metadata and not metadata[name]:
             del metadata[name]
 
 
 def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violation]:
-    """What is wrong with an object's metadata."""
+    """Yield the violations of an object's metadata."""
     metadata = obj["metadata"]
     yield from _name(kind, metadata)
     for key, value in (metadata.get("labels") or {}).items():
@@ -99,14 +95,14 @@ def violations(kind: Kind, obj: Object, old: Object | None) -> Iterator[Violatio
     yield from _annotations(metadata.get("annotations") or {})
     yield from _owners(metadata.get("ownerReferences") or [])
     for finalizer in metadata.get("finalizers") or []:
-        if said := _bad_key(finalizer):
-            yield Violation("metadata.finalizers", Reason.INVALID, finalizer, said)
+        if fault := _bad_key(finalizer):
+            yield _invalid("finalizers", finalizer, fault)
     if old is not None:
         yield from _immutable(metadata, old["metadata"])
 
 
 def suspicions(obj: Object) -> Iterator[str]:
-    """What a new object's metadata is warned of."""
+    """Yield the warnings about a new object's metadata."""
     for finalizer in obj["metadata"].get("finalizers") or ():
         if "/" not in finalizer and finalizer not in _OWN_FINALIZERS:
             yield (
@@ -117,26 +113,28 @@ def suspicions(obj: Object) -> Iterator[str]:
 
 _OWN_FINALIZERS = frozenset(("orphan", "foregroundDeletion", "kubernetes"))
 
+_ALPHANUMERIC = "must start and end with an alphanumeric character"
 _SUBDOMAIN_SAYS = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
-    f"for validation is '{_LABEL}(\\.{_LABEL})*')"
+    f"'.', and {_ALPHANUMERIC} (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
 )
 _LABEL_SAYS = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
-    "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex "
-    f"used for validation is '{_LABEL}')"
+    f"{_ALPHANUMERIC} (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
 )
 _QUALIFIED = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
-    "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
-    "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+    f"name part must consist of alphanumeric characters, '-', '_' or '.', and {_ALPHANUMERIC} "
+    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME}')"
 )
 _VALUE_SAYS = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
-    "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  "
-    "or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+    f"'.', and {_ALPHANUMERIC} (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
+    f"validation is '{_VALUE}')"
 )
+
+
+def _invalid(path: str, value: Any, detail: str) -> Violation:
+    return Violation(f"metadata.{path}", Reason.INVALID, value, detail)
 
 
 def _name(kind: Kind, metadata: dict[str, Any]) -> Iterator[Violation]:
@@ -146,18 +144,17 @@ def _name(kind: Kind, metadata: dict[str, Any]) -> Iterator[Violation]:
         return
     longest = 63 if kind.label_name else 253
     if len(name) > longest:
-        detail = f"must be no more than {longest} characters"
-        yield Violation("metadata.name", Reason.INVALID, name, detail)
+        yield _invalid("name", name, f"must be no more than {longest} characters")
     if kind.label_name and "." in name:
-        yield Violation("metadata.name", Reason.INVALID, name, "must not contain dots")
+        yield _invalid("name", name, "must not contain dots")
     elif kind.label_name and not _is_label(name):
-        yield Violation("metadata.name", Reason.INVALID, name, _LABEL_SAYS)
+        yield _invalid("name", name, _LABEL_SAYS)
     elif not kind.label_name and not _is_subdomain(name):
-        yield Violation("metadata.name", Reason.INVALID, name, _SUBDOMAIN_SAYS)
+        yield _invalid("name", name, _SUBDOMAIN_SAYS)
 
 
 def _bad_key(key: str) -> str:
-    """What is wrong with a label's key or a finalizer's name; empty where nothing is."""
+    """Return the fault of a label key or a finalizer, or ""."""
     prefix, slash, name = key.rpartition("/")
     if slash and not prefix:
         return "prefix part must be non-empty"
@@ -169,54 +166,43 @@ def _bad_key(key: str) -> str:
 
 
 def _label(key: str, value: str) -> Iterator[Violation]:
-    if said := _bad_key(key):
-        yield Violation("metadata.labels", Reason.INVALID, key, said)
+    if fault := _bad_key(key):
+        yield _invalid("labels", key, fault)
     if len(value) > 63:
-        yield Violation("metadata.labels", Reason.INVALID, value, "must be no more than 63 bytes")
+        yield _invalid("labels", value, "must be no more than 63 bytes")
     elif not _is_value(value):
-        yield Violation("metadata.labels", Reason.INVALID, value, _VALUE_SAYS)
+        yield _invalid("labels", value, _VALUE_SAYS)
 
 
 def _annotations(annotations: dict[str, str]) -> Iterator[Violation]:
-    total = 0
-    for key, value in annotations.items():
-        total += len(key.encode()) + len(value.encode())
-        if said := _bad_key(key.lower()):
-            yield Violation("metadata.annotations", Reason.INVALID, key, said)
+    for key in annotations:
+        if fault := _bad_key(key.lower()):
+            yield _invalid("annotations", key, fault)
+    total = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if total > MAX_ANNOTATIONS:
         detail = f"may not be more than {MAX_ANNOTATIONS} bytes"
         yield Violation("metadata.annotations", Reason.TOO_LONG, "", detail)
 
 
-_OWNER_NEEDS = {
-    "apiVersion": "version must not be empty",
-    "kind": "must not be empty",
-    "name": "must not be empty",
-    "uid": "must not be empty",
-}
-
-
 def _owners(references: list[Any]) -> Iterator[Violation]:
-    controllers = []
     for reference in references:
-        for name, said in _OWNER_NEEDS.items():
+        for name in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(name):
-                yield Violation(f"metadata.ownerReferences.{name}", Reason.INVALID, "", said)
-        if reference.get("controller"):
-            controllers.append(f"{reference.get('kind')}/{reference.get('name')}")
+                prefix = "version " if name == "apiVersion" else ""
+                yield _invalid(f"ownerReferences.{name}", "", f"{prefix}must not be empty")
+    controllers = [f"{r.get('kind')}/{r.get('name')}" for r in references if r.get("controller")]
     if len(controllers) > 1:
         detail = (
             'Only one reference can have Controller set to true. Found "true" in references for '
             + " and ".join(controllers)
         )
-        yield Violation("metadata.ownerReferences", Reason.INVALID, references, detail)
+        yield _invalid("ownerReferences", references, detail)
 
 
 def _immutable(metadata: dict[str, Any], old: dict[str, Any]) -> Iterator[Violation]:
     for name in ("name", "namespace", *sorted(_REFUSED)):
         if metadata.get(name) != old.get(name):
-            path = f"metadata.{name}"
-            yield Violation(path, Reason.INVALID, metadata.get(name), "field is immutable")
+            yield _invalid(name, metadata.get(name), "field is immutable")
     added = set(metadata.get("finalizers") or ()) - set(old.get("finalizers") or ())
     if old.get("deletionTimestamp") and added:
         detail = (

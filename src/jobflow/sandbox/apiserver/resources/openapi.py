@@ -1,38 +1,36 @@
-"""OpenAPI v3, one document a group and version: what `kubectl explain` and apply read.
+"""OpenAPI v3, one document for each group and version, for `kubectl explain` and apply.
 
-Holds no more than they need: a schema a kind, and the paths under which it is patched.
+A document holds a schema for each kind, and the paths under which it is patched.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from jobflow.sandbox.apiserver.bodies.patches import APPLY, JSON_PATCH, MERGE
-from jobflow.sandbox.apiserver.http import Request, Response, encode
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
+from jobflow.sandbox.apiserver.requests.http import Request, Response, encode
 
 _ROOT = "/openapi/v3"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _V2_MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V2_PROTOBUF = b"\x0a\x032.0"
-"""An OpenAPI v2 document (gnostic's openapi_v2.Document) with its version and nothing else. kubectl
-asks for it before it applies a `List`, and passes over kinds that it does not describe."""
-_FIELD_VALIDATION = (
-    "What is done about unknown and duplicate fields: Ignore drops them, Warn drops them with a "
-    "warning, Strict refuses the request."
-)
+"""An OpenAPI v2 document (gnostic's openapi_v2.Document) that holds only its version. kubectl
+requests it before it applies a `List`, and ignores kinds that it does not describe."""
+_INFO = {"title": "Kubernetes", "version": "v1.32.0"}
+_TEXT = {"type": "string"}
 
 
 def openapi(registry: Registry, request: Request) -> Response | None:
-    """The answer to a request for OpenAPI documents; None for any other path or method."""
+    """Return the answer to a request for OpenAPI documents; None for any other path or method."""
     if request.method != "GET" or not request.path.startswith("/openapi/"):
         return None
     if request.path == "/openapi/v2":
-        if "protobuf" in request.accept:
+        if "protobuf" in request.header(b"accept"):
             return Response(_V2_PROTOBUF, media_type=_V2_MEDIA_TYPE)
-        return Response(encode(_v2()))
+        return Response(encode({"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}))
     if request.path == _ROOT:
         return Response(encode({"paths": dict(_index(registry))}))
     kinds = _of_path(registry, request.path.removeprefix(f"{_ROOT}/"))
@@ -48,7 +46,7 @@ def _of_path(registry: Registry, path: str) -> list[Kind]:
 
 
 def _index(registry: Registry) -> Iterable[tuple[str, dict[str, str]]]:
-    """Where each document is. The hash changes with its content, for clients cache by it."""
+    """Yield the path of each document with a hash, because clients cache by it."""
     for base in {_base(kind): None for kind in registry}:
         content = encode(document(_of_path(registry, base)))
         digest = hashlib.sha256(content).hexdigest().upper()
@@ -56,18 +54,14 @@ def _index(registry: Registry) -> Iterable[tuple[str, dict[str, str]]]:
 
 
 def document(kinds: list[Kind]) -> dict[str, Any]:
-    """The OpenAPI v3 document of the kinds of one group and version."""
+    """Return the OpenAPI v3 document of the kinds of one group and version."""
     schemas: dict[str, Any] = {_META: _object_meta()}
     paths: dict[str, Any] = {}
     for kind in kinds:
         schemas[_schema_name(kind)] = _schema(kind)
         paths[_path(kind)] = _operations(kind)
-    return {
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.32.0"},
-        "paths": paths,
-        "components": {"schemas": schemas},
-    }
+    parts = {"paths": paths, "components": {"schemas": schemas}}
+    return {"openapi": "3.0.0", "info": _INFO, **parts}
 
 
 def _gvk(kind: Kind) -> dict[str, str]:
@@ -88,38 +82,29 @@ def _path(kind: Kind) -> str:
 def _schema(kind: Kind) -> dict[str, Any]:
     known = kind.openapi or {
         "type": "object",
-        "description": f"{kind.kind}, as far as this server knows it.",
+        "description": f"{kind.kind}, without a schema.",
         "x-kubernetes-preserve-unknown-fields": True,
     }
-    properties: Mapping[str, Any] = known.get("properties") or {}
+    metadata = {"allOf": [{"$ref": f"#/components/schemas/{_META}"}]}
     return {
         **known,
         "properties": {
-            **_type_meta(),
-            **properties,
-            "metadata": {
-                "description": "Standard object's metadata.",
-                "allOf": [{"$ref": f"#/components/schemas/{_META}"}],
-            },
+            "apiVersion": _TEXT | {"description": "The version of this schema."},
+            "kind": _TEXT | {"description": "The kind of this object."},
+            **(known.get("properties") or {}),
+            "metadata": metadata | {"description": "Standard object's metadata."},
         },
         "x-kubernetes-group-version-kind": [_gvk(kind)],
     }
 
 
-def _type_meta() -> dict[str, Any]:
-    return {
-        "apiVersion": {"type": "string", "description": "The version of this schema."},
-        "kind": {"type": "string", "description": "The kind of this object."},
-    }
-
-
 def _object_meta() -> dict[str, Any]:
-    text = {"type": "string"}
-    texts = {"type": "object", "additionalProperties": text}
+    texts = {"type": "object", "additionalProperties": _TEXT}
+    time = {"type": "string", "format": "date-time"}
     reference = {
         "type": "object",
         "properties": {
-            **dict.fromkeys(("apiVersion", "kind", "name", "uid"), text),
+            **dict.fromkeys(("apiVersion", "kind", "name", "uid"), _TEXT),
             **dict.fromkeys(("controller", "blockOwnerDeletion"), {"type": "boolean"}),
         },
     }
@@ -127,69 +112,45 @@ def _object_meta() -> dict[str, Any]:
         "type": "object",
         "description": "Metadata that every object has.",
         "properties": {
-            **dict.fromkeys(("name", "generateName", "namespace", "resourceVersion", "uid"), text),
-            "creationTimestamp": {"type": "string", "format": "date-time"},
-            "deletionTimestamp": {"type": "string", "format": "date-time"},
+            **dict.fromkeys(("name", "generateName", "namespace", "resourceVersion", "uid"), _TEXT),
+            **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), time),
             "generation": {"type": "integer", "format": "int64"},
-            "labels": texts,
-            "annotations": texts,
-            "finalizers": {"type": "array", "items": text},
+            **dict.fromkeys(("labels", "annotations"), texts),
+            "finalizers": {"type": "array", "items": _TEXT},
             "ownerReferences": {"type": "array", "items": reference},
         },
     }
 
 
 def _operations(kind: Kind) -> dict[str, Any]:
-    """The PATCH that tells kubectl of field validation, and the GET and PUT beside it.
-
-    Strategic merge patches are taken of built-in kinds but not announced: kubectl would work them
-    out from a schema, which we have none of; as it is, it does so from its own types.
-    """
-    accepted = (JSON_PATCH, MERGE, APPLY)
+    """Return the operations of a kind: PATCH announces field validation to kubectl. Strategic merge
+    patches are accepted but not announced, because kubectl would need a schema for them."""
     reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(kind)}"}}
     answer = {"200": {"description": "OK", "content": {"application/json": reference}}}
-    writes = [_parameter(name, said) for name, said in _WRITE_PARAMETERS.items()]
-    patch_body = {media: {"schema": {"type": "object"}} for media in accepted}
+    common = {"x-kubernetes-group-version-kind": _gvk(kind), "responses": answer}
+    writes = [_parameter(name, text) for name, text in _WRITE_PARAMETERS.items()]
+    patches = {media: {"schema": {"type": "object"}} for media in (JSON_PATCH, MERGE, APPLY)}
+    bodies = {"get": None, "put": {"*/*": reference}, "patch": patches}
     return {
-        "parameters": [_parameter("name", "The object's name.", where="path")],
-        "get": _operation("get", kind, answer),
-        "put": _operation("put", kind, answer)
-        | {"parameters": writes, "requestBody": {"content": {"*/*": reference}}},
-        "patch": _operation("patch", kind, answer)
-        | {"parameters": writes, "requestBody": {"content": patch_body}},
+        "parameters": [_parameter("name", "The object's name.", where="path") | {"required": True}],
+        **{
+            action: {"x-kubernetes-action": action, **common}
+            | ({"parameters": writes, "requestBody": {"content": body}} if body else {})
+            for action, body in bodies.items()
+        },
     }
 
 
 _WRITE_PARAMETERS = {
     "dryRun": "All: nothing is stored.",
-    "fieldManager": "Who makes this change.",
-    "fieldValidation": _FIELD_VALIDATION,
+    "fieldManager": "Name of the client that makes this change.",
+    "fieldValidation": (
+        "Unknown and duplicate fields: Ignore drops them, Warn drops them with a warning, Strict "
+        "refuses the request."
+    ),
 }
 
 
-def _operation(action: str, kind: Kind, answer: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": _gvk(kind),
-        "responses": answer,
-    }
-
-
 def _parameter(name: str, description: str, where: str = "query") -> dict[str, Any]:
-    return {
-        "name": name,
-        "in": where,
-        "description": description,
-        "schema": {"type": "string", "uniqueItems": True},
-        **({"required": True} if where == "path" else {}),
-    }
-
-
-def _v2() -> dict[str, Any]:
-    """OpenAPI v2, for clients that ask for it before they look at v3: no more than its frame."""
-    return {
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": "v1.32.0"},
-        "paths": {},
-        "definitions": {},
-    }
+    schema = {"type": "string", "uniqueItems": True}
+    return {"name": name, "in": where, "description": description, "schema": schema}

@@ -1,17 +1,14 @@
-"""Structural schemas as a CRD has them: pruning, defaulting and validation of objects.
+"""Structural schemas of CRDs: pruning, defaulting and validation of objects.
 
-A schema is compiled once. The sentences are those of apiextensions (k8s.io/kube-openapi
-pkg/validation/errors). Formats other than date-time are not checked, and no CEL is evaluated:
-`jobflow.sandbox.apiserver.resources.crds` refuses a schema that holds some.
+The messages are those of apiextensions (k8s.io/kube-openapi pkg/validation/errors). Formats other
+than date-time are not checked, and CEL is not evaluated: `crds` refuses a schema that contains CEL.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import jsonschema_rs
@@ -25,27 +22,11 @@ OBJECT_META = frozenset(
     "managedFields".split()
 )
 _TYPE_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
-_LOGIC = ("allOf", "anyOf", "oneOf", "not")
 _ABSENT = object()
 
-Check = Callable[[Any, str], Violation | None]
 
-
-class Node:
-    """One place of a schema, compiled."""
-
-    __slots__ = (
-        "additional",
-        "checks",
-        "default",
-        "embedded",
-        "items",
-        "keeps_unknown",
-        "nullable",
-        "properties",
-        "required",
-        "type",
-    )
+class SchemaNode:
+    """One node of a compiled schema."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.type = str(schema.get("type", ""))
@@ -56,23 +37,21 @@ class Node:
         self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         self.default = schema.get("default", _ABSENT)
         self.required = tuple(schema.get("required", ()))
-        self.properties = {k: Node(v) for k, v in schema.get("properties", {}).items()}
-        self.items = Node(schema["items"]) if isinstance(schema.get("items"), dict) else None
+        self.properties = {k: SchemaNode(v) for k, v in schema.get("properties", {}).items()}
+        self.items = SchemaNode(schema["items"]) if isinstance(schema.get("items"), dict) else None
         additional = schema.get("additionalProperties")
-        self.additional = Node(additional) if isinstance(additional, dict) else None
+        self.additional = SchemaNode(additional) if isinstance(additional, dict) else None
         self.keeps_unknown |= additional is True
-        self.checks = tuple(_checks(schema))
+        self.faults = _value_faults(schema)
 
     @property
     def takes_null(self) -> bool:
-        """Whether null is a value here: where it may be, or where nothing is said of the type."""
+        """Whether null is allowed: if the node is nullable or untyped."""
         return self.nullable or not self.type
 
     def complete(self, value: Any, path: str, dropped: list[str]) -> None:
-        """Prune what the schema does not know, and null where it may not be; fill in defaults.
-
-        In place. A null in a list stays, for validation to refuse.
-        """
+        """Prune unknown fields and forbidden nulls, and set defaults, in place. A null in a list
+        stays, so that validation refuses it."""
         if isinstance(value, dict):
             self._complete_object(value, path, dropped)
         elif isinstance(value, list) and self.items is not None:
@@ -95,7 +74,7 @@ class Node:
                 node.complete(value[key], f"{path}.{key}", dropped)
 
     def violations(self, value: Any, path: str, old: Any = _ABSENT) -> Iterator[Violation]:
-        """What is wrong with a value. What has not changed since `old` is let be."""
+        """Yield the violations of a value. A value equal to `old` is not checked."""
         if old is not _ABSENT and value == old:
             return
         if value is None and self.nullable:
@@ -103,9 +82,7 @@ class Node:
         if fault := self._mistyped(value, path):
             yield fault
             return
-        for check in self.checks:
-            if fault := check(value, path):
-                yield fault
+        yield from self.faults(value, path)
         if isinstance(value, dict):
             yield from self._inside_object(value, path, old)
         elif isinstance(value, list) and self.items is not None:
@@ -139,11 +116,11 @@ class Node:
 
 
 class SchemaRules(Rules):
-    """The rules of a kind that a CRD's schema describes."""
+    """Rules of a kind that a CRD's schema describes."""
 
     def __init__(self, schema: Mapping[str, Any], *, status_apart: bool = False) -> None:
         self._status_apart = status_apart
-        self._root = Node(schema)
+        self._root = SchemaNode(schema)
         for name in _TYPE_FIELDS:
             self._root.properties.pop(name, None)
         self._root.embedded = True
@@ -162,151 +139,81 @@ class SchemaRules(Rules):
 
 
 def _of_status(fault: Violation) -> Violation:
-    """A fault in a status, which is judged by itself: the sentence says its path inside it."""
+    """Shorten the path in a status fault's message: the status is validated separately."""
     inside = fault.path.removeprefix("status.")
     detail = fault.detail.replace(f"{fault.path} in body", f"{inside} in body")
     return replace(fault, detail=detail)
 
 
 def _type_of(value: Any) -> str:
-    """The JSON schema type of a value; a whole float is an integer, as Go has it."""
+    """Return the JSON schema type of a value; a whole float is an integer, as in Go."""
     if isinstance(value, float) and value.is_integer():
         return "integer"
     return _TYPES[type(value)]
 
 
-_TYPES = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    dict: "object",
-    list: "array",
-    type(None): "null",
+_TYPES: dict[type[Any], str] = {
+    **{str: "string", bool: "boolean", int: "integer", float: "number"},
+    **{dict: "object", list: "array", type(None): "null"},
 }
 
 
-def _checks(schema: Mapping[str, Any]) -> Iterator[Check]:
-    """The value validations of one place, each as a function."""
-    for word, make in _WORDS.items():
-        if word in schema:
-            yield make(schema[word])
-    if "maximum" in schema:
-        yield _bound(schema, "maximum", "less", lambda value, limit: value > limit)
-    if "minimum" in schema:
-        yield _bound(schema, "minimum", "greater", lambda value, limit: value < limit)
-    for word in _LOGIC:
-        if word in schema:
-            yield _logic(word, schema[word])
+Faults = Callable[[Any, str], Iterator[Violation]]
 
 
-def _enum(allowed: list[Any]) -> Check:
-    listed = ", ".join(f'"{value}"' if isinstance(value, str) else f"{value}" for value in allowed)
+def _value_faults(schema: Mapping[str, Any]) -> Faults:
+    own = {word: schema[word] for word in _WORDS if word in schema}
+    if schema.get("format") == "date-time":
+        own["format"] = "date-time"
+    errors = jsonschema_rs.Draft4Validator(own, validate_formats=True).iter_errors
+    logic = {
+        words: jsonschema_rs.Draft4Validator({word: schema[word]}).is_valid
+        for word, words in _LOGIC.items()
+        if word in schema
+    }
 
-    def check(value: Any, path: str) -> Violation | None:
-        if value in allowed:
-            return None
-        return Violation(path, Reason.NOT_SUPPORTED, value, f"supported values: {listed}")
+    def faults(value: Any, path: str) -> Iterator[Violation]:
+        for error in errors(value) if own else ():
+            yield _translated(error, path)
+        for words, holds in logic.items():
+            if not holds(value):
+                yield Violation(path, Reason.INVALID, "", f'"{path}" {words}')
 
-    return check
-
-
-def _bound(
-    schema: Mapping[str, Any], word: str, than: str, beyond: Callable[[Any, Any], bool]
-) -> Check:
-    limit, exclusive = schema[word], schema.get(f"exclusive{word.capitalize()}")
-    words = f"{than} than {limit}" if exclusive else f"{than} than or equal to {limit}"
-
-    def check(value: Any, path: str) -> Violation | None:
-        if not isinstance(value, (int, float)):
-            return None
-        if not beyond(value, limit) and not (exclusive and value == limit):
-            return None
-        return Violation(path, Reason.INVALID, value, f"{path} in body should be {words}")
-
-    return check
+    return faults
 
 
-def _pattern(pattern: str) -> Check:
-    found = re.compile(pattern).search
-
-    def check(value: Any, path: str) -> Violation | None:
-        if not isinstance(value, str) or found(value):
-            return None
-        detail = f"{path} in body should match '{pattern}'"
-        return Violation(path, Reason.INVALID, value, detail)
-
-    return check
-
-
-def _at_least(kind: type[Any], shown: Callable[[Any], Any], words: str) -> Callable[[int], Check]:
-    def make(limit: int) -> Check:
-        def check(value: Any, path: str) -> Violation | None:
-            if not isinstance(value, kind) or len(value) >= limit:
-                return None
-            detail = f"{path} in body should {words.format(limit)}"
-            return Violation(path, Reason.INVALID, shown(value), detail)
-
-        return check
-
-    return make
+def _translated(error: jsonschema_rs.ValidationError, path: str) -> Violation:
+    word, value, found = error.kind.name, error.instance, error.kind.as_dict()
+    if word == "enum":
+        texts = (f'"{each}"' if isinstance(each, str) else f"{each}" for each in found["options"])
+        found["options"] = ", ".join(texts)
+    reason, words = _MESSAGES[word]
+    size = len(value) if isinstance(value, list | dict) else 0
+    detail = words.format(path=f"{path} in body", size=size, value=value, **found)
+    return Violation(path, reason, size if word in _SIZES else value, detail)
 
 
-def _at_most(kind: type[Any], reason: Reason, words: str) -> Callable[[int], Check]:
-    def make(limit: int) -> Check:
-        def check(value: Any, path: str) -> Violation | None:
-            if not isinstance(value, kind) or len(value) <= limit:
-                return None
-            return Violation(path, reason, value, words.format(len(value), limit))
-
-        return check
-
-    return make
-
-
-def _format(name: str) -> Check:
-    def check(value: Any, path: str) -> Violation | None:
-        if name != "date-time" or not isinstance(value, str) or _is_date_time(value):
-            return None
-        detail = f'{path} in body must be of type date-time: "{value}"'
-        return Violation(path, Reason.TYPE_INVALID, value, detail)
-
-    return check
-
-
-def _is_date_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None and "T" in text.upper()
-    except ValueError:
-        return False
-
-
-def _logic(word: str, inner: Any) -> Check:
-    """allOf, anyOf, oneOf or not: judged as a whole, with one sentence for it."""
-    holds = jsonschema_rs.validator_for({word: inner}).is_valid
-    words = {
-        "allOf": "must validate all the schemas (allOf)",
-        "anyOf": "must validate at least one schema (anyOf)",
-        "oneOf": "must validate one and only one schema (oneOf)",
-        "not": "must not validate the schema (not)",
-    }[word]
-
-    def check(value: Any, path: str) -> Violation | None:
-        if holds(value):
-            return None
-        return Violation(path, Reason.INVALID, "", f'"{path}" {words}')
-
-    return check
-
-
-_WORDS: dict[str, Callable[[Any], Check]] = {
-    "enum": _enum,
-    "pattern": _pattern,
-    "format": _format,
-    "minLength": _at_least(str, lambda value: value, "be at least {} chars long"),
-    "minItems": _at_least(list, len, "have at least {} items"),
-    "minProperties": _at_least(dict, len, "have at least {} properties"),
-    "maxLength": _at_most(str, Reason.TOO_LONG, "may not be more than {1} bytes"),
-    "maxItems": _at_most(list, Reason.TOO_MANY, "{}: must have at most {} items"),
-    "maxProperties": _at_most(dict, Reason.TOO_MANY, "{}: must have at most {} items"),
+_LOGIC = {
+    "allOf": "must validate all the schemas (allOf)",
+    "anyOf": "must validate at least one schema (anyOf)",
+    "oneOf": "must validate one and only one schema (oneOf)",
+    "not": "must not validate the schema (not)",
 }
+_MESSAGES = {
+    "enum": (Reason.NOT_SUPPORTED, "supported values: {options}"),
+    "pattern": (Reason.INVALID, "{path} should match '{pattern}'"),
+    "format": (Reason.TYPE_INVALID, '{path} must be of type date-time: "{value}"'),
+    "minimum": (Reason.INVALID, "{path} should be greater than or equal to {limit}"),
+    "exclusiveMinimum": (Reason.INVALID, "{path} should be greater than {limit}"),
+    "maximum": (Reason.INVALID, "{path} should be less than or equal to {limit}"),
+    "exclusiveMaximum": (Reason.INVALID, "{path} should be less than {limit}"),
+    "minLength": (Reason.INVALID, "{path} should be at least {limit} chars long"),
+    "minItems": (Reason.INVALID, "{path} should have at least {limit} items"),
+    "minProperties": (Reason.INVALID, "{path} should have at least {limit} properties"),
+    "maxLength": (Reason.TOO_LONG, "may not be more than {limit} bytes"),
+    "maxItems": (Reason.TOO_MANY, "{size}: must have at most {limit} items"),
+    "maxProperties": (Reason.TOO_MANY, "{size}: must have at most {limit} items"),
+}
+"""Reason and message of the library's errors, whose parameters fill the gaps."""
+_WORDS = _MESSAGES.keys() - {"format"}
+_SIZES = ("minItems", "minProperties")

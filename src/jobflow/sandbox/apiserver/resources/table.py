@@ -1,27 +1,22 @@
-"""Objects as rows of a `meta.k8s.io/v1` Table, which is what `kubectl get` prints."""
+"""Output formats of objects: JSON, `meta.k8s.io/v1` Table, metadata only."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from jobflow.sandbox.apiserver.http import JSON, encode
 from jobflow.sandbox.apiserver.kinds import Column, Kind, Object
+from jobflow.sandbox.apiserver.requests.http import JSON, Request, Response, encode
 from jobflow.sandbox.apiserver.storage import Stored
 
-NAME = Column(
-    "Name",
-    "string",
-    lambda obj: obj["metadata"]["name"],
-    format="name",
-    description="Name must be unique within a namespace.",
-)
+_UNIQUE = "Name must be unique within a namespace."
+NAME = Column("Name", "string", lambda obj: obj["metadata"]["name"], 0, "name", _UNIQUE)
 
 
 def age(timestamp: str | None) -> str:
-    """How long ago something was, as kubectl says it: 5s, 3m10s, 2h, 4d."""
+    """Return the time since a timestamp as kubectl prints it: 5s, 3m10s, 2h, 4d."""
     if not timestamp:
         return "<unknown>"
     try:
@@ -32,12 +27,12 @@ def age(timestamp: str | None) -> str:
 
 
 def duration(seconds: int) -> str:
-    """A duration in at most two units (k8s.io/apimachinery pkg/util/duration HumanDuration)."""
+    """Format a duration in at most two units (apimachinery's duration.HumanDuration)."""
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    for below, shown in (
+    for below, text in (
         (seconds < 120, f"{seconds}s"),
         (minutes < 10, _two(minutes, "m", seconds % 60, "s")),
         (minutes < 180, f"{minutes}m"),
@@ -48,7 +43,7 @@ def duration(seconds: int) -> str:
         (days < 2920, _two(days // 365, "y", days % 365, "d")),
     ):
         if below:
-            return shown
+            return text
     return f"{days // 365}y"
 
 
@@ -61,7 +56,6 @@ CREATED = Column("Created At", "date", lambda obj: obj["metadata"].get("creation
 
 
 def printed(name: str, kind: str, path: str, priority: int, description: str) -> Column:
-    """A column of a CRD's additionalPrinterColumns."""
     return Column(name, kind, _cell(kind, path), priority, description=description)
 
 
@@ -88,26 +82,24 @@ def _text(value: Any) -> str:
 
 
 class Renderer:
-    """Objects as they are stored."""
+    """Objects in JSON."""
 
     media_type = JSON
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
 
-    def one(self, stored: Stored) -> bytes:
-        """One object."""
-        if self._kind.projection is None:
-            return stored.body
-        return encode(self.shown(stored))
+    def response(self, body: bytes, code: int = 200) -> Response:
+        return Response(body, code, media_type=self.media_type)
 
-    def shown(self, stored: Stored) -> Object:
-        """The object in this kind's version."""
-        projection = self._kind.projection
-        return projection.show(stored.obj) if projection else stored.obj
+    def one(self, stored: Stored) -> bytes:
+        return encode(self.converted(stored)) if self._kind.stored_as else stored.body
+
+    def converted(self, stored: Stored) -> Object:
+        return self._kind.projection.show(stored.obj)
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
-        """A page of a list; `following` is the token of the next one."""
+        """Render a page of a list; `following` is the continue token."""
         return b'{"apiVersion":"%b","kind":"%b","metadata":%b,"items":[%b]}' % (
             self._kind.api_version.encode(),
             self._kind.many.encode(),
@@ -116,12 +108,11 @@ class Renderer:
         )
 
     def event(self) -> Callable[[Stored], bytes]:
-        """A renderer of the objects of one watch, in order."""
         return self.one
 
 
 class TableRenderer(Renderer):
-    """Rows, with as much of each object beside its cells as is asked for."""
+    """Objects as table rows; `include` says which part of the object a row holds."""
 
     media_type = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -147,36 +138,28 @@ class TableRenderer(Renderer):
         return render
 
     def _table(self, page: Sequence[Stored], metadata: dict[str, Any], columns: bool) -> bytes:
-        table = {
-            "kind": "Table",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": metadata,
-            "columnDefinitions": [_definition(c) for c in self._columns] if columns else None,
-            "rows": [self._row(stored) for stored in page],
-        }
-        return encode(table)
+        definitions = [_definition(column) for column in self._columns] if columns else None
+        rows = [self._row(stored) for stored in page]
+        head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        return encode({**head, "columnDefinitions": definitions, "rows": rows})
 
     def _row(self, stored: Stored) -> dict[str, Any]:
         cells = [column.value(stored.obj) for column in self._columns]
         row: dict[str, Any] = {"cells": cells, "object": None}
         if self._include == "Object":
-            row["object"] = self.shown(stored)
+            row["object"] = self.converted(stored)
         elif self._include == "Metadata":
             row["object"] = partial(stored.obj)
         return row
 
 
 def partial(obj: Object) -> Object:
-    """An object's metadata alone."""
-    return {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": obj["metadata"],
-    }
+    head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+    return {**head, "metadata": obj["metadata"]}
 
 
 class PartialRenderer(Renderer):
-    """Metadata alone, for those who need no more."""
+    """Objects as PartialObjectMetadata."""
 
     media_type = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
@@ -184,40 +167,42 @@ class PartialRenderer(Renderer):
         return encode(partial(stored.obj))
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
-        return encode(
-            {
-                "kind": "PartialObjectMetadataList",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": list_metadata(revision, following, remaining),
-                "items": [partial(stored.obj) for stored in page],
-            }
-        )
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
+        metadata = list_metadata(revision, following, remaining)
+        items = [partial(stored.obj) for stored in page]
+        return encode({**head, "metadata": metadata, "items": items})
+
+
+def renderer(kind: Kind, request: Request) -> Renderer:
+    """Return the renderer of the first media type in the Accept header that is supported."""
+    for media_range in request.header(b"accept").split(","):
+        media_type, *parameters = (part.strip() for part in media_range.split(";"))
+        if media_type not in ("application/json", "*/*"):
+            continue
+        wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
+        form = wanted.get("as", "")
+        if form == "Table":
+            return TableRenderer(kind, request.query.get("includeObject", ""))
+        if form in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+            return PartialRenderer(kind)
+        if not form:
+            break
+    return Renderer(kind)
 
 
 def _definition(column: Column) -> dict[str, Any]:
-    return {
-        "name": column.name,
-        "type": column.type,
-        "format": column.format,
-        "description": column.description,
-        "priority": column.priority,
-    }
+    names = ("name", "type", "format", "description", "priority")
+    return {name: getattr(column, name) for name in names}
 
 
 def list_metadata(
     revision: int, following: str, remaining: int, *, always: bool = False
 ) -> dict[str, Any]:
-    """`metadata` of a list; `always`: with `continue` even where nothing follows, as lists of
-    custom resources have it."""
-    metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-    if following or always:
-        metadata["continue"] = following
-    if remaining:
-        metadata["remainingItemCount"] = remaining
-    return metadata
+    """Return `metadata` of a list; with `always`, `continue` may be empty."""
+    rest = {"continue": following} if following or always else {}
+    count = {"remainingItemCount": remaining} if remaining else {}
+    return {"resourceVersion": str(revision), **rest, **count}
 
-
-Step = Callable[[Any], Iterator[Any]]
 
 _TOKEN = re.compile(
     r"""\.(?P<field>(?:[^.\[\]\\]|\\.)+)
@@ -230,65 +215,39 @@ _TOKEN = re.compile(
 
 
 def compile_path(path: str) -> Callable[[Any], list[Any]]:
-    """A path as a function from an object to what it finds there, in order."""
-    steps: list[Step] = []
+    """Compile a JSONPath into a function that returns all values found, in order."""
+    tokens: list[re.Match[str]] = []
     at = 0
     text = path if path.startswith((".", "[")) else f".{path}"
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             return lambda obj: []
-        steps.append(_step(found))
-        at = found.end()
-    return lambda obj: _follow(steps, obj)
+        tokens.append(token)
+        at = token.end()
+
+    def find(obj: Any) -> list[Any]:
+        values = [obj]
+        for token in tokens:
+            values = [inner for value in values for inner in _step(token, value)]
+        return values
+
+    return find
 
 
-def _follow(steps: list[Step], obj: Any) -> list[Any]:
-    values = [obj]
-    for step in steps:
-        values = [inner for value in values for inner in step(value)]
-    return values
-
-
-def _step(found: re.Match[str]) -> Step:
-    if found["all"]:
-        return _all
-    if found["index"]:
-        return _index(int(found["index"]))
-    if found["left"]:
-        return _filter(found["left"], found["sign"] == "==", found["right"])
-    return _field(found["quoted"] or re.sub(r"\\(.)", r"\1", found["field"]))
-
-
-def _field(name: str) -> Step:
-    def step(value: Any) -> Iterator[Any]:
-        if isinstance(value, dict) and value.get(name) is not None:
-            yield value[name]
-
-    return step
-
-
-def _index(index: int) -> Step:
-    def step(value: Any) -> Iterator[Any]:
-        if isinstance(value, list) and -len(value) <= index < len(value):
-            yield value[index]
-
-    return step
-
-
-def _all(value: Any) -> Iterator[Any]:
-    if isinstance(value, list):
-        yield from value
-    elif isinstance(value, dict):
-        yield from value.values()
-
-
-def _filter(path: str, equal: bool, wanted: str) -> Step:
-    inner = compile_path(path)
-
-    def step(value: Any) -> Iterator[Any]:
-        for item in value if isinstance(value, list) else ():
-            if (wanted in map(str, inner(item))) is equal:
-                yield item
-
-    return step
+def _step(token: re.Match[str], value: Any) -> Iterable[Any]:
+    if token["field"] or token["quoted"]:
+        name = token["quoted"] or re.sub(r"\\(.)", r"\1", token["field"])
+        found = value.get(name) if isinstance(value, dict) else None
+        return () if found is None else (found,)
+    if token["all"] and isinstance(value, dict):
+        return value.values()
+    if not isinstance(value, list):
+        return ()
+    if token["index"]:
+        index = int(token["index"])
+        return value[index : index + 1 or None] if -len(value) <= index else ()
+    if token["left"]:
+        inner, equal = compile_path(token["left"]), token["sign"] == "=="
+        return [item for item in value if (token["right"] in map(str, inner(item))) is equal]
+    return value

@@ -1,10 +1,10 @@
-"""What an admission webhook configuration has to look like. Calls nobody."""
+"""Rules of admission webhook configurations."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
@@ -14,20 +14,16 @@ _OPERATIONS = ("*", "CREATE", "UPDATE", "DELETE", "CONNECT")
 
 
 class WebhookRules(Rules):
-    """The rules of Validating- and MutatingWebhookConfigurations.
-
-    Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation and v1 defaults.
-    """
+    """Rules of webhook configurations (k8s.io/kubernetes pkg/apis/admissionregistration)."""
 
     def complete(self, obj: Object) -> list[str]:
         for webhook in obj.get("webhooks") or ():
-            webhook.setdefault("failurePolicy", "Fail")
-            webhook.setdefault("matchPolicy", "Equivalent")
-            webhook.setdefault("timeoutSeconds", 10)
-            webhook.setdefault("namespaceSelector", {})
-            webhook.setdefault("objectSelector", {})
+            defaults = {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10}
+            defaults |= {"namespaceSelector": {}, "objectSelector": {}}
             if obj["kind"].startswith("Mutating"):
-                webhook.setdefault("reinvocationPolicy", "Never")
+                defaults["reinvocationPolicy"] = "Never"
+            for field, value in defaults.items():
+                webhook.setdefault(field, value)
             for rule in webhook.get("rules") or ():
                 rule.setdefault("scope", "*")
         return []
@@ -53,7 +49,11 @@ def _webhook(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
     if not webhook.get("sideEffects"):
         detail = "must specify one of None, NoneOnDryRun"
         yield Violation(f"{path}.sideEffects", Reason.REQUIRED, None, detail)
-    yield from _versions(webhook.get("admissionReviewVersions") or [], path)
+    versions, where = webhook.get("admissionReviewVersions"), f"{path}.admissionReviewVersions"
+    if not versions:
+        yield Violation(where, Reason.REQUIRED, None, "must specify one of v1, v1beta1")
+    elif "v1" not in versions:
+        yield Violation(where, Reason.INVALID, versions, "must include at least one of v1, v1beta1")
     yield from _choices(webhook, path)
     yield from _client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
     for index, rule in enumerate(webhook.get("rules") or ()):
@@ -61,15 +61,6 @@ def _webhook(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
     if webhook.get("matchConditions"):
         detail = "this server does not evaluate CEL; leave the conditions out here"
         yield Violation(f"{path}.matchConditions", Reason.FORBIDDEN, None, detail)
-
-
-def _versions(versions: list[str], path: str) -> Iterator[Violation]:
-    """Only v1 is spoken here."""
-    where = f"{path}.admissionReviewVersions"
-    if not versions:
-        yield Violation(where, Reason.REQUIRED, None, "must specify one of v1, v1beta1")
-    elif "v1" not in versions:
-        yield Violation(where, Reason.INVALID, versions, "must include at least one of v1, v1beta1")
 
 
 def _choices(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
@@ -80,8 +71,7 @@ def _choices(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
     ):
         value = webhook.get(field)
         if value is not None and value not in allowed:
-            detail = "supported values: " + ", ".join(f'"{word}"' for word in allowed)
-            yield Violation(f"{path}.{field}", Reason.NOT_SUPPORTED, value, detail)
+            yield Violation(f"{path}.{field}", Reason.NOT_SUPPORTED, value, _supported(allowed))
     seconds = webhook.get("timeoutSeconds", 10)
     if not isinstance(seconds, int) or not 1 <= seconds <= 30:
         detail = "the timeout value must be between 1 and 30 seconds"
@@ -99,8 +89,7 @@ def _client(config: Mapping[str, Any], path: str) -> Iterator[Violation]:
     elif service:
         for field in ("name", "namespace"):
             if not service.get(field):
-                where = f"{path}.service.{field}"
-                yield Violation(where, Reason.REQUIRED, None, "")
+                yield Violation(f"{path}.service.{field}", Reason.REQUIRED, None, "")
     bundle = config.get("caBundle")
     if bundle and not _is_pem(bundle):
         detail = "unable to load root certificates: unable to parse bytes as PEM block"
@@ -120,10 +109,9 @@ def _rule(rule: Mapping[str, Any], path: str) -> Iterator[Violation]:
             yield Violation(f"{path}.{field}", Reason.REQUIRED, None, "")
     for index, operation in enumerate(rule.get("operations") or ()):
         if operation not in _OPERATIONS:
-            allowed = ", ".join(f'"{word}"' for word in sorted(_OPERATIONS))
-            yield Violation(
-                f"{path}.operations[{index}]",
-                Reason.NOT_SUPPORTED,
-                operation,
-                f"supported values: {allowed}",
-            )
+            where, detail = f"{path}.operations[{index}]", _supported(sorted(_OPERATIONS))
+            yield Violation(where, Reason.NOT_SUPPORTED, operation, detail)
+
+
+def _supported(words: Iterable[str]) -> str:
+    return "supported values: " + ", ".join(f'"{word}"' for word in words)

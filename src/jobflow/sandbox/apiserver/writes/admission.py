@@ -1,7 +1,7 @@
-"""Asks the registered admission webhooks about writes, as kube-apiserver does. Stores nothing.
+"""Admission webhooks: matching, calls and refusals, as in kube-apiserver.
 
-A webhook is matched by its rules and selectors, mutating ones are called one after another,
-validating ones at once. A refusal keeps the webhook's own status, headed by its name.
+Rules and selectors choose the webhooks; mutating ones are called one after another, validating ones
+at once. A refusal keeps the webhook's own status, prefixed with its name.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jobflow.sandbox.apiserver import failures
-from jobflow.sandbox.apiserver.bodies.codec import Unreadable, load
+from jobflow.sandbox.apiserver.bodies.codec import UnreadableBody, load
 from jobflow.sandbox.apiserver.bodies.patches import json_patch
-from jobflow.sandbox.apiserver.failures import Failure
 from jobflow.sandbox.apiserver.kinds import Kind, Object
-from jobflow.sandbox.apiserver.operations import Operation
-from jobflow.sandbox.apiserver.selectors import matches
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure
+from jobflow.sandbox.apiserver.requests.operations import WriteOperation
+from jobflow.sandbox.apiserver.requests.selectors import matches
 from jobflow.sandbox.apiserver.storage import Storage
-from jobflow.sandbox.apiserver.writes.webhook_calls import Caller, CallFailed
+from jobflow.sandbox.apiserver.writes.webhook_calls import CallFailed, WebhookCaller
 
 Webhook = Mapping[str, Any]
 
@@ -32,18 +32,15 @@ NAMESPACES = "namespaces"
 
 
 class Admission:
-    """Everyone who is asked before a write."""
-
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._caller = Caller()
+        self._caller = WebhookCaller()
 
     async def close(self) -> None:
-        """Close the connections to the webhooks."""
         await self._caller.close()
 
-    async def mutate(self, operation: Operation) -> Object | None:
-        """The object as the mutating webhooks want it; the very same where none changes it."""
+    async def mutate(self, operation: WriteOperation) -> Any:
+        """Return the object after all mutating webhooks; the same object if unchanged."""
         obj = operation.obj
         for webhook in self._asked(MUTATING, operation):
             response = await self._ask(webhook, operation, obj)
@@ -51,20 +48,15 @@ class Admission:
                 obj = json_patch(obj, _patch(webhook, response))
         return obj
 
-    async def validate(self, operation: Operation) -> None:
-        """Raises Failure where a validating webhook refuses."""
-        webhooks = list(self._asked(VALIDATING, operation))
-        if len(webhooks) == 1:
-            await self._ask(webhooks[0], operation, operation.obj)
-        elif webhooks:
-            asked = (self._ask(webhook, operation, operation.obj) for webhook in webhooks)
-            answers = await asyncio.gather(*asked, return_exceptions=True)
-            for answer in answers:
-                if isinstance(answer, BaseException):
-                    raise answer
+    async def validate(self, operation: WriteOperation) -> None:
+        """Raise RequestFailure if a validating webhook refuses."""
+        webhooks = self._asked(VALIDATING, operation)
+        calls = (self._ask(webhook, operation, operation.obj) for webhook in webhooks)
+        for answer in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                raise answer
 
-    def _asked(self, bucket: str, operation: Operation) -> Iterator[Webhook]:
-        """The webhooks of all configurations, in order of their names, that are to be asked."""
+    def _asked(self, bucket: str, operation: WriteOperation) -> Iterator[Webhook]:
         configurations = self._storage.bucket(bucket)
         if not configurations.objects or operation.target.kind.group == GROUP:
             return
@@ -73,7 +65,7 @@ class Admission:
                 if self._matches(webhook, operation):
                     yield webhook
 
-    def _matches(self, webhook: Webhook, operation: Operation) -> bool:
+    def _matches(self, webhook: Webhook, operation: WriteOperation) -> bool:
         if not any(_rule_matches(rule, operation) for rule in webhook.get("rules") or ()):
             return False
         if not self._namespace_matches(webhook.get("namespaceSelector"), operation):
@@ -82,8 +74,8 @@ class Admission:
         objects = (obj for obj in (operation.obj, operation.old) if obj is not None)
         return not wanted or any(matches(wanted, _labels(obj)) for obj in objects)
 
-    def _namespace_matches(self, wanted: Any, operation: Operation) -> bool:
-        """A namespace's own labels for itself; other cluster-scoped objects always match."""
+    def _namespace_matches(self, wanted: Any, operation: WriteOperation) -> bool:
+        """Match a namespace's labels; other cluster-scoped objects always match."""
         target = operation.target
         if not wanted:
             return True
@@ -95,9 +87,9 @@ class Admission:
         return matches(wanted, namespace.labels if namespace else {})
 
     async def _ask(
-        self, webhook: Webhook, operation: Operation, obj: Object | None
+        self, webhook: Webhook, operation: WriteOperation, obj: Object | None
     ) -> dict[str, Any] | None:
-        """The webhook's response; None where it failed and may be ignored. Raises Failure."""
+        """Return the response; None if the webhook failed and may be ignored."""
         name = webhook["name"]
         review = _review(operation, obj)
         try:
@@ -106,51 +98,39 @@ class Admission:
             if webhook.get("failurePolicy") == "Ignore":
                 return None
             raise failures.internal(f'failed calling webhook "{name}": {failed}') from failed
-        operation.how.warnings.extend(response.get("warnings") or ())
+        operation.write.warnings.extend(response.get("warnings") or ())
         if not response.get("allowed"):
             raise refused(name, response.get("status"))
         return response
 
 
-def refused(name: str, said: dict[str, Any] | None) -> Failure:
-    """A webhook's refusal as the server hands it on: its status, the message headed by who said it.
-
-    Source: k8s.io/apiserver pkg/admission/plugin/webhook/errors ToStatusErr.
-    """
-    status = {key: value for key, value in (said or {}).items() if value is not None}
-    denied = f'admission webhook "{name}" denied the request'
-    if status.get("message"):
-        status["message"] = f"{denied}: {status['message']}"
-    elif status.get("reason"):
-        status["message"] = f"{denied}: {status['reason']}"
-    else:
-        status["message"] = f"{denied} without explanation"
+def refused(name: str, given: dict[str, Any] | None) -> RequestFailure:
+    """Return a webhook's refusal (k8s.io/apiserver pkg/admission/plugin/webhook/errors)."""
+    status = {key: value for key, value in (given or {}).items() if value is not None}
+    why = status.get("message") or status.get("reason")
+    end = f": {why}" if why else " without explanation"
+    status["message"] = f'admission webhook "{name}" denied the request{end}'
     status["code"] = max(status.get("code") or 400, 400)
-    return Failure(
-        {"kind": "Status", "apiVersion": "v1", "metadata": {}, **status, "status": "Failure"}
-    )
+    head = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+    return RequestFailure({**head, **status, "status": "Failure"})
 
 
-def _rule_matches(rule: Mapping[str, Any], operation: Operation) -> bool:
+def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> Any:
     target = operation.target
     kind = target.kind
-    scope = rule.get("scope") or "*"
-    namespaced = kind.namespaced
+    scope = "Namespaced" if kind.namespaced else "Cluster"
+    resources = rule.get("resources") or ()
     return (
-        _has(rule.get("operations"), operation.operation)
-        and _has(rule.get("apiGroups"), kind.group)
-        and _has(rule.get("apiVersions"), kind.version)
-        and scope in ("*", "Namespaced" if namespaced else "Cluster")
-        and any(_resource_matches(r, kind, target.subresource) for r in rule.get("resources") or ())
+        {"*", operation.operation} & set(rule.get("operations") or ())
+        and {"*", kind.group} & set(rule.get("apiGroups") or ())
+        and {"*", kind.version} & set(rule.get("apiVersions") or ())
+        and (rule.get("scope") or "*") in ("*", scope)
+        and any(_resource_matches(each, kind, target.subresource) for each in resources)
     )
-
-
-def _has(wanted: list[str] | None, value: str) -> bool:
-    return bool(wanted) and ("*" in (wanted or ()) or value in (wanted or ()))
 
 
 def _resource_matches(resource: str, kind: Kind, subresource: str) -> bool:
-    """`jobflows`, `jobflows/status`, `jobflows/*`, `*` (no subresources), `*/*`, `*/status`."""
+    """Match `jobflows`, `jobflows/status`, `jobflows/*`, `*` (no subresource), `*/*`."""
     plural, _, wanted = resource.partition("/")
     return plural in ("*", kind.plural) and wanted in (subresource, "*")
 
@@ -159,47 +139,33 @@ def _labels(obj: Object) -> dict[str, str]:
     return (obj.get("metadata") or {}).get("labels") or {}
 
 
-def _review(operation: Operation, obj: Object | None) -> dict[str, Any]:
-    """An AdmissionReview (admission.k8s.io/v1) of a write."""
-    target, how = operation.target, operation.how
+def _review(operation: WriteOperation, obj: Object | None) -> dict[str, Any]:
+    target, write = operation.target, operation.write
     kind = target.kind
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     gvr = {"group": kind.group, "version": kind.version, "resource": kind.plural}
-    subresource = {"subResource": target.subresource} if target.subresource else {}
+    names = ("subResource", "requestSubResource") if target.subresource else ()
     request: dict[str, Any] = {
         "uid": str(uuid.uuid4()),
-        "kind": gvk,
-        "resource": gvr,
-        **subresource,
-        "requestKind": gvk,
-        "requestResource": gvr,
-        **({"requestSubResource": target.subresource} if target.subresource else {}),
+        **{"kind": gvk, "resource": gvr, "requestKind": gvk, "requestResource": gvr},
+        **dict.fromkeys(names, target.subresource),
         "name": target.name or ((obj or {}).get("metadata") or {}).get("name", ""),
         "namespace": target.name if kind.bucket == NAMESPACES else target.namespace,
         "operation": operation.operation,
-        "userInfo": how.user,
-        "object": _shown(kind, obj),
-        "oldObject": _shown(kind, operation.old),
-        "dryRun": how.dry_run,
-        "options": how.options or None,
+        "userInfo": write.user,
+        "object": obj and kind.projection.show(obj),
+        "oldObject": operation.old and kind.projection.show(operation.old),
+        "dryRun": write.dry_run,
+        "options": write.options or None,
     }
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 
 
-def _shown(kind: Kind, obj: Object | None) -> Object | None:
-    return kind.projection.show(obj) if kind.projection and obj is not None else obj
-
-
 def _patch(webhook: Webhook, response: Mapping[str, Any]) -> Any:
-    """The JSON patch of a mutating webhook's response. Raises Failure."""
-    if response.get("patchType") != "JSONPatch":
-        raise failures.internal(
-            f'failed calling webhook "{webhook["name"]}": unsupported patch type '
-            f'"{response.get("patchType", "")}"'
-        )
+    failed, kind = f'failed calling webhook "{webhook["name"]}"', response.get("patchType", "")
+    if kind != "JSONPatch":
+        raise failures.internal(f'{failed}: unsupported patch type "{kind}"')
     try:
         return load(base64.b64decode(response["patch"], validate=True))
-    except (binascii.Error, TypeError, Unreadable) as error:
-        raise failures.internal(
-            f'failed calling webhook "{webhook["name"]}": the patch cannot be read: {error}'
-        ) from error
+    except (binascii.Error, TypeError, UnreadableBody) as error:
+        raise failures.internal(f"{failed}: the patch cannot be read: {error}") from error

@@ -1,8 +1,8 @@
-"""What a controller manager does for the API server: owner references and terminating namespaces.
+"""Garbage collector and namespace controller, as in kube-controller-manager.
 
-Dependents go when their last owner has gone; foreground and orphan finalizers are seen to; a
-namespace that terminates, and a CRD that is deleted, are emptied first. Works from changes, one
-object at a time, and tries again after a second where admission refuses.
+A dependent is deleted after its last owner; foreground and orphan finalizers are processed; a
+terminating namespace and a deleted CRD are emptied first. It works from changes, one object at a
+time, and retries after a second if admission refuses.
 """
 
 from __future__ import annotations
@@ -11,20 +11,25 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from jobflow.sandbox.apiserver.failures import Failure
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
-from jobflow.sandbox.apiserver.operations import COLLECTOR, NAMESPACE_CONTROLLER, How, Target
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure
+from jobflow.sandbox.apiserver.requests.operations import (
+    COLLECTOR,
+    NAMESPACE_CONTROLLER,
+    Target,
+    WriteOptions,
+)
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CLEANUP
-from jobflow.sandbox.apiserver.storage import DELETED, Change, Key, Storage, Stored
-from jobflow.sandbox.apiserver.writes.deletes import FOREGROUND, ORPHAN, Deleter, Wish
+from jobflow.sandbox.apiserver.storage import DELETED, Key, ObjectChange, Storage, Stored
+from jobflow.sandbox.apiserver.writes.deletes import FOREGROUND, ORPHAN, DeleteOptions, Deleter
 from jobflow.sandbox.apiserver.writes.writer import Writer
 
 _RETRY_SECONDS = 1.0
 
 
-class Collector:
-    """The garbage collector and the namespace controller. `run` it beside the server."""
+class GarbageCollector:
+    """Garbage collector and namespace controller; `run` it beside the server."""
 
     def __init__(
         self, storage: Storage, registry: Registry, writer: Writer, deleter: Deleter
@@ -33,14 +38,13 @@ class Collector:
         self._registry = registry
         self._writer = writer
         self._deleter = deleter
-        self._owners = Owners()
+        self._owners = OwnerIndex()
         self._queue: dict[Place, None] = {}
         self._wake = asyncio.Event()
         self._retries: set[asyncio.TimerHandle] = set()
         storage.listeners.append(self._notice)
 
     async def run(self) -> None:
-        """Work until cancelled."""
         try:
             while True:
                 await self._wake.wait()
@@ -53,8 +57,7 @@ class Collector:
             for timer in self._retries:
                 timer.cancel()
 
-    def _notice(self, bucket: str, change: Change) -> None:
-        """Queue what a change may have consequences for."""
+    def _notice(self, bucket: str, change: ObjectChange) -> None:
         meta = change.new.obj["metadata"]
         if change.type == DELETED:
             self._enqueue(self._owners.dependents(change.new.uid))
@@ -66,8 +69,8 @@ class Collector:
         if change.old is not None:
             self._enqueue(self._waiting_on(bucket, change))
 
-    def _waiting_on(self, bucket: str, change: Change) -> Iterable[Place]:
-        """Who may have waited for an object to go or to change: owners, its namespace, its CRD."""
+    def _waiting_on(self, bucket: str, change: ObjectChange) -> Iterable[Place]:
+        """Yield objects that may wait for this one: owners, its namespace, its CRD."""
         assert change.old is not None
         for reference in references(change.old.obj):
             if place := self._owners.place(reference["uid"]):
@@ -89,17 +92,20 @@ class Collector:
             self._wake.set()
 
     async def _attend(self, place: Place) -> None:
-        """See to one object; again later where the server refuses."""
         bucket, key = place
         stored = self._storage.get(bucket, key)
         if stored is None:
             return
         try:
-            await self._see_to(bucket, stored)
-        except Failure as failed:
-            if failed.code == 404:
-                return
-            self._later(place, 0 if failed.code == 409 else _RETRY_SECONDS)
+            if "deletionTimestamp" not in stored.obj["metadata"]:
+                await self._collect(bucket, stored)
+            elif bucket == builtin.NAMESPACE.bucket:
+                await self._empty_namespace(stored)
+            else:
+                await self._finish(bucket, stored)
+        except RequestFailure as failed:
+            if failed.code != 404:
+                self._later(place, 0 if failed.code == 409 else _RETRY_SECONDS)
 
     def _later(self, place: Place, seconds: float) -> None:
         def again() -> None:
@@ -109,31 +115,25 @@ class Collector:
         timer = asyncio.get_running_loop().call_later(seconds, again)
         self._retries.add(timer)
 
-    async def _see_to(self, bucket: str, stored: Stored) -> None:
-        if "deletionTimestamp" not in stored.obj["metadata"]:
-            await self._collect(bucket, stored)
-        elif bucket == builtin.NAMESPACE.bucket:
-            await self._empty_namespace(stored)
-        else:
-            await self._finish(bucket, stored)
-
     async def _collect(self, bucket: str, stored: Stored) -> None:
-        """Delete a dependent that nobody owns any more, or let go of those owners that are gone."""
-        solid, gone, waiting = self._judge(stored)
+        """Delete a dependent without living owners, or remove its references to gone owners."""
+        alive, gone, waiting = self._judge(stored)
         kind = self._registry.of_bucket(bucket)
         if kind is None or not (gone or waiting):
             return
-        target = _target(kind, stored)
-        if solid:
+        target = Target(kind, *stored.key)
+        if alive:
             await self._drop_references(target, gone + waiting)
             return
         policy = "Foreground" if waiting and self._owners.dependents(stored.uid) else ""
-        how = How(user=COLLECTOR, options=_options(policy or "Background"))
-        await self._deleter.delete(target, Wish(propagation=policy, uid=stored.uid), how)
+        options = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+        options["propagationPolicy"] = policy or "Background"
+        write = WriteOptions(user=COLLECTOR, options=options)
+        await self._deleter.delete(target, DeleteOptions(propagation=policy, uid=stored.uid), write)
 
     def _judge(self, stored: Stored) -> tuple[list[str], list[str], list[str]]:
-        """UIDs of its owners: alive, gone, and waiting for it to go (foreground deletion)."""
-        solid: list[str] = []
+        """Return the UIDs of its owners: alive, gone, and in foreground deletion."""
+        alive: list[str] = []
         gone: list[str] = []
         waiting: list[str] = []
         for reference in references(stored.obj):
@@ -141,15 +141,15 @@ class Collector:
             owner = self._owner(uid, stored.key[0])
             if owner is None:
                 served = self._registry.of(reference["apiVersion"], reference["kind"])
-                (gone if served else solid).append(uid)
+                (gone if served else alive).append(uid)
             elif _has(owner.obj, FOREGROUND):
                 waiting.append(uid)
             else:
-                solid.append(uid)
-        return solid, gone, waiting
+                alive.append(uid)
+        return alive, gone, waiting
 
     def _owner(self, uid: str, namespace: str) -> Stored | None:
-        """The owner, in the dependent's namespace or in none: elsewhere there are no owners."""
+        """Return the owner if it is in the dependent's namespace or cluster-scoped."""
         place = self._owners.place(uid)
         if place is None or place[1][0] not in ("", namespace):
             return None
@@ -157,11 +157,10 @@ class Collector:
 
     async def _drop_references(self, target: Target, uids: list[str]) -> None:
         await self._writer.update(
-            target, lambda current: without(current.obj, uids), How(user=COLLECTOR)
+            target, lambda current: without(current.obj, uids), WriteOptions(user=COLLECTOR)
         )
 
     async def _finish(self, bucket: str, stored: Stored) -> None:
-        """See to the finalizers of an object that is being deleted."""
         kind = self._registry.of_bucket(bucket)
         if kind is None:
             return
@@ -177,10 +176,9 @@ class Collector:
     async def _release(self, place: Place, uid: str) -> None:
         kind, dependent = self._registry.of_bucket(place[0]), self._storage.get(*place)
         if kind is not None and dependent is not None:
-            await self._drop_references(_target(kind, dependent), [uid])
+            await self._drop_references(Target(kind, *dependent.key), [uid])
 
     async def _foreground(self, kind: Kind, stored: Stored) -> None:
-        """Delete the dependents; go when none is left that blocks its owner's deletion."""
         blocking = False
         for bucket, key in self._owners.dependents(stored.uid):
             dependent = self._storage.get(bucket, key)
@@ -188,8 +186,8 @@ class Collector:
                 continue
             if "deletionTimestamp" not in dependent.obj["metadata"]:
                 await self._collect(bucket, dependent)
-            left = self._storage.get(bucket, key)
-            blocking |= left is not None and _blocks(left.obj, stored.uid)
+            remaining = self._storage.get(bucket, key)
+            blocking |= remaining is not None and _blocks(remaining.obj, stored.uid)
         if not blocking:
             await self._remove_finalizer(kind, stored, FOREGROUND)
 
@@ -199,49 +197,38 @@ class Collector:
             metadata["finalizers"] = [f for f in metadata["finalizers"] if f != finalizer]
             return {**current.obj, "metadata": metadata}
 
-        await self._writer.update(_target(kind, stored), change, How(user=COLLECTOR))
+        await self._writer.update(Target(kind, *stored.key), change, WriteOptions(user=COLLECTOR))
 
     async def _empty_namespace(self, stored: Stored) -> None:
-        """Delete all that is in a namespace; remove it once it is empty."""
         name = stored.key[1]
-        for kind in self._registry.stored():
-            if kind.namespaced:
-                await self._empty(kind, name, How(user=NAMESPACE_CONTROLLER))
-        if any(
-            self._storage.bucket(kind.bucket).select(name)
-            for kind in self._registry.stored()
-            if kind.namespaced
-        ):
-            return
-        if stored.obj["metadata"].get("finalizers"):
-            return
-        self._storage.remove(builtin.NAMESPACE.bucket, stored.key)
+        kinds = [kind for kind in self._registry.stored() if kind.namespaced]
+        for kind in kinds:
+            await self._empty(kind, name, WriteOptions(user=NAMESPACE_CONTROLLER))
+        remaining = any(self._storage.bucket(kind.bucket).select(name) for kind in kinds)
+        if not remaining and not stored.obj["metadata"].get("finalizers"):
+            self._storage.remove(builtin.NAMESPACE.bucket, stored.key)
 
     async def _empty_definition(self, kind: Kind, stored: Stored) -> None:
-        """Delete all objects of a CRD; remove it once there are none."""
-        bucket = self._storage.bucket(stored.key[1])
-        for served in self._registry.stored():
-            if served.bucket == stored.key[1]:
-                await self._empty(served, "", How(user=COLLECTOR))
-        if not bucket.objects:
+        served = self._registry.of_bucket(stored.key[1])
+        if served is not None:
+            await self._empty(served, "", WriteOptions(user=COLLECTOR))
+        if not self._storage.bucket(stored.key[1]).objects:
             await self._remove_finalizer(kind, stored, CLEANUP)
 
-    async def _empty(self, kind: Kind, namespace: str, how: How) -> None:
-        """Delete what is there and not being deleted yet; a refusal is raised at the end."""
-        refused: Failure | None = None
+    async def _empty(self, kind: Kind, namespace: str, write: WriteOptions) -> None:
+        """Start the deletion of all objects; raise a refusal at the end."""
+        refused: RequestFailure | None = None
         for stored in self._storage.bucket(kind.bucket).select(namespace):
             if "deletionTimestamp" in stored.obj["metadata"]:
                 continue
             try:
-                await self._deleter.delete(_target(kind, stored), Wish("Background"), how)
-            except Failure as failed:
+                await self._deleter.delete(
+                    Target(kind, *stored.key), DeleteOptions("Background"), write
+                )
+            except RequestFailure as failed:
                 refused = failed if failed.code != 404 else refused
         if refused is not None:
             raise refused
-
-
-def _target(kind: Kind, stored: Stored) -> Target:
-    return Target(kind, *stored.key)
 
 
 def _has(obj: Object, finalizer: str) -> bool:
@@ -253,27 +240,18 @@ def _blocks(obj: Object, uid: str) -> bool:
     return any(r["uid"] == uid and r.get("blockOwnerDeletion") for r in references(obj))
 
 
-def _options(policy: str) -> dict[str, str]:
-    return {
-        "kind": "DeleteOptions",
-        "apiVersion": "meta.k8s.io/v1",
-        "propagationPolicy": policy,
-    }
-
-
 Place = tuple[str, Key]
 """A bucket and the key of an object in it."""
 
 
-class Owners:
-    """The index."""
+class OwnerIndex:
+    """Index of objects by UID, and of dependents by their owner's UID."""
 
     def __init__(self) -> None:
         self._places: dict[str, Place] = {}
         self._dependents: dict[str, set[Place]] = {}
 
-    def learn(self, bucket: str, change: Change) -> None:
-        """A change of any bucket."""
+    def learn(self, bucket: str, change: ObjectChange) -> None:
         place = (bucket, change.new.key)
         if change.old is not None:
             for reference in references(change.old.obj):
@@ -286,28 +264,25 @@ class Owners:
             self._dependents.setdefault(reference["uid"], set()).add(place)
 
     def _release(self, uid: str, place: Place) -> None:
-        held = self._dependents.get(uid)
-        if held is not None:
-            held.discard(place)
-            if not held:
-                del self._dependents[uid]
+        held = self._dependents.get(uid, set())
+        held.discard(place)
+        if not held:
+            self._dependents.pop(uid, None)
 
     def place(self, uid: str) -> Place | None:
-        """Where the object of this UID is; None where there is none."""
+        """Return the place of the object with this UID, or None."""
         return self._places.get(uid)
 
     def dependents(self, uid: str) -> list[Place]:
-        """The objects that name this UID as an owner, in order."""
+        """Return the objects that name this UID as an owner, in order."""
         return sorted(self._dependents.get(uid, ()))
 
 
 def references(obj: Object) -> list[dict[str, Any]]:
-    """`metadata.ownerReferences`; empty where there are none."""
     return obj["metadata"].get("ownerReferences") or []
 
 
 def without(obj: Object, uids: Iterable[str]) -> Object:
-    """The object without the references to these owners."""
     gone = set(uids)
     kept = [reference for reference in references(obj) if reference["uid"] not in gone]
     return {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}}

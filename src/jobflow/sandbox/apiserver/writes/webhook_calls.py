@@ -1,4 +1,4 @@
-"""Calls to admission webhooks: HTTPS with the configured CA, a deadline, the answer checked."""
+"""Calls to admission webhooks: HTTPS with the configured CA, a deadline, a checked answer."""
 
 from __future__ import annotations
 
@@ -11,62 +11,58 @@ from typing import Any
 import httpx
 import msgspec
 
-from jobflow.sandbox.apiserver.http import JSON, encode
+from jobflow.sandbox.apiserver.requests.http import JSON, encode
 
 DEFAULT_TIMEOUT = 10
 
 
 class CallFailed(Exception):
-    """No usable answer came. The message says why, as kube-apiserver does."""
+    """The call gave no usable answer. The message is kube-apiserver's."""
 
 
-class Caller:
-    """Connections to webhooks, kept open between calls; one pool a CA."""
+class WebhookCaller:
+    """HTTP clients for webhooks, one for each CA bundle."""
 
     def __init__(self) -> None:
         self._clients: dict[str, httpx.AsyncClient] = {}
 
     async def close(self) -> None:
-        """Close all connections."""
         clients, self._clients = self._clients, {}
         for client in clients.values():
             await client.aclose()
 
     async def ask(self, webhook: Mapping[str, Any], review: dict[str, Any]) -> dict[str, Any]:
-        """The `response` of the webhook's AdmissionReview. Raises CallFailed."""
+        """Return the `response` of the webhook's AdmissionReview. Raises CallFailed."""
         config = webhook["clientConfig"]
         seconds = webhook.get("timeoutSeconds") or DEFAULT_TIMEOUT
         url = f"{_url(config)}?timeout={seconds}s"
-        where = f'failed to call webhook: Post "{url}"'
+        prefix = f'failed to call webhook: Post "{url}"'
         if not config.get("url"):
-            raise CallFailed(f'{where}: service "{config["service"]["name"]}" not found')
+            raise CallFailed(f'{prefix}: service "{config["service"]["name"]}" not found')
         try:
             client = self._client(config.get("caBundle") or "")
             answer = await client.post(
                 url, content=encode(review), headers={"content-type": JSON}, timeout=seconds
             )
         except httpx.TimeoutException as error:
-            raise CallFailed(f"{where}: context deadline exceeded") from error
+            raise CallFailed(f"{prefix}: context deadline exceeded") from error
         except (httpx.HTTPError, ssl.SSLError, OSError, binascii.Error) as error:
-            raise CallFailed(f"{where}: {str(error) or type(error).__name__}") from error
+            raise CallFailed(f"{prefix}: {str(error) or type(error).__name__}") from error
         if answer.status_code >= 400:
-            raise CallFailed(
-                f"failed to call webhook: the server responded with the status code "
-                f"{answer.status_code}: {answer.text[:200]}"
-            )
+            code = f"the server responded with the status code {answer.status_code}"
+            raise CallFailed(f"failed to call webhook: {code}: {answer.text[:200]}")
         return _response(answer.content, review["request"]["uid"])
 
     def _client(self, ca_bundle: str) -> httpx.AsyncClient:
-        client = self._clients.get(ca_bundle)
-        if client is None:
+        if ca_bundle not in self._clients:
             pem = base64.b64decode(ca_bundle).decode("ascii") if ca_bundle else None
             context = ssl.create_default_context(cadata=pem)
-            client = self._clients[ca_bundle] = httpx.AsyncClient(verify=context, trust_env=False)
-        return client
+            self._clients[ca_bundle] = httpx.AsyncClient(verify=context, trust_env=False)
+        return self._clients[ca_bundle]
 
 
 def _url(config: Mapping[str, Any]) -> str:
-    """Where a webhook is; a service by the name that it would have in a cluster."""
+    """Return the URL of a webhook; a service gets the name that it has in a cluster."""
     if config.get("url"):
         return str(config["url"])
     service = config["service"]
@@ -75,19 +71,16 @@ def _url(config: Mapping[str, Any]) -> str:
 
 
 def _response(body: bytes, uid: str) -> dict[str, Any]:
-    """The response in an AdmissionReview. Raises CallFailed where it is none, or not for us."""
     try:
         review = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        raise CallFailed(f"the answer is no JSON: {error}") from error
-    said = review if isinstance(review, dict) else {}
-    found = (said.get("apiVersion"), said.get("kind"))
-    if found != ("admission.k8s.io/v1", "AdmissionReview"):
-        raise CallFailed(
-            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got "
-            f"{found[0]}, Kind={found[1]}"
-        )
-    response = said.get("response")
+        raise CallFailed(f"the answer is not JSON: {error}") from error
+    review = review if isinstance(review, dict) else {}
+    found = f"{review.get('apiVersion')}, Kind={review.get('kind')}"
+    expected = "admission.k8s.io/v1, Kind=AdmissionReview"
+    if found != expected:
+        raise CallFailed(f"expected webhook response of {expected}, got {found}")
+    response = review.get("response")
     if not isinstance(response, dict):
         raise CallFailed("webhook response was absent")
     if response.get("uid") != uid:

@@ -1,47 +1,51 @@
-"""Creates and updates: what the server fills in, admission, validation, the compare and swap.
+"""Creates and updates: server-set fields, admission, validation, compare and swap.
 
-Between reading the current state and storing the next there may be a wait for a webhook; a write
-that came in between is a conflict, or another try where the request named no version.
+A webhook call takes place between reading the current state and storing the next. A write in
+between is a conflict, or is retried if the request names no version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from jobflow.core.violations import Violation
-from jobflow.sandbox.apiserver import failures
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
-from jobflow.sandbox.apiserver.operations import CREATE, UPDATE, How, Operation, Target
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.operations import (
+    CREATE,
+    UPDATE,
+    Target,
+    WriteOperation,
+    WriteOptions,
+)
 from jobflow.sandbox.apiserver.resources import metadata
-from jobflow.sandbox.apiserver.storage import Storage, Stored, TooLarge, encode
+from jobflow.sandbox.apiserver.storage import ObjectTooLarge, Storage, Stored, encode
 from jobflow.sandbox.apiserver.writes.admission import Admission
 
 _TRIES = 5
 _GENERATED_TRIES = 8
 
-Change = Callable[[Stored], Object]
-"""Makes the wanted state from the current one; what it returns is the caller's to change."""
+Revise = Callable[[Stored], Object]
+"""Returns the wanted state for the current one; the caller may change the result."""
 
 
 class Writer:
-    """Creates and updates objects."""
-
     def __init__(self, storage: Storage, registry: Registry, admission: Admission) -> None:
         self._storage = storage
         self._registry = registry
         self._admission = admission
 
-    async def create(self, target: Target, obj: Object, how: How) -> Stored:
-        """Create an object; takes `obj` over. Raises Failure."""
+    async def create(self, target: Target, obj: Object, write: WriteOptions) -> Stored:
+        """Create an object; takes ownership of `obj`. Raises RequestFailure."""
         kind = target.kind
         if kind.has_status:
             obj.pop("status", None)
         metadata.begin(kind, obj)
-        how.warnings.extend(metadata.suspicions(obj))
+        write.warnings.extend(metadata.suspicions(obj))
         kind.rules.begin(obj)
         self._check_namespace(target, obj)
-        obj = await self._admit(CREATE, target, obj, None, how)
+        obj = await self._admit(CREATE, target, obj, None, write)
         name = obj["metadata"]["name"]
         if there := self._storage.get(kind.bucket, (target.namespace, name)):
             if not obj["metadata"].get("generateName"):
@@ -49,10 +53,10 @@ class Writer:
                 raise failures.already_exists(kind, name, going=going)
             name = self._free_name(target, obj["metadata"]["generateName"])
             obj["metadata"]["name"] = name
-        return self._store(kind, (target.namespace, name), obj, how)
+        return self._store(kind, (target.namespace, name), obj, write)
 
-    async def update(self, target: Target, change: Change, how: How) -> Stored:
-        """Bring an object to its next state. Raises Failure; 409 where it was changed meanwhile."""
+    async def update(self, target: Target, change: Revise, write: WriteOptions) -> Stored:
+        """Apply a change to an object. Raises RequestFailure; 409 if it changed meanwhile."""
         for _ in range(_TRIES):
             current = self._storage.get(target.kind.bucket, target.key)
             if current is None:
@@ -60,9 +64,9 @@ class Writer:
             wanted = change(current)
             self._check_version(target, wanted, current)
             new = self._next(target, wanted, current)
-            new = await self._admit(UPDATE, target, new, current.obj, how)
+            new = await self._admit(UPDATE, target, new, current.obj, write)
             if self._storage.get(target.kind.bucket, target.key) is current:
-                return self._commit(target, new, current, how)
+                return self._commit(target, new, current, write)
         raise failures.conflict(target.kind, target.name)
 
     def _check_version(self, target: Target, wanted: Object, current: Stored) -> None:
@@ -74,13 +78,11 @@ class Writer:
         raise failures.conflict(target.kind, target.name)
 
     def _next(self, target: Target, wanted: Object, current: Stored) -> Object:
-        """The wanted state, as far as this path may change it."""
         kind, old = target.kind, current.obj
         if target.subresource == "status":
-            wanted = {**old, "metadata": dict(old["metadata"]), "status": wanted.get("status")}
-            if wanted["status"] is None:
-                del wanted["status"]
-            return wanted
+            kept = {key: value for key, value in old.items() if key != "status"}
+            status = {} if wanted.get("status") is None else {"status": wanted["status"]}
+            return {**kept, "metadata": dict(old["metadata"]), **status}
         if kind.has_status:
             wanted.pop("status", None)
             if "status" in old:
@@ -91,28 +93,23 @@ class Writer:
         return wanted
 
     async def _admit(
-        self, operation: str, target: Target, obj: Object, old: Object | None, how: How
+        self, operation: str, target: Target, obj: Object, old: Object | None, write: WriteOptions
     ) -> Object:
-        """Mutating webhooks, then our own rules, then validating webhooks."""
-        asked = Operation(operation, target, obj, old, how)
+        asked = WriteOperation(operation, target, obj, old, write)
         changed = await self._admission.mutate(asked)
-        if changed is not None and changed is not obj:
+        if changed is not obj:
             target.kind.rules.complete(changed)
-            obj, asked = changed, Operation(operation, target, changed, old, how)
+            obj, asked = changed, replace(asked, obj=changed)
         self._check(target.kind, obj, old)
         await self._admission.validate(asked)
         return obj
 
     def _check(self, kind: Kind, obj: Object, old: Object | None) -> None:
-        faults: Iterable[Violation] = [
-            *metadata.violations(kind, obj, old),
-            *kind.rules.violations(obj, old),
-        ]
+        faults = [*metadata.violations(kind, obj, old), *kind.rules.violations(obj, old)]
         if faults:
-            raise failures.invalid(kind, obj["metadata"].get("name") or "", list(faults))
+            raise failures.invalid(kind, obj["metadata"].get("name") or "", faults)
 
     def _check_namespace(self, target: Target, obj: Object) -> None:
-        """Raise Failure: 404 for a namespace that is not there, 403 for one that is going."""
         if not target.namespace:
             return
         namespaces = self._registry.find("", "v1", "namespaces")
@@ -121,19 +118,12 @@ class Writer:
         if found is None:
             raise failures.not_found(namespaces, target.namespace)
         if found.obj["metadata"].get("deletionTimestamp"):
-            said = f"namespace {target.namespace} is being terminated"
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": said,
-                "field": "metadata.namespace",
-            }
-            raise failures.forbidden(
-                target.kind,
-                obj["metadata"].get("name") or "",
-                f"unable to create new content in namespace {target.namespace} because it is "
-                "being terminated",
-                causes=[cause],
-            )
+            namespace = f"namespace {target.namespace}"
+            cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}
+            cause["message"] = f"{namespace} is being terminated"
+            name = obj["metadata"].get("name") or ""
+            why = f"unable to create new content in {namespace} because it is being terminated"
+            raise failures.forbidden(target.kind, name, why, causes=[cause])
 
     def _free_name(self, target: Target, prefix: str) -> str:
         for _ in range(_GENERATED_TRIES):
@@ -142,33 +132,29 @@ class Writer:
                 return name
         raise failures.already_exists(target.kind, prefix)
 
-    def _commit(self, target: Target, new: Object, current: Stored, how: How) -> Stored:
-        """Store the next state, or remove an object whose last finalizer has just gone."""
+    def _commit(self, target: Target, new: Object, current: Stored, write: WriteOptions) -> Stored:
         kind, meta = target.kind, new["metadata"]
         if new == current.obj:
             return current
         waits = meta.get("deletionGracePeriodSeconds") or kind.rules.finalizers(new)
         if meta.get("deletionTimestamp") and not waits:
-            if how.dry_run:
+            if write.dry_run:
                 return Stored(target.key, new, encode(new), current.revision)
             return self._storage.remove(kind.bucket, target.key, new)
-        return self._store(kind, target.key, new, how)
+        return self._store(kind, target.key, new, write)
 
-    def _store(self, kind: Kind, key: tuple[str, str], obj: Object, how: How) -> Stored:
-        if how.dry_run:
+    def _store(self, kind: Kind, key: tuple[str, str], obj: Object, write: WriteOptions) -> Stored:
+        if write.dry_run:
             return Stored(key, obj, encode(obj), 0)
         try:
             return self._storage.put(kind.bucket, key, obj)
-        except TooLarge as error:
+        except ObjectTooLarge as error:
             raise failures.failure(500, "", "etcdserver: request is too large") from error
 
 
 def create_options(kind_of: str, query: dict[str, str]) -> dict[str, Any]:
-    """A request's query as the options object that admission is told."""
     options: dict[str, Any] = {"kind": kind_of, "apiVersion": "meta.k8s.io/v1"}
-    for name in ("fieldManager", "fieldValidation"):
-        if query.get(name):
-            options[name] = query[name]
+    options |= {n: query[n] for n in ("fieldManager", "fieldValidation") if query.get(n)}
     if query.get("dryRun"):
         options["dryRun"] = [query["dryRun"]]
     if query.get("force"):

@@ -1,1 +1,1 @@
-"""Pods as processes of this machine."""
+"""Pods as local processes."""

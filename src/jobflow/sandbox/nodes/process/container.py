@@ -1,4 +1,4 @@
-"""One run of one container as a local process, under a keeper of its own (keeper)."""
+"""One run of one container as a local process under its own supervisor."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
 
-from jobflow.sandbox.nodes.process import supervisor as keeper
+from jobflow.sandbox.nodes.process import supervisor
 from jobflow.sandbox.nodes.process.logs import LOG_LIMIT
 
 START_ERROR = "StartError"
 UNKNOWN = "ContainerStatusUnknown"
-"""Reasons, in a kubelet's words."""
+"""Reasons that a kubelet uses."""
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """What to run, and where its output goes."""
+class ContainerCommand:
+    """The command of a container, and the path of its log."""
 
     argv: list[str]
     env: dict[str, str]
@@ -34,96 +34,86 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
-    """How a run ended."""
+class ContainerExit:
+    """End of a run."""
 
     code: int
     reason: str = ""
-    """Where it was never started, or its end was not seen."""
+    """Set if the container never started, or its end was not observed."""
     message: str = ""
     unlogged: str = ""
-    """Why not all of its output is in the log."""
+    """Why the log is incomplete, or ""."""
 
 
-class Contained:
-    """A container's process. Construct one, then await `run`, once."""
+class ContainerProcess:
+    """Process of a container. `run` may be awaited once."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: ContainerCommand) -> None:
         self._command = command
-        self._keeper: Process | None = None
+        self._supervisor: Process | None = None
         self._grace: float | None = None
         self._pid = 0
 
-    async def run(self, started: Callable[[], None]) -> Exit:
-        """Run it to its end; when this returns nothing of it is left.
-
-        Cancelled, it is ended within keeper.LAST_GRACE. If this process dies, the same happens.
-        """
-        program = [sys.executable, "-I", "-S", keeper.__file__]
-        self._keeper = await asyncio.create_subprocess_exec(
+    async def run(self, started: Callable[[], None]) -> ContainerExit:
+        """Run the container to its end, including all its processes. If this is cancelled or the
+        sandbox is killed, it ends within supervisor.LAST_GRACE."""
+        program = [sys.executable, "-I", "-S", supervisor.__file__]
+        self._supervisor = await asyncio.create_subprocess_exec(
             *program, stdin=PIPE, stdout=PIPE, stderr=STDOUT, start_new_session=True
         )
         try:
-            self._tell(
-                {
-                    "argv": self._command.argv,
-                    "env": self._command.env,
-                    "cwd": self._command.cwd,
-                    "log": str(self._command.log),
-                    "limit": LOG_LIMIT,
-                }
-            )
+            command = asdict(self._command) | {"log": str(self._command.log)}
+            self._tell(command | {"limit": LOG_LIMIT})
             if self._grace is not None:
                 self.end(self._grace)
-            return await self._listen(self._keeper, started)
+            return await self._listen(self._supervisor, started)
         finally:
-            assert self._keeper.stdin is not None
-            self._keeper.stdin.close()
-            await self._keeper.communicate()
+            assert self._supervisor.stdin is not None
+            self._supervisor.stdin.close()
+            await self._supervisor.communicate()
 
     def end(self, grace: float) -> None:
-        """Ask it to end: SIGTERM now, SIGKILL after `grace` seconds. `run` returns when it has."""
+        """Send SIGTERM now, and SIGKILL after `grace` seconds; `run` returns afterwards."""
         self._grace = grace
-        if self._keeper is not None:
+        if self._supervisor is not None:
             self._tell({"grace": grace})
 
     def _tell(self, what: object) -> None:
-        assert self._keeper is not None
-        assert self._keeper.stdin is not None
-        if not self._keeper.stdin.is_closing():
+        assert self._supervisor is not None
+        assert self._supervisor.stdin is not None
+        if not self._supervisor.stdin.is_closing():
             # not msgspec, which takes no environment that is not UTF-8
-            self._keeper.stdin.write(json.dumps(what).encode() + b"\n")
+            self._supervisor.stdin.write(json.dumps(what).encode() + b"\n")
 
-    async def _listen(self, process: Process, started: Callable[[], None]) -> Exit:
+    async def _listen(self, process: Process, started: Callable[[], None]) -> ContainerExit:
         assert process.stdout is not None
-        said = ""
+        output = ""
         async for line in process.stdout:
             try:
-                told = msgspec.json.decode(line, type=_Told)
+                report = msgspec.json.decode(line, type=_Report)
             except msgspec.DecodeError:
-                said = line.decode(errors="replace").strip()
+                output = line.decode(errors="replace").strip()
                 continue
-            if told.pid:
-                self._pid = told.pid
+            if report.pid:
+                self._pid = report.pid
                 started()
-            elif told.error:
-                return Exit(told.code, START_ERROR, told.error)
+            elif report.error:
+                return ContainerExit(report.code, START_ERROR, report.error)
             else:
-                return Exit(told.code, unlogged=told.unlogged)
-        return self._unseen(said)
+                return ContainerExit(report.code, unlogged=report.unlogged)
+        return self._unseen(output)
 
-    def _unseen(self, said: str) -> Exit:
-        """Its keeper has gone without telling how it ended: somebody killed that."""
+    def _unseen(self, output: str) -> ContainerExit:
         if self._pid:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, signal.SIGKILL)
-            return Exit(137, UNKNOWN, "The container could not be located when it ended")
-        return Exit(keeper.NOT_STARTED, START_ERROR, said or "its keeper was killed")
+            return ContainerExit(137, UNKNOWN, "The container could not be located when it ended")
+        return ContainerExit(
+            supervisor.NOT_STARTED, START_ERROR, output or "its supervisor was killed"
+        )
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """What a keeper says."""
-
+class _Report(msgspec.Struct, frozen=True):
     pid: int = 0
     code: int = 0
     error: str = ""

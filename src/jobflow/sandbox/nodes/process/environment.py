@@ -1,7 +1,7 @@
-"""The environment, command and arguments of a container, as a kubelet makes them of a template.
+"""Environment, command and arguments of a container, as a kubelet derives them from a template.
 
-Values only. Sources: Kubernetes' expansion of `$(NAME)` (third_party/forked/golang/expansion), the
-kubelet's order of variables, Volcano's plugins env and svc (pkg/controllers/job/plugins).
+Sources: Kubernetes' expansion of `$(NAME)` (third_party/forked/golang/expansion), the kubelet's
+order of variables, Volcano's plugins env and svc (pkg/controllers/job/plugins).
 """
 
 from __future__ import annotations
@@ -11,52 +11,44 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jobflow.api.job import Task
+from jobflow.api.pod import Pod
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import ADDRESS, NODE, PodObject
+from jobflow.sandbox.jobs.pods import ADDRESS, NODE
 from jobflow.sandbox.jobs.state_machine import pod_name
 from jobflow.sandbox.nodes.process.pod_spec import (
     KEYED,
     TERMINATION_LOG,
-    Container,
     EnvVar,
-    PodSpec,
+    RunnableContainer,
+    RunnablePodSpec,
     pod_spec,
 )
 
 TERMINATION_VARIABLE = "TERMINATION_LOG"
-"""Holds the path of the file that a container leaves its termination message in."""
+"""Variable with the path of the termination message file."""
 
 Addresses = Callable[[str], str]
-"""The address of a pod of the vcjob, by the pod's name."""
+"""Returns the address of a pod of the vcjob, by the pod's name."""
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _NO_INJECTION = re.compile(r"--?inject-hosts-env=(0|f|F|false|FALSE|False)")
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
-    """What is executed."""
+class ContainerContext:
+    """The pod that a container belongs to, and its surroundings."""
 
-    argv: list[str]
-    env: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a container is run: what it can learn of its pod, and what it finds here."""
-
-    pod: PodObject
-    spec: PodSpec
+    pod: Pod
+    spec: RunnablePodSpec
     job: Vcjob
     addresses: Addresses
     base: Mapping[str, str]
-    """The environment that an image would have."""
 
-    def invocation(self, container: Container, message_file: str) -> Invocation:
-        """How a container is run.
-
-        `message_file` stands in for terminationMessagePath wherever that is named as a whole.
-        """
+    def invocation(
+        self, container: RunnableContainer, message_file: str
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return the arguments and environment of a container. `message_file` replaces
+        terminationMessagePath wherever that is a whole path."""
         own = _variables(container, self.pod, self.addresses)
         own |= plugin_variables(self.job, self.pod, self.addresses)
         path = re.escape(container.termination_message_path or TERMINATION_LOG)
@@ -66,29 +58,25 @@ class Place:
             return named.sub(lambda _: message_file, text)
 
         words = [*(container.command or ()), *(container.args or ())]
-        return Invocation(
-            argv=[placed(expand(word, own)) for word in words],
-            env={
-                **self.base,
-                "HOSTNAME": self.spec.hostname or self.pod.metadata.name,
-                TERMINATION_VARIABLE: message_file,
-                **{name: placed(value) for name, value in own.items()},
-            },
-        )
+        env = {
+            **self.base,
+            "HOSTNAME": self.spec.hostname or self.pod.metadata.name,
+            TERMINATION_VARIABLE: message_file,
+            **{name: placed(value) for name, value in own.items()},
+        }
+        return [placed(expand(word, own)) for word in words], env
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """`$(NAME)` by its value; it stays as it is where there is no such name, and `$$` is a `$`."""
+    """Replace `$(NAME)` by its value, and `$$` by `$`; an unknown name stays as it is."""
 
     def value(found: re.Match[str]) -> str:
-        name = found.group(1)
-        return "$" if name is None else values.get(name, found.group())
+        return "$" if found[1] is None else values.get(found[1], found[0])
 
     return _REFERENCE.sub(value, text)
 
 
-def _variables(container: Container, pod: PodObject, addresses: Addresses) -> dict[str, str]:
-    """The template's own, in order: each may refer to those before it."""
+def _variables(container: RunnableContainer, pod: Pod, addresses: Addresses) -> dict[str, str]:
     values: dict[str, str] = {}
     for variable in container.env or ():
         value = _value(variable, pod, addresses, values)
@@ -98,47 +86,40 @@ def _variables(container: Container, pod: PodObject, addresses: Addresses) -> di
 
 
 def _value(
-    variable: EnvVar, pod: PodObject, addresses: Addresses, values: Mapping[str, str]
+    variable: EnvVar, pod: Pod, addresses: Addresses, values: Mapping[str, str]
 ) -> str | None:
-    """None: it comes from an optional key of something that is not there."""
-    source = variable.value_from
-    if source is None or variable.value:
+    """Return a variable's value; None if an optional source does not exist."""
+    if variable.value_from is None or variable.value:
         return expand(variable.value or "", values)
-    if source.field_ref is None:
-        return None
-    return _field(source.field_ref.field_path, pod, addresses)
+    field = variable.value_from.get("fieldRef")
+    return None if field is None else _field(field["fieldPath"], pod, addresses)
 
 
-def _field(path: str, pod: PodObject, addresses: Addresses) -> str:
+def _field(path: str, pod: Pod, addresses: Addresses) -> str:
     meta = pod.metadata
     if keyed := KEYED.fullmatch(path):
         entries = meta.labels if keyed.group(1) == "labels" else meta.annotations
         return (entries or {}).get(keyed.group(2), "")
-    address = addresses(meta.name)
     fields = {
         "metadata.name": meta.name,
         "metadata.namespace": meta.namespace,
         "metadata.uid": meta.uid,
         "spec.nodeName": NODE,
         "spec.serviceAccountName": "default",
-        "status.hostIP": ADDRESS,
-        "status.hostIPs": ADDRESS,
-        "status.podIP": address,
-        "status.podIPs": address,
+        **dict.fromkeys(("status.hostIP", "status.hostIPs"), ADDRESS),
+        **dict.fromkeys(("status.podIP", "status.podIPs"), addresses(meta.name)),
     }
     return fields[path]
 
 
-def plugin_variables(job: Vcjob, pod: PodObject, addresses: Addresses) -> dict[str, str]:
-    """What Volcano's plugins env and svc add, where the vcjob names them.
-
-    The hosts of a task are addresses, for no DNS serves the names that svc has there.
-    """
+def plugin_variables(job: Vcjob, pod: Pod, addresses: Addresses) -> dict[str, str]:
+    """Return the variables of Volcano's plugins env and svc, if the vcjob names them. Hosts are
+    addresses, because no DNS serves the names that svc uses."""
     plugins = job.spec.plugins or {}
     found: dict[str, str] = {}
     if "env" in plugins:
         index = pod.metadata.name.rpartition("-")[2]
-        found |= {"VK_TASK_INDEX": index, "VC_TASK_INDEX": index}
+        found |= dict.fromkeys(("VK_TASK_INDEX", "VC_TASK_INDEX"), index)
     if "svc" in plugins and not any(map(_NO_INJECTION.fullmatch, plugins["svc"] or ())):
         for task in job.spec.tasks or ():
             names = [pod_name(job.metadata.name, task.name or "", i) for i in _hosts(task)]
@@ -151,5 +132,5 @@ def plugin_variables(job: Vcjob, pod: PodObject, addresses: Addresses) -> dict[s
 
 
 def _hosts(task: Task) -> range:
-    """The pods of a task that have a name of their own; a `hostname` is one for all of them."""
+    """Return the pods of a task with their own host name; a `hostname` is shared by all."""
     return range(min(task.replicas or 0, 1) if pod_spec(task).hostname else task.replicas or 0)

@@ -1,7 +1,4 @@
-"""What containers leave behind as files: their logs and their termination messages.
-
-Nothing is decided here. The sizes are a kubelet's.
-"""
+"""Logs and termination messages of containers, with a kubelet's limits."""
 
 from __future__ import annotations
 
@@ -15,11 +12,11 @@ from datetime import datetime
 from pathlib import Path
 
 LOG_LIMIT = 10 * 1024 * 1024
-"""Bytes of a log; as many again of what came before are kept beside it."""
+"""Maximum size of a log in bytes; the part before it is kept in a second file of that size."""
 MAX_MESSAGE = 4096
-"""Bytes of a termination message, and of those of a pod's containers three times as many."""
+"""Maximum size of a termination message in bytes; a pod may have three times as much in total."""
 KEPT_RUNS = 20
-"""Folders that are left when a new one is made; those in use are not counted."""
+"""Number of unused folders that are kept when a new one is created."""
 
 _FALLBACK_LINES, _FALLBACK_BYTES = 80, 2048
 _TAIL_BYTES = 64 * 1024
@@ -27,15 +24,15 @@ _IN_USE = ".in-use"
 
 
 class Logs:
-    """The folder of one run: `NAMESPACE/POD/CONTAINER.log`, and `CONTAINER.2.log` and so on where
-    a container of that name was run again."""
+    """Folder of a run: `NAMESPACE/POD/CONTAINER.log`, for further runs `CONTAINER.2.log` and so
+    on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._runs: Counter[Path] = Counter()
 
     def place(self, namespace: str, pod: str, container: str) -> Path:
-        """Where the next run of this container is to write; its folder is there. Raises OSError."""
+        """Return the path of a container's next log; create its folder. Raises OSError."""
         folder = self.folder / _word(namespace) / _word(pod)
         folder.mkdir(parents=True, exist_ok=True)
         name = folder / _word(container)
@@ -45,10 +42,10 @@ class Logs:
 
 
 def new_folder(parent: Path, now: datetime) -> tuple[Path, int]:
-    """A folder for a run, named by the time, and what marks it as in use until it is closed.
+    """Create a folder for a run, named by the time; return it and a lock that marks it as used.
 
-    Nobody else may read it, because logs hold what commands print. The oldest ones that nobody
-    uses are removed. Raises OSError.
+    Only the user may read it, because logs hold the output of commands. The oldest unused folders
+    are removed. Raises OSError.
     """
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for number in range(1, 1000):
@@ -82,18 +79,14 @@ def _prune(parent: Path, new: Path) -> None:
 
 
 def _word(name: str) -> str:
-    """A name as a file's; those that a cluster takes stay as they are."""
+    """Return a name that is safe for a file; valid Kubernetes names do not change."""
     return re.sub(r"[^A-Za-z0-9._-]|^\.", "_", name)
 
 
 def tail(log: Path, lines: int) -> tuple[list[str], int]:
-    """The last lines of a log, and how many there are in all (that are still kept).
-
-    Of very long lines only what is in the last 64 KiB. No log: nothing.
-    """
-    older = log.with_name(log.name + ".old")
+    """Return the last lines of a log, at most 64 KiB, and the number of all lines kept."""
     count, end = 0, b""
-    for path in (older, log):
+    for path in (log.with_name(log.name + ".old"), log):
         if path.exists():
             with path.open("rb") as file:
                 while chunk := file.read(1 << 20):
@@ -106,24 +99,21 @@ def tail(log: Path, lines: int) -> tuple[list[str], int]:
 
 
 def read_message(path: Path, *, containers: int, log: Path | None) -> str:
-    """The termination message in a file, as a kubelet takes it: its end, and what is no UTF-8
-    replaced.
-
-    `containers`: how many its pod has. `log`: where to look instead if there is none.
-    """
+    """Return the end of a termination message, as a kubelet does, or of the log if it is empty.
+    A pod of several `containers` has less room for each."""
     limit = min(MAX_MESSAGE, 3 * MAX_MESSAGE // max(containers, 1))
     try:
-        said = _end_of(path, MAX_MESSAGE)
+        message = _end_of(path, MAX_MESSAGE)
     except OSError as error:
         return f"Error on reading termination log {path}: {error.strerror}"
-    if not said and log is not None and log.exists():
+    if not message and log is not None and log.exists():
         last = _end_of(log, _FALLBACK_BYTES).split(b"\n")
-        said = b"\n".join(last[-_FALLBACK_LINES - (not last[-1]) :])
-    return said[:limit].decode(errors="replace")
+        message = b"\n".join(last[-_FALLBACK_LINES - (not last[-1]) :])
+    return message[:limit].decode(errors="replace")
 
 
 def _end_of(path: Path, limit: int) -> bytes:
-    """The last bytes of a file; nothing where it is gone or no file any more. Raises OSError."""
+    """Return the last bytes of a file; b"" if it is not a regular file any more. Raises OSError."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # it could be a pipe by now
     except FileNotFoundError:

@@ -1,6 +1,5 @@
-"""The life of one pod as local processes: init containers one after another, then all containers,
-each started again as restartPolicy says. What a kubelet does, for one pod.
-"""
+"""Life of one pod as local processes, like in a kubelet: init containers one after another, then
+all containers, restarted according to restartPolicy."""
 
 from __future__ import annotations
 
@@ -15,11 +14,16 @@ import structlog
 
 from jobflow.api.pod import PodPhase
 from jobflow.kube.backoff import ExponentialBackoff
-from jobflow.sandbox.nodes.pod_status import Progress, Standing
-from jobflow.sandbox.nodes.process.container import START_ERROR, Command, Contained, Exit
-from jobflow.sandbox.nodes.process.environment import Place
+from jobflow.sandbox.nodes.pod_status import ContainerProgress, PodProgress
+from jobflow.sandbox.nodes.process.container import (
+    START_ERROR,
+    ContainerCommand,
+    ContainerExit,
+    ContainerProcess,
+)
+from jobflow.sandbox.nodes.process.environment import ContainerContext
 from jobflow.sandbox.nodes.process.logs import Logs, read_message
-from jobflow.sandbox.nodes.process.pod_spec import Container
+from jobflow.sandbox.nodes.process.pod_spec import RunnableContainer
 from jobflow.sandbox.nodes.process.supervisor import LAST_GRACE
 from jobflow.sandbox.nodes.runner import Report
 
@@ -30,18 +34,17 @@ FALLBACK = "FallbackToLogsOnError"
 
 
 @dataclass(frozen=True, slots=True)
-class Restarts:
-    """How a container is started again."""
+class RestartLimits:
+    """Limits of container restarts."""
 
     most: int = 3
     first: float = 1.0
-    """Seconds before the first restart; doubled each time."""
     longest: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class FailedRun:
-    """A run of a container that failed by itself."""
+    """A run of a container that failed."""
 
     namespace: str
     job: str
@@ -55,39 +58,38 @@ class FailedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What a pod's life needs of the runner."""
+class PodContext:
+    """What a pod's life needs from the runner."""
 
-    place: Place
+    place: ContainerContext
     address: str
     logs: Logs
     scratch: Callable[[], Path]
-    """Names a file that nobody has used."""
-    restarts: Restarts
+    """Returns the path of a new temporary file."""
+    restarts: RestartLimits
     failed: Callable[[FailedRun], None]
     clock: Callable[[], datetime]
 
 
 @dataclass(eq=False)
 class _Seat:
-    """A container of the pod, whichever run of it is under way."""
+    """A container of the pod across its runs."""
 
-    container: Container
+    container: RunnableContainer
     init: bool
-    standing: Standing = field(default_factory=Standing)
-    run: Contained | None = None
+    state: ContainerProgress = field(default_factory=ContainerProgress)
+    run: ContainerProcess | None = None
 
 
-class Life:
-    """One pod. Construct one, then await `live`, once."""
+class PodLife:
+    """Life of one pod. `live` may be awaited once."""
 
-    def __init__(self, setting: Setting, report: Report) -> None:
+    def __init__(self, setting: PodContext, report: Report) -> None:
         self.over = asyncio.Event()
-        """Set once nothing of the pod runs any more."""
         self._setting = setting
         self._report = report
         spec = setting.place.spec
-        waiting = Standing(reason="PodInitializing" if spec.init_containers else "")
+        waiting = ContainerProgress(reason="PodInitializing" if spec.init_containers else "")
         self._init = [_Seat(each, True) for each in spec.init_containers or ()]
         self._main = [_Seat(each, False, waiting) for each in spec.containers or ()]
         self._policy = spec.restart_policy or ALWAYS
@@ -98,32 +100,32 @@ class Life:
         self._reason = ""
 
     async def live(self) -> None:
-        """To its end, and tell how it goes. Raises what `report` raises."""
-        telling = asyncio.create_task(self._tell_changes())
-        telling.add_done_callback(self._told)
+        """Run the pod to its end and report its progress. Raises the exceptions of `report`."""
+        reporting = asyncio.create_task(self._report_changes())
+        reporting.add_done_callback(self._end_if_unreported)
         deadline = self._set_deadline()
         try:
             await self._play()
         except asyncio.CancelledError:
-            telling.cancel()
+            reporting.cancel()
             raise
         finally:
             if deadline is not None:
                 deadline.cancel()
             self.over.set()
             self._changed.set()
-            await asyncio.wait([telling])
-        telling.result()
+            await asyncio.wait([reporting])
+        reporting.result()
         if not self._deleted:
             await self._report(self._progress())
 
-    def _told(self, telling: asyncio.Task[None]) -> None:
-        """A pod of which nothing can be told any more, for it is gone, has no reason to run."""
-        if not telling.cancelled() and telling.exception() is not None:
+    def _end_if_unreported(self, reporting: asyncio.Task[None]) -> None:
+        """End the pod if its status can no longer be reported, because it was deleted."""
+        if not reporting.cancelled() and reporting.exception() is not None:
             self._end(LAST_GRACE)
 
     async def delete(self) -> None:
-        """End it within its grace period; nothing more is told. Returns when nothing is left."""
+        """End the pod within its grace period, without further reports."""
         self._deleted = True
         self._end(self._setting.place.spec.grace)
         await self.over.wait()
@@ -145,19 +147,16 @@ class Life:
 
         return asyncio.get_running_loop().call_later(seconds, passed)
 
-    # ------------------------------------------------------------------ running
-
     async def _play(self) -> None:
         for seat in self._init:
             await self._run(seat)
-            if not seat.standing.succeeded or self._stop.is_set():
+            if not seat.state.succeeded or self._stop.is_set():
                 return
         async with asyncio.TaskGroup() as tasks:
             for seat in self._main:
                 tasks.create_task(self._run(seat))
 
     async def _run(self, seat: _Seat) -> None:
-        """A container, with its restarts."""
         setting = self._setting.restarts
         backoff = ExponentialBackoff(first=setting.first, most=setting.longest, dice=lambda: 0.0)
         while not self._stop.is_set():
@@ -167,144 +166,122 @@ class Life:
             await self._back_off(seat, backoff.next())
 
     def _again(self, seat: _Seat) -> bool:
-        if seat.standing.restarts >= self._setting.restarts.most:
+        if seat.state.restarts >= self._setting.restarts.most:
             return False
         always = self._policy == ALWAYS and not seat.init
-        return always or (self._policy != NEVER and not seat.standing.succeeded)
+        return always or (self._policy != NEVER and not seat.state.succeeded)
 
     async def _back_off(self, seat: _Seat, seconds: float) -> None:
-        ended, name = seat.standing, self._setting.place.pod.metadata.name
-        said = f"back-off {seconds:g}s restarting container={seat.container.name} pod={name}"
-        waiting = Standing(
-            reason="CrashLoopBackOff",
-            message=said,
-            restarts=ended.restarts,
-            last=replace(ended, last=None),
-        )
-        self._move(seat, waiting)
+        ended, name = seat.state, self._setting.place.pod.metadata.name
+        message = f"back-off {seconds:g}s restarting container={seat.container.name} pod={name}"
+        last = replace(ended, last=None)
+        waiting = ContainerProgress(reason="CrashLoopBackOff", message=message, last=last)
+        self._move(seat, replace(waiting, restarts=ended.restarts))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), seconds)
         if self._stop.is_set():
-            seat.standing = ended
+            seat.state = ended
 
     async def _run_once(self, seat: _Seat) -> None:
-        before = seat.standing
-        last, restarts = before.last, before.restarts + (1 if before.last else 0)
-        started = self._setting.clock()
+        before, clock = seat.state, self._setting.clock
+        restarts = before.restarts + (1 if before.last else 0)
+        running = ContainerProgress(clock(), restarts=restarts, last=before.last)
 
-        def begun() -> None:
-            nonlocal started
-            started = self._setting.clock()
-            self._move(seat, Standing(started, restarts=restarts, last=last))
+        def on_start() -> None:
+            nonlocal running
+            running = replace(running, started=clock())
+            self._move(seat, running)
 
-        ended = await self._exit(seat, begun)
-        standing = Standing(
-            started=started,
-            finished=self._setting.clock(),
-            exit_code=ended.code,
-            reason=ended.reason,
-            message=ended.message,
-            restarts=restarts,
-            last=last,
-        )
-        self._move(seat, standing)
+        end = await self._exit(seat, on_start)
+        ended = replace(running, exit_code=end.code, reason=end.reason, message=end.message)
+        self._move(seat, replace(ended, finished=clock()))
 
-    async def _exit(self, seat: _Seat, begun: Callable[[], None]) -> Exit:
-        """Run a container once; how it ended, its termination message included."""
+    async def _exit(self, seat: _Seat, on_start: Callable[[], None]) -> ContainerExit:
         message_file = self._setting.scratch()
         try:
             command = self._command(seat.container, message_file)
-            seat.run = Contained(command)
-            ended = await seat.run.run(begun)
+            seat.run = ContainerProcess(command)
+            ended = await seat.run.run(on_start)
         except OSError as error:  # no room for a log, or for one more process
             where = f"{error.filename}: " if error.filename else ""
-            return Exit(128, START_ERROR, f"{where}{error.strerror}")
+            return ContainerExit(128, START_ERROR, f"{where}{error.strerror}")
         finally:
             seat.run = None
         self._note(seat, ended, command.log)
-        said = self._message(seat.container, ended, message_file, command.log)
-        return replace(ended, message=": ".join(part for part in (ended.message, said) if part))
+        message = self._message(seat.container, ended, message_file, command.log)
+        return replace(ended, message=": ".join(filter(None, (ended.message, message))))
 
-    def _command(self, container: Container, message_file: Path) -> Command:
-        """Raises OSError where its log cannot be written."""
+    def _command(self, container: RunnableContainer, message_file: Path) -> ContainerCommand:
         message_file.touch()
         meta = self._setting.place.pod.metadata
-        call = self._setting.place.invocation(container, str(message_file))
         path = self._setting.logs.place(meta.namespace, meta.name, container.name)
         path.touch()
-        return Command(call.argv, call.env, container.working_dir or str(Path.cwd()), path)
+        argv, env = self._setting.place.invocation(container, str(message_file))
+        return ContainerCommand(argv, env, container.working_dir or str(Path.cwd()), path)
 
-    def _message(self, container: Container, ended: Exit, file: Path, path: Path) -> str:
+    def _message(
+        self, container: RunnableContainer, ended: ContainerExit, file: Path, path: Path
+    ) -> str:
         falls_back = container.termination_message_policy == FALLBACK and ended.code != 0
         count = len(self._init) + len(self._main)
-        said = read_message(file, containers=count, log=path if falls_back else None)
-        with suppress(OSError):  # it may be anything by now
+        message = read_message(file, containers=count, log=path if falls_back else None)
+        with suppress(OSError):  # the container may have replaced it by a folder
             file.unlink()
-        return said
+        return message
 
-    def _note(self, seat: _Seat, ended: Exit, path: Path) -> None:
-        """Remember a failure; one that we brought about is none."""
+    def _note(self, seat: _Seat, ended: ContainerExit, path: Path) -> None:
+        """Record a failure, unless the sandbox ended the container."""
         pod = self._setting.place.pod
         if ended.unlogged:
             log.warning("log incomplete", pod=pod.metadata.name, error=ended.unlogged)
         if ended.code and (self._reason or not self._stop.is_set()):
-            run = FailedRun(
-                namespace=pod.metadata.namespace,
-                job=self._setting.place.job.metadata.name,
-                task=pod.task,
-                pod=pod.metadata.name,
-                container=seat.container.name,
-                exit_code=ended.code,
-                reason=self._reason or ended.reason,
-                message=ended.message,
-                log=path,
-            )
-            self._setting.failed(run)
+            job = self._setting.place.job.metadata.name
+            name, reason = seat.container.name, self._reason or ended.reason
+            where = (pod.metadata.namespace, job, pod.task, pod.metadata.name, name)
+            self._setting.failed(FailedRun(*where, ended.code, reason, ended.message, path))
 
-    # ------------------------------------------------------------------ telling
-
-    def _move(self, seat: _Seat, standing: Standing) -> None:
-        """A container stands elsewhere now. Containers that start together are told together."""
-        seat.standing = standing
-        if seat.init or all(_begun(each.standing) for each in self._main):
+    def _move(self, seat: _Seat, state: ContainerProgress) -> None:
+        """Change a container's state. Containers that start together are reported together."""
+        seat.state = state
+        if seat.init or all(_has_started(each.state) for each in self._main):
             self._changed.set()
 
-    async def _tell_changes(self) -> None:
-        """Tell how the pod stands whenever that has changed; the last time is `live`'s."""
-        told = None
+    async def _report_changes(self) -> None:
+        """Report the pod after each change; `live` makes the last report."""
+        reported = None
         while True:
             await self._changed.wait()
             self._changed.clear()
             if self.over.is_set() or self._deleted:
                 return
-            if all(seat.standing.finished for seat in self._main):
+            if all(seat.state.finished for seat in self._main):
                 continue  # a restart or the end comes next
-            if (progress := self._progress()) != told:
+            if (progress := self._progress()) != reported:
                 await self._report(progress)
-                told = progress
+                reported = progress
 
-    def _progress(self) -> Progress:
-        standings = [seat.standing for seat in self._main]
-        starts = [standing.started for standing in standings if standing.started]
+    def _progress(self) -> PodProgress:
+        states = [seat.state for seat in self._main]
+        starts = [state.started for state in states if state.started]
         too_late = "Pod was active on the node longer than the specified deadline"
-        return Progress(
-            phase=self._phase(standings),
+        return PodProgress(
+            phase=self._phase(states),
             started=min(starts, default=self._began),
             finished=self._setting.clock() if self.over.is_set() else None,
-            containers=standings,
-            init_containers=[seat.standing for seat in self._init],
+            containers=states,
+            init_containers=[seat.state for seat in self._init],
             address=self._setting.address,
             pod_reason=self._reason,
             pod_message=too_late if self._reason else "",
         )
 
-    def _phase(self, standings: Sequence[Standing]) -> PodPhase:
+    def _phase(self, states: Sequence[ContainerProgress]) -> PodPhase:
         if self.over.is_set():
-            fine = not self._reason and all(standing.succeeded for standing in standings)
+            fine = not self._reason and all(state.succeeded for state in states)
             return PodPhase.SUCCEEDED if fine else PodPhase.FAILED
-        return PodPhase.RUNNING if any(map(_begun, standings)) else PodPhase.PENDING
+        return PodPhase.RUNNING if any(map(_has_started, states)) else PodPhase.PENDING
 
 
-def _begun(standing: Standing) -> bool:
-    """Whether it has been started once at least."""
-    return standing.started is not None or standing.last is not None
+def _has_started(state: ContainerProgress) -> bool:
+    """Return whether the container has started at least once."""
+    return state.started is not None or state.last is not None

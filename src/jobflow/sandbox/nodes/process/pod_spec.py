@@ -1,8 +1,8 @@
-"""What the runner `process` reads of a pod template: what to run, and what it cannot run.
+"""Pod templates as the process runner reads them, and the faults that it cannot run.
 
-Values only. This machine stands for the images: their files, their environment, its working
-directory. What a template says besides (image, resources, volumes, ports, probes of the kubelet,
-security contexts, where to schedule) is passed over; docs/reference.md lists it.
+The local machine replaces the images: its files, its environment, its working directory. Other
+fields (image, resources, volumes, ports, kubelet probes, security contexts, scheduling) are
+ignored; docs/reference.md lists them.
 """
 
 from __future__ import annotations
@@ -18,49 +18,23 @@ from jobflow.api.meta import Struct
 from jobflow.sandbox.jobs.job import Vcjob
 
 DEFAULT_GRACE = 30.0
-"""Seconds: `terminationGracePeriodSeconds` where it is not given."""
+"""Default of `terminationGracePeriodSeconds`."""
 TERMINATION_LOG = "/dev/termination-log"
-"""`terminationMessagePath` where it is not given."""
-FIELDS = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "metadata.labels['<KEY>']",
-    "metadata.annotations['<KEY>']",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
+"""Default of `terminationMessagePath`."""
+FIELDS = tuple(
+    "metadata.name metadata.namespace metadata.uid metadata.labels['<KEY>'] "
+    "metadata.annotations['<KEY>'] spec.nodeName spec.serviceAccountName "
+    "status.hostIP status.hostIPs status.podIP status.podIPs".split()
 )
-"""The fieldPaths that a variable can be taken from; Kubernetes has no others."""
+"""Valid fieldPaths of a variable, as in Kubernetes."""
 KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 _NEED_PEERS = ("hcclrank", "mpi", "pytorch", "ray", "tensorflow")
-"""Volcano's plugins that tell containers of each other in ways of their own."""
+"""Volcano's plugins that connect containers in ways that are not supported."""
 
 
-class FieldRef(Struct, frozen=True, kw_only=True):
-    """A field of the pod."""
-
-    field_path: str = ""
-
-
-class KeyRef(Struct, frozen=True, kw_only=True):
-    """A key of a Secret or ConfigMap, or all of one."""
-
-    optional: bool | None = None
-
-
-class EnvSource(Struct, frozen=True, kw_only=True):
-    """Where the value of a variable comes from."""
-
-    field_ref: FieldRef | None = None
-    config_map_key_ref: KeyRef | None = None
-    secret_key_ref: KeyRef | None = None
-    resource_field_ref: Any = None
-    file_key_ref: Any = None
+References = dict[str, dict[str, Any] | None]
+"""References to a field, Secret or ConfigMap, by kind: `fieldRef`, `secretKeyRef` and so on."""
 
 
 class EnvVar(Struct, frozen=True, kw_only=True):
@@ -68,36 +42,29 @@ class EnvVar(Struct, frozen=True, kw_only=True):
 
     name: str = ""
     value: str | None = None
-    value_from: EnvSource | None = None
+    value_from: References | None = None
 
 
-class EnvFrom(Struct, frozen=True, kw_only=True):
-    """A Secret or ConfigMap whose keys all become variables."""
-
-    config_map_ref: KeyRef | None = None
-    secret_ref: KeyRef | None = None
-
-
-class Container(Struct, frozen=True, kw_only=True):
-    """A container, as far as it is run."""
+class RunnableContainer(Struct, frozen=True, kw_only=True):
+    """A container as the process runner reads it."""
 
     name: str = ""
     command: list[str] | None = None
     args: list[str] | None = None
     env: list[EnvVar] | None = None
-    env_from: list[EnvFrom] | None = None
+    env_from: list[References] | None = None
     working_dir: str | None = None
     restart_policy: str | None = None
-    """Only a sidecar among the init containers has one."""
+    """Only sidecars among the init containers have one."""
     termination_message_path: str | None = None
     termination_message_policy: str | None = None
 
 
-class PodSpec(Struct, frozen=True, kw_only=True):
-    """A pod, as far as it is run."""
+class RunnablePodSpec(Struct, frozen=True, kw_only=True):
+    """A pod template's spec as the process runner reads it."""
 
-    init_containers: list[Container] | None = None
-    containers: list[Container] | None = None
+    init_containers: list[RunnableContainer] | None = None
+    containers: list[RunnableContainer] | None = None
     restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
@@ -110,82 +77,67 @@ class PodSpec(Struct, frozen=True, kw_only=True):
         return DEFAULT_GRACE if given is None else float(max(given, 0))
 
 
-class Template(Struct, frozen=True, kw_only=True):
-    """A pod template, as far as it is run."""
-
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
-
-
-def pod_spec(task: Task) -> PodSpec:
-    """What the pods of a task are to run. Raises msgspec.ValidationError."""
-    given = {key: value for key, value in (task.template or {}).items() if value is not None}
-    return msgspec.convert(given, Template).spec
+def pod_spec(task: Task) -> RunnablePodSpec:
+    """Return the spec of a task's pods. Raises msgspec.ValidationError."""
+    return msgspec.convert((task.template or {}).get("spec") or {}, RunnablePodSpec)
 
 
 def faults(job: Vcjob) -> Iterator[str]:
-    """Why a vcjob cannot be run, each a sentence that begins with the field's path."""
+    """Yield why a vcjob cannot be run; each fault starts with the field's path."""
     for name in job.spec.plugins or ():
         if name in _NEED_PEERS:
-            yield (
-                f"spec.plugins.{name}: the runner process carries out the plugins env and svc; "
-                "without this one the containers would not find each other"
-            )
+            why = "without this one the containers cannot find each other"
+            yield f"spec.plugins.{name}: the process runner supports only env and svc; {why}"
     for index, task in enumerate(job.spec.tasks or ()):
         path = f"spec.tasks[{index}].template"
         try:
             spec = pod_spec(task)
         except msgspec.ValidationError as error:
-            yield f"{path}: {error}"
+            yield f"{path}.spec: {error}"
             continue
         yield from _pod_faults(spec, f"{path}.spec")
 
 
-def _pod_faults(spec: PodSpec, path: str) -> Iterator[str]:
+def _pod_faults(spec: RunnablePodSpec, path: str) -> Iterator[str]:
     if not spec.containers:
-        yield f"{path}.containers: there is none, so there is nothing to run"
+        yield f"{path}.containers: a pod needs at least one container"
     for index, container in enumerate(spec.init_containers or ()):
+        where = f"{path}.initContainers[{index}]"
         if container.restart_policy is not None:
-            yield (
-                f"{path}.initContainers[{index}].restartPolicy: the runner process runs no "
-                "sidecars; make it one of the containers"
-            )
-        yield from _container_faults(container, f"{path}.initContainers[{index}]")
+            why = "the process runner does not support sidecars; use a normal container"
+            yield f"{where}.restartPolicy: {why}"
+        yield from _container_faults(container, where)
     for index, container in enumerate(spec.containers or ()):
         yield from _container_faults(container, f"{path}.containers[{index}]")
 
 
-def _container_faults(container: Container, path: str) -> Iterator[str]:
+def _container_faults(container: RunnableContainer, path: str) -> Iterator[str]:
     if not container.command:
-        yield (
-            f"{path}.command: container {container.name} has none, and the entrypoint of its "
-            "image cannot be run, for there are no images here; write the command out, or use "
-            "--runner simulate"
-        )
-    for index, source in enumerate(container.env_from or ()):
-        for kind, ref in (("configMap", source.config_map_ref), ("secret", source.secret_ref)):
-            if ref is not None and not ref.optional:
-                yield f"{path}.envFrom[{index}].{kind}Ref: {_ABSENT[kind]}"
+        why = "the image's entrypoint cannot run, because images are not used here"
+        hint = "write the command out, or use --runner simulate"
+        yield f"{path}.command: container {container.name} has no command, and {why}; {hint}"
+    for index, references in enumerate(container.env_from or ()):
+        yield from _reference_faults(references, f"{path}.envFrom[{index}]")
     for index, variable in enumerate(container.env or ()):
-        if variable.value_from is not None:
-            yield from _source_faults(variable.value_from, f"{path}.env[{index}].valueFrom")
+        yield from _reference_faults(variable.value_from or {}, f"{path}.env[{index}].valueFrom")
 
 
-_ABSENT = {
-    "configMap": "there are no ConfigMaps here; write the value out, or mark it optional",
-    "secret": "there are no Secrets here; write the value out, or mark it optional",
+_NO_CONFIG_MAP = "ConfigMaps do not exist here; write the value out, or mark it optional"
+_NO_SECRET = "Secrets do not exist here; write the value out, or mark it optional"
+_UNAVAILABLE = {
+    **dict.fromkeys(("configMapRef", "configMapKeyRef"), _NO_CONFIG_MAP),
+    **dict.fromkeys(("secretRef", "secretKeyRef"), _NO_SECRET),
+    "resourceFieldRef": "processes have no resources of their own; write a value",
+    "fileKeyRef": "volumes do not exist here; write the value out",
 }
 
 
-def _source_faults(source: EnvSource, path: str) -> Iterator[str]:
-    keys = (("configMap", source.config_map_key_ref), ("secret", source.secret_key_ref))
-    for kind, ref in keys:
-        if ref is not None and not ref.optional:
-            yield f"{path}.{kind}KeyRef: {_ABSENT[kind]}"
-    if source.resource_field_ref is not None:
-        yield f"{path}.resourceFieldRef: processes have no resources of their own; write a value"
-    if source.file_key_ref is not None:
-        yield f"{path}.fileKeyRef: there are no volumes here; write the value out"
-    if source.field_ref is not None:
-        field = source.field_ref.field_path
+def _reference_faults(references: References, path: str) -> Iterator[str]:
+    for kind, why in _UNAVAILABLE.items():
+        reference = references.get(kind)
+        if reference is not None and not reference.get("optional"):
+            yield f"{path}.{kind}: {why}"
+    if (reference := references.get("fieldRef")) is not None:
+        field = str(reference.get("fieldPath", ""))
         if field not in FIELDS and not KEYED.fullmatch(field):
-            yield f'{path}.fieldRef.fieldPath: "{field}" is none of {", ".join(FIELDS)}'
+            yield f'{path}.fieldRef.fieldPath: "{field}" is not one of {", ".join(FIELDS)}'

@@ -1,6 +1,6 @@
-"""The runner `process`: the containers of pods are processes on this machine.
+"""Process runner: the containers of pods are local processes.
 
-Every process ends with its pod, and with this one, however that ends (keeper).
+Every process ends with its pod, and with the sandbox, even if that is killed (supervisor).
 """
 
 from __future__ import annotations
@@ -16,45 +16,38 @@ from collections.abc import Sequence
 from datetime import datetime
 from ipaddress import IPv4Address
 from pathlib import Path
-from types import TracebackType
 
-from jobflow.api.pod import PodPhase
+from jobflow.api.pod import Pod, PodPhase
 from jobflow.sandbox.jobs.job import Vcjob
-from jobflow.sandbox.jobs.pods import ADDRESS, PodObject
-from jobflow.sandbox.nodes.pod_status import Progress, Standing
+from jobflow.sandbox.jobs.pods import ADDRESS
+from jobflow.sandbox.nodes.pod_status import ContainerProgress, PodProgress
 from jobflow.sandbox.nodes.process.container import START_ERROR, UNKNOWN
-from jobflow.sandbox.nodes.process.environment import Place
+from jobflow.sandbox.nodes.process.environment import ContainerContext
 from jobflow.sandbox.nodes.process.logs import Logs, new_folder
-from jobflow.sandbox.nodes.process.pod import FailedRun, Life, Restarts, Setting
-from jobflow.sandbox.nodes.process.pod_spec import PodSpec, faults, pod_spec
+from jobflow.sandbox.nodes.process.pod import FailedRun, PodContext, PodLife, RestartLimits
+from jobflow.sandbox.nodes.process.pod_spec import RunnablePodSpec, faults, pod_spec
 from jobflow.sandbox.nodes.runner import Assignment, Report
 from jobflow.sandbox.nodes.simulate import Clock, utc_now
 
-__all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "Restarts"]
+__all__ = ["START_ERROR", "FailedRun", "ProcessRunner", "RestartLimits"]
 
 
 class ProcessRunner:
-    """Runs pods as local processes. A context manager: entering makes the folder of the logs, and
-    leaving removes it where there are none.
-
-    `logs`: where each run has a folder of its own. Entering raises OSError.
-    """
+    """Runs pods as local processes. A context manager that creates a folder for the logs under
+    `logs` and, on exit, removes it if it is empty. Entering raises OSError."""
 
     graceful = True
 
     def __init__(
-        self, logs: Path, *, restarts: Restarts | None = None, clock: Clock = utc_now
+        self, logs: Path, *, restarts: RestartLimits | None = None, clock: Clock = utc_now
     ) -> None:
         self.failures: list[FailedRun] = []
-        """Runs of containers that failed, in order."""
         self._parent = logs
-        self._restarts = restarts or Restarts()
+        self._restarts = restarts or RestartLimits()
         self._clock = clock
         self._addresses = Addresses()
-        self._lives: dict[str, Life] = {}
-        """By the pod's UID."""
-        self._names: dict[tuple[str, str], Life] = {}
-        """By the pod's namespace and name."""
+        self._lives: dict[str, PodLife] = {}
+        self._names: dict[tuple[str, str], PodLife] = {}
         self._base = dict(os.environ)
         self._numbers = itertools.count()
 
@@ -64,12 +57,7 @@ class ProcessRunner:
         self._scratch = Path(tempfile.mkdtemp(prefix="jobflow-"))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self.used:
             shutil.rmtree(self.folder)
         os.close(self._mark)
@@ -77,24 +65,21 @@ class ProcessRunner:
 
     @property
     def used(self) -> bool:
-        """Whether there are any logs."""
+        """Whether any logs exist."""
         return any(path.is_dir() for path in self.folder.iterdir())
 
     def faults(self, job: Vcjob) -> Sequence[str]:
-        """What in its pod templates cannot be run here."""
         return tuple(faults(job))
 
     async def run(self, assignment: Assignment, report: Report) -> None:
-        """Run a pod's containers. One of the same name, if there still is any, has to end first.
-
-        A pod that has been begun by somebody else is lost, for his processes ended with him.
-        """
+        """Run a pod's containers, after the end of an earlier pod of the same name. A pod that
+        another process started is lost, because its processes ended with that process."""
         pod = assignment.pod
-        if pod.phase is PodPhase.RUNNING:
+        if pod.phase == PodPhase.RUNNING:
             await report(self._lost(pod, assignment.started))
             return
         name = (pod.metadata.namespace, pod.metadata.name)
-        life, before = Life(self._setting(assignment), report), self._names.get(name)
+        life, before = PodLife(self._setting(assignment), report), self._names.get(name)
         self._names[name] = life
         try:
             if before is not None:
@@ -107,23 +92,22 @@ class ProcessRunner:
             if self._names[name] is life:
                 del self._names[name]
 
-    async def end(self, pod: PodObject) -> None:
-        """End a pod's containers, within its grace period. Returns when nothing of it is left."""
+    async def end(self, pod: Pod) -> None:
         if (life := self._lives.get(pod.metadata.uid)) is not None:
             await life.delete()
 
-    def _setting(self, assignment: Assignment) -> Setting:
+    def _setting(self, assignment: Assignment) -> PodContext:
         pod, job = assignment.pod, assignment.job
         namespace = pod.metadata.namespace
         tasks = {task.name: task for task in job.spec.tasks or ()}
-        place = Place(
+        place = ContainerContext(
             pod=pod,
-            spec=pod_spec(tasks[pod.task]) if pod.task in tasks else PodSpec(),
+            spec=pod_spec(tasks[pod.task]) if pod.task in tasks else RunnablePodSpec(),
             job=job,
             addresses=lambda name: self._addresses.of(namespace, name),
             base=self._base,
         )
-        return Setting(
+        return PodContext(
             place=place,
             address=self._addresses.of(namespace, pod.metadata.name),
             logs=self._logs,
@@ -133,35 +117,27 @@ class ProcessRunner:
             clock=self._clock,
         )
 
-    def _lost(self, pod: PodObject, started: datetime) -> Progress:
+    def _lost(self, pod: Pod, started: datetime) -> PodProgress:
         at = self._clock()
-        said = "The container could not be located when the pod was terminated"
-        lost = Standing(started, at, 137, UNKNOWN, said)
-        return Progress(
-            phase=PodPhase.FAILED,
-            started=started,
-            finished=at,
-            containers=[lost] * len(pod.spec.containers or ()),
-            address=self._addresses.of(pod.metadata.namespace, pod.metadata.name),
-        )
+        message = "The container could not be located when the pod was terminated"
+        lost = [ContainerProgress(started, at, 137, UNKNOWN, message)]
+        containers = lost * len(pod.spec.containers or ())
+        address = self._addresses.of(pod.metadata.namespace, pod.metadata.name)
+        return PodProgress(PodPhase.FAILED, started, at, containers=containers, address=address)
 
 
 class Addresses:
-    """An address of the loopback network for each pod, so that all can use the same ports.
-
-    Where the system has only 127.0.0.1 (macOS), all have that. The first is drawn by lot: another
-    sandbox on this machine should not have the same ones.
-    """
+    """One loopback address for each pod, so that all pods can use the same ports, unless the system
+    has only 127.0.0.1 (macOS). The first is random, as other sandboxes may be running."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, str], str] = {}
-        self._next = random.randrange(
-            int(IPv4Address("127.1.0.1")), int(IPv4Address("127.254.0.1"))
-        )
+        first, last = int(IPv4Address("127.1.0.1")), int(IPv4Address("127.254.0.1"))
+        self._next = random.randrange(first, last)
         self._many = sys.platform == "linux" and _can_bind(str(IPv4Address(self._next)))
 
     def of(self, namespace: str, pod: str) -> str:
-        """The address of the pod of this name: always the same, also before it is there."""
+        """Return the address of the pod of this name; it is stable and exists before the pod."""
         if not self._many:
             return ADDRESS
         key = (namespace, pod)

@@ -1,18 +1,19 @@
-"""Keeps the processes of one container: a program of its own, which the runner `process` starts.
+"""Supervisor of one container's processes: a separate program that the process runner starts.
 
 It is run by path, without site packages, so it must import nothing but the standard library.
 
-Standard input is its lease: a line of JSON says what to run, a later line `{"grace": 5}` asks for
-the end (SIGTERM to the command, SIGKILL to all after so many seconds), and the end of the input
-means that the sandbox is over, however it ended, and does the same with LAST_GRACE. So nothing has
-to be tidied up by a sandbox that was killed.
+Standard input is its lease: a line of JSON says what to run, a later line `{"grace": 5}` requests
+the end (SIGTERM to the command, SIGKILL to all after so many seconds). The end of the input means
+that the sandbox has exited or was killed, and has the same effect with LAST_GRACE. So a killed
+sandbox leaves nothing behind.
 
-On Linux every process that the command leaves behind becomes the keeper's own child (a subreaper),
-also one that forked twice or left its process group. Once the command has ended, those are killed,
-as a container ends with its first process. Elsewhere only the command's process group is.
+On Linux the supervisor is a subreaper: every process that the command leaves behind becomes its
+child, even after a double fork or in another process group. After the command has ended, these are
+killed, as a container ends with its first process. On other systems only the command's process
+group is.
 
-Standard output, a line of JSON each: `{"pid": 7}` once it runs, or `{"error": "…", "code": 127}`;
-then `{"code": 0}` once it has ended and nothing of it is left.
+Standard output is one line of JSON each: `{"pid": 7}` after the start, or `{"error": "…", "code":
+127}`; then `{"code": 0}` when all processes have ended.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 LAST_GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL where nobody is there to ask for more."""
+"""Seconds between SIGTERM and SIGKILL if the sandbox is gone."""
 NOT_FOUND, NOT_EXECUTABLE, NOT_STARTED = 127, 126, 128
-"""Exit codes of a command that could not be started: a shell's, and containerd's for the rest."""
+"""Exit codes of a command that cannot start: a shell's, and containerd's for other errors."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LINUX = sys.platform == "linux"
@@ -40,22 +41,22 @@ _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> None:
-    """Run what the first line asks for, to its end."""
     control = Control(0)
-    told = control.next()
-    if told is None:
+    request = control.next()
+    if request is None:
         return
-    _adopt_orphans()
+    if _LINUX:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     wake = _wake_on_signals()
-    pid, output, trouble = _start(told)
-    if trouble is not None:
+    pid, output, fault = _start(request)
+    if fault is not None:
         os.waitpid(pid, 0)
-        _say(trouble)
+        _say(fault)
         return
-    log = Log(told["log"], told["limit"])
+    log = Log(request["log"], request["limit"])
     _say({"pid": pid})
-    code = Watch(pid, control, wake, output, log).until_over()
-    _say({"code": code, **({"unlogged": log.trouble} if log.trouble else {})})
+    code = Supervisor(pid, control, wake, output, log).until_over()
+    _say({"code": code, **({"unlogged": log.fault} if log.fault else {})})
 
 
 class Control:
@@ -67,11 +68,11 @@ class Control:
 
     @property
     def heard(self) -> bool:
-        """Whether a line has been read that nobody has asked for: poll does not tell of that."""
+        """Whether a line is already buffered, which poll does not report."""
         return b"\n" in self._read
 
     def next(self) -> dict[str, Any] | None:
-        """The next line; None at the end of the input. Blocks until it is whole."""
+        """Return the next line, or None at the end of the input. Blocks."""
         while b"\n" not in self._read:
             chunk = os.read(self.fd, _CHUNK)
             if not chunk:
@@ -83,15 +84,15 @@ class Control:
 
 
 class Log:
-    """A file of at most `limit` bytes; what came before those is in a second one, `.old`."""
+    """A file of at most `limit` bytes; the part before it is in a second file, `.old`."""
 
     def __init__(self, path: str, limit: int) -> None:
-        self.trouble = ""
+        self.fault = ""
         self._path, self._limit, self._size = path, limit, 0
         self._fd = self._open()
 
     def write(self, data: bytes) -> None:
-        """Append. A disk that takes nothing more must not hold the command up."""
+        """Append data. A full disk must not block the command."""
         try:
             if self._size and self._size + len(data) > self._limit:
                 os.close(self._fd)
@@ -99,14 +100,14 @@ class Log:
                 self._fd, self._size = self._open(), 0
             self._size += os.write(self._fd, data)
         except OSError as error:
-            self.trouble = error.strerror or str(error)
+            self.fault = error.strerror or str(error)
 
     def _open(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
 
-class Watch:
-    """Looks after a command that runs."""
+class Supervisor:
+    """Supervises a running command."""
 
     def __init__(self, pid: int, control: Control, wake: int, output: int, log: Log) -> None:
         self._pid, self._control, self._wake = pid, control, wake
@@ -119,7 +120,7 @@ class Watch:
         os.set_blocking(output, False)
 
     def until_over(self) -> int:
-        """The exit code, once the command has ended and nothing of it is left."""
+        """Return the exit code after the command and all its processes have ended."""
         while self._code is None:
             if self._control.heard:
                 self._hear(self._control.fd)
@@ -142,15 +143,15 @@ class Watch:
         if fd == self._output:
             self._copy()
         elif fd == self._control.fd:
-            told = self._control.next()
-            if told is None:
+            request = self._control.next()
+            if request is None:
                 self._poll.unregister(fd)
-            self._end(LAST_GRACE if told is None else told["grace"])
+            self._end(LAST_GRACE if request is None else request["grace"])
         elif any(number in _ENDING_SIGNALS for number in os.read(fd, _CHUNK)):
             self._end(LAST_GRACE)
 
     def _end(self, grace: float) -> None:
-        """Ask the command to end; who has asked before may only shorten the time."""
+        """Ask the command to end; a later request can only shorten the time."""
         at = time.monotonic() + grace
         self._kill_at = at if self._kill_at is None else min(at, self._kill_at)
         if grace > 0:
@@ -168,7 +169,6 @@ class Watch:
                     return
 
     def _copy(self, *, whole: bool = False) -> None:
-        """What has been written so far to the log: some of it, or all."""
         while True:
             try:
                 data = os.read(self._output, _CHUNK)
@@ -177,74 +177,63 @@ class Watch:
             if data:
                 self._log.write(data)
             else:
-                self._forget_output()
+                with suppress(KeyError):
+                    self._poll.unregister(self._output)
+            if not data or not whole:
                 return
-            if not whole:
-                return
-
-    def _forget_output(self) -> None:
-        with suppress(KeyError):
-            self._poll.unregister(self._output)
 
 
-def _start(told: dict[str, Any]) -> tuple[int, int, dict[str, Any] | None]:
-    """Start the command: its process, where its output comes from, and why it could not be run."""
+def _start(request: dict[str, Any]) -> tuple[int, int, dict[str, Any] | None]:
     output, into = os.pipe()
     hear, tell = os.pipe()
-    keeper = os.getpid()
+    supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(told, keeper, into, tell)
+        _become(request, supervisor, into, tell)
     os.close(into)
     os.close(tell)
     with os.fdopen(hear, "rb") as pipe:
-        said = pipe.read()
-    return pid, output, json.loads(said) if said else None
+        reason = pipe.read()
+    return pid, output, json.loads(reason) if reason else None
 
 
-def _become(told: dict[str, Any], keeper: int, output: int, tell: int) -> NoReturn:
-    """Turn this process into the command, in a session of its own."""
-    command, cwd = told["argv"], told["cwd"]
-    trouble: dict[str, Any] = {}
+def _become(request: dict[str, Any], supervisor: int, output: int, tell: int) -> NoReturn:
+    """Turn this process into the command, in its own session."""
+    command, cwd = request["argv"], request["cwd"]
+    fault: dict[str, Any] = {}
     try:
         os.setsid()
         if _LINUX:
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != keeper:
+            if os.getppid() != supervisor:
                 os._exit(NOT_STARTED)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec keeps that
             signal.signal(number, signal.SIG_DFL)
-        trouble = {"code": NOT_STARTED, "error": f"workingDir {cwd}: "}
+        fault = {"code": NOT_STARTED, "error": f"workingDir {cwd}: "}
         os.chdir(cwd)
-        trouble = {"code": NOT_STARTED, "error": f'exec: "{command[0]}": '}
-        os.execvpe(command[0], command, told["env"])
+        fault = {"code": NOT_STARTED, "error": f'exec: "{command[0]}": '}
+        os.execvpe(command[0], command, request["env"])
     except OSError as error:
-        trouble = _explained(trouble, command[0], error)
+        fault = _explained(fault, command[0], error)
     except ValueError as error:
-        trouble["error"] += str(error)
-    os.write(tell, json.dumps(trouble).encode())
+        fault["error"] += str(error)
+    os.write(tell, json.dumps(fault).encode())
     os._exit(NOT_STARTED)
 
 
-def _explained(trouble: dict[str, Any], command: str, error: OSError) -> dict[str, Any]:
-    """In the words that a container runtime has for it."""
-    said = (error.strerror or str(error)).lower()
+def _explained(fault: dict[str, Any], command: str, error: OSError) -> dict[str, Any]:
+    reason = (error.strerror or str(error)).lower()
     code = NOT_STARTED
-    if trouble.get("error", "").startswith("exec"):
+    if fault.get("error", "").startswith("exec"):
         if error.errno == errno.ENOENT:
             code = NOT_FOUND
-            said = said if "/" in command else "executable file not found in $PATH"
+            reason = reason if "/" in command else "executable file not found in $PATH"
         elif error.errno in (errno.EACCES, errno.ENOEXEC, errno.EISDIR):
             code = NOT_EXECUTABLE
-    return {"code": code, "error": trouble.get("error", "") + said}
-
-
-def _adopt_orphans() -> None:
-    if _LINUX:
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    return {"code": code, "error": fault.get("error", "") + reason}
 
 
 def _prctl(option: int, value: int) -> None:
@@ -254,7 +243,6 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _wake_on_signals() -> int:
-    """Where the number of each signal that comes can be read."""
     hear, tell = os.pipe()
     for fd in (hear, tell):
         os.set_blocking(fd, False)
@@ -265,7 +253,7 @@ def _wake_on_signals() -> int:
 
 
 def _kill(pid: int, number: int = signal.SIGKILL) -> bool:
-    """Whether that is possible: another user's process (sudo) cannot be signalled."""
+    """Return whether the process can be signalled, unlike another user's (sudo)."""
     try:
         os.kill(pid, number)
     except PermissionError:
@@ -276,10 +264,8 @@ def _kill(pid: int, number: int = signal.SIGKILL) -> bool:
 
 
 def _sweep(group: int) -> None:
-    """Kill what a command that has ended has left: children, and those who become children by it.
-
-    A process that belongs to somebody else cannot be killed, and is left.
-    """
+    """Kill what a command left behind, including processes that become children meanwhile. A
+    process of another user cannot be killed and stays."""
     if not _LINUX:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
@@ -314,7 +300,6 @@ def _parent(pid: str) -> str:
 
 
 def _say(what: dict[str, Any]) -> None:
-    """Tell the sandbox, if it still listens."""
     with suppress(OSError):
         os.write(1, json.dumps(what).encode() + b"\n")
 

@@ -1,4 +1,4 @@
-"""Requests and responses, between ASGI and the handlers. Knows no kinds and no objects."""
+"""HTTP requests and responses, between ASGI and the handlers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from jobflow.sandbox.apiserver.failures import Failure, bad_request, too_large
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, too_large
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -17,14 +17,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 JSON = "application/json"
 MAX_BODY = 3 * 1024 * 1024
-"""Bytes of a request body, as kube-apiserver takes them (MaxRequestBodyBytes)."""
+"""Maximum size of a request body in bytes (kube-apiserver's MaxRequestBodyBytes)."""
 
 encode = msgspec.json.Encoder().encode
 
 
 @dataclass(slots=True)
 class Request:
-    """One request, its body read."""
+    """One request, including its body."""
 
     method: str
     path: str
@@ -32,45 +32,30 @@ class Request:
     headers: dict[bytes, bytes]
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
-    """What the answer's `Warning:` headers will say."""
 
     def header(self, name: bytes) -> str:
         """Return the value of a header, by its name in lower case; "" if it was not sent."""
         return self.headers.get(name, b"").decode("latin-1")
 
     @property
-    def user_agent(self) -> str:
-        """Who asks."""
-        return self.header(b"user-agent")
-
-    @property
-    def accept(self) -> str:
-        """The media types the client takes."""
-        return self.header(b"accept")
-
-    @property
     def content_type(self) -> str:
-        """The body's media type, without parameters."""
         return self.header(b"content-type").partition(";")[0].strip() or JSON
 
     def flag(self, name: str) -> bool:
-        """Whether a query parameter is true."""
         return self.query.get(name, "").lower() in ("1", "t", "true")
 
     def number(self, name: str) -> int:
-        """A query parameter as a whole number, 0 where it is not given. Raises Failure, 400."""
+        """Return a query parameter as an integer, or 0. Raises RequestFailure, 400."""
         text = self.query.get(name) or "0"
         try:
             return int(text)
         except ValueError as error:
-            said = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-            raise bad_request(said) from error
+            message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+            raise bad_request(message) from error
 
 
 @dataclass(slots=True)
 class Response:
-    """An answer: all of it in `body`, or in pieces from `stream`."""
-
     body: bytes = b""
     code: int = 200
     media_type: str = JSON
@@ -82,18 +67,12 @@ Handler = Callable[[Request, Receive], Awaitable[Response]]
 
 
 def read_request(scope: Scope) -> Request:
-    """The request of an ASGI scope, its body still to be read."""
-    query = scope["query_string"].decode("latin-1")
-    return Request(
-        scope["method"],
-        scope["path"],
-        dict(parse_qsl(query, keep_blank_values=True)) if query else {},
-        dict(scope["headers"]),
-    )
+    query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    return Request(scope["method"], scope["path"], query, dict(scope["headers"]))
 
 
 async def read_body(receive: Receive) -> bytes:
-    """The body. Raises Failure, 413, without reading on."""
+    """Read the body. Raises RequestFailure, 413, as soon as it is too large."""
     message = await receive()
     body: bytes = message.get("body", b"")
     while message.get("more_body") and len(body) <= MAX_BODY:
@@ -104,15 +83,13 @@ async def read_body(receive: Receive) -> bytes:
     return body
 
 
-def refusal(failed: Failure) -> Response:
-    """The answer to a request that failed."""
+def refusal(failed: RequestFailure) -> Response:
     retry = (failed.status.get("details") or {}).get("retryAfterSeconds")
     headers = ((b"retry-after", str(retry).encode()),) if retry else ()
     return Response(encode(failed.status), failed.code, headers=headers)
 
 
 async def answer(response: Response, request: Request, send: Send) -> None:
-    """Send a response, with the request's warnings."""
     headers = [(b"content-type", response.media_type.encode()), *response.headers]
     headers += [(b"warning", _warning(text)) for text in request.warnings]
     if response.stream is None:
@@ -125,7 +102,6 @@ async def answer(response: Response, request: Request, send: Send) -> None:
 
 
 def _warning(text: str) -> bytes:
-    """A warning as its header says it (RFC 7234, code 299); control characters become blanks."""
     plain = "".join(char if char.isprintable() else " " for char in text)
     quoted = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{quoted}"'.encode()

@@ -1,4 +1,4 @@
-"""What is asked of the server, between the routes that read it and the rooms that carry it out."""
+"""Targets and options of requests, and writes as admission sees them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobflow.sandbox.apiserver.storage import Key
 CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
 
 ADMIN = {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]}
-"""Who every request comes from: the sandbox asks nobody for credentials."""
+"""User of every request, because the sandbox has only one."""
 COLLECTOR = {
     "username": "system:serviceaccount:kube-system:generic-garbage-collector",
     "groups": ["system:serviceaccounts", "system:serviceaccounts:kube-system"],
@@ -24,7 +24,7 @@ NAMESPACE_CONTROLLER = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path names: a collection (no name), an object or its subresource."""
+    """The collection (no name), object or subresource that a path names."""
 
     kind: Kind
     namespace: str = ""
@@ -33,29 +33,28 @@ class Target:
 
     @property
     def key(self) -> Key:
-        """Where the object is stored."""
         return (self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
-class How:
-    """How a write is to be carried out."""
+class WriteOptions:
+    """Options of a write."""
 
     dry_run: bool = False
     field_validation: str = "Warn"
     options: dict[str, Any] = field(default_factory=dict)
-    """CreateOptions, UpdateOptions, PatchOptions or DeleteOptions, as admission is told them."""
+    """CreateOptions, UpdateOptions, PatchOptions or DeleteOptions, as in an AdmissionReview."""
     user: dict[str, Any] = field(default_factory=lambda: ADMIN)
     warnings: list[str] = field(default_factory=list)
-    """What the answer will warn of; filled while the write is carried out."""
+    """Warnings of the response, collected during the write."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class WriteOperation:
     """One write, as admission sees it."""
 
     operation: str
     target: Target
     obj: Object | None
     old: Object | None
-    how: How
+    write: WriteOptions

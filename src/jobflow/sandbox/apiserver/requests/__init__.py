@@ -1,0 +1,1 @@
+"""Requests: their HTTP form, access, targets, selectors and failures."""
