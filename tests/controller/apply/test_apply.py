@@ -148,6 +148,15 @@ async def test_a_plan_with_a_further_attempt_is_not_sent_if_the_flow_has_changed
     assert changed.metadata.labels == {"x": "y"}
 
 
+async def test_a_live_read_that_is_older_than_the_copy_is_an_error(world: World) -> None:
+    """The cluster was restored from a backup: planning at once would read the same again."""
+    newer = msgspec.structs.replace(world.flow.metadata, resource_version="999999")
+    world.flow = msgspec.structs.replace(world.flow, metadata=newer)
+    world.store.learn_flow(world.flow)
+    applied = await world.apply(world.create_again())
+    assert (applied.again, len(applied.errors)) == (False, 1)
+
+
 async def test_nor_if_the_flow_is_gone(world: World) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     assert await world.apply(world.create_again()) == Applied()

@@ -185,9 +185,12 @@ class Applier:
         if live is not None and live.metadata.resource_version == flow.metadata.resource_version:
             return
         applied.outdated = True
-        if live is not None:
-            self._store.learn_flow(live)
-            applied.again = True
+        if live is None or not self._store.learn_flow(live):
+            return
+        known = self._store.flow(live.metadata.namespace, live.metadata.name)
+        applied.again = known is not None and known != flow
+        if not applied.again:
+            applied.errors.append("the flow that was read live is older than the known one")
 
     async def _is_there(self, flow: JobFlow, name: str, applied: Applied) -> bool:
         """Whether a vcjob of the flow with this name exists; then the next plan sees it."""
