@@ -12,8 +12,8 @@ from typing import Any
 from jobflow.api.resources import JOBFLOWS
 from jobflow.cli.flows.send_command import CommandOptions, Verb, send_and_wait
 from jobflow.kube.client import Client
-from jobflow.sandbox.apiserver.failures import failure
-from jobflow.sandbox.apiserver.server import Fault
+from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
 from support.sandbox.volcano_world import volcano
@@ -67,7 +67,7 @@ async def set_status(world: Cluster, status: dict[str, Any], name: str = "f") ->
 def forbid(world: Cluster, method: str, end: str) -> None:
     """Let the API server refuse requests to paths with this end: `/jobflows`, `/jobflows/f`."""
     world.server.faults.append(
-        Fault(
+        InjectedFault(
             lambda request: request.method == method and request.path.endswith(end),
             failure(403, "Forbidden", "alice must not"),
             times=None,
