@@ -85,7 +85,7 @@ async def test_with_one_namespace_no_right_beyond_it_is_asked_for(
     bare: RealCluster, home: str, tmp_path: Path
 ) -> None:
     batch = bare.new_namespace("batch")
-    assert await asyncio.to_thread(crds.apply, str(bare.plane.kubeconfig("admin"))) == 0
+    assert await asyncio.to_thread(crds.apply_crds, str(bare.plane.kubeconfig("admin"))) == 0
     async with release(bare, home, tmp_path) as ready:
         alone = replace(ready, values={**ready.values, "namespace": batch})
         await alone.install()

@@ -96,5 +96,5 @@ async def test_whoever_may_not_make_commands_is_told_so(
             done = await asyncio.to_thread(cancel, stranger, "test", *here)
             refused = done.stderr
     assert (done.returncode, done.stdout) == (1, "")
-    assert "cancelling takes the right to create commands.bus.volcano.sh in the name" in refused
+    assert "cancelling needs the right to create commands.bus.volcano.sh in namespace" in refused
     assert 'User "volcano" cannot create resource "commands"' in refused

@@ -48,6 +48,30 @@ def test_a_fresh_flow() -> None:
     assert why(flow("a").later(5), "a") == why(flow("a").later(5))
 
 
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (
+            "waits until it is known how a ended",
+            "Step b has been Waiting for 0s (since 12:00:00 UTC): it waits until it is known how a "
+            "ended.",
+        ),
+        (
+            "runs again because the flow was retried",
+            "Step b has been Waiting for 0s (since 12:00:00 UTC): it runs again because the flow "
+            "was retried.",
+        ),
+        ("", "Step b has been waiting for 0s (since 12:00:00 UTC) and starts now."),
+    ],
+)
+def test_a_step_whose_targets_are_done_waits_for_the_reason_in_its_message(
+    message: str, sentence: str
+) -> None:
+    world = flow("a", b="a").with_jobs(a="Completed").settled()
+    waiting = StepCondition(phase="Waiting", message=message, last_transition_time=world.now)
+    assert why(with_condition(world, "b", waiting), "b")[0] == sentence
+
+
 def test_the_paragraph_is_its_sentences(running: World) -> None:
     told = explain(running.flow, now=running.now)
     assert len(told.sentences) > 1

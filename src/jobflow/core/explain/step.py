@@ -136,8 +136,8 @@ class StepExplainer:
 
     def _waiting(self, step: int, condition: StepCondition) -> Iterator[str]:
         name, reason, message = self.name(step), condition.reason, condition.message
-        if reason in ("", StepReason.WAITING_FOR_PROBE):
-            for_what = self._describe_targets(step)
+        for_what = self._describe_targets(step) or ("" if message else "and starts now")
+        if for_what and reason in ("", StepReason.WAITING_FOR_PROBE):
             yield f"Step {name} has been waiting{self._format_since(step)} {for_what}."
             if reason and message:
                 yield f"Last result: {self._shorten_result(step, message)}."
@@ -147,12 +147,13 @@ class StepExplainer:
         yield f"Step {name} has been Waiting{self._format_since(step, reason)}{why}."
 
     def _describe_targets(self, step: int) -> str:
-        """Return `for c (Running) and d (Pending) to complete`: the condition of a waiting step."""
+        """Return `for c (Running) and d (Pending) to complete`, the condition of a waiting step, or
+        "" if no target blocks it."""
         if step >= self._ctx.last_from:
             return "for all other steps to finish"
         targets = find_blocking_targets(self._ctx, step)
         if not targets:
-            return "and starts now"
+            return ""
         spec = self._ctx.observed[step].step
         names = [self.name_with_phase(target) for target in targets[:MAX_NAMES]]
         last = "or" if get_strategy(spec) is Strategy.ANY else "and"

@@ -30,7 +30,7 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_progress
 from jobflow.core.timestamps import truncate_to_second
 
-_AGAIN = "is to run again, for the flow was retried"
+_AGAIN = "runs again because the flow was retried"
 
 
 def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlowStatus:
