@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from jobflow.api.jobflow import JobFlow
+from jobflow.api.kinds import KINDS
+from jobflow.api.resources import FLOW_GROUP
 from jobflow.api.schema.crd import crd, openapi_schema, to_yaml
 from support.paths import ROOT
 
 CHART = ROOT / "charts" / "jobflow" / "crds"
-KINDS = {"JobFlow": "flow.volcano.sh_jobflows", "JobTemplate": "flow.volcano.sh_jobtemplates"}
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -29,7 +30,8 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_chart_has_the_crds_of_the_types(kind: str) -> None:
-    stored = (CHART / f"{KINDS[kind]}.yaml").read_text(encoding="utf-8")
+    file = CHART / f"{FLOW_GROUP}_{KINDS[kind].resource.plural}.yaml"
+    stored = file.read_text(encoding="utf-8")
     assert stored == to_yaml(crd(kind)), "run `make crds`"
     assert yaml.safe_load(stored) == crd(kind)
     assert len(stored) < 200 * 1024

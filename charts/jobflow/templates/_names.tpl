@@ -59,6 +59,11 @@ is the value of namespace has a second Role there, for its Lease and Secret. */}
 {{- end -}}
 {{- end -}}
 
+{{/* The plurals of all kinds of JobFlow, each followed by the argument, such as "/status". */}}
+{{- define "jobflow.kinds" -}}
+[jobflows{{ . }}, jobtemplates{{ . }}]
+{{- end -}}
+
 {{- define "jobflow.webhookService" -}}
 {{ include "jobflow.fullname" . }}-webhook
 {{- end -}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -243,3 +243,7 @@ def known(cluster: Cluster, namespace: str) -> Known:
     if not cluster.knows(namespace):
         return Known()
     return Known(templates=cluster.templates(namespace), queues=cluster.queues())
+
+
+JUDGES: tuple[type[Judge[Any]], ...] = (FlowJudge, TemplateJudge)
+"""One judge for each kind that is reviewed."""

@@ -32,14 +32,13 @@ from jobflow.webhook.review.envelope import (
     refused,
 )
 from jobflow.webhook.review.judges import (
+    JUDGES,
     Cluster,
     Denied,
-    FlowJudge,
     Judge,
     NotJudged,
     NotReady,
     Rights,
-    TemplateJudge,
     TooMuch,
 )
 
@@ -88,11 +87,7 @@ def reviewers(
     """Return the reviewer of each path. Without `elsewhere` they judge all reviews themselves;
     without `rights` users need no right to create vcjobs."""
     most = math.inf if elsewhere is None else MOST_EFFORT
-    judges: tuple[Judge[Any], ...] = (
-        FlowJudge(cluster, rights, most),
-        TemplateJudge(cluster, rights, most),
-    )
-    found = (Reviewer(judge, cluster, elsewhere) for judge in judges)
+    found = (Reviewer(judge(cluster, rights, most), cluster, elsewhere) for judge in JUDGES)
     return {reviewer.path: reviewer for reviewer in found}
 
 
