@@ -27,7 +27,7 @@ test: $(VENV)/installed lint ## lint, and every test that needs no cluster: abou
 coverage: $(VENV)/installed ## the same tests, and at least 95 % of core and webhook covered by them
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=95
 
-test-long: $(VENV)/installed ## property-based tests with thirty times the examples, and all slow tests
+test-long: $(VENV)/installed ## property-based tests with twenty times the examples, and all slow tests
 	JOBFLOW_LAWS=long $(BIN)/pytest -n 2 -m '(hypothesis or law or long) and not cluster' --timeout 900
 
 explore: $(VENV)/installed ## every state of small flows, with a process per core: an hour or more

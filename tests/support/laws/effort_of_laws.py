@@ -1,4 +1,4 @@
-"""How often a law is tried: in `make test` a little, in `make test-long` thirty times as often.
+"""How often a law is tried: in `make test` a little, in `make test-long` twenty times as often.
 
 The examples are the same in every run, so that a run says something about the change it is run
 for. JOBFLOW_LAWS=exploring looks for others. No law of these is judged by the time that it takes.
@@ -11,7 +11,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 USUAL = 50
-LONG = 30
+LONG = 20
 
 
 def _profile(name: str, times: int, *, same: bool) -> None:
