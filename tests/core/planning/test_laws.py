@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jobflow.api.control import Backoff, ForEach, Repeat, Retry
@@ -148,6 +148,7 @@ def test_after_the_last_plan_a_restart_finds_nothing_to_do(walk: Walk) -> None:
 @given(LOOPS)
 @tries(40)
 def test_the_end_of_a_run_stays_as_it_was_written(walk: Walk) -> None:
+    assume(not walk.world.commands)  # a retry of the flow starts ended runs again
     ended = {r.index: r for r in walk.stored("a").runs or () if r.phase in ENDED_STEP_PHASES}
     walk.end_well(retries=False)
     left = {run.index: run for run in walk.stored("a").runs or ()}
