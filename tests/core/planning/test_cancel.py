@@ -11,9 +11,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from jobflow.api.jobflow import Step
 from jobflow.core.planning.actions import AbortJob, DeleteJob
-from support.plan.plan_world import World, after, flow, template, world_of
+from support.plan.plan_world import World, after, flow
 from support.plan.planned import Planned
 
 
@@ -26,9 +25,6 @@ def two_running() -> World:
     """a has Completed, b and c run, d waits for both."""
     world = flow("a", b="a", c="a", d="b c")
     return world.with_jobs(a="Completed", b="Running", c="Running").settled()
-
-
-# -------------------------------------------------------------- where nothing is running
 
 
 def no_template() -> World:
@@ -101,9 +97,6 @@ def test_what_has_ended_stays_as_it_ended() -> None:
         assert planned.phases["a"] == "Completed"
         assert planned.failed == {"b": "JobFailed"}
         assert planned.skipped == {"bad": "NotTaken", "c": "UpstreamFailed", "d": "Stopped"}
-
-
-# ----------------------------------------------------------------- where something runs
 
 
 def test_what_runs_is_to_be_aborted_and_the_rest_is_skipped() -> None:
@@ -188,12 +181,6 @@ def test_a_job_that_completes_all_the_same_has_completed() -> None:
     assert (planned.phase, planned.reason, planned.creates) == ("Failed", "Cancelled", [])
 
 
-def test_the_flow_is_over_when_the_last_job_is() -> None:
-    world = two_running().cancelled().ended("f-b", "Aborted").settled()
-    assert (world.plan().phase, world.plan().status.progress) == ("Running", "3/4")
-    assert world.ended("f-c", "Aborted").plan().phase == "Failed"
-
-
 def test_even_if_all_jobs_complete_the_flow_was_cancelled() -> None:
     world = flow("a", b="a").with_jobs(a="Running").cancelled().ended("f-a", "Completed")
     planned = world.plan()
@@ -225,9 +212,6 @@ def test_a_job_that_nobody_recorded_is_aborted_like_the_others() -> None:
     assert world.plan().aborts == ["f-b"]
 
 
-# ------------------------------------------------------------------- jobs that come late
-
-
 def test_a_job_that_shows_up_for_a_skipped_step_is_deleted() -> None:
     world = two_running().cancelled().with_jobs(d="Pending")
     assert world.plan().deletes == ["f-d"]
@@ -236,20 +220,10 @@ def test_a_job_that_shows_up_for_a_skipped_step_is_deleted() -> None:
     assert world.flow.status.state.phase == "Failed"
 
 
-def test_a_job_that_shows_up_after_the_end_is_deleted() -> None:
-    world = flow("a").cancelled().with_jobs(a="Running")
-    assert world.flow.final
-    assert world.plan().deletes == ["f-a"]
-    assert world.with_jobs(a="Completed").plan().deletes == []
-
-
 def test_a_job_that_was_aborted_and_then_resumed_by_somebody_is_theirs() -> None:
     world = flow("a").with_jobs(a="Running").cancelled().ended("f-a", "Aborted").settled()
     assert world.flow.final
     assert world.ended("f-a", "Running").plan().plan.actions == ()
-
-
-# ---------------------------------------------------------------------------- otherwise
 
 
 def test_a_new_process_asks_once_more() -> None:
@@ -272,9 +246,3 @@ def test_a_flow_of_volcanos_own_controller_is_cancelled_too() -> None:
     bare = msgspec.structs.replace(job.metadata, labels=None, annotations=None)
     world = world.with_job(msgspec.structs.replace(job, metadata=bare)).cancelled()
     assert world.ended("f-a", "Aborted").plan().failed == {"a": "Cancelled"}
-
-
-def test_a_step_with_a_template_of_its_own_name_elsewhere() -> None:
-    world = world_of([Step(name="a", template="t"), Step(name="b", template="t")])
-    world = replace(world, templates={"t": template("t")})
-    assert cancel(world).skipped == {"a": "Stopped", "b": "Stopped"}

@@ -16,13 +16,7 @@ from support.plan.steps import after, step
 
 SOON = Backoff(duration="1s", factor=1)
 DONE = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Succeeded")])
-NOT_TAKEN = {
-    "when": step(when="false"),
-    "switch": step(switch=[Case(when="false", template="x")]),
-}
-
-
-# ------------------------------------------------------------------- any, and kinds of targets
+NOT_TAKEN = {"when": step(when="false"), "switch": step(switch=[Case(when="false", template="x")])}
 
 
 def any_of(condition: str | None = None, /, **targets: Step) -> World:
@@ -78,9 +72,6 @@ def test_any_starts_at_a_repeat_whose_until_holds() -> None:
     assert "f-z" in ends(world, "Completed", "f-a-1").jobs
 
 
-# --------------------------------------------------- services that are retried or timed out
-
-
 def service(**said: Any) -> World:
     """b needs the service a, and c comes after b."""
     return flow(a=step(daemon=True, **said), b="a", c="b").settled()
@@ -97,29 +88,12 @@ def test_a_service_that_fails_is_started_again() -> None:
     assert ends(world, "Aborted", "f-a-r1").flow.status.state.phase == "Succeed"
 
 
-def test_once_it_has_run_it_holds_up_nobody_though_it_is_started_again() -> None:
-    world = flow("x", a=step(daemon=True, retry=Retry(limit=1, backoff=SOON)), b="a x").settled()
-    world = ends(ends(world, "Running", "f-a"), "Failed", "f-a")
-    assert world.plan().held_up["a"] == "Retrying"
-    assert "f-b" in ends(world, "Completed", "f-x").jobs
-
-
 def test_a_service_that_fails_too_often_has_failed() -> None:
     """It has run, so that b had begun; c had not."""
     world = ends(service(retry=Retry(limit=1, backoff=SOON)), "Failed", "f-a").later(2).settled()
     world = ends(ends(world, "Failed", "f-a-r1"), "Completed", "f-b")
     assert (world.plan().failed, world.plan().skipped) == ({"a": "JobFailed"}, {"c": "Stopped"})
     assert world.flow.status.state.phase == "Failed"
-
-
-def test_a_service_that_takes_longer_than_it_may_has_failed() -> None:
-    world = ends(service(timeout="60s"), "Running", "f-a").later(60).settled()
-    assert world.plan().conditions["a"].reason == "Timeout"
-    world = ends(world, "Aborted", "f-a")
-    assert world.plan().failed == {"a": "Timeout"}
-
-
-# ------------------------------------------------------------- probes on what runs again
 
 
 def probed(**said: Any) -> World:
@@ -135,15 +109,6 @@ def test_a_probe_waits_for_the_next_attempt_of_its_target() -> None:
     world = world.with_pods("a", run=1, t="Succeeded").settled()
     assert world.plan().phases["b"] == "Pending"
 
-
-def test_a_probe_on_a_service_that_is_started_again_looks_at_the_new_one() -> None:
-    world = probed(daemon=True, retry=Retry(limit=1, backoff=SOON))
-    world = world.with_pods("a", t="Failed").later(1).ended("f-a", "Failed").settled()
-    world = world.later(2).settled().with_pods("a", run=1, t="Succeeded")
-    assert world.plan().creates == ["f-b"]
-
-
-# ------------------------------------------------------------------------------ admission
 
 EACH: dict[str, Any] = {"forEach": {"count": 2}}
 AGAIN: dict[str, Any] = {"repeat": {"until": "true", "max": 2}}

@@ -29,9 +29,6 @@ def refusals(world: World) -> list[str]:
     ]
 
 
-# ------------------------------------------------------------------------- recording
-
-
 def test_a_command_is_recorded_then_deleted_then_forgotten() -> None:
     world = running().with_command()
     planned = world.plan()
@@ -100,9 +97,6 @@ def test_two_cancel_once() -> None:
     assert world.settled().commands == {}
 
 
-# ---------------------------------------------------------------------------- refusing
-
-
 @pytest.mark.parametrize("action", ["CloseQueue", "terminatejob", ""])
 def test_an_action_that_flows_do_not_know_is_refused(action: str) -> None:
     world = running().with_command(action)
@@ -112,37 +106,6 @@ def test_an_action_that_flows_do_not_know_is_refused(action: str) -> None:
     assert world.plan().phases == {"a": "Running", "b": "Waiting"}
     settled = world.settled()
     assert (settled.commands, settled.flow.status.state.reason) == ({}, "")
-
-
-@pytest.mark.parametrize(("end", "phase"), [("Completed", "Succeed"), ("Failed", "Failed")])
-def test_cancelling_what_is_over_is_refused(end: str, phase: str) -> None:
-    world = over(end)
-    before = world.flow.status
-    world = world.with_command()
-    assert refusals(world) == [f"the flow has ended ({phase})"]
-    assert world.plan().plan.urgent
-    settled = world.settled()
-    assert settled.commands == {}
-    assert settled.flow.status == before
-
-
-def test_cancelling_what_was_cancelled_is_refused() -> None:
-    world = flow("a").cancelled()
-    assert refusals(world.with_command(name="again")) == ["the flow has ended (Failed)"]
-
-
-def test_a_cancel_that_comes_with_the_end_is_too_late() -> None:
-    world = flow("a").with_jobs(a="Running").settled().ended("f-a", "Completed").with_command()
-    assert refusals(world) == ["the flow has ended"]
-    assert (world.plan().phase, world.plan().reason) == ("Succeed", "")
-    assert world.settled().commands == {}
-
-
-def test_cancelling_what_is_being_deleted_is_refused() -> None:
-    world = running().being_deleted().with_command()
-    assert refusals(world) == ["the flow is being deleted"]
-    assert world.settled().commands == {}
-    assert world.plan().phase == "Terminating"
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,6 @@ def all_else_is_over() -> World:
     return world.ended("f-c", "Completed")
 
 
-# --------------------------------------------------------------------------- dependants
-
-
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
 def test_dependants_start_once_it_runs(phase: str) -> None:
     planned = served().with_jobs(a=phase).settled().plan()
@@ -54,9 +51,6 @@ def test_with_a_probe_the_probe_decides() -> None:
     world = world.with_jobs(a="Running").settled()
     assert world.plan().phases["b"] == "Waiting"
     assert world.with_pods("a", t="Succeeded").plan().creates == ["f-b"]
-
-
-# -------------------------------------------------------------------------------- its end
 
 
 def test_it_is_ended_when_all_other_steps_are_over() -> None:

@@ -35,9 +35,6 @@ def made(world: World) -> CreateJob:
     return create
 
 
-# ------------------------------------------------------------------------------- when
-
-
 def test_what_was_decided_is_stored_before_the_job_is_made() -> None:
     world = conditional(A_COMPLETED)
     planned = world.plan()
@@ -125,9 +122,6 @@ def test_items_without_a_value_fail_the_step() -> None:
     said = planned.conditions["b"].message
     assert said.startswith('forEach.from `steps["a"].outputs.files`: there is no ')
     assert planned.skipped == {"c": "UpstreamFailed"}
-
-
-# ------------------------------------------------------------------------------ switch
 
 
 def test_the_first_case_that_holds_is_taken() -> None:

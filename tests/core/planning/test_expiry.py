@@ -60,8 +60,6 @@ def test_what_is_under_way_stays() -> None:
     assert not goes(world.later(10**6))
 
 
-# ------------------------------------------------------- times that no clock ever comes to
-
 LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 FIRST = datetime(1, 1, 1, tzinfo=UTC)
 """What Go writes for a time that was never set."""

@@ -17,9 +17,6 @@ def two_branches(policy: str | None) -> World:
     return world.with_jobs(a="Running", x="Running").settled()
 
 
-# ------------------------------------------------------------------------------ Stop
-
-
 @pytest.mark.parametrize("policy", [None, "Stop", "stop"])
 def test_stop_lets_what_runs_run_out(policy: str | None) -> None:
     world = two_branches(policy).ended("f-a", "Failed").settled()
@@ -29,9 +26,6 @@ def test_stop_lets_what_runs_run_out(policy: str | None) -> None:
     planned = world.ended("f-x", "Completed").plan()
     assert planned.skipped == {"b": "UpstreamFailed", "y": "Stopped"}
     assert planned.phase == "Failed"
-
-
-# -------------------------------------------------------------------------- Continue
 
 
 def test_continue_goes_on_with_independent_branches() -> None:
@@ -55,9 +49,6 @@ def test_a_step_that_fails_by_itself_stops_nobody_under_continue() -> None:
     world = world.with_spec(failure_policy="Continue").with_jobs(p="Completed")
     assert world.plan().failed == {"b": "ExpressionError"}
     assert world.plan().creates == ["f-a"]
-
-
-# ----------------------------------------------------------------------------- Abort
 
 
 def test_abort_ends_what_runs() -> None:
@@ -120,31 +111,11 @@ def test_who_runs_behind_an_ordinary_target_of_a_handler_too_is_aborted() -> Non
     assert planned.conditions["y"].reason == "FailurePolicy"
 
 
-def test_a_step_between_two_attempts_gets_no_other() -> None:
-    world = two_branches("Abort").without_jobs("x").with_missing("f-x").settled()
-    assert world.plan().held_up["x"] == "JobLost"
-    planned = world.ended("f-a", "Failed").plan()
-    assert planned.failed == {"a": "JobFailed", "x": "FailurePolicy"}
-    assert planned.phase == "Failed"
-
-
-def test_a_job_that_shows_up_for_a_stopped_step_is_deleted() -> None:
-    world = two_branches("Abort").ended("f-a", "Failed").settled().ended("f-x", "Completed")
-    world = world.stored().with_jobs(y="Pending")
-    assert (world.plan().skipped["y"], world.plan().deletes) == ("Stopped", ["f-y"])
-    world = flow("a", "x").with_spec(failure_policy="Abort").without_template("x")
-    world = world.with_jobs(a="Failed").settled().with_jobs(x="Pending")
-    assert (world.flow.status.state.phase, world.plan().deletes) == ("Failed", ["f-x"])
-
-
 def test_a_step_that_fails_before_it_begins_aborts_too() -> None:
     world = flow("x", "a", b=step("a", when="1 / 0 == 1")).with_spec(failure_policy="Abort")
     world = world.with_jobs(x="Running", a="Running").settled().ended("f-a", "Completed")
     assert world.plan().conditions["x"].reason == "FailurePolicy"
     assert world.plan().conditions["x"].message == "is being aborted: b failed"
-
-
-# ------------------------------------------------------------------ continueOnFailure
 
 
 @pytest.mark.parametrize("condition", [None, "Completed", "Failed", "Finished", "Running"])

@@ -3,11 +3,8 @@ stored."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from jobflow.core.planning.actions import CreateJob
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
 
@@ -22,9 +19,6 @@ def tidied(**said: object) -> World:
 
 def a_ends(world: World, phase: str) -> World:
     return world.ended("f-a", phase)
-
-
-# ----------------------------------------------------------------------------- when
 
 
 def test_it_waits_until_all_other_steps_are_over() -> None:
@@ -47,11 +41,6 @@ def test_it_starts_only_after_the_status_that_says_so(end: str, phase: str) -> N
     assert (world.plan().creates, world.flow.status.progress) == (["f-z"], "1/2")
     world = world.settled().ended("f-z", "Completed").settled()
     assert (world.flow.status.state.phase, world.flow.status.progress) == (phase, "2/2")
-
-
-def test_several_run_in_parallel() -> None:
-    world = flow("a").with_last("y", "z").with_jobs(a="Completed").stored()
-    assert world.plan().creates == ["f-y", "f-z"]
 
 
 def test_a_job_of_the_rest_that_was_resumed_is_waited_for() -> None:
@@ -107,26 +96,11 @@ def test_it_does_not_run_in_a_flow_that_is_being_deleted() -> None:
     assert world.stored().being_deleted().plan().held_up == {"z": "Terminating"}
 
 
-def test_a_new_process_makes_it_once() -> None:
-    world = flow("a").with_last("z").with_jobs(a="Completed").stored()
-    [create] = [a for a in world.plan().plan.actions if isinstance(a, CreateJob)]
-    world = replace(world.acted(create), missing=frozenset())
-    assert world.plan().creates == []
-
-
-# ----------------------------------------------------------------------- what comes of it
-
-
 def test_a_failed_one_fails_the_flow_and_stops_no_other() -> None:
     world = flow("a").with_last("x", "y", "z").with_jobs(a="Completed").without_template("z")
     world = world.with_spec(failure_policy="Abort").settled()
     world = world.ended("f-x", "Failed").with_template("z").settled()
-    assert world.plan().phases == {
-        "a": "Completed",
-        "x": "Failed",
-        "y": "Pending",
-        "z": "Pending",
-    }
+    assert world.plan().phases == {"a": "Completed", "x": "Failed", "y": "Pending", "z": "Pending"}
     world = world.ended("f-y", "Completed").ended("f-z", "Completed").settled()
     assert (world.flow.status.state.phase, world.flow.status.state.reason) == (
         "Failed",
@@ -164,13 +138,6 @@ def test_it_sees_every_step() -> None:
     said = 'steps["a"].phase == "Failed" && steps["b"].reason == "UpstreamFailed"'
     world = a_ends(tidied(when=said), "Failed").settled()
     assert world.plan().phases["z"] == "Pending"
-
-
-def test_a_lost_one_runs_again() -> None:
-    world = a_ends(flow("a").with_last("z").with_jobs(a="Running").settled(), "Completed")
-    world = world.settled().with_jobs(z="Running").settled().without_jobs("z")
-    world = world.with_missing("f-z").settled().later(1)
-    assert world.plan().creates == ["f-z-r1"]
 
 
 def test_what_comes_next_is_told() -> None:

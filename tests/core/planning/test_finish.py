@@ -54,9 +54,6 @@ def running_flow() -> World:
     return with_job(flow("a", b="a"), "a", "Running").settled()
 
 
-# ------------------------------------------------------------------------------ failures
-
-
 @pytest.mark.parametrize("phase", ["Failed", "Terminated", "Aborted"])
 def test_nothing_new_starts_while_it_is_read_why_a_job_failed(phase: str) -> None:
     world = flow("a", "b", c="b", d=after("a", condition="Finished"))
@@ -183,9 +180,6 @@ def test_what_is_recorded_once_never_changes() -> None:
         assert later.plan().conditions["a"] == kept
 
 
-# ------------------------------------------------------------------------------- outputs
-
-
 def completed(world: World, message: str, *, step: str = "a", phase: str = "Completed") -> World:
     pod = ("ps", 0, "Succeeded", ended(0, message=message))
     return with_job(world, step, phase, pod)
@@ -273,9 +267,6 @@ def test_all_outputs_of_a_flow_are_bounded_together() -> None:
     assert world.carried_out(planned).plan().nothing
 
 
-# --------------------------------------------------------------------------------- hours
-
-
 def with_phases(
     world: World, *phases: tuple[str, float], run: int = 0, **requests: object
 ) -> World:
@@ -340,9 +331,6 @@ def test_a_job_that_asks_for_nothing_or_never_ran_has_no_hours() -> None:
     assert hours(world) is None
     world = with_phases(flow("a"), ("Pending", 0), ("Aborted", 4000), cpu="4")
     assert hours(world) is None
-
-
-# --------------------------------------------------------------------------------- tasks
 
 
 def count(**phases: int) -> TaskState:

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from support.plan.plan_world import World, flow
-from support.plan.steps import step
 
 
 def timed(timeout: str = "60s") -> World:
@@ -104,19 +103,9 @@ def test_a_flow_that_is_being_deleted_is_aborted_too() -> None:
     assert (world.plan().phase, world.plan().reason) == ("Terminating", "Timeout")
 
 
-def test_a_step_that_waits_for_its_next_attempt_gets_none() -> None:
-    world = timed().without_jobs("a").with_missing("f-a").settled().later(60)
-    assert world.plan().failed == {"a": "Timeout"}
-
-
 @pytest.mark.parametrize("timeout", ["", "soon"])
 def test_what_is_no_time_limits_nothing(timeout: str) -> None:
     assert timed(timeout).later(10**6).plan().reason == ""
-
-
-def test_expressions_of_finally_know_that_it_failed() -> None:
-    world = timed().with_last(z=step(when='flow.phase == "Failed"')).later(60).settled()
-    assert world.ended("f-a", "Completed").settled().plan().phases["z"] == "Pending"
 
 
 def test_a_flow_that_has_nothing_left_to_end_is_not_looked_at_for_its_timeout() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jobflow.api import labels
-from jobflow.api.control import ForEach, Patch, Retry
+from jobflow.api.control import ForEach, Patch
 from jobflow.api.flow_status import (
     Decisions,
     JobFlowStatus,
@@ -28,9 +28,6 @@ from support.sandbox.containers import outlined
 def begun(count: int = 3, **fields: object) -> World:
     """All items that may have begun, and were seen to."""
     return each(count, **fields).settled()  # type: ignore[arg-type]
-
-
-# ------------------------------------------------------------------------------- starting
 
 
 def test_every_item_gets_a_job_that_says_which_it_is() -> None:
@@ -92,9 +89,6 @@ def test_decided_items_begin_once_they_are_stored() -> None:
     assert world.plan().phases["a"] == "Completed"
 
 
-# ------------------------------------------------------------------------- what is shown
-
-
 def test_a_step_is_running_while_an_item_is() -> None:
     world = each(3)
     condition = world.plan().conditions["a"]
@@ -109,11 +103,6 @@ def test_a_step_is_running_while_an_item_is() -> None:
     assert world.plan().phases == {"a": "Running", "b": "Waiting"}
     assert world.plan().conditions["a"].message == "1 of 3 items are over, 2 under way"
     assert runs(world.plan()) == {0: "Pending", 1: "Completed", 2: "Pending"}
-
-
-def test_it_is_one_step_of_the_progress() -> None:
-    world = ends(begun(), "Completed", "f-a-0", "f-a-1", "f-a-2")
-    assert world.plan().status.progress == "1/2"
 
 
 def test_it_is_completed_once_all_its_items_are() -> None:
@@ -147,9 +136,6 @@ def test_counts_of_pods_are_added_up() -> None:
     world = world.with_job(world.ended("f-a-1", "Running").jobs["f-a-1"]).settled()
     counts = world.plan().conditions["a"].task_status_count or {}
     assert {task: state.phase for task, state in counts.items()} == {"t": {"Running": 2}}
-
-
-# ------------------------------------------------------------------------------ failures
 
 
 def test_an_item_that_failed_starts_no_further_ones_and_lets_others_end() -> None:
@@ -239,9 +225,6 @@ def test_an_item_without_a_value_fails_and_starts_no_others() -> None:
     assert world.plan().conditions["a"].message.startswith(said)
 
 
-# ------------------------------------------------- failures after which every item starts
-
-
 def every(count: int, parallelism: int | None = None, **fields: object) -> World:
     """A step that may fail, so that all its items start."""
     return begun(count, parallelism=parallelism, continue_on_failure=True, **fields)
@@ -264,11 +247,6 @@ def test_every_item_starts_where_a_failure_holds_nothing_up(policy: str) -> None
     assert world.plan().phase == ("Succeed" if forgiven else "Failed")
 
 
-def test_an_item_that_failed_makes_room_for_the_next() -> None:
-    world = ends(every(4, parallelism=2), "Failed", "f-a-1")
-    assert list(there(world)) == ["f-a-0", "f-a-1", "f-a-2"]
-
-
 def test_items_without_a_value_take_no_place_of_the_others() -> None:
     patch = Patch(job_spec={"queue": "$(item.q)"})
     each = ForEach(from_="[{'p': 1}, {'p': 2}, {'p': 3}, {'p': 4}, {'q': 'z'}]", parallelism=1)
@@ -282,28 +260,6 @@ def test_refused_items_are_followed_by_the_others() -> None:
     world = stepped(for_each=ForEach(count=3, parallelism=1), continue_on_failure=True).stored()
     world = world.with_refusal("a-0", 422, "no such queue").settled()
     assert runs(world.plan()) == {0: "Failed Refused", 1: "Pending"}
-
-
-def test_an_item_that_is_to_be_retried_keeps_its_place() -> None:
-    world = ends(every(3, parallelism=1, retry=Retry(limit=1)), "Failed", "f-a-0")
-    assert runs(world.plan()) == {0: "Waiting Retrying"}
-    world = ends(waited(world), "Failed", "f-a-0-r1")
-    assert runs(world.plan()) == {0: "Failed JobFailed", 1: "Pending"}
-
-
-def test_an_item_that_takes_longer_than_the_steps_timeout_is_followed_by_the_next() -> None:
-    world = ends(every(2, parallelism=1, timeout="5s"), "Running", "f-a-0")
-    world = ends(world.later(6).settled(), "Aborted", "f-a-0")
-    assert runs(world.plan()) == {0: "Failed Timeout", 1: "Pending"}
-
-
-def test_a_suspended_flow_keeps_the_items_that_have_not_started_for_later() -> None:
-    world = every(3, parallelism=1).with_command("SuspendFlow").settled()
-    world = ends(world, "Failed", "f-a-0")
-    assert world.plan().phases["a"] == "Running"
-    assert list(there(world)) == ["f-a-0"]
-    world = world.with_command("ResumeJob", name="r").settled()
-    assert list(there(world)) == ["f-a-0", "f-a-1"]
 
 
 def test_a_cancelled_flow_starts_no_further_items() -> None:
@@ -352,9 +308,6 @@ def test_next_jobs_are_the_items_that_will_start() -> None:
     assert last.plan().status.next_jobs == ["f-b"]
 
 
-# ------------------------------------------------------------------------- other orders
-
-
 def test_a_cancelled_flow_aborts_what_runs_and_starts_no_items() -> None:
     world = begun(4, parallelism=2).cancelled()
     condition = world.plan().conditions["a"]
@@ -374,27 +327,11 @@ def test_a_cancelled_flow_with_items_that_had_all_completed_so_far() -> None:
     assert message == "the flow was cancelled; 1 of 3 items were over"
 
 
-def test_nothing_begins_while_the_flow_is_deleted() -> None:
-    world = begun(3, parallelism=1).being_deleted()
-    world = ends(world, "Completed", "f-a-0")
-    assert list(there(world)) == ["f-a-0"]
-    assert world.plan().phases["a"] == "Running"
-
-
 def test_a_step_that_wants_it_running_waits_for_the_first_item_that_is() -> None:
     world = each(2, condition="Running").settled()
     assert "f-b" not in there(world)
     world = ends(world, "Running", "f-a-1")
     assert "f-b" in there(world)
-
-
-# ----------------------------------------------------------------- what a status says
-
-
-def test_a_completed_step_never_starts_again() -> None:
-    world = ends(begun(2), "Completed", "f-a-0", "f-a-1")
-    world = World(world.flow, world.templates, {}, now=world.now)
-    assert not [name for name in world.plan().creates if name.startswith("f-a")]
 
 
 def test_an_item_that_completed_never_starts_again() -> None:

@@ -111,10 +111,6 @@ def test_its_decision_is_kept() -> None:
     assert world.plan().creates == ["f-b"]
 
 
-def test_no_limit_is_none() -> None:
-    assert of(None, "a", "b").plan().creates == ["f-a", "f-b"]
-
-
 def test_what_comes_next_is_as_many_as_there_is_room_for() -> None:
     world = of(2, "a", "b", "c", "d", "e").settled()
     assert world.flow.status.next_jobs == ["f-c", "f-d"]
@@ -147,9 +143,6 @@ def test_a_step_with_items_that_waits_for_room_names_no_job_of_its_own() -> None
     assert run(world.plan(), 0).job == "f-a-0"
 
 
-# --------------------------------------------------------------- what cannot be made
-
-
 BROKEN = Patch(job_spec={"queue": "$(params.nowhere)"})
 """Admission would refuse it, so a vcjob is there already."""
 
@@ -174,17 +167,6 @@ def test_what_cannot_be_made_takes_no_room_and_stops_the_flow_in_the_same_plan()
 
 
 @pytest.mark.parametrize("most", [None, 1])
-def test_an_item_that_cannot_be_made_is_the_last_that_begins(most: int | None) -> None:
-    items = ForEach(items=[{"q": "x"}, {}, {"q": "y"}])
-    patch = Patch(job_spec={"queue": "$(item.q)"})
-    world = past_admission(most, a=step(for_each=items, patch=patch)).settled()
-    assert sorted(world.jobs) == ["f-a-0", "f-x"]
-    world = ends(world, "Completed", "f-a-0")
-    assert sorted(world.jobs) == ["f-a-0", "f-x"]
-    assert (world.plan().phases["a"], run(world.plan(), 1).reason) == ("Failed", "ExpressionError")
-
-
-@pytest.mark.parametrize("most", [None, 1])
 def test_handlers_of_which_none_can_be_made_fail_one_behind_the_other(most: int | None) -> None:
     chain = {f"h{i}": step(f"h{i - 1}", condition="Failed", patch=BROKEN) for i in range(1, 7)}
     world = past_admission(most, h0=step(patch=BROKEN), **chain)
@@ -194,9 +176,6 @@ def test_handlers_of_which_none_can_be_made_fail_one_behind_the_other(most: int 
     last = world.settled()
     assert {phase for name, phase in last.plan().phases.items() if name != "x"} == {"Failed"}
     assert last.flow.final
-
-
-# ------------------------------------------------------------------------------------ loops
 
 
 LOOPS = [step(for_each=ForEach(count=3)), step(repeat=Repeat(until="false", max=3))]

@@ -122,9 +122,7 @@ CASES: dict[str, Callable[[int], World]] = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_four_times_as_much_takes_at_most_six_times_the_work(
-    case: Callable[[int], World],
-) -> None:
+def test_four_times_as_much_takes_at_most_six_times_the_work(case: Callable[[int], World]) -> None:
     few, many = case(40), case(160)
     assert lines_run(many.plan) < 6 * lines_run(few.plan)
 

@@ -13,14 +13,7 @@ from jobflow.api.job import Job
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.planning.view import Holder
 from support.plan.foreign_jobs import owner, stranger
-from support.plan.plan_world import (
-    FLOW_UID,
-    NOW,
-    flow,
-    job_status,
-)
-
-# -------------------------------------------------------------------------- adoption
+from support.plan.plan_world import FLOW_UID, NOW, flow, job_status
 
 
 def test_a_job_that_is_there_is_taken_over() -> None:
@@ -75,9 +68,6 @@ def test_the_highest_attempt_is_the_current_one() -> None:
     assert (planned.creates, planned.conditions["a"].job) == (["f-b"], "f-a-r1")
 
 
-# -------------------------------------------------------------------------- outcomes
-
-
 def test_a_finished_job_that_is_deleted_is_not_run_again() -> None:
     world = flow("a", b="a").with_jobs(a="Completed").settled()
     planned = world.without_jobs("a").plan()
@@ -95,9 +85,6 @@ def test_what_the_status_remembers_is_not_changed_by_a_job() -> None:
     world = flow("a", b="a").with_jobs(a="Completed", b="Running").settled()
     planned = world.with_jobs(a="Failed").plan()
     assert (planned.phases["a"], planned.failed) == ("Completed", {})
-
-
-# ------------------------------------------------------------------------ names in use
 
 
 def test_a_name_that_is_somebody_elses_fails_the_step() -> None:
@@ -129,9 +116,6 @@ def test_a_name_is_tried_again_when_the_answer_says_so() -> None:
     assert world.plan().plan.requeue_after == timedelta(seconds=3)
     planned = world.later(3).plan()
     assert (planned.creates, planned.held_up) == (["f-a"], {"a": "NameInUse"})
-
-
-# ---------------------------------------------------------------------------- refusals
 
 
 def test_a_422_fails_the_step_with_the_servers_words() -> None:

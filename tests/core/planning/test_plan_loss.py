@@ -12,16 +12,8 @@ import pytest
 from jobflow.api.flow_status import JobRecord
 from jobflow.api.jobflow import Step
 from support.plan.foreign_jobs import stranger
-from support.plan.plan_world import (
-    NOW,
-    World,
-    after,
-    flow,
-    world_of,
-)
+from support.plan.plan_world import NOW, World, after, flow, world_of
 from support.plan.steps import step
-
-# ------------------------------------------------------------------------------ loss
 
 
 def lost() -> World:
@@ -158,9 +150,6 @@ def test_a_refused_new_attempt_keeps_what_is_remembered() -> None:
     failed = world.with_refusal("a", 422, run=1).plan()
     assert failed.failed == {"a": "Refused"}
     assert failed.conditions["a"].attempts == 1
-
-
-# ------------------------------------------- loss of what a dependant's vcjob still tells
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from jobflow.api import labels
 from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job
 from support.plan.loop_worlds import each, ends
 from support.plan.plan_world import World, after, flow
-
-# ------------------------------------------------------------------ kinds of Skipped
 
 
 def test_a_failure_is_handed_down_in_one_plan() -> None:
@@ -22,14 +19,6 @@ def test_a_failure_is_handed_down_in_one_plan() -> None:
     assert planned.events == ["JobCreated", "StepFailed", "StepSkipped", "FlowFailed"]
 
 
-def test_an_on_failure_branch_is_not_taken_and_passed_over() -> None:
-    world = flow("a", ok="a", bad=after("a", condition="Failed"), end="ok bad")
-    world = world.with_jobs(a="Completed", ok="Completed")
-    planned = world.plan()
-    assert (planned.skipped, planned.creates) == ({"bad": "NotTaken"}, ["f-end"])
-    assert world.run().flow.status.state.phase == "Succeed"
-
-
 def test_with_all_targets_not_taken_nothing_is_left_to_wait_for() -> None:
     world = flow("a", bad=after("a", condition="Failed"), worse="bad").with_jobs(a="Completed")
     planned = world.plan()
@@ -37,27 +26,6 @@ def test_with_all_targets_not_taken_nothing_is_left_to_wait_for() -> None:
     assert planned.conditions["bad"].message == "a did not fail"
     assert planned.conditions["worse"].message == "no target was taken"
     assert world.plan().phase == "Succeed"
-
-
-def test_not_taken_is_known_when_the_last_target_has_ended() -> None:
-    world = flow("a", "b", c=after("a b", condition="Failed")).with_jobs(a="Completed", b="Running")
-    assert world.plan().skipped == {}
-    assert world.with_jobs(b="Failed").plan().skipped == {"c": "NotTaken"}
-
-
-def test_upstream_failed_satisfies_finished_but_not_failed() -> None:
-    world = flow(
-        "a",
-        b="a",
-        clean=after("b", condition="Finished"),
-        alarm=after("b", condition="Failed"),
-    ).with_jobs(a="Failed")
-    planned = world.plan()
-    assert planned.skipped == {"b": "UpstreamFailed", "alarm": "UpstreamFailed"}
-    assert planned.creates == ["f-clean"]
-
-
-# ------------------------------------------------------------------------------ Stop
 
 
 def test_after_a_failure_nothing_new_starts() -> None:
@@ -129,12 +97,6 @@ def test_behind_a_handler_that_was_not_taken_nothing_starts() -> None:
     assert planned.conditions["y"].message == "will not start, because a has failed"
 
 
-def test_stopped_satisfies_nothing() -> None:
-    world = flow("a", "b", c="b", d=after("c", condition="Finished"))
-    world = world.with_jobs(a="Failed", b="Completed")
-    assert world.plan().skipped == {"c": "Stopped", "d": "Stopped"}
-
-
 def test_a_failed_flow_ends_when_its_last_job_has() -> None:
     world = flow("a", "b").with_jobs(a="Failed", b="Running")
     planned = world.plan()
@@ -151,14 +113,6 @@ def test_a_resumed_job_holds_up_the_end_but_not_its_step() -> None:
     assert planned.status.running_jobs == ["f-a"]
 
 
-@pytest.mark.parametrize(
-    ("phase", "reason"),
-    [("Failed", "JobFailed"), ("Terminated", "JobTerminated"), ("Aborted", "JobAborted")],
-)
-def test_the_reason_says_how_the_job_ended(phase: str, reason: str) -> None:
-    assert flow("a").with_jobs(a=phase).plan().failed == {"a": reason}
-
-
 def test_a_failure_says_what_volcano_said() -> None:
     world = flow("a")
     job = world.job("a", "Failed")
@@ -173,9 +127,6 @@ def test_several_failures_are_named() -> None:
     names = ["a", "b", "c", "d", "e"]
     planned = flow(*names).with_jobs(**dict.fromkeys(names, "Failed")).plan()
     assert planned.message == "steps a, b, c and 2 more failed"
-
-
-# ------------------------------------------------------------- creates that land too late
 
 
 def late(step: str = "a") -> World:

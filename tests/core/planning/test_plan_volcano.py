@@ -14,12 +14,7 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from support.paths import ROOT
-from support.plan.plan_world import (
-    NOW,
-    World,
-    flow,
-    template,
-)
+from support.plan.plan_world import NOW, World, flow, template
 
 MIDFLIGHT = ROOT / "tests" / "data" / "volcano-jobflow-midflight.yaml"
 

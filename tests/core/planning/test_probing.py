@@ -22,8 +22,6 @@ from support.plan.probing_worlds import (
     workers,
 )
 
-# ----------------------------------------------------------------------- taskStatusList
-
 
 @pytest.mark.parametrize(
     ("phase", "pods", "count", "holds"),
@@ -114,9 +112,6 @@ def test_a_probe_with_nothing_in_it_is_none() -> None:
     assert "f-next" in world.jobs
 
 
-# ------------------------------------------------------- httpGetList and tcpSocketList
-
-
 def test_requests_are_asked_for_while_the_job_is_there() -> None:
     world = serving(HEALTHY | OPEN)
     (asked,) = world.plan().plan.probes
@@ -165,9 +160,6 @@ def test_requests_and_phases_both_have_to_hold() -> None:
 def test_an_answer_of_an_earlier_job_does_not_count() -> None:
     world = serving(HEALTHY).with_probe("next", "serve", passed=True, run=1)
     assert world.plan().creates == []
-
-
-# ------------------------------------------------------------------------ met for good
 
 
 def test_a_target_that_has_passed_is_met_for_good() -> None:

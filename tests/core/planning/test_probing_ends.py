@@ -22,8 +22,6 @@ from support.plan.probing_worlds import (
     workers,
 )
 
-# ---------------------------------------------------------------- when it is too late
-
 
 def test_the_first_users_case() -> None:
     """The workers succeed, the ps pods are ended by policy, and the vcjob completes."""
@@ -149,9 +147,6 @@ def test_a_target_that_never_had_a_job_cannot_be_looked_into() -> None:
     assert planned.conditions["next"].message == (
         "the probe cannot pass any more on serve: serve ended before it had a job"
     )
-
-
-# ----------------------------------------------------------- what is wrong from the start
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,6 @@ def joined(strategy: str, *, probe: object = PORT) -> World:
     return world.with_jobs(a="Running", b="Running").settled()
 
 
-# --------------------------------------------------------------------- several targets
-
-
 def test_all_targets_have_to_pass() -> None:
     world = joined("all")
     assert world.plan().probes == [("c", "f-a"), ("c", "f-b")]
@@ -90,9 +87,6 @@ def test_the_condition_is_not_looked_at(strategy: str) -> None:
     assert world.plan().waiting_for_probe["c"].startswith("waits for a: ")
 
 
-# -------------------------------------------------------------------- skipped targets
-
-
 def test_a_target_that_was_not_taken_is_passed_over() -> None:
     world = flow("x", a=after("x", condition="Failed"), b="x", c=probed("a b", PORT))
     world = world.with_jobs(x="Completed", b="Running").settled()
@@ -110,9 +104,6 @@ def test_a_target_behind_a_failure_skips_the_step() -> None:
 def test_a_target_that_was_stopped_stops_the_step() -> None:
     world = flow("x", "a", c=probed("a", PORT)).without_template("a").with_jobs(x="Failed")
     assert known(world).skipped == {"a": "Stopped", "c": "Stopped"}
-
-
-# ------------------------------------------------------------------ a flow that stops
 
 
 def test_a_step_that_has_passed_does_not_start_in_a_flow_that_has_stopped() -> None:
@@ -171,9 +162,6 @@ def test_several_probes_that_cannot_pass_are_told_together() -> None:
     assert planned.message == "steps b and c failed"
 
 
-# ----------------------------------------------------------- cancelled and being deleted
-
-
 def test_a_cancelled_flow_asks_nothing() -> None:
     for world in (joined("all"), joined("all", probe=SUCCEEDED).with_jobs(a="Completed")):
         planned = world.with_probe("c", "b", passed=True).with_command().plan()
@@ -187,9 +175,6 @@ def test_a_flow_that_is_being_deleted_asks_nothing() -> None:
         assert (planned.probes, planned.reads, planned.failed) == ([], [], {})
     world = joined("any").with_probe("c", "a", passed=True).being_deleted()
     assert world.plan().held_up == {"c": "Terminating"}
-
-
-# --------------------------------------------------------------------- Running is sticky
 
 
 def test_that_a_target_once_ran_is_remembered_though_its_histories_are_dropped() -> None:

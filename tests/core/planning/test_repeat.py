@@ -29,14 +29,6 @@ def test_it_runs_once_and_is_completed_where_that_is_enough() -> None:
     assert (condition.phase, condition.reason, condition.job) == ("Completed", "", "f-a-0")
 
 
-def test_the_next_run_follows_where_it_is_not() -> None:
-    world = after_runs(NOT_YET)
-    assert list(there(world)) == ["f-a-0", "f-a-1"]
-    assert runs(world.plan()) == {0: "Completed", 1: "Pending"}
-    world = after_runs(NOT_YET, DONE)
-    assert list(there(world)) == ["f-a-0", "f-a-1", "f-b"]
-
-
 def test_the_next_run_begins_only_once_the_end_of_the_last_is_stored() -> None:
     world = leaves(repeated().settled(), "f-a-0", NOT_YET)
     planned = world.plan()
@@ -141,14 +133,6 @@ def test_nothing_follows_once_the_flow_is_cancelled() -> None:
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "Cancelled")
     assert condition.message == "the flow was cancelled; 1 of at most 3 runs were over"
-
-
-def test_the_next_run_waits_while_the_flow_is_suspended() -> None:
-    world = repeated().settled().with_command("SuspendFlow").settled()
-    world = leaves(world, "f-a-0", NOT_YET).settled()
-    assert list(there(world)) == ["f-a-0"]
-    world = world.with_command("ResumeJob", name="again").settled()
-    assert list(there(world)) == ["f-a-0", "f-a-1"]
 
 
 def test_a_run_that_completed_never_starts_again() -> None:

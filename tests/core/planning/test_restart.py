@@ -37,9 +37,6 @@ def refused(world: World) -> list[str]:
     return [message.partition(" was refused: ")[2] for message in said]
 
 
-# ---------------------------------------------------------------------------- what goes back
-
-
 def test_it_is_written_before_anything_is_made() -> None:
     world = diamond().with_command("RestartJob")
     planned = world.plan()
@@ -196,26 +193,6 @@ def test_the_service_of_a_step_that_goes_back_goes_back_too() -> None:
     assert world.plan().waiting == {"b": "waits for a (Pending) to run"}
 
 
-# ------------------------------------------------------------------------------------ loops
-
-
-def looping() -> World:
-    """Three items; the second has failed."""
-    world = flow(a=step(for_each=ForEach(items=["x", "y", "z"]))).settled()
-    for index, end in enumerate(("Completed", "Failed", "Completed")):
-        world = world.ended(f"f-a-{index}", end)
-    return world.settled()
-
-
-def test_only_the_items_that_failed_run_again() -> None:
-    world = looping()
-    assert world.flow.status.state.phase == "Failed"
-    world = retried(world)
-    assert sorted(world.jobs) == ["f-a-0", "f-a-1", "f-a-1-r1", "f-a-2"]
-    world = world.ended("f-a-1-r1", "Completed").settled()
-    assert world.flow.status.state.phase == "Succeed"
-
-
 def test_what_is_decided_anew_forgets_no_item() -> None:
     """The step waits, is decided, and waits for room, all with what is known of its items."""
     each = step("x", for_each=ForEach(from_='["x", "y"]'))
@@ -252,9 +229,6 @@ def test_an_item_that_completed_before_does_not_count_as_running_again() -> None
     assert world.plan().phases["e"] == "Pending"
 
 
-# -------------------------------------------------------------------------- times and policies
-
-
 def test_the_timeout_starts_anew() -> None:
     world = flow("a").with_spec(timeout="60s").with_jobs(a="Running").settled().later(50)
     world = retried(world.ended("f-a", "Failed").settled().later(500))
@@ -273,9 +247,6 @@ def test_it_is_not_created_suspended_again() -> None:
     world = flow("a").with_spec(suspend=True).settled().with_command("ResumeJob").settled()
     world = retried(world.ended("f-a", "Failed").settled())
     assert (world.plan().phases, world.plan().reason) == ({"a": "Pending"}, "")
-
-
-# ------------------------------------------------------------------------------- level-triggered
 
 
 def test_old_jobs_are_not_judged_again() -> None:
@@ -299,22 +270,12 @@ def test_a_job_that_somebody_resumed_has_to_end_first() -> None:
     assert confirmed(world.ended("f-b", "Completed")).plan().creates == ["f-b-r1"]
 
 
-def test_a_lost_job_after_a_retry_runs_again() -> None:
-    world = retried(diamond()).settled()
-    left = {name: job for name, job in world.jobs.items() if name != "f-b-r1"}
-    world = replace(world, jobs=left).with_missing("f-b-r1").settled().later(1)
-    assert world.plan().creates == ["f-b-r2"]
-
-
 def test_a_flow_of_volcanos_own_controller_is_retried_too() -> None:
     world = flow("a", b="a").with_jobs(a="Failed").settled()
     status = world.flow.status
     bare = {"f-a": type(status.conditions["f-a"])(phase="Failed")}  # type: ignore[index]
     world = world.with_status(type(status)(state=status.state, conditions=bare))
     assert retried(world).plan().conditions["a"].job == "f-a-r1"
-
-
-# -------------------------------------------------------------------------------------- refusals
 
 
 def test_what_has_not_failed_is_not_retried() -> None:
@@ -354,12 +315,6 @@ def test_a_cancel_behind_a_retry_ends_what_was_retried() -> None:
     }
     assert "f-b-r1" not in world.jobs
     assert retried(world).plan().phases["b"] == "Pending"
-
-
-def test_what_is_being_deleted_is_not_retried() -> None:
-    world = diamond().being_deleted().with_command("RestartJob")
-    assert refused(world) == ["the flow is being deleted"]
-    assert world.settled().commands == {}
 
 
 def test_an_invalid_flow_is_not_retried() -> None:

@@ -27,8 +27,6 @@ from support.plan.loop_worlds import (
 )
 from support.plan.plan_world import World
 
-# ------------------------------------------------------------------------------- backoff
-
 
 @pytest.mark.parametrize(
     ("given", "waits"),
@@ -48,9 +46,6 @@ def test_how_long_to_wait_after_so_many_failures(given: Backoff | None, waits: l
 
 def test_no_backoff_is_longer_than_its_limit() -> None:
     assert backoff(Backoff(factor=100.0), 10_000) == timedelta(minutes=5)
-
-
-# ------------------------------------------------------------------------------ attempts
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Terminated", "Aborted"])
@@ -149,9 +144,6 @@ def test_a_next_attempt_waits_for_its_template() -> None:
     assert list(there(world.with_template("a").settled())) == ["f-a", "f-a-r1"]
 
 
-# ---------------------------------------------------------------------------------- when
-
-
 @pytest.mark.parametrize(
     ("when", "message", "again"),
     [
@@ -185,9 +177,6 @@ def test_outputs_that_the_expression_looks_at_are_read_first() -> None:
     assert world.settled().plan().conditions["a"].reason == "Retrying"
 
 
-# ----------------------------------------------------------------------------- avoidNodes
-
-
 def affinity(world: World, name: str) -> object:
     """The node affinity of a vcjob that is to be made."""
     actions = world.plan().plan.actions
@@ -218,9 +207,6 @@ def test_without_that_nodes_do_not_matter() -> None:
     world = leaves(retried().settled(), "f-a", "", phase="Failed").settled()
     assert world.plan().conditions["a"].avoid_nodes is None
     assert affinity(world.later(1), "f-a-r1") is None
-
-
-# -------------------------------------------------------------------- of items and repeats
 
 
 def test_every_item_is_retried_by_itself() -> None:
@@ -267,9 +253,6 @@ def test_a_repeat_is_retried_before_the_next_one() -> None:
     assert world.plan().phases["a"] == "Completed"
 
 
-# --------------------------------------------------------------------------- other orders
-
-
 def test_a_cancelled_flow_makes_no_other_attempt() -> None:
     world = ends(retried().settled(), "Failed", "f-a").with_command().settled()
     assert world.plan().failed == {"a": "Cancelled"}
@@ -277,25 +260,10 @@ def test_a_cancelled_flow_makes_no_other_attempt() -> None:
     assert world.flow.status.state.phase == "Failed"
 
 
-def test_an_attempt_that_fails_while_the_flow_is_cancelled_is_the_last() -> None:
-    world = retried().settled().cancelled()
-    world = ends(world, "Failed", "f-a")
-    assert world.plan().failed == {"a": "Cancelled"}
-
-
 def test_the_next_attempt_waits_while_the_flow_is_suspended() -> None:
     world = retried().settled().with_command("SuspendFlow").settled()
     world = ends(world, "Failed", "f-a").later(9)
     assert list(there(world.settled())) == ["f-a"]
-    world = world.with_command("ResumeJob", name="again").settled()
-    assert list(there(world)) == ["f-a", "f-a-r1"]
-
-
-def test_an_attempt_aborted_by_a_suspension_is_made_again_and_does_not_count() -> None:
-    world = retried(0).settled().with_command("AbortJob").settled()
-    world = ends(world, "Aborted", "f-a")
-    condition = world.plan().conditions["a"]
-    assert (condition.phase, condition.reason, condition.failures) == ("Waiting", "Suspended", 0)
     world = world.with_command("ResumeJob", name="again").settled()
     assert list(there(world)) == ["f-a", "f-a-r1"]
 

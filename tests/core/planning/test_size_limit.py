@@ -20,8 +20,6 @@ from support.plan.plan_pods import pod_of
 from support.plan.plan_world import NOW, World, after, job_status, world_of
 from support.sandbox.containers import ended, outlined, with_containers
 
-# ---------------------------------------------------------------------------------- size
-
 
 def large(steps: int, phase: str, *, name: str = "f", width: int = 1) -> World:
     """A flow whose steps all are in one phase, with task counts and full histories."""

@@ -143,9 +143,6 @@ def test_task_counts_are_kept_while_volcano_has_none_to_tell() -> None:
     assert again.plan().conditions["a"].task_status_count is None
 
 
-# ---------------------------------------------------------------------------- the lists
-
-
 @pytest.mark.parametrize(
     ("phase", "into"),
     [
@@ -175,11 +172,7 @@ def test_lists_are_in_the_order_of_the_spec_and_hold_only_jobs_that_there_were()
     world = flow("z", "b", "a", c=after("a", condition="Failed"), d="z")
     planned = world.with_jobs(a="Completed", b="Completed", z="Completed").plan()
     assert planned.status.completed_jobs == ["f-z", "f-b", "f-a"]
-    assert [record.name for record in planned.status.job_status_list or []] == [
-        "f-z",
-        "f-b",
-        "f-a",
-    ]
+    assert [record.name for record in planned.status.job_status_list or []] == ["f-z", "f-b", "f-a"]
 
 
 def test_earlier_attempts_stay_beside_their_step() -> None:
@@ -190,9 +183,6 @@ def test_earlier_attempts_stay_beside_their_step() -> None:
     world = world.later(1).ended("f-a-r1", "Completed").settled()
     assert world.flow.status.completed_jobs == ["f-a-r1"]
     assert world.flow.status.un_know_jobs == ["f-a"]
-
-
-# ---------------------------------------------------------------------------- histories
 
 
 def histories(world: World, name: str = "f-a") -> list[tuple[str, float, float | None]]:
@@ -336,9 +326,6 @@ def test_a_lost_job_that_is_there_after_all_has_no_end() -> None:
     assert back.flow.status.running_jobs == ["f-a"]
 
 
-# ------------------------------------------------------------------------- phase, events
-
-
 @pytest.mark.parametrize(
     ("phase", "expected"),
     [("", "Pending"), ("Pending", "Pending"), ("Running", "Running"), ("Restarting", "Running")],
@@ -379,9 +366,6 @@ def test_skipped_steps_are_told_together() -> None:
     assert [e.message for e in events if e.reason == "StepSkipped"] == [
         "steps s0, s1, s2 and 997 more: UpstreamFailed"
     ]
-
-
-# ------------------------------------------------------------------------------- wording
 
 
 def test_words() -> None:

@@ -30,9 +30,6 @@ def refused(world: World) -> list[str]:
     return [message.partition(" was refused: ")[2] for message in said]
 
 
-# --------------------------------------------------------------------------- SuspendFlow
-
-
 def test_nothing_starts_and_what_runs_runs_out() -> None:
     world = running().with_command("SuspendFlow")
     planned = world.plan()
@@ -84,9 +81,6 @@ def test_a_lost_job_is_not_made_again_meanwhile() -> None:
     assert world.plan().creates == []
     assert world.plan().phases["a"] == "Waiting"
     assert resumed(world).plan().phases["a"] == "Pending"
-
-
-# ------------------------------------------------------------------------------ AbortJob
 
 
 def test_what_runs_is_aborted_and_runs_again_on_resume() -> None:
@@ -174,9 +168,6 @@ def test_it_goes_further_than_suspending(first: str, aborts: bool) -> None:
     assert world.plan().conditions["a"].reason == "Suspended"
 
 
-# ---------------------------------------------------------------------------- spec.suspend
-
-
 def created_suspended() -> World:
     return flow("a", b="a").with_spec(suspend=True)
 
@@ -231,9 +222,6 @@ def test_a_resume_that_is_there_from_the_start_counts() -> None:
     assert planned.status.suspended_at is None
 
 
-# ---------------------------------------------------------------- Commands that come together
-
-
 @pytest.mark.parametrize(
     ("actions", "by", "reason"),
     [
@@ -266,9 +254,6 @@ def test_a_cancel_lifts_a_suspension_so_that_finally_runs() -> None:
     assert world.flow.status.suspended_seconds == 10
     world = world.ended("f-a", "Aborted").settled()
     assert world.plan().phases["z"] == "Pending"
-
-
-# -------------------------------------------------------------------------------- refusals
 
 
 def test_resuming_what_is_not_suspended_is_refused() -> None:

@@ -44,9 +44,6 @@ def forgotten(world: World) -> World:
     return world.with_status(JobFlowStatus())
 
 
-# ----------------------------------------------------------------------- what is written
-
-
 def test_a_vcjob_tells_the_ends_that_it_was_started_on() -> None:
     world = flow("a", x=step(continue_on_failure=True), b=after("a x")).settled()
     assert tells(world, "f-a") == {}
@@ -74,8 +71,6 @@ def test_more_ends_than_fit_are_left_out() -> None:
     found = read(text)
     assert list(found) == [f"{n:04}{'x' * 59}" for n in range(len(found))]
 
-
-# -------------------------------------------------------------------------- what is read
 
 END = {"phase": "Failed", "reason": "JobFailed", "attempts": 2}
 
@@ -146,9 +141,6 @@ def test_whatever_an_annotation_says_a_plan_can_be_made(text: str, phase: str) -
     planned = world.plan()
     assert planned.phases["a"] in ("Waiting", "Completed", "Failed", "Skipped")
     assert planned.plan == world.plan().plan
-
-
-# ------------------------------------------------------------------ what a plan makes of it
 
 
 def started(phase: str, *names: str, **fields: Any) -> World:
@@ -321,9 +313,6 @@ def test_a_lost_status_and_lost_vcjobs_change_no_end_that_is_told(
         assert (now.phase, now.attempts) == (before.phase, before.attempts)
         assert f"f-{name}" not in planned.creates
     event("some are lost" if lost else "none is lost")
-
-
-# ------------------------------------------------------------------------ items, repeats
 
 
 def test_items_of_a_step_that_has_ended_are_not_run_again() -> None:

@@ -68,11 +68,7 @@ def world_of(steps: list[Step], *, name: str = "f", retain: str | None = None) -
     """The world of a flow with these steps, a template for each, and nothing else."""
     subject = JobFlow(
         metadata=ObjectMeta(
-            name=name,
-            namespace="ns",
-            uid=FLOW_UID,
-            generation=1,
-            creation_timestamp=NOW,
+            name=name, namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
         ),
         spec=JobFlowSpec(flows=steps, job_retain_policy=retain),
     )
