@@ -1,4 +1,4 @@
-"""`plan`, seen as sentences: what starts, what waits, what is skipped, when the flow is over."""
+"""Plans of whole flows: what starts, waits, is skipped, and when the flow has ended."""
 
 from __future__ import annotations
 

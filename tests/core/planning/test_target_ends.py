@@ -186,18 +186,6 @@ def test_a_target_that_was_skipped_is_skipped_again() -> None:
     assert planned.skipped == {"a": "NotTaken"}
 
 
-@pytest.mark.parametrize(
-    "depends_on", [after("a x", strategy="any"), after("a x", condition="Finished")]
-)
-def test_an_end_that_nobody_could_guess_is_told(depends_on: Any) -> None:
-    world = ends(flow("a", "x", b=depends_on).settled(), "Completed", "f-a")
-    if "f-b" not in world.jobs:
-        world = ends(world, "Failed", "f-x")
-    assert world.without_jobs("a").plan().nothing
-    planned = forgotten(world.without_jobs("a")).plan()
-    assert planned.phases["a"] == "Completed"
-
-
 def test_a_step_that_may_fail_is_not_taken_for_completed() -> None:
     world = ends(flow(a=step(continue_on_failure=True), b="a").settled(), "Failed", "f-a")
     planned = forgotten(world.without_jobs("a")).plan()
