@@ -107,18 +107,6 @@ def test_a_repeat_that_came_to_its_most_runs_begins_again_when_it_is_retried() -
     assert set(world.jobs) == {"f-a-0", "f-a-1", "f-a-0-r1", "f-a-1-r1"}
 
 
-def test_a_daemon_that_a_suspension_has_aborted_is_over_when_all_others_are() -> None:
-    world = carried(
-        step("d", daemon=True),
-        step("a"),
-        commands=((2, "AbortJob"), (8, "ResumeJob")),
-        scripts={"d": (Script(lasts=None),), "a": (Script(lasts=5, obeys=DEAF),)},
-    )
-    assert reasons(world) == {"d": "DaemonEnded", "a": ""}
-    assert world.flow.status.state.phase == "Succeed"
-    assert set(world.jobs) == {"f-d", "f-a"}
-
-
 @pytest.mark.parametrize("end", ["Failed", "Terminated"])
 def test_what_fails_by_itself_while_it_is_to_be_aborted_for_a_suspension_has_failed(
     end: str,

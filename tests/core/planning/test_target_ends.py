@@ -303,33 +303,29 @@ def test_a_lost_status_and_lost_vcjobs_change_no_end_that_is_told(
     event("some are lost" if lost else "none is lost")
 
 
-def test_items_of_a_step_that_has_ended_are_not_run_again() -> None:
-    each = ForEach(count=2)
-    world = ends(stepped(for_each=each).settled(), "Completed", "f-a-0", "f-a-1")
-    assert tells(world, "f-b") == {"a": {"phase": "Completed", "attempts": 2}}
-    for gone in (("f-a-0",), ("f-a-1",), ("f-a-0", "f-a-1")):
-        left = {name: job for name, job in world.jobs.items() if name not in gone}
-        planned = forgotten(replace(world, jobs=left)).plan()
-        assert (planned.creates, planned.job_reads) == ([], [])
-        assert planned.phases["a"] == "Completed"
-        assert runs(planned) == {i: "Completed" for i in range(2) if f"f-a-{i}" in left}
-
-
-def test_a_repeat_that_has_ended_is_not_run_again() -> None:
-    world = stepped(repeat=Repeat(until="index > 0", max=3)).settled()
-    world = ends(ends(world, "Completed", "f-a-0"), "Completed", "f-a-1")
-    left = {name: job for name, job in world.jobs.items() if name == "f-b"}
+@pytest.mark.parametrize(
+    ("loop", "ended", "end"),
+    [
+        ({"for_each": ForEach(count=2)}, ["f-a-0 f-a-1"], "Completed"),
+        ({"repeat": Repeat(until="index > 0", max=3)}, ["f-a-0", "f-a-1"], "Completed"),
+        ({"for_each": ForEach(count=2), "continue_on_failure": True}, ["f-a-0 f-a-1"], "Failed"),
+    ],
+    ids=["items", "repeat", "failed items"],
+)
+@pytest.mark.parametrize("lost", ["f-a-0", "f-a-1", "f-a-0 f-a-1"])
+def test_a_loop_that_has_ended_does_not_run_again(
+    loop: dict[str, Any], ended: list[str], end: str, lost: str
+) -> None:
+    world = stepped(**loop).settled()
+    for names in ended:
+        world = ends(world, end, *names.split())
+    told = {"phase": end, "attempts": 2} | ({"reason": "JobFailed"} if end == "Failed" else {})
+    assert tells(world, "f-b") == {"a": told}
+    left = {name: job for name, job in world.jobs.items() if name not in lost.split()}
     planned = forgotten(replace(world, jobs=left)).plan()
-    assert (planned.creates, planned.phases["a"]) == ([], "Completed")
-
-
-def test_items_that_failed_are_told_by_the_step() -> None:
-    each = ForEach(count=2)
-    world = stepped(for_each=each, continue_on_failure=True).settled()
-    world = ends(world, "Failed", "f-a-0", "f-a-1")
-    left = {"f-b": world.jobs["f-b"]}
-    planned = forgotten(replace(world, jobs=left)).plan()
-    assert (planned.creates, planned.failed) == ([], {"a": "JobFailed"})
+    assert (planned.creates, planned.job_reads, planned.phases["a"]) == ([], [], end)
+    found = {index: phase.split()[0] for index, phase in runs(planned).items()}
+    assert found == {index: end for index in range(2) if f"f-a-{index}" in left}
 
 
 def test_a_retry_runs_what_is_known_to_have_failed_by_that_alone() -> None:

@@ -377,5 +377,10 @@ class World:
         return self.with_job(msgspec.structs.replace(job, status=status))
 
     @property
+    def end(self) -> tuple[str, str]:
+        """The stored phase and reason of the flow."""
+        return self.flow.status.state.phase, self.flow.status.state.reason
+
+    @property
     def records(self) -> dict[str, JobRecord]:
         return {record.name: record for record in self.flow.status.job_status_list or ()}

@@ -132,6 +132,13 @@ class Planned:
         return [event.reason for event in self.plan.events]
 
     @property
+    def refused_commands(self) -> list[str]:
+        """The reason of each refused Command."""
+        warnings = [event for event in self.plan.events if event.reason == "CommandRefused"]
+        assert all(event.type == "Warning" for event in warnings)
+        return [event.message.partition(" was refused: ")[2] for event in warnings]
+
+    @property
     def asks_at_once(self) -> bool:
         """Whether it asks for a plan at or before its own time, which would be the same plan."""
         after = self.plan.requeue_after

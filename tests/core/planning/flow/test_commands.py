@@ -21,16 +21,6 @@ def over(end: str = "Completed") -> World:
     return flow("a").run(lambda step: end)
 
 
-def refusals(world: World) -> list[str]:
-    """What the warnings of the plan say after whom they refuse."""
-    planned = world.plan()
-    return [
-        event.message.partition(" was refused: ")[2]
-        for event in planned.plan.events
-        if (event.type, event.reason) == ("Warning", "CommandRefused")
-    ]
-
-
 def test_a_command_is_recorded_then_deleted_then_forgotten() -> None:
     world = running().with_command()
     planned = world.plan()
@@ -97,7 +87,9 @@ def test_two_cancel_once() -> None:
 def test_an_action_that_flows_do_not_know_is_refused(action: str) -> None:
     world = running().with_command(action)
     known = "AbortJob, RestartJob, ResumeJob, SuspendFlow, TerminateJob and TerminateNow"
-    assert refusals(world) == [f"JobFlow carries out {known} on flows and no other action"]
+    assert world.plan().refused_commands == [
+        f"JobFlow carries out {known} on flows and no other action"
+    ]
     assert world.plan().plan.urgent
     assert world.plan().phases == {"a": "Running", "b": "Waiting"}
     settled = world.settled()
@@ -110,7 +102,7 @@ def test_an_action_that_flows_do_not_know_is_refused(action: str) -> None:
 )
 def test_a_command_for_an_earlier_flow_of_this_name_is_refused(uid: str, whose: str) -> None:
     world = running().with_command(uid=uid)
-    assert refusals(world) == [f"it is about {whose}; this one has the uid uid-f"]
+    assert world.plan().refused_commands == [f"it is about {whose}; this one has the uid uid-f"]
     assert world.plan().reason == ""
     assert world.settled().commands == {}
 
@@ -153,8 +145,7 @@ def test_finally_that_has_not_begun_is_skipped() -> None:
     assert world.plan().skipped == {"b": "Stopped", "z": "Stopped"}
     assert world.aborts.keys() == {"uid-f-a"}
     world = world.ended("f-a", "Aborted").settled()
-    state = world.flow.status.state
-    assert (state.phase, state.reason) == ("Failed", "Cancelled")
+    assert world.end == ("Failed", "Cancelled")
     assert "f-z" not in world.jobs
 
 

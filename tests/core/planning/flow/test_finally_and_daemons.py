@@ -183,7 +183,7 @@ def test_it_is_ended_when_all_other_steps_are_over() -> None:
     world = world.settled().ended("f-a", "Aborted").settled()
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Completed", "DaemonEnded")
-    assert (world.flow.status.state.phase, world.flow.status.state.reason) == ("Succeed", "")
+    assert world.end == ("Succeed", "")
 
 
 @pytest.mark.parametrize("end", ["Failed", "Terminated", "Aborted", "Completed"])

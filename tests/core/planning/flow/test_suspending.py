@@ -25,11 +25,6 @@ def resumed(world: World) -> World:
     return world.with_command("ResumeJob", name="r").settled()
 
 
-def refused(world: World) -> list[str]:
-    said = [e.message for e in world.plan().plan.events if e.reason == "CommandRefused"]
-    return [message.partition(" was refused: ")[2] for message in said]
-
-
 def test_nothing_starts_and_what_runs_runs_out() -> None:
     world = running().with_command("SuspendFlow")
     planned = world.plan()
@@ -61,7 +56,7 @@ def test_on_resume_it_goes_on() -> None:
 def test_a_flow_whose_last_job_runs_out_is_over() -> None:
     world = flow("a").with_jobs(a="Running").settled().with_command("SuspendFlow").settled()
     world = world.later(9).ended("f-a", "Completed").settled()
-    assert (world.flow.status.state.phase, world.flow.status.state.reason) == ("Succeed", "")
+    assert world.end == ("Succeed", "")
     assert world.flow.status.suspended_at is None
     assert world.flow.status.suspended_seconds == 9
 
@@ -221,13 +216,15 @@ def test_a_cancel_lifts_a_suspension_so_that_finally_runs() -> None:
 
 
 def test_resuming_what_is_not_suspended_is_refused() -> None:
-    assert refused(running().with_command("ResumeJob")) == ["the flow is not suspended"]
+    assert running().with_command("ResumeJob").plan().refused_commands == [
+        "the flow is not suspended"
+    ]
     assert running().with_command("ResumeJob").settled().commands == {}
 
 
 def test_suspending_what_ends_already_is_refused() -> None:
     world = running().cancelled().with_command("SuspendFlow", name="s")
-    assert refused(world) == ["the flow ends already, for the flow was cancelled"]
+    assert world.plan().refused_commands == ["the flow ends already, for the flow was cancelled"]
 
 
 @pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob"])
@@ -235,7 +232,7 @@ def test_a_command_that_comes_with_the_end_of_the_flow_is_refused(action: str) -
     """All that is left is to write how the flow ended."""
     world = flow("a").with_jobs(a="Running").settled().ended("f-a", "Completed")
     world = world.with_command(action)
-    assert refused(world) == ["the flow has ended"]
+    assert world.plan().refused_commands == ["the flow has ended"]
     assert (world.plan().phase, world.plan().reason) == ("Succeed", "")
     assert world.settled().commands == {}
 
@@ -253,7 +250,7 @@ def test_a_command_that_comes_with_the_end_of_the_flow_is_refused(action: str) -
 def test_a_command_for_a_finished_flow_is_refused(action: str, end: str, phase: str) -> None:
     finished = flow("a").run(lambda step: end)
     world = finished.with_command(action)
-    assert refused(world) == [f"the flow has ended ({phase})"]
+    assert world.plan().refused_commands == [f"the flow has ended ({phase})"]
     assert world.plan().plan.urgent
     assert world.settled().commands == {}
     assert world.settled().flow.status == finished.flow.status
@@ -264,7 +261,7 @@ def test_a_command_for_a_finished_flow_is_refused(action: str, end: str, phase: 
 )
 def test_a_command_for_a_flow_that_is_being_deleted_is_refused(action: str) -> None:
     world = running().being_deleted().with_command(action)
-    assert refused(world) == ["the flow is being deleted"]
+    assert world.plan().refused_commands == ["the flow is being deleted"]
     assert world.settled().commands == {}
     assert world.plan().phase == "Terminating"
 

@@ -137,15 +137,6 @@ def test_a_pod_in_trouble_is_not_enough_not_to_read() -> None:
     assert found.pod == "f-a-ps-0"
 
 
-def test_what_we_aborted_ourselves_has_no_pod_to_blame() -> None:
-    world = running_flow().cancelled()
-    world = with_job(world, "a", "Aborted", ("worker", 0, "Failed", ended(143)))
-    planned = world.plan()
-    assert reads(planned) == []
-    assert planned.failed == {"a": "Cancelled"}
-    assert planned.conditions["a"].failure is None
-
-
 def test_of_what_we_aborted_ourselves_the_outputs_that_are_seen_are_kept() -> None:
     """Nothing is read for them, though an expression names them."""
     said = ("ps", 0, "Failed", ended(143, message='{"epoch": 7}'))

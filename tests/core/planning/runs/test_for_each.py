@@ -230,23 +230,6 @@ def every(count: int, parallelism: int | None = None, **fields: object) -> World
     return begun(count, parallelism=parallelism, continue_on_failure=True, **fields)
 
 
-@pytest.mark.parametrize("policy", ["Stop", "Continue"])
-def test_every_item_starts_where_a_failure_holds_nothing_up(policy: str) -> None:
-    forgiven = policy != "Continue" or None
-    steps = [Step(name="a", for_each=ForEach(count=8, parallelism=2), continue_on_failure=forgiven)]
-    world = world_of(steps).with_spec(failure_policy=policy).settled()
-    for index in range(8):
-        assert world.plan().phases["a"] == "Running"
-        world = ends(world, "Failed" if index == 1 else "Completed", f"f-a-{index}")
-    assert runs(world.plan()) == {
-        i: "Failed JobFailed" if i == 1 else "Completed" for i in range(8)
-    }
-    condition = world.plan().conditions["a"]
-    assert (condition.phase, condition.reason) == ("Failed", "JobFailed")
-    assert condition.message.startswith("item 1: the job f-a-1 ended Failed")
-    assert world.plan().phase == ("Succeed" if forgiven else "Failed")
-
-
 def test_items_without_a_value_take_no_place_of_the_others() -> None:
     patch = Patch(job_spec={"queue": "$(item.q)"})
     each = ForEach(from_="[{'p': 1}, {'p': 2}, {'p': 3}, {'p': 4}, {'q': 'z'}]", parallelism=1)
@@ -254,12 +237,6 @@ def test_items_without_a_value_take_no_place_of_the_others() -> None:
     assert list(there(world)) == ["f-a-4"]
     failed = dict.fromkeys(range(4), "Failed ExpressionError")
     assert runs(world.plan()) == {**failed, 4: "Pending"}
-
-
-def test_refused_items_are_followed_by_the_others() -> None:
-    world = stepped(for_each=ForEach(count=3, parallelism=1), continue_on_failure=True).stored()
-    world = world.with_refusal("a-0", 422, "no such queue").settled()
-    assert runs(world.plan()) == {0: "Failed Refused", 1: "Pending"}
 
 
 def test_a_cancelled_flow_starts_no_further_items() -> None:

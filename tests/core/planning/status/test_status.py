@@ -215,9 +215,61 @@ def test_a_fresh_job_is_pending_since_it_was_made() -> None:
     assert seen.plan().nothing  # Volcano's first word says nothing new
 
 
-def test_phases_that_passed_unseen_are_told_by_volcanos_own_conditions() -> None:
-    world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2), ("Failed", 5)).settled()
-    assert histories(world) == [("Pending", 0, 2), ("Running", 2, 5), ("Failed", 5, None)]
+@pytest.mark.parametrize(
+    ("observed", "restarts", "expected"),
+    [
+        # A plan misses phases, and Volcano's conditions still have them.
+        (["Pending 1 Running 2 Failed 5"], 0, "Pending 0 Running 2 Failed 5"),
+        # Recorded times do not change.
+        (
+            ["Pending 1 Running 2", "Pending 3 Running 4 Completing 6"],
+            0,
+            "Pending 0 Running 2 Completing 6",
+        ),
+        # Volcano's conditions have each phase once, with its last time.
+        (
+            [
+                "Pending 1 Running 2",
+                "Running 2 Restarting 5 Pending 6",
+                "Restarting 5 Pending 6 Running 7",
+            ],
+            0,
+            "Pending 0 Running 2 Restarting 5 Pending 6 Running 7",
+        ),
+        # A plan misses a whole restart: the phases are those of the restart before it.
+        (
+            [
+                "Pending 1 Running 2",
+                "Running 2 Restarting 5 Pending 6",
+                "Running 8 Restarting 9 Pending 10",
+            ],
+            2,
+            "Pending 0 Running 2 Restarting 5 Pending 6 Running 8 Restarting 9 Pending 10",
+        ),
+        (
+            ["Pending 0 Running 1", "Pending 0 Running 1 Restarting 2 Pending 3 Running 4"],
+            1,
+            "Pending 0 Running 1 Restarting 2 Pending 3 Running 4",
+        ),
+    ],
+)
+def test_histories_of_a_job(observed: list[str], restarts: int, expected: str) -> None:
+    world = flow("a")
+    for number, text in enumerate(observed):
+        retries = max(0, restarts - (len(observed) - 1 - number))
+        world = with_conditions(world, *timed_phases(text), retries=retries).settled()
+    phases = timed_phases(expected)
+    ends = [*(start for _, start in phases[1:]), None]
+    assert histories(world) == [
+        (phase, start, end) for (phase, start), end in zip(phases, ends, strict=True)
+    ]
+    assert world.records["f-a"].restart_count == restarts
+
+
+def timed_phases(text: str) -> list[tuple[str, float]]:
+    """Phases and seconds: `Pending 0 Running 2`."""
+    words = text.split()
+    return [(phase, float(at)) for phase, at in zip(words[::2], words[1::2], strict=True)]
 
 
 def test_a_job_that_another_step_names_as_its_own_tells_its_end_itself() -> None:
@@ -229,12 +281,6 @@ def test_a_job_that_another_step_names_as_its_own_tells_its_end_itself() -> None
     world = world.with_status(msgspec.structs.replace(world.flow.status, conditions=conditions))
     assert world.stored().plan().status == world.plan().status
     assert world.settled().records["f-a"].state == "Running"
-
-
-def test_times_once_written_do_not_move() -> None:
-    world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
-    world = with_conditions(world, ("Pending", 3), ("Running", 4), ("Completing", 6)).settled()
-    assert histories(world) == [("Pending", 0, 2), ("Running", 2, 6), ("Completing", 6, None)]
 
 
 def test_without_conditions_what_was_seen_is_known() -> None:
@@ -268,30 +314,6 @@ def test_restarts_are_counted_and_the_last_ten_phases_kept() -> None:
     assert len(histories(world)) == 10
 
 
-def test_phases_that_volcano_no_longer_tells_are_kept() -> None:
-    """Its conditions hold each phase once, at the last time."""
-    world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
-    world = with_conditions(world, ("Running", 2), ("Restarting", 5), ("Pending", 6)).settled()
-    told = [("Pending", 0, 2), ("Running", 2, 5), ("Restarting", 5, 6)]
-    assert histories(world) == [*told, ("Pending", 6, None)]
-    again = (("Restarting", 5), ("Pending", 6), ("Running", 7))
-    world = with_conditions(world, *again).settled()
-    assert histories(world) == [*told, ("Pending", 6, 7), ("Running", 7, None)]
-
-
-def test_a_whole_restart_that_passed_unseen_is_told() -> None:
-    """Volcano's conditions then hold the same phases as before, at later times."""
-    first = (("Running", 2), ("Restarting", 5), ("Pending", 6))
-    world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
-    world = with_conditions(world, *first, retries=1).settled()
-    second = (("Running", 8), ("Restarting", 9), ("Pending", 10))
-    world = with_conditions(world, *second, retries=2).settled()
-    assert [state for state, *_ in histories(world)] == [
-        *("Pending", "Running", "Restarting", "Pending"),
-        *("Running", "Restarting", "Pending"),
-    ]
-
-
 def test_of_dropped_histories_the_last_goes_on() -> None:
     """All but that were dropped for the status's size."""
     world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
@@ -301,14 +323,6 @@ def test_of_dropped_histories_the_last_goes_on() -> None:
     seen = (("Pending", 1), ("Running", 2), ("Completing", 4))
     world = with_conditions(world.with_status(status), *seen).settled()
     assert histories(world) == [("Running", 2, 4), ("Completing", 4, None)]
-
-
-def test_a_restart_that_passed_unseen_is_counted() -> None:
-    world = with_conditions(flow("a"), ("Pending", 0), ("Running", 1)).settled()
-    again = (("Pending", 0), ("Running", 1), ("Restarting", 2), ("Pending", 3), ("Running", 4))
-    world = with_conditions(world, *again, retries=1).settled()
-    assert world.records["f-a"].restart_count == 1
-    assert len(histories(world)) == 5
 
 
 def test_a_resumed_job_has_no_end() -> None:
