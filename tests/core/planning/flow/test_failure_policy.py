@@ -138,14 +138,6 @@ def test_a_step_skipped_behind_a_failure_is_not_forgiven() -> None:
     assert world.plan().skipped == dict.fromkeys("bc", "UpstreamFailed")
 
 
-@pytest.mark.parametrize("policy", ["Stop", "Abort"])
-def test_a_forgiven_failure_stops_and_aborts_nothing(policy: str) -> None:
-    world = flow("x", a=step(continue_on_failure=True), y="x").with_spec(failure_policy=policy)
-    world = world.with_jobs(a="Running", x="Running").settled().ended("f-a", "Failed").settled()
-    assert (world.plan().aborts, world.plan().waiting) == ([], {"y": "waits for x (Running)"})
-    assert world.run().flow.status.state.phase == "Succeed"
-
-
 def test_a_forgiven_step_that_is_cancelled_makes_nobody_start() -> None:
     world = flow(a=step(continue_on_failure=True), b="a").with_jobs(a="Running").cancelled()
     world = world.ended("f-a", "Aborted")
@@ -257,15 +249,6 @@ def test_behind_a_handler_that_was_not_taken_nothing_starts() -> None:
     planned = world.with_jobs(a="Failed", ok="Completed", x="Running").plan()
     assert planned.skipped == {"bad": "NotTaken"}
     assert planned.conditions["y"].message == "will not start, because a has failed"
-
-
-def test_a_failed_flow_ends_when_its_last_job_has() -> None:
-    world = flow("a", "b").with_jobs(a="Failed", b="Running")
-    planned = world.plan()
-    assert (planned.phase, planned.reason) == ("Running", "StepFailed")
-    assert planned.message == "step a failed: the job f-a ended Failed"
-    planned = world.settled().with_jobs(b="Completed").plan()
-    assert (planned.phase, planned.events) == ("Failed", ["StepCompleted", "FlowFailed"])
 
 
 def test_a_resumed_job_holds_up_the_end_but_not_its_step() -> None:

@@ -238,13 +238,6 @@ def test_several_are_ended_together_and_before_finally() -> None:
     assert world.plan().phases["z"] == "Pending"
 
 
-def test_after_a_failure_it_is_ended_too() -> None:
-    world = running().ended("f-b", "Failed").settled()
-    assert world.plan().conditions["a"].reason == "DaemonEnded"
-    world = world.ended("f-a", "Aborted").settled()
-    assert world.plan().phases == {"a": "Completed", "b": "Failed", "c": "Skipped"}
-
-
 def test_when_all_is_aborted_so_is_it() -> None:
     world = running().with_spec(failure_policy="Abort").ended("f-b", "Failed").settled()
     assert world.plan().conditions["a"].reason == "FailurePolicy"

@@ -137,15 +137,6 @@ def test_finally_is_aborted_too_and_runs_again() -> None:
     assert world.ended("f-z-r1", "Completed").settled().flow.status.state.phase == "Succeed"
 
 
-@pytest.mark.parametrize(("first", "aborts"), [("SuspendFlow", True), ("AbortJob", False)])
-def test_it_goes_further_than_suspending(first: str, aborts: bool) -> None:
-    second = "AbortJob" if aborts else "SuspendFlow"
-    world = suspended(first).later(5).with_command(second, name="t").settled()
-    assert world.flow.status.suspended_by == "AbortJob"
-    assert world.flow.status.suspended_at == running().now
-    assert world.plan().conditions["a"].reason == "Suspended"
-
-
 def created_suspended() -> World:
     return flow("a", b="a").with_spec(suspend=True)
 
@@ -166,15 +157,6 @@ def test_once_resumed_it_is_not_suspended_again() -> None:
     assert world.run().flow.status.state.phase == "Succeed"
 
 
-def test_that_it_was_resumed_outlives_every_process() -> None:
-    """Nothing but the status says so: the spec says that it is suspended, for good."""
-    world = created_suspended().settled().with_command("ResumeJob").stored()
-    for stage in (world, world.carried_out(), world.settled()):
-        fresh = replace(stage, aborts={}, missing=frozenset(), read={}, commands={})
-        assert fresh.plan().status.suspended_at is None
-        assert fresh.settled().plan().phases["a"] == "Pending"
-
-
 def test_a_resume_that_is_there_from_the_start_counts() -> None:
     planned = created_suspended().with_command("ResumeJob").plan()
     assert planned.creates == ["f-a"]
@@ -188,6 +170,7 @@ def test_a_resume_that_is_there_from_the_start_counts() -> None:
         (("AbortJob", "ResumeJob"), "", "WaitingForTemplate"),
         (("ResumeJob", "SuspendFlow"), "SuspendFlow", "Suspended"),
         (("SuspendFlow", "AbortJob"), "AbortJob", "Suspended"),
+        (("AbortJob", "SuspendFlow"), "AbortJob", "Suspended"),
         (("SuspendFlow", "TerminateJob"), "", "Cancelled"),
         (("TerminateJob", "SuspendFlow"), "", "Cancelled"),
         (("TerminateJob", "ResumeJob"), "", "Cancelled"),

@@ -87,15 +87,6 @@ def test_a_job_that_nobody_sees_is_looked_for_before_it_is_given_up() -> None:
     assert world.plan().phase == "Failed"
 
 
-def test_what_has_ended_stays_as_it_ended() -> None:
-    world = flow("a", "b", "e", bad=after("a", condition="Failed"), c="b", d="e")
-    world = world.with_jobs(a="Completed", b="Failed", e="Running")
-    for planned in (cancel(world), cancel(world.stored())):
-        assert planned.phases["a"] == "Completed"
-        assert planned.failed == {"b": "JobFailed"}
-        assert planned.skipped == {"bad": "NotTaken", "c": "UpstreamFailed", "d": "Stopped"}
-
-
 def test_what_runs_is_to_be_aborted_and_the_rest_is_skipped() -> None:
     planned = cancel(two_running())
     assert planned.phases == {"a": "Completed", "b": "Running", "c": "Running", "d": "Skipped"}
@@ -108,13 +99,6 @@ def test_what_runs_is_to_be_aborted_and_the_rest_is_skipped() -> None:
     )
     assert planned.plan.urgent
     assert planned.events == ["StepSkipped", "FlowCancelled"]
-
-
-def test_the_intent_is_stored_before_anything_is_done() -> None:
-    world = two_running().with_command()
-    assert world.plan().plan.actions == ()
-    planned = world.stored().plan()
-    assert (planned.aborts, planned.deletes) == (["f-b", "f-c"], [])
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Running", "Restarting", "Completing"])
@@ -200,13 +184,6 @@ def test_no_handler_of_failures_starts() -> None:
     world = flow("a", mend=after("a", condition="Failed"), end=after("a", condition="Finished"))
     world = world.with_jobs(a="Running").cancelled().ended("f-a", "Aborted")
     assert (world.plan().creates, world.plan().phase) == ([], "Failed")
-
-
-def test_a_job_that_nobody_recorded_is_aborted_like_the_others() -> None:
-    """Made by a process that ended before its status knew."""
-    world = flow("a", b="a").with_jobs(a="Completed").stored().with_jobs(b="Running")
-    world = world.with_command().carried_out()
-    assert world.plan().aborts == ["f-b"]
 
 
 def test_a_job_that_shows_up_for_a_skipped_step_is_deleted() -> None:

@@ -213,13 +213,6 @@ def test_a_first_pod_that_was_deleted_is_asked_for_once() -> None:
     assert world.settled().plan().phases["a"] == "Completed"
 
 
-def test_a_failed_job_has_outputs_too() -> None:
-    world = completed(running_flow(), '{"retry": false}', phase="Failed")
-    condition = world.settled().plan().conditions["a"]
-    assert condition.outputs == {"retry": False}
-    assert condition.reason == "JobFailed"
-
-
 def test_outputs_that_are_too_large_fail_the_step() -> None:
     planned = completed(running_flow(), "x" * 4096).plan()
     assert planned.failed == {"a": "OutputsTooLarge"}

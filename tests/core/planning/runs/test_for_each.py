@@ -105,14 +105,6 @@ def test_a_step_is_running_while_an_item_is() -> None:
     assert runs(world.plan()) == {0: "Pending", 1: "Completed", 2: "Pending"}
 
 
-def test_it_is_completed_once_all_its_items_are() -> None:
-    world = ends(begun(), "Completed", "f-a-0", "f-a-1", "f-a-2")
-    condition = world.plan().conditions["a"]
-    assert (condition.phase, condition.reason, condition.message) == ("Completed", "", "")
-    assert "f-b" in there(world)
-    assert world.run().flow.status.state.phase == "Succeed"
-
-
 def test_jobs_are_listed_by_item_and_attempt() -> None:
     world = begun(3)
     world = ends(world, "Completed", "f-a-2")
@@ -298,13 +290,6 @@ def test_a_step_that_wants_it_running_waits_for_the_first_item_that_is() -> None
     assert "f-b" not in there(world)
     world = ends(world, "Running", "f-a-1")
     assert "f-b" in there(world)
-
-
-def test_an_item_that_completed_never_starts_again() -> None:
-    world = ends(begun(3, parallelism=2), "Completed", "f-a-0")
-    jobs = {name: job for name, job in world.jobs.items() if name != "f-a-0"}
-    again = World(world.flow, world.templates, jobs, now=world.now).settled()
-    assert sorted(there(again)) == ["f-a-1", "f-a-2"]
 
 
 def test_jobs_say_of_which_item_they_are_whatever_they_are_called() -> None:

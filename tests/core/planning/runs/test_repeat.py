@@ -7,8 +7,7 @@ import pytest
 from jobflow.api.control import Patch, Repeat
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
 from support.plan.loop_worlds import ends, leaves, repeated, run, runs, there, with_step
-from support.plan.plan_world import World, flow, world_of
-from support.plan.steps import step
+from support.plan.plan_world import World, world_of
 
 NOT_YET = '{"done": false, "acc": 0.1}'
 DONE = '{"done": true, "acc": 0.9}'
@@ -20,13 +19,6 @@ def after_runs(*messages: str, most: int = 3, **fields: object) -> World:
     for index, message in enumerate(messages):
         world = leaves(world, f"f-a-{index}", message).settled()
     return world
-
-
-def test_it_runs_once_and_is_completed_where_that_is_enough() -> None:
-    world = after_runs(DONE)
-    assert list(there(world)) == ["f-a-0", "f-b"]
-    condition = world.plan().conditions["a"]
-    assert (condition.phase, condition.reason, condition.job) == ("Completed", "", "f-a-0")
 
 
 def test_the_next_run_begins_only_once_the_end_of_the_last_is_stored() -> None:
@@ -84,22 +76,6 @@ def test_runs_there_have_been_count_although_max_was_lowered_past_admission() ->
     assert (condition.phase, condition.reason) == ("Failed", "UntilNotReached")
     assert condition.message == "`outputs.done` does not hold after 2 runs"
     assert leaves(world, "f-a-1", DONE).settled().plan().phases["a"] == "Completed"
-
-
-def test_a_run_that_is_refused_ends_it() -> None:
-    world = repeated().with_refusal("a-0", 422, "no such queue")
-    planned = world.plan()
-    assert planned.failed == {"a": "Refused"}
-    assert planned.skipped == {"b": "UpstreamFailed"}
-
-
-def test_a_run_without_a_value_in_its_patch_ends_it() -> None:
-    patch = Patch(job_spec={"queue": "$(steps.z.outputs.queue)"})
-    again = Repeat(until="outputs.done", max=3)
-    world = flow("z", a=step("z", repeat=again, patch=patch), b="a").with_jobs(z="Completed")
-    planned = world.carried_out().plan()
-    assert planned.failed == {"a": "ExpressionError"}
-    assert (planned.creates, planned.skipped) == ([], {"b": "UpstreamFailed"})
 
 
 def test_an_expression_without_a_value_fails_it() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from jobflow.api import labels
 from jobflow.api.control import Backoff, Retry
-from jobflow.api.jobflow import Step
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.runs.retry import backoff
 from support.plan.loop_worlds import (
@@ -20,7 +19,6 @@ from support.plan.loop_worlds import (
     retried,
     run,
     runs,
-    stepped,
     there,
     waited,
     with_step,
@@ -130,18 +128,6 @@ def test_an_ended_job_that_is_resumed_by_hand_is_waited_for() -> None:
 def test_without_a_limit_nothing_is_retried(limit: int | None) -> None:
     world = ends(with_step(retried().settled(), "a", retry=Retry(limit=limit)), "Failed", "f-a")
     assert world.plan().failed == {"a": "JobFailed"}
-
-
-def test_a_refused_create_is_not_retried() -> None:
-    world = retried().stored().with_refusal("a", 422)
-    assert world.plan().failed == {"a": "Refused"}
-
-
-def test_a_next_attempt_waits_for_its_template() -> None:
-    world = ends(retried().settled(), "Failed", "f-a").without_template("a")
-    world = waited(world)
-    assert world.plan().held_up == {"a": "WaitingForTemplate"}
-    assert list(there(world.with_template("a").settled())) == ["f-a", "f-a-r1"]
 
 
 @pytest.mark.parametrize(
@@ -258,12 +244,3 @@ def test_a_cancelled_flow_makes_no_other_attempt() -> None:
     assert world.plan().failed == {"a": "Cancelled"}
     assert list(there(world)) == ["f-a"]
     assert world.flow.status.state.phase == "Failed"
-
-
-def test_other_steps_that_fail_do_not_keep_a_begun_step_from_its_next_attempt() -> None:
-    world = stepped(retry=Retry(limit=1))
-    steps = [*world.flow.steps, Step(name="c")]
-    world = world.with_spec(flows=steps).with_template("c").settled()
-    world = ends(world, "Failed", "f-a", "f-c")
-    assert world.plan().failed == {"c": "JobFailed"}
-    assert "f-a-r1" in there(waited(world))

@@ -133,13 +133,6 @@ def test_another_attempt_has_its_own_time() -> None:
     assert world.plan().conditions["a"].deadline == started + timedelta(minutes=1)
 
 
-def test_retry_can_ask_for_it() -> None:
-    fields = {"retry": Retry(limit=1, when="reason == 'Timeout'")}
-    timed_out = ends(running(**fields).later(60).settled(), "Aborted", "f-a")
-    assert timed_out.plan().conditions["a"].reason == "Retrying"
-    assert ends(running(**fields), "Failed", "f-a").plan().failed == {"a": "JobFailed"}
-
-
 def test_a_job_that_is_gone_while_it_is_aborted_counts_as_an_attempt() -> None:
     world = running(retry=Retry(limit=1)).later(60).settled().without_jobs("a").settled()
     condition = world.plan().conditions["a"]

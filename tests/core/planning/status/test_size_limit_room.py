@@ -285,16 +285,10 @@ def test_there_is_room_for_items_that_all_failed_one_after_another(
 def test_there_is_room_for_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     items = ["x" * 100] * 300
     decisions = Decisions(when=False, case=99, items=items)
-    status = JobFlowStatus(conditions={"flow-a": StepCondition(phase="Waiting", **FULL_RUN)})
-    status = msgspec.structs.replace(
-        status,
-        conditions={
-            "flow-a": StepCondition(
-                phase="Waiting", reason="CreateRefused", decisions=decisions, **FULL_RUN
-            )
-        },
+    waiting = StepCondition(
+        phase="Waiting", reason="CreateRefused", decisions=decisions, **FULL_RUN
     )
-    size = smallest_of(monkeypatch, status)
+    size = smallest_of(monkeypatch, JobFlowStatus(conditions={"flow-a": waiting}))
     assert size > len(msgspec.json.encode(items))
     cases = [Case(when="true")]
     dynamic = ForEach(from_="steps.b.outputs.items", parallelism=1)

@@ -348,11 +348,6 @@ def test_a_flow_is_pending_until_a_job_runs(phase: str, expected: str) -> None:
     assert flow("a", b="a").with_jobs(a=phase).plan().phase == expected
 
 
-def test_between_two_jobs_a_flow_is_running() -> None:
-    world = flow("a", b="a").with_jobs(a="Completed").settled()
-    assert world.plan().phase == "Running"
-
-
 def test_a_flow_that_volcano_took_up_started_when_it_was_made() -> None:
     world = flow("a").with_status(JobFlowStatus(state=FlowState(phase="Running"))).later(60)
     assert world.plan().status.start_time == NOW

@@ -34,12 +34,6 @@ def test_any_passes_over_what_is_not_taken(skipped: Step) -> None:
     assert failed.plan().skipped == {"a": "NotTaken", "z": "UpstreamFailed"}
 
 
-def test_any_of_nothing_that_is_taken_is_not_taken() -> None:
-    world = flow(**NOT_TAKEN, z=after("when switch", strategy="any"), y="z").settled()
-    assert world.plan().skipped == dict.fromkeys(("when", "switch", "z", "y"), "NotTaken")
-    assert world.flow.status.state.phase == "Succeed"
-
-
 @pytest.mark.parametrize("each", [ForEach(count=0), ForEach(items=[])])
 def test_any_starts_at_once_where_a_target_has_no_items(each: ForEach) -> None:
     assert "f-z" in any_of(a=step(for_each=each)).settled().jobs
@@ -76,14 +70,6 @@ def test_a_service_that_fails_is_started_again() -> None:
     world = ends(world, "Completed", "f-c")
     assert world.plan().conditions["a"].reason == "DaemonEnded"
     assert ends(world, "Aborted", "f-a-r1").flow.status.state.phase == "Succeed"
-
-
-def test_a_service_that_fails_too_often_has_failed() -> None:
-    """It has run, so that b had begun; c had not."""
-    world = ends(service(retry=Retry(limit=1, backoff=SOON)), "Failed", "f-a").later(2).settled()
-    world = ends(ends(world, "Failed", "f-a-r1"), "Completed", "f-b")
-    assert (world.plan().failed, world.plan().skipped) == ({"a": "JobFailed"}, {"c": "Stopped"})
-    assert world.flow.status.state.phase == "Failed"
 
 
 def probed(**said: Any) -> World:

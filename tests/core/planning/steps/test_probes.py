@@ -149,13 +149,6 @@ def test_what_stands_in_the_way_is_said() -> None:
     assert (planned.reason, planned.phase) == ("", "Running")
 
 
-def test_a_step_starts_when_its_requests_have_been_answered() -> None:
-    world = serving(HEALTHY).with_probe("next", "serve", passed=True)
-    planned = world.plan()
-    assert (planned.creates, planned.plan.urgent) == (["f-next"], False)
-    assert world.settled().plan().probes == []
-
-
 def test_requests_and_phases_both_have_to_hold() -> None:
     world = serving(HEALTHY | SUCCEEDED).with_probe("next", "serve", passed=True)
     planned = workers(world, "Succeeded Running Running").plan()
