@@ -121,13 +121,6 @@ def test_what_a_target_must_reach(condition: str, phase: str, starts: bool) -> N
     assert world.plan().creates == (["f-b"] if starts else [])
 
 
-def test_running_stays_met_though_the_job_is_lost_and_made_again() -> None:
-    world = flow("a", b=after("a", condition="Running")).without_template("b")
-    world = world.with_jobs(a="Running").settled().without_jobs("a").settled()
-    assert world.plan().held_up == {"a": "JobLost", "b": "WaitingForTemplate"}
-    assert world.with_template("b").plan().creates == ["f-b"]
-
-
 def test_any_starts_at_the_first_target() -> None:
     world = flow("a", "b", c=after("a b", strategy="any"))
     running = world.with_jobs(a="Running", b="Running")

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from jobflow.api import labels
@@ -98,10 +97,8 @@ def _repeats(count: int) -> World:
 def _attempts(count: int) -> World:
     """One step that was tried as often as that."""
     world = flow("a", b=after("a", condition="Running")).settled()
-    job = world.jobs["f-a"]
-    tried = {**(job.metadata.labels or {}), labels.ATTEMPT: "9" * (count // 20)}
-    metadata = msgspec.structs.replace(job.metadata, labels=tried)
-    return world.with_job(msgspec.structs.replace(job, metadata=metadata))
+    known = world.jobs["f-a"].metadata.labels or {}
+    return world.with_metadata("f-a", labels={**known, labels.ATTEMPT: "9" * (count // 20)})
 
 
 CASES: dict[str, Callable[[int], World]] = {

@@ -7,7 +7,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -32,11 +31,9 @@ def tells(world: World, name: str) -> Any:
 
 def says(world: World, name: str, value: object) -> World:
     """The vcjob has this annotation; a text as it stands, anything else as JSON."""
-    job = world.jobs[name]
     text = value if isinstance(value, str) else json.dumps(value)
-    annotations = {**(job.metadata.annotations or {}), labels.TARGET_ENDS: text}
-    metadata = msgspec.structs.replace(job.metadata, annotations=annotations)
-    return world.with_job(msgspec.structs.replace(job, metadata=metadata))
+    known = world.jobs[name].metadata.annotations or {}
+    return world.with_metadata(name, annotations={**known, labels.TARGET_ENDS: text})
 
 
 def forgotten(world: World) -> World:
@@ -239,15 +236,9 @@ def test_what_was_told_before_a_retry_of_the_flow_is_void(end: dict[str, Any]) -
 
 def test_a_vcjob_that_the_status_knows_tells_nothing() -> None:
     world = says(flow("a", b="a").with_jobs(b="Running"), "f-b", {"a": END})
-    known = world.with_status(
-        msgspec.structs.replace(
-            world.flow.status,
-            conditions={
-                "f-a": StepCondition(phase="Waiting"),
-                "f-b": StepCondition(phase="Running", job="f-b", attempts=1),
-            },
-        )
-    )
+    waiting = StepCondition(phase="Waiting")
+    started_b = StepCondition(phase="Running", job="f-b", attempts=1)
+    known = world.with_status_fields(conditions={"f-a": waiting, "f-b": started_b})
     assert world.plan().phases["a"] == "Failed"
     assert known.plan().phases["a"] == "Waiting"
 

@@ -196,6 +196,18 @@ class World:
         jobs = {job.metadata.name: job for job in made}
         return replace(self, jobs={**self.jobs, **jobs}, deleted=self.deleted - jobs.keys())
 
+    def with_metadata(self, name: str, **changes: Any) -> World:
+        """Change the metadata of a vcjob."""
+        job = self.jobs[name]
+        metadata = msgspec.structs.replace(job.metadata, **changes)
+        return self.with_job(msgspec.structs.replace(job, metadata=metadata))
+
+    def with_job_status(self, name: str, **changes: Any) -> World:
+        """Change the status of a vcjob."""
+        job = self.jobs[name]
+        status = msgspec.structs.replace(job.status, **changes)
+        return self.with_job(msgspec.structs.replace(job, status=status))
+
     def with_ttl(self, step: str, phase: str, seconds: object) -> World:
         return self.with_job(self.job(step, phase, run=0, **{labels.TTL_SECONDS: str(seconds)}))
 
@@ -290,6 +302,16 @@ class World:
         """As it comes back from the API server: through JSON."""
         status = msgspec.json.decode(msgspec.json.encode(status), type=JobFlowStatus)
         return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
+
+    def with_status_fields(self, **changes: Any) -> World:
+        """Change fields of the stored status."""
+        return self.with_status(msgspec.structs.replace(self.flow.status, **changes))
+
+    def with_condition(self, step: str, **changes: Any) -> World:
+        """Change the stored condition of a step."""
+        conditions, key = self.flow.status.conditions or {}, f"{self.flow.metadata.name}-{step}"
+        changed = msgspec.structs.replace(conditions[key], **changes)
+        return self.with_status_fields(conditions={**conditions, key: changed})
 
     def being_deleted(self) -> World:
         metadata = msgspec.structs.replace(self.flow.metadata, deletion_timestamp=self.now)

@@ -10,7 +10,6 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.control import ForEach, Retry
 from jobflow.api.flow_status import JobFlowStatus
-from jobflow.api.job import Job
 from support.plan.loop_worlds import each, ends
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
@@ -259,12 +258,9 @@ def test_a_resumed_job_holds_up_the_end_but_not_its_step() -> None:
 
 
 def test_a_failure_says_what_volcano_said() -> None:
-    world = flow("a")
-    job = world.job("a", "Failed")
-    state = msgspec.structs.replace(job.status.state, message="too many restarts")
-    world = world.with_job(
-        msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, state=state))
-    )
+    world = flow("a").with_jobs(a="Failed")
+    state = msgspec.structs.replace(world.jobs["f-a"].status.state, message="too many restarts")
+    world = world.with_job_status("f-a", state=state)
     assert world.plan().message == "step a failed: the job f-a ended Failed: too many restarts"
 
 
@@ -281,16 +277,6 @@ def late(step: str = "a") -> World:
     return world.with_jobs(**{step: "Running"})
 
 
-def without_annotation(job: Job) -> Job:
-    annotations = {
-        key: value
-        for key, value in (job.metadata.annotations or {}).items()
-        if key != labels.TARGET_ENDS
-    }
-    metadata = msgspec.structs.replace(job.metadata, annotations=annotations)
-    return msgspec.structs.replace(job, metadata=metadata)
-
-
 def test_a_job_whose_create_lands_after_the_end_of_its_flow_is_deleted() -> None:
     world = late()
     assert world.flow.final
@@ -305,7 +291,9 @@ def test_after_the_end_a_job_that_has_ended_is_left_for_its_logs() -> None:
 
 def test_after_the_end_a_job_that_no_jobflow_of_today_made_is_left_alone() -> None:
     world = late()
-    assert world.with_job(without_annotation(world.jobs["f-a"])).plan().nothing
+    known = world.jobs["f-a"].metadata.annotations or {}
+    foreign = {key: value for key, value in known.items() if key != labels.TARGET_ENDS}
+    assert world.with_metadata("f-a", annotations=foreign).plan().nothing
 
 
 def test_after_the_end_a_job_that_the_status_knows_is_left_alone() -> None:

@@ -34,12 +34,6 @@ def test_creates_are_tried_in_turn(tried: tuple[str, ...], room: int, creates: l
     assert held(*tried, room=room).plan().creates == creates
 
 
-def test_nothing_is_tried_before_its_time() -> None:
-    planned = held("f-a", retry_in=2.5).plan()
-    assert planned.creates == []
-    assert planned.plan.requeue_after == timedelta(seconds=2.5)
-
-
 def test_every_step_says_why_it_waits_and_the_next_one_says_until_when() -> None:
     planned = held("f-a", retry_in=2.5).plan()
     assert planned.held_up == dict.fromkeys("abc", "CreateRefused")
@@ -60,6 +54,7 @@ def test_it_is_one_warning_for_all_steps() -> None:
 def test_a_try_alone_changes_no_status() -> None:
     world = held("f-a", retry_in=2).stored()
     assert world.plan().nothing
+    assert world.plan().plan.requeue_after == timedelta(seconds=2)
     planned = world.later(2).plan()
     assert planned.creates == ["f-b"]
     assert planned.status == world.flow.status

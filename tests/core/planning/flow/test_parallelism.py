@@ -145,14 +145,6 @@ def past_admission(most: int | None, **steps: Step) -> World:
     return flow("x", **steps).with_spec(parallelism=most).with_jobs(x="Completed")
 
 
-def test_a_broken_reference_fails_its_step_when_its_turn_comes() -> None:
-    world = past_admission(1, a=step(), b=step(patch=BROKEN)).settled()
-    assert world.plan().held_up == {"b": "Parallelism"}
-    failed = world.ended("f-a", "Completed").plan().conditions["b"]
-    assert (failed.phase, failed.reason) == ("Failed", "ExpressionError")
-    assert failed.message.startswith("$(params.nowhere) has no value")
-
-
 def test_what_cannot_be_made_takes_no_room_and_stops_the_flow_in_the_same_plan() -> None:
     world = past_admission(1, a=step(patch=BROKEN), b=step(), c=step())
     planned = world.with_spec(failure_policy="Continue").plan()

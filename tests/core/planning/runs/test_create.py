@@ -58,18 +58,9 @@ def test_a_job_of_no_step_is_left_alone(metadata: ObjectMeta) -> None:
 
 
 def test_an_attempt_that_is_no_number_is_the_first() -> None:
-    world = flow("a")
-    job = world.job("a", "Running")
-    meta = msgspec.structs.replace(job.metadata, labels={labels.ATTEMPT: "²"})
-    planned = world.with_job(msgspec.structs.replace(job, metadata=meta)).plan()
+    world = flow("a").with_jobs(a="Running")
+    planned = world.with_metadata("f-a", labels={labels.ATTEMPT: "²"}).plan()
     assert planned.conditions["a"].attempts == 1
-
-
-def test_the_highest_attempt_is_the_current_one() -> None:
-    world = flow("a", b="a")
-    world = world.with_job(world.job("a", "Completed", run=1)).with_jobs(a="Failed")
-    planned = world.plan()
-    assert (planned.creates, planned.conditions["a"].job) == (["f-b"], "f-a-r1")
 
 
 @pytest.mark.parametrize(("end", "then"), [("Completed", "Completed"), ("Aborted", "Failed")])

@@ -13,11 +13,9 @@ from jobflow.api.flow_status import RequestedHours, StepFailure
 from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
 from jobflow.api.pod import ContainerStatus, Pod
 from jobflow.core.limits import MAX_FLOW_OUTPUTS
-from jobflow.core.planning.actions import ReadPods
 from jobflow.core.planning.view import PodsRead
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import NOW, World, after, flow
-from support.plan.planned import Planned
 from support.plan.steps import step
 from support.sandbox.containers import ended, outlined, running, with_containers
 
@@ -45,10 +43,6 @@ def with_job(
     return replace(world, pods={**world.pods, uid: found}) if watched else world
 
 
-def reads(planned: Planned) -> list[str]:
-    return [action.job for action in planned.plan.actions if isinstance(action, ReadPods)]
-
-
 def running_flow() -> World:
     """Where `a` runs and was seen to."""
     return with_job(flow("a", b="a"), "a", "Running").settled()
@@ -60,7 +54,7 @@ def test_nothing_new_starts_while_it_is_read_why_a_job_failed(phase: str) -> Non
     world = world.with_jobs(a="Running", b="Running").settled()
     world = replace(world, asked_before=False).with_jobs(a=phase, b="Completed")
     planned = world.plan()
-    assert (reads(planned), planned.creates) == (["f-a"], [])
+    assert (planned.reads, planned.creates) == (["f-a"], [])
     assert planned.waiting["c"] == "waits until it is known how a ended"
     planned = world.carried_out(planned).plan()
     assert (planned.skipped, planned.creates) == ({"c": "Stopped"}, ["f-d"])
@@ -69,7 +63,7 @@ def test_nothing_new_starts_while_it_is_read_why_a_job_failed(phase: str) -> Non
 def test_a_watched_pod_tells_why_its_job_failed() -> None:
     world = with_job(running_flow(), "a", "Failed", ("worker", 1, "Failed", ended(3)))
     planned = world.plan()
-    assert reads(planned) == []
+    assert planned.reads == []
     assert planned.conditions["a"].failure == StepFailure(
         task="worker", pod="f-a-worker-1", container="c", exit_code=3, reason="Error", node="n1"
     )
@@ -86,13 +80,13 @@ def test_unwatched_pods_are_read_once_before_the_end_is_recorded(phase: str) -> 
     before = running_flow()
     world = with_job(before, "a", phase, ("worker", 0, "Failed", ended(9)), watched=False)
     planned = world.plan()
-    assert reads(planned) == ["f-a"]
+    assert planned.reads == ["f-a"]
     assert planned.conditions["a"] == before.plan().conditions["a"]
     assert planned.status.job_status_list == before.flow.status.job_status_list
     assert planned.phases["b"] == "Waiting"
     assert not planned.plan.events
     again = world.carried_out(planned).plan()
-    assert reads(again) == []
+    assert again.reads == []
     assert again.failed == {"a": f"Job{phase}"}
     assert again.conditions["a"].failure is not None
     assert again.status.job_status_list is not None
@@ -102,7 +96,7 @@ def test_unwatched_pods_are_read_once_before_the_end_is_recorded(phase: str) -> 
 def test_a_step_that_was_first_seen_at_its_end_is_shown_as_before_it() -> None:
     world = with_job(flow("a", b="a"), "a", "Failed", watched=False)
     planned = world.plan()
-    assert reads(planned) == ["f-a"]
+    assert planned.reads == ["f-a"]
     condition = planned.conditions["a"]
     assert (condition.phase, condition.job, condition.attempts) == ("Running", "f-a", 1)
     assert planned.status.running_jobs == ["f-a"]
@@ -124,14 +118,14 @@ def test_pods_that_cannot_be_read_leave_an_end_without_insight() -> None:
     world = with_job(running_flow(), "a", "Failed", watched=False)
     uid = world.jobs["f-a"].metadata.uid
     planned = replace(world, read={uid: PodsRead(trouble="forbidden")}).plan()
-    assert reads(planned) == []
+    assert planned.reads == []
     assert planned.conditions["a"].failure is None
     assert planned.conditions["a"].message == "the job f-a ended Failed"
 
 
 def test_a_pod_in_trouble_is_not_enough_not_to_read() -> None:
     world = with_job(running_flow(), "a", "Failed", ("ps", 0, "Running", ended(1)))
-    assert reads(world.plan()) == ["f-a"]
+    assert world.plan().reads == ["f-a"]
     found = world.settled().plan().conditions["a"].failure
     assert found is not None
     assert found.pod == "f-a-ps-0"
@@ -143,11 +137,11 @@ def test_of_what_we_aborted_ourselves_the_outputs_that_are_seen_are_kept() -> No
     world = flow("a", b="a").with_last(z=step(when='steps["a"].outputs.epoch > 6'))
     world = with_job(world, "a", "Running").settled().cancelled()
     planned = with_job(world, "a", "Aborted", said).plan()
-    assert reads(planned) == []
+    assert planned.reads == []
     assert planned.failed == {"a": "Cancelled"}
     assert planned.conditions["a"].outputs == {"epoch": 7}
     unseen = with_job(world, "a", "Aborted", said, watched=False).plan()
-    assert reads(unseen) == []
+    assert unseen.reads == []
     assert unseen.failed == {"a": "Cancelled"}
     assert unseen.conditions["a"].outputs is None
 
@@ -186,7 +180,7 @@ def test_outputs_are_recorded_with_the_end() -> None:
 
 def test_where_no_pod_is_known_nothing_is_read_for_outputs() -> None:
     world = with_job(running_flow(), "a", "Completed")
-    assert reads(world.plan()) == []
+    assert world.plan().reads == []
     assert world.plan().phases["a"] == "Completed"
 
 
@@ -196,7 +190,7 @@ def test_a_first_pod_that_was_not_seen_to_end_is_read() -> None:
     uid = world.jobs["f-a"].metadata.uid
     world = replace(world, live=completed(running_flow(), "done").live)
     planned = world.plan()
-    assert reads(planned) == ["f-a"]
+    assert planned.reads == ["f-a"]
     assert planned.phases["a"] == "Running"
     assert planned.creates == []
     planned = world.settled().plan()
@@ -204,13 +198,6 @@ def test_a_first_pod_that_was_not_seen_to_end_is_read() -> None:
     gone = replace(world, live={uid: {}}).settled().plan()
     assert gone.phases["a"] == "Completed"
     assert gone.conditions["a"].outputs is None
-
-
-def test_a_first_pod_that_was_deleted_is_asked_for_once() -> None:
-    """As a policy deletes parameter servers when the workers are done."""
-    world = with_job(running_flow(), "a", "Completed", ("worker", 0, "Succeeded", ended(0)))
-    assert reads(world.plan()) == ["f-a"]
-    assert world.settled().plan().phases["a"] == "Completed"
 
 
 def test_outputs_that_are_too_large_fail_the_step() -> None:

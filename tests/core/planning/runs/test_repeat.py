@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobflow.api.control import Patch, Repeat
+from jobflow.api.control import Repeat
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
 from support.plan.loop_worlds import ends, leaves, repeated, run, runs, there, with_step
 from support.plan.plan_world import World, world_of
@@ -92,15 +92,6 @@ def test_it_shows_the_run_that_it_is_at() -> None:
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.job, condition.attempts) == ("Running", "f-a-1", 2)
     assert run(world.plan(), 0).outputs == {"done": False, "acc": 0.1}
-
-
-def test_runs_see_their_index() -> None:
-    patch = Patch(job_spec={"minAvailable": "$(index)"})
-    world = repeated(patch=patch)
-    actions = list(world.plan().plan.actions)
-    world = leaves(world.settled(), "f-a-0", NOT_YET).stored()
-    actions += world.plan().plan.actions
-    assert [action.manifest["spec"]["minAvailable"] for action in actions] == [0, 1]  # type: ignore[union-attr]
 
 
 def test_nothing_follows_once_the_flow_is_cancelled() -> None:

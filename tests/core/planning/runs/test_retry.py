@@ -15,7 +15,6 @@ from support.plan.loop_worlds import (
     each,
     ends,
     leaves,
-    repeated,
     retried,
     run,
     runs,
@@ -217,26 +216,6 @@ def test_an_item_between_two_attempts_takes_up_room() -> None:
     assert list(there(world)) == ["f-a-0"]
     world = ends(waited(world), "Completed", "f-a-0-r1")
     assert list(there(world)) == ["f-a-0", "f-a-0-r1", "f-a-1"]
-
-
-def test_an_item_that_has_begun_is_retried_though_another_has_failed_for_good() -> None:
-    world = each(3, parallelism=2, retry=Retry(limit=1, when="index == 1"))
-    world = ends(world.settled(), "Failed", "f-a-0", "f-a-1")
-    assert runs(world.plan()) == {0: "Failed JobFailed", 1: "Waiting Retrying"}
-    world = ends(waited(world), "Completed", "f-a-1-r1")
-    assert world.plan().failed == {"a": "JobFailed"}
-    assert list(there(world)) == ["f-a-0", "f-a-1", "f-a-1-r1"]
-
-
-def test_a_repeat_is_retried_before_the_next_one() -> None:
-    world = repeated("index == 1", retry=Retry(limit=1))
-    world = ends(world.settled(), "Failed", "f-a-0")
-    condition = world.plan().conditions["a"]
-    assert (condition.phase, condition.reason) == ("Waiting", "Retrying")
-    world = ends(waited(world), "Completed", "f-a-0-r1")
-    assert list(there(world)) == ["f-a-0", "f-a-0-r1", "f-a-1"]
-    world = ends(world, "Completed", "f-a-1")
-    assert world.plan().phases["a"] == "Completed"
 
 
 def test_a_cancelled_flow_makes_no_other_attempt() -> None:

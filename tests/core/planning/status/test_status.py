@@ -128,10 +128,8 @@ def test_timestamps_are_whole_seconds() -> None:
 
 
 def test_volcanos_own_duration_is_taken_as_it_is() -> None:
-    world = flow("a")
-    job = world.job("a", "Completed")
-    status = msgspec.structs.replace(job.status, running_duration="4.023034901s")
-    planned = world.with_job(msgspec.structs.replace(job, status=status)).plan()
+    world = flow("a").with_jobs(a="Completed")
+    planned = world.with_job_status("f-a", running_duration="4.023034901s").plan()
     assert planned.conditions["a"].running_duration == "4.023034901s"
 
 
@@ -278,7 +276,7 @@ def test_a_job_that_another_step_names_as_its_own_tells_its_end_itself() -> None
     failed = msgspec.structs.replace(world.plan().conditions["b"], job="f-a")
     conditions = {**(world.flow.status.conditions or {}), "f-b": failed}
     world = world.without_jobs("b")
-    world = world.with_status(msgspec.structs.replace(world.flow.status, conditions=conditions))
+    world = world.with_status_fields(conditions=conditions)
     assert world.stored().plan().status == world.plan().status
     assert world.settled().records["f-a"].state == "Running"
 

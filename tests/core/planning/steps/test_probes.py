@@ -297,7 +297,7 @@ def test_a_target_whose_job_is_gone_is_judged_by_what_is_remembered() -> None:
         key: msgspec.structs.replace(condition, passed_targets=None)
         for key, condition in (world.flow.status.conditions or {}).items()
     }
-    world = world.with_status(msgspec.structs.replace(world.flow.status, conditions=conditions))
+    world = world.with_status_fields(conditions=conditions)
     assert world.without_jobs("serve").with_template("next").plan().creates == ["f-next"]
 
 
