@@ -199,7 +199,7 @@ that is busy."""
 
 @given(st.integers(0, 2**32))
 @tries(25)
-def test_plans_are_made_of_it_until_nothing_changes_any_more(seed: int) -> None:
+def test_plans_of_an_unadmitted_flow_settle(seed: int) -> None:
     odd = Odd(Random(seed))
     for _ in range(SEVERAL):
         settled(odd.world())
@@ -222,7 +222,7 @@ def settled(world: World) -> World:
 
 @given(st.integers(0, 2**32))
 @tries(25)
-def test_it_is_judged_and_explained(seed: int) -> None:
+def test_an_unadmitted_flow_is_validated_and_explained(seed: int) -> None:
     odd = Odd(Random(seed))
     for _ in range(SEVERAL):
         world = odd.world()

@@ -1,5 +1,4 @@
-"""A plan takes time in proportion to steps, targets, runs and vcjobs, wherever the flow stands.
-Counted in lines of Python."""
+"""The work of a plan, in lines of Python: in proportion to steps, targets, runs and vcjobs."""
 
 from __future__ import annotations
 

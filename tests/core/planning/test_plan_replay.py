@@ -1,4 +1,4 @@
-"""What plans record of jobs that go through what real Volcano did.
+"""Replay of recorded vcjobs of a real Volcano: the status after their events.
 
 tests/data/volcano-vcjobs.jsonl was recorded on a real API server. Every event of a scenario's
 vcjob and pods comes in its order, and after each the flow is planned and its status stored.
@@ -91,7 +91,7 @@ class Replay:
 
 
 class Told(NamedTuple):
-    """What a status must say in the end."""
+    """The expected status after the last event."""
 
     phase: str
     reason: str = ""
@@ -158,7 +158,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_what_is_told_of_a_job_of_real_volcano(scenario: str) -> None:
+def test_the_status_after_a_recorded_job(scenario: str) -> None:
     replay = Replay(scenario)
     world = replay.run()
     condition = (world.flow.status.conditions or {})["f-a"]

@@ -30,7 +30,7 @@ def tells(world: World, name: str) -> Any:
 
 
 def says(world: World, name: str, value: object) -> World:
-    """The vcjob has this annotation; a text as it stands, anything else as JSON."""
+    """Set the annotation of a vcjob: a text unchanged, any other value as JSON."""
     text = value if isinstance(value, str) else json.dumps(value)
     known = world.jobs[name].metadata.annotations or {}
     return world.with_metadata(name, annotations={**known, labels.TARGET_ENDS: text})
@@ -133,7 +133,7 @@ values = st.recursive(
 
 @given(values.map(json.dumps) | st.text(max_size=60), st.sampled_from(["Running", "Failed"]))
 @tries(150)
-def test_whatever_an_annotation_says_a_plan_can_be_made(text: str, phase: str) -> None:
+def test_a_plan_accepts_any_annotation(text: str, phase: str) -> None:
     world = forgotten(says(flow("a", b="a").with_jobs(b=phase), "f-b", text))
     planned = world.plan()
     assert planned.phases["a"] in ("Waiting", "Completed", "Failed", "Skipped")

@@ -91,7 +91,7 @@ MIDFLIGHT = ROOT / "tests" / "data" / "volcano-jobflow-midflight.yaml"
 
 
 def midflight() -> World:
-    """What Volcano's own controllers left: a, b and d are completed, c runs."""
+    """A flow that Volcano's controllers began: a, b and d have completed, c runs."""
     text = MIDFLIGHT.read_text()
     items = yaml.safe_load(text)["items"]
     subject = msgspec.convert(next(i for i in items if i["kind"] == "JobFlow"), JobFlow)

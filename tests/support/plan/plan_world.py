@@ -143,14 +143,14 @@ class World:
         return Planned(plan(self.flow, self.view, now=self.now), self)
 
     def with_spec(self, **changes: Any) -> World:
-        """The same flow with more in its spec, and a template for each step that this brings."""
+        """Change the spec of the flow, and add a template for each new step."""
         spec = msgspec.structs.replace(self.flow.spec, **changes)
         changed = msgspec.structs.replace(self.flow, spec=spec)
         made = {name: template(name) for name in changed.templates}
         return replace(self, flow=changed, templates={**made, **self.templates})
 
     def with_last(self, *entries: str, **steps: Step) -> World:
-        """The same flow with these steps in `finally`."""
+        """Put these steps into `finally`."""
         last = [Step(name=entry) for entry in entries]
         last += [msgspec.structs.replace(said, name=name) for name, said in steps.items()]
         return self.with_spec(finally_=last)
@@ -178,7 +178,7 @@ class World:
         return Job(metadata=metadata, spec=self.outline(step), status=status)
 
     def outline(self, step: str) -> JobOutline:
-        """What is kept of the spec of a step's vcjob; of a step with a patch, its template's."""
+        """Return the part of a vcjob's spec that a View keeps. Patches are ignored."""
         made = self.templates.get(self._template_names.get(step, ""))
         return msgspec.convert(made.spec if made else TEMPLATE_SPEC, JobOutline)
 
@@ -230,7 +230,7 @@ class World:
     def with_probe(
         self, step: str, target: str, message: str = "", *, passed: bool = False, run: int = 0
     ) -> World:
-        """How the probe of a step on a target's vcjob stands."""
+        """Set the result of the probe of a step on a target's vcjob."""
         key = (step, f"uid-{self.name_of(target, run)}")
         return replace(self, probes={**self.probes, key: ProbeResult(passed, message)})
 
@@ -320,7 +320,7 @@ class World:
     # -------------------------------------------------------------------- the driver
 
     def carried_out(self, planned: Planned | None = None, *, write: bool = True) -> World:
-        """What the cluster and the flow look like when the plan has been carried out."""
+        """Return the world after all actions of the plan, with its status stored if `write`."""
         planned = planned or self.plan()
         world = self
         for action in planned.plan.actions:
@@ -328,7 +328,7 @@ class World:
         return world.with_status(planned.status) if write else world
 
     def acted(self, action: Action) -> World:
-        """One action, carried out without fault; a vcjob that is asked to abort does not react."""
+        """Return the world after one action that succeeds. A vcjob does not react to an abort."""
         match action:
             case CreateJob(guard=Guard(gone=name)) if name in self.jobs.keys() - self.deleted:
                 return self
@@ -363,7 +363,7 @@ class World:
         )
 
     def settled(self) -> World:
-        """Plans carried out until one has nothing more to do."""
+        """Apply plans until a plan has nothing to do."""
         world = self
         for _ in range(10 + 2 * len(world.flow.steps)):
             planned = world.plan()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Planned:
-    """What was planned in a world."""
+    """A plan and the world that it was made in."""
 
     plan: Plan
     world: World

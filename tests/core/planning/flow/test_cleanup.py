@@ -37,7 +37,7 @@ def test_delete_keeps_the_jobs_of_a_flow_that_failed() -> None:
     assert world.plan().deletes == []
 
 
-def test_what_is_going_already_is_not_deleted_again() -> None:
+def test_a_job_that_is_being_deleted_is_not_deleted_again() -> None:
     world = delete(flow("a", "b")).with_jobs(a="Completed", b="Completed").stored()
     world = world.with_metadata("f-a", deletion_timestamp=world.now)
     assert world.plan().deletes == ["f-b"]
@@ -45,7 +45,7 @@ def test_what_is_going_already_is_not_deleted_again() -> None:
 
 
 @pytest.mark.parametrize("policy", ["retain", None])
-def test_retain_keeps_them(policy: str | None) -> None:
+def test_retain_keeps_the_jobs(policy: str | None) -> None:
     assert flow("a", retain=policy).run().plan().nothing
 
 
@@ -61,27 +61,27 @@ def test_ttl_deletes_a_job_once_its_end_is_written() -> None:
     assert world.settled().without_jobs("a").plan().creates == []
 
 
-def test_a_ttl_of_nothing_hurries_the_write() -> None:
+def test_a_ttl_of_zero_makes_the_write_urgent() -> None:
     world = flow("a", b="a", c="b").with_jobs(a="Completed").settled().with_ttl("b", "Completed", 0)
     planned = world.plan()
     assert (planned.plan.urgent, planned.deletes) == (True, [])
     assert world.stored().plan().deletes == ["f-b"]
 
 
-def test_a_job_of_no_step_hurries_nothing() -> None:
+def test_the_ttl_of_a_foreign_job_makes_no_write_urgent() -> None:
     world = flow("a").with_jobs(a="Running").settled().with_ttl("zzz", "Completed", 0)
     planned = world.plan()
     assert (planned.plan.urgent, planned.deletes) == (False, [])
 
 
-def test_ttl_goes_on_after_the_flow_has_ended() -> None:
+def test_the_ttl_of_a_job_continues_after_the_flow_has_ended() -> None:
     world = flow("a").with_ttl("a", "Completed", 30).settled()
     assert world.flow.final
     assert world.plan().plan.requeue_after == timedelta(seconds=30)
     assert world.later(30).plan().deletes == ["f-a"]
 
 
-def test_ttl_is_judged_by_the_step_where_the_record_was_dropped() -> None:
+def test_a_ttl_needs_no_job_record() -> None:
     world = flow("a").with_ttl("a", "Completed", 0).settled()
     world = world.last_seen()
     world = world.with_jobs(a="Completed").with_ttl("a", "Completed", 0)
@@ -90,12 +90,12 @@ def test_ttl_is_judged_by_the_step_where_the_record_was_dropped() -> None:
 
 
 @pytest.mark.parametrize("ttl", ["", "soon", "-1", "1.5", "²", "99999999999", "9" * 5000])
-def test_a_ttl_that_is_none_keeps_the_job(ttl: str) -> None:
+def test_an_invalid_ttl_keeps_the_job(ttl: str) -> None:
     planned = flow("a").with_ttl("a", "Completed", ttl).settled().plan()
     assert (planned.deletes, planned.plan.requeue_after) == ([], None)
 
 
-def test_ttl_says_nothing_about_a_job_that_runs() -> None:
+def test_a_ttl_does_not_delete_a_running_job() -> None:
     planned = flow("a").with_ttl("a", "Running", 0).plan()
     assert (planned.deletes, planned.plan.requeue_after) == ([], None)
 
@@ -116,7 +116,7 @@ def goes(world: World) -> bool:
 
 
 @pytest.mark.parametrize("end", ["Completed", "Failed"])
-def test_it_goes_when_its_time_is_over(end: str) -> None:
+def test_a_flow_is_deleted_once_its_ttl_has_passed(end: str) -> None:
     world = over(60, end)
     assert not goes(world)
     assert world.later(20).plan().plan.requeue_after == timedelta(seconds=40)
@@ -125,14 +125,14 @@ def test_it_goes_when_its_time_is_over(end: str) -> None:
     assert world.later(60).settled().plan().nothing
 
 
-def test_zero_is_at_once_but_not_before_the_end_is_stored() -> None:
+def test_a_ttl_of_zero_deletes_the_flow_once_its_end_is_stored() -> None:
     world = flow("a").with_spec(ttl_seconds_after_finished=0).with_jobs(a="Completed")
     assert world.plan().phase == "Succeed"
     assert not goes(world)
     assert goes(world.stored())
 
 
-def test_without_a_ttl_it_stays() -> None:
+def test_a_flow_without_a_ttl_is_kept() -> None:
     assert not goes(over(None).later(10**9))
 
 
@@ -140,20 +140,20 @@ def test_one_that_is_being_deleted_is_not_deleted_again() -> None:
     assert over(0).being_deleted().plan().nothing
 
 
-def test_one_that_is_retried_just_then_stays() -> None:
+def test_a_flow_that_is_retried_at_the_end_of_its_ttl_is_kept() -> None:
     world = over(60, "Failed").later(60).with_command("RestartJob")
     assert not goes(world)
     assert world.settled().plan().phases == {"a": "Pending"}
 
 
-def test_what_is_under_way_stays() -> None:
+def test_a_running_flow_is_kept() -> None:
     world = flow("a").with_spec(ttl_seconds_after_finished=0).with_jobs(a="Running").settled()
     assert not goes(world.later(10**6))
 
 
 LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 FIRST = datetime(1, 1, 1, tzinfo=UTC)
-"""What Go writes for a time that was never set."""
+"""The time that Go writes for a time that was never set."""
 
 
 def running(at: datetime, phase: str = "Running", **said: object) -> World:
@@ -197,7 +197,7 @@ STRANGE = {
 @pytest.mark.parametrize("strange", STRANGE.values(), ids=STRANGE.keys())
 @pytest.mark.parametrize("at", [FIRST, LAST], ids=["first", "last"])
 @pytest.mark.parametrize("now", [None, LAST], ids=["now", "at the end of time"])
-def test_no_time_is_too_strange(
+def test_a_plan_accepts_any_stored_time(
     strange: Callable[[datetime], World], at: datetime, now: datetime | None
 ) -> None:
     world = strange(at)
@@ -205,7 +205,7 @@ def test_no_time_is_too_strange(
     assert not planned.asks_at_once
 
 
-def test_what_is_due_after_the_end_of_time_is_due_then() -> None:
+def test_sums_of_times_are_limited_to_the_last_time() -> None:
     assert add(LAST, 1) == add(LAST, 10**30) == add(LAST, timedelta.max) == LAST
     assert add(FIRST, 1) == FIRST + timedelta(seconds=1)
     assert add(FIRST, timedelta(days=1)) == FIRST + timedelta(days=1)

@@ -47,7 +47,7 @@ def test_one_that_is_being_deleted_is_not_deleted_again() -> None:
     assert world.plan().status.handled_commands == ["uid-c"]
 
 
-def test_nothing_is_forgotten_while_commands_are_not_known() -> None:
+def test_handled_commands_are_kept_while_commands_are_unknown() -> None:
     world = running().with_command().stored()
     unknown = replace(world, commands=None)
     assert unknown.plan().status.handled_commands == ["uid-c"]
@@ -56,7 +56,7 @@ def test_nothing_is_forgotten_while_commands_are_not_known() -> None:
     assert replace(final, commands=None).plan().nothing
 
 
-def test_they_are_read_by_age_and_name() -> None:
+def test_commands_are_handled_by_age_and_name() -> None:
     world = running().with_command(said="third", name="z").later(-5)
     world = world.with_command(said="second", name="y").with_command(said="first", name="x")
     planned = world.later(5).plan()
@@ -64,7 +64,7 @@ def test_they_are_read_by_age_and_name() -> None:
     assert planned.message == "the flow was cancelled: first"
 
 
-def test_a_flood_is_read_in_parts() -> None:
+def test_a_plan_handles_a_limited_number_of_commands() -> None:
     world = running()
     for number in range(3 * AT_ONCE):
         world = world.with_command("Nonsense", name=f"c{number:03}")
@@ -75,7 +75,7 @@ def test_a_flood_is_read_in_parts() -> None:
     assert (world.commands, world.plan().reason) == ({}, "Cancelled")
 
 
-def test_two_cancel_once() -> None:
+def test_a_second_cancel_changes_nothing() -> None:
     world = running().with_command(name="one", said="1").with_command(name="two", said="2")
     assert world.plan().events.count("FlowCancelled") == 1
     world = world.settled().with_command(name="three", said="3")
@@ -139,7 +139,7 @@ def test_finally_runs_when_a_flow_is_cancelled_and_is_aborted_by_a_cancel_now() 
     )  # fmt: skip
 
 
-def test_finally_that_has_not_begun_is_skipped() -> None:
+def test_a_cancel_now_skips_finally_steps_that_have_not_started() -> None:
     world = flow("a", b="a").with_last("z").with_jobs(a="Running").settled()
     world = cancelled_now(world)
     assert world.plan().skipped == {"b": "Stopped", "z": "Stopped"}
@@ -149,7 +149,7 @@ def test_finally_that_has_not_begun_is_skipped() -> None:
     assert "f-z" not in world.jobs
 
 
-def test_it_is_remembered_where_the_process_stops() -> None:
+def test_a_cancel_of_finally_is_stored() -> None:
     """Items of `finally` that have not begun do not begin after a restart either."""
     world = tidying(for_each=ForEach(count=3, parallelism=1))
     world = cancelled_now(world)
@@ -192,7 +192,7 @@ def test_a_retry_of_the_flow_runs_finally_again() -> None:
 
 
 @pytest.mark.parametrize("end", ["Completed", "Failed"])
-def test_it_may_come_too_late(end: str) -> None:
+def test_a_cancel_of_finally_after_the_end_is_refused(end: str) -> None:
     world = flow("a").with_last("z").with_jobs(a="Completed").settled().ended("f-z", end).settled()
     before = msgspec.structs.replace(world.flow.status, handled_commands=None)
     planned = world.with_command("TerminateNow").plan()

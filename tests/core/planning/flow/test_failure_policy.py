@@ -48,7 +48,7 @@ def test_continue_starts_entries_that_have_not_begun() -> None:
     assert world.with_template("x").plan().creates == ["f-x"]
 
 
-def test_a_step_that_fails_by_itself_stops_nobody_under_continue() -> None:
+def test_an_expression_error_stops_no_other_step_under_continue() -> None:
     world = flow("p", a="p", b=step("p", when="1 / 0 == 1"))
     world = world.with_spec(failure_policy="Continue").with_jobs(p="Completed")
     assert world.plan().failed == {"b": "ExpressionError"}
@@ -93,7 +93,7 @@ def test_handlers_and_what_is_behind_them_start_and_are_not_aborted() -> None:
     assert world.plan().aborts == []
 
 
-def test_who_runs_behind_an_ordinary_target_of_a_handler_too_is_aborted() -> None:
+def test_a_step_with_an_ordinary_target_and_a_handler_is_aborted() -> None:
     world = flow(
         "a", "x", "h", late=after("h", condition="Failed"), y=after("x late", strategy="any")
     ).with_spec(failure_policy="Abort")
@@ -111,7 +111,7 @@ def test_a_step_that_fails_before_it_begins_aborts_too() -> None:
 
 @pytest.mark.parametrize("condition", [None, "Completed", "Failed", "Finished", "Running"])
 @pytest.mark.parametrize("end", ["Failed", "Terminated"])
-def test_a_forgiven_failure_holds_nobody_up(condition: str | None, end: str) -> None:
+def test_a_step_after_a_failure_that_may_continue_starts(condition: str | None, end: str) -> None:
     world = flow(a=step(continue_on_failure=True), b=after("a", condition=condition))
     world = world.with_jobs(a=end)
     assert world.plan().creates == ["f-b"]
@@ -121,7 +121,7 @@ def test_a_forgiven_failure_holds_nobody_up(condition: str | None, end: str) -> 
     assert end_of_it.plan().phases["a"] == "Failed"
 
 
-def test_it_forgives_errors_of_its_own_and_its_own_alone() -> None:
+def test_continue_on_failure_concerns_only_its_own_step() -> None:
     world = flow(
         a=step(continue_on_failure=True, when="1 / 0 == 1"), b="a", x=step(), y="x"
     ).with_jobs(x="Failed")
@@ -131,20 +131,20 @@ def test_it_forgives_errors_of_its_own_and_its_own_alone() -> None:
     assert planned.message.startswith("step x failed")
 
 
-def test_a_step_skipped_behind_a_failure_is_not_forgiven() -> None:
+def test_continue_on_failure_does_not_concern_a_skipped_step() -> None:
     """It has not failed itself, so it holds up what is behind it."""
     world = flow("a", b=step("a", continue_on_failure=True), c="b").with_jobs(a="Failed")
     assert world.plan().skipped == dict.fromkeys("bc", "UpstreamFailed")
 
 
-def test_a_forgiven_step_that_is_cancelled_makes_nobody_start() -> None:
+def test_a_cancelled_step_with_continue_on_failure_starts_no_dependants() -> None:
     world = flow(a=step(continue_on_failure=True), b="a").with_jobs(a="Running").cancelled()
     world = world.ended("f-a", "Aborted")
     assert (world.plan().skipped, world.plan().phase) == ({"b": "Stopped"}, "Failed")
 
 
 @pytest.mark.parametrize("policy", ["Stop", "Abort", "Continue"])
-def test_what_a_failure_is_behind_is_not_stopped_by_it(policy: str) -> None:
+def test_a_failure_does_not_stop_a_step_that_it_depends_on(policy: str) -> None:
     """a has no items, so b begins in the same plan, and fails for its expression."""
     nothing = step(for_each=ForEach(count=0), when="true")
     bad = step("a", when='steps["a"].items[0].phase == "Completed"')
@@ -164,7 +164,7 @@ def test_only_a_failure_that_counts_holds_others_up_while_its_reason_is_read(
     assert (world.plan().phases["x"], world.plan().creates) == ("Completed", creates)
 
 
-def test_a_failure_is_handed_down_in_one_plan() -> None:
+def test_one_plan_skips_all_steps_after_a_failure() -> None:
     planned = flow("a", b="a", c="b", d="c").with_jobs(a="Failed").plan()
     assert planned.skipped == dict.fromkeys("bcd", "UpstreamFailed")
     assert (planned.phase, planned.reason) == ("Failed", "StepFailed")
@@ -198,7 +198,7 @@ def test_an_entry_that_has_not_begun_is_stopped() -> None:
     assert world.plan().skipped == {"b": "Stopped"}
 
 
-def test_who_would_not_have_been_ready_anyway_says_why() -> None:
+def test_a_step_that_could_not_start_anyway_keeps_its_own_reason() -> None:
     world = flow("a", "b", c="b").with_jobs(a="Failed", b="Failed")
     assert world.plan().skipped == {"c": "UpstreamFailed"}
 

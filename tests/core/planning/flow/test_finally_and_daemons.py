@@ -21,7 +21,7 @@ def a_ends(world: World, phase: str) -> World:
     return world.ended("f-a", phase)
 
 
-def test_it_waits_until_all_other_steps_are_over() -> None:
+def test_finally_waits_until_all_other_steps_have_ended() -> None:
     world = tidied()
     assert world.plan().waiting["z"] == "waits until all other steps have ended"
     assert world.flow.status.progress == "0/3"
@@ -32,7 +32,7 @@ def test_it_waits_until_all_other_steps_are_over() -> None:
 
 
 @pytest.mark.parametrize(("end", "phase"), [("Completed", "Succeed"), ("Failed", "Failed")])
-def test_it_starts_only_after_the_status_that_says_so(end: str, phase: str) -> None:
+def test_finally_starts_once_the_end_of_the_other_steps_is_stored(end: str, phase: str) -> None:
     world = flow("a").with_last("z").with_jobs(a="Running").settled().ended("f-a", end)
     planned = world.plan()
     assert (planned.creates, planned.phase, planned.plan.urgent) == ([], "Running", True)
@@ -50,14 +50,14 @@ def test_a_job_of_the_rest_that_was_resumed_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("policy", [None, "Abort", "Continue"])
-def test_it_runs_after_a_failure_whatever_the_policy(policy: str | None) -> None:
+def test_finally_runs_after_a_failure_under_every_policy(policy: str | None) -> None:
     world = a_ends(tidied().with_spec(failure_policy=policy), "Failed").stored()
     assert (world.plan().creates, world.plan().skipped) == (["f-z"], {"b": "UpstreamFailed"})
     world = world.settled().ended("f-z", "Running").settled()
     assert (world.plan().aborts, world.plan().reason) == ([], "StepFailed")
 
 
-def test_it_runs_after_a_cancel() -> None:
+def test_finally_runs_after_a_cancel() -> None:
     world = tidied().cancelled()
     assert (world.plan().phases["z"], world.plan().phase) == ("Waiting", "Running")
     world = a_ends(world, "Aborted").settled()
@@ -75,7 +75,7 @@ def test_a_flow_that_is_cancelled_before_it_ran_anything_is_tidied_up_too() -> N
     assert world.plan().phases["z"] == "Pending"
 
 
-def test_a_cancel_while_it_runs_does_not_abort_it() -> None:
+def test_a_cancel_does_not_abort_finally() -> None:
     world = a_ends(flow("a").with_last("z").with_jobs(a="Running").settled(), "Completed")
     world = world.settled().cancelled()
     assert (world.plan().aborts, world.plan().reason) == ([], "Cancelled")
@@ -83,7 +83,7 @@ def test_a_cancel_while_it_runs_does_not_abort_it() -> None:
     assert world.flow.status.state.phase == "Failed"
 
 
-def test_it_waits_while_the_flow_is_suspended() -> None:
+def test_finally_waits_while_the_flow_is_suspended() -> None:
     world = flow("a").with_last("z").with_jobs(a="Running").settled()
     world = a_ends(world.with_command("SuspendFlow").settled(), "Completed").settled()
     assert world.plan().held_up == {"z": "Suspended"}
@@ -91,12 +91,12 @@ def test_it_waits_while_the_flow_is_suspended() -> None:
     assert world.with_command("ResumeJob").settled().plan().phases["z"] == "Pending"
 
 
-def test_it_does_not_run_in_a_flow_that_is_being_deleted() -> None:
+def test_finally_does_not_start_in_a_flow_that_is_being_deleted() -> None:
     world = a_ends(flow("a").with_last("z").with_jobs(a="Running").settled(), "Completed")
     assert world.stored().being_deleted().plan().held_up == {"z": "Terminating"}
 
 
-def test_a_failed_one_fails_the_flow_and_stops_no_other() -> None:
+def test_a_failed_finally_step_fails_the_flow_and_stops_no_other() -> None:
     world = flow("a").with_last("x", "y", "z").with_jobs(a="Completed").without_template("z")
     world = world.with_spec(failure_policy="Abort").settled()
     world = world.ended("f-x", "Failed").with_template("z").settled()
@@ -109,7 +109,9 @@ def test_a_failed_one_fails_the_flow_and_stops_no_other() -> None:
 
 
 @pytest.mark.parametrize(("end", "skipped"), [("Completed", {"z": "NotTaken"}), ("Failed", {})])
-def test_it_sees_how_the_flow_would_end(end: str, skipped: dict[str, str]) -> None:
+def test_flow_phase_in_finally_is_the_result_of_the_other_steps(
+    end: str, skipped: dict[str, str]
+) -> None:
     world = flow("a").with_last(z=step(when=FLOW_FAILED)).with_jobs(a="Running").settled()
     world = world.ended("f-a", end).settled()
     assert world.plan().skipped == skipped
@@ -121,7 +123,7 @@ def test_a_cancelled_flow_would_end_failed_though_no_step_has() -> None:
     assert world.ended("f-a", "Completed").settled().plan().phases["z"] == "Pending"
 
 
-def test_what_comes_next_is_told() -> None:
+def test_next_jobs_include_finally() -> None:
     world = flow("a", b=after("a", condition="Failed")).with_last("z").with_jobs(a="Running")
     assert world.settled().flow.status.next_jobs == ["f-z"]
     assert tidied().flow.status.next_jobs == ["f-b"]
@@ -143,7 +145,7 @@ def all_else_is_over() -> World:
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
-def test_dependants_start_once_it_runs(phase: str) -> None:
+def test_dependants_start_once_the_daemon_runs(phase: str) -> None:
     planned = served().with_jobs(a=phase).settled().plan()
     assert planned.phases["b"] == ("Pending" if phase == "Running" else "Waiting")
 
@@ -157,7 +159,7 @@ def test_a_dependant_that_waits_says_for_what() -> None:
     assert world.with_jobs(a="Running").plan().waiting == {"c": "waits for x (Running)"}
 
 
-def test_that_it_has_run_is_remembered() -> None:
+def test_a_lost_daemon_still_counts_as_having_run() -> None:
     world = flow("x", a=step(daemon=True), b="a x").with_jobs(a="Running", x="Running").settled()
     world = world.without_jobs("a").with_missing("f-a").settled()
     assert world.plan().held_up == {"a": "JobLost"}
@@ -172,7 +174,7 @@ def test_with_a_probe_the_probe_decides() -> None:
     assert world.with_pods("a", t="Succeeded").plan().creates == ["f-b"]
 
 
-def test_it_is_ended_when_all_other_steps_are_over() -> None:
+def test_a_daemon_is_ended_once_all_other_steps_have_ended() -> None:
     world = all_else_is_over()
     planned = world.plan()
     assert (planned.phase, planned.aborts, planned.plan.urgent) == ("Running", [], True)
@@ -187,7 +189,7 @@ def test_it_is_ended_when_all_other_steps_are_over() -> None:
 
 
 @pytest.mark.parametrize("end", ["Failed", "Terminated", "Aborted", "Completed"])
-def test_however_its_job_ends_then_it_has_completed(end: str) -> None:
+def test_a_daemon_completes_however_its_job_ends(end: str) -> None:
     world = all_else_is_over().settled().ended("f-a", end)
     assert world.plan().phases["a"] == "Completed"
     assert world.plan().phase == "Succeed"
@@ -219,7 +221,7 @@ def test_one_between_two_attempts_is_not_made_again() -> None:
 
 
 @pytest.mark.parametrize(("end", "phase"), [("Failed", "Failed"), ("Completed", "Completed")])
-def test_one_that_ends_earlier_counts_by_its_job(end: str, phase: str) -> None:
+def test_a_daemon_that_ends_earlier_ends_as_its_job(end: str, phase: str) -> None:
     world = running().ended("f-a", end)
     assert world.plan().phases["a"] == phase
     end_of_it = world.run()

@@ -30,7 +30,9 @@ def held(*tried: str, room: int = 1, retry_in: float | None = 0) -> World:
         (("f-a",), 4, ["f-a", "f-b", "f-c"]),
     ],
 )
-def test_creates_are_tried_in_turn(tried: tuple[str, ...], room: int, creates: list[str]) -> None:
+def test_held_creates_are_tried_in_turn(
+    tried: tuple[str, ...], room: int, creates: list[str]
+) -> None:
     assert held(*tried, room=room).plan().creates == creates
 
 
@@ -51,7 +53,7 @@ def test_it_is_one_warning_for_all_steps() -> None:
     assert event.message.startswith("steps a, b and c: exceeded quota")
 
 
-def test_a_try_alone_changes_no_status() -> None:
+def test_a_try_does_not_change_the_status() -> None:
     world = held("f-a", retry_in=2).stored()
     assert world.plan().nothing
     assert world.plan().plan.requeue_after == timedelta(seconds=2)
@@ -131,7 +133,7 @@ def test_a_further_attempt_waits_for_its_turn_too() -> None:
     assert world.later(1).plan().creates == ["f-a-r1"]
 
 
-def test_finally_waits_in_the_same_row() -> None:
+def test_creates_of_finally_are_tried_in_turn() -> None:
     world = flow("a").with_last("y", "z").with_jobs(a="Completed").stored()
     assert world.plan().creates == ["f-y", "f-z"]
     assert world.with_held("f-y").plan().creates == ["f-z"]

@@ -18,7 +18,7 @@ def of(most: int | None, *names: str) -> World:
 
 
 @pytest.mark.parametrize(("most", "made"), [(1, "a"), (2, "ab"), (3, "abc"), (9, "abc")])
-def test_the_first_are_made_and_the_others_wait(most: int, made: str) -> None:
+def test_the_first_steps_start_and_the_others_wait(most: int, made: str) -> None:
     planned = of(most, "a", "b", "c").plan()
     assert planned.creates == [f"f-{name}" for name in made]
     waiting = [name for name, reason in planned.held_up.items() if reason == "Parallelism"]
@@ -32,13 +32,13 @@ def test_it_says_what_it_waits_for() -> None:
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Running", "Restarting", "Aborting"])
-def test_what_is_alive_takes_room(phase: str) -> None:
+def test_every_job_that_has_not_ended_counts(phase: str) -> None:
     world = of(1, "a", "b").with_jobs(b=phase)
     assert (world.plan().creates, world.plan().held_up) == ([], {"a": "Parallelism"})
 
 
 @pytest.mark.parametrize("end", ["Completed", "Aborted", "Terminated"])
-def test_what_has_ended_makes_room(end: str) -> None:
+def test_an_ended_job_does_not_count(end: str) -> None:
     world = of(1, "a", "b", "c").with_spec(failure_policy="Continue").with_jobs(a=end).settled()
     assert world.plan().phases["b"] == "Pending"
     assert world.plan().held_up == {"c": "Parallelism"}
@@ -67,7 +67,7 @@ def test_the_order_is_that_of_the_flow() -> None:
     assert made == ["f-z", "f-b", "f-a", "f-y"]
 
 
-def test_finally_takes_room_too() -> None:
+def test_parallelism_limits_finally() -> None:
     world = of(1, "a").with_last("y", "z").with_jobs(a="Completed").stored()
     assert (world.plan().creates, world.plan().held_up) == (
         ["f-y"],
@@ -94,7 +94,7 @@ def test_one_that_waits_for_room_has_not_begun() -> None:
     assert world.cancelled().plan().skipped == {"b": "Stopped"}
 
 
-def test_its_decision_is_kept() -> None:
+def test_the_decision_of_a_step_that_waits_for_room_is_kept() -> None:
     world = flow("p", a="p", b=step("p", when="true")).with_spec(parallelism=1)
     world = world.with_jobs(p="Completed").settled()
     assert world.plan().held_up == {"b": "Parallelism"}
@@ -186,7 +186,7 @@ def test_a_loop_of_which_nothing_runs_waits_for_room(loop: Step) -> None:
     assert sorted(world.jobs) == ["f-a-0", "f-a-1", "f-x"]
 
 
-def test_one_of_which_something_runs_is_running() -> None:
+def test_a_loop_with_a_running_job_is_running() -> None:
     world = flow(a=LOOPS[0]).with_spec(parallelism=2).settled()
     assert list(world.jobs) == ["f-a-0", "f-a-1"]
     assert (world.plan().phases["a"], world.plan().conditions["a"].reason) == ("Running", "")

@@ -25,11 +25,11 @@ def retried(world: World) -> World:
 
 
 def confirmed(world: World) -> World:
-    """It was read live that nobody has made the job of the next attempt yet."""
+    """A read of the job of the next attempt found no job."""
     return world.with_missing("f-b-r1")
 
 
-def test_it_is_written_before_anything_is_made() -> None:
+def test_a_retry_is_stored_before_jobs_are_created() -> None:
     world = diamond().with_command("RestartJob")
     planned = world.plan()
     assert planned.plan.actions == ()
@@ -51,7 +51,7 @@ def test_it_is_written_before_anything_is_made() -> None:
     assert planned.command_deletes == ["c"]
 
 
-def test_then_it_goes_to_its_end() -> None:
+def test_a_retried_flow_completes() -> None:
     world = retried(diamond())
     assert world.plan().conditions["b"].attempts == 2
     end = world.run()
@@ -61,7 +61,7 @@ def test_then_it_goes_to_its_end() -> None:
     assert list(end.records) == sorted(end.jobs)
 
 
-def test_attempts_count_on_as_often_as_it_is_retried() -> None:
+def test_every_retry_increases_the_attempts() -> None:
     world = diamond()
     for attempt in (2, 3, 4):
         world = retried(world)
@@ -71,7 +71,7 @@ def test_attempts_count_on_as_often_as_it_is_retried() -> None:
         assert world.flow.status.state.phase == "Failed"
 
 
-def test_stopped_steps_go_back_too() -> None:
+def test_a_retry_runs_stopped_steps() -> None:
     world = flow("a", "x", y="x").with_jobs(a="Failed", x="Completed").settled()
     assert world.plan().skipped == {"y": "Stopped"}
     world = retried(world)
@@ -79,7 +79,7 @@ def test_stopped_steps_go_back_too() -> None:
     assert world.plan().conditions["y"].job == "f-y"
 
 
-def test_a_cancelled_flow_goes_on() -> None:
+def test_a_cancelled_flow_can_be_retried() -> None:
     world = flow("a", b="a").with_jobs(a="Running").cancelled().ended("f-a", "Aborted").settled()
     assert world.flow.status.state.reason == "Cancelled"
     world = retried(world)
@@ -94,7 +94,7 @@ def test_a_flow_that_never_ran_anything_is_pending_again() -> None:
     assert world.settled().plan().held_up == {"a": "WaitingForTemplate"}
 
 
-def test_what_is_not_taken_behind_a_failure_is_decided_anew() -> None:
+def test_a_retry_decides_steps_after_a_failure_again() -> None:
     said = 'steps["a"].phase == "Failed"'
     world = flow(
         "a",
@@ -160,7 +160,7 @@ def test_all_items_of_finally_run_again() -> None:
     assert end.flow.status.state.phase == "Succeed"
 
 
-def test_only_finally_has_failed() -> None:
+def test_a_retry_runs_only_finally_if_nothing_else_failed() -> None:
     world = flow("a").with_last("z").run(fails("z"))
     assert retried(world).plan().phases == {"a": "Completed", "z": "Pending"}
 
@@ -178,7 +178,7 @@ def test_the_service_of_a_step_that_goes_back_goes_back_too() -> None:
     assert world.plan().waiting == {"b": "waits for a (Pending) to run"}
 
 
-def test_what_is_decided_anew_forgets_no_item() -> None:
+def test_a_retry_keeps_the_items_of_a_step_that_is_decided_again() -> None:
     """The step waits, is decided, and waits for room, all with what is known of its items."""
     each = step("x", for_each=ForEach(from_='["x", "y"]'))
     world = flow("x", a=each).with_spec(parallelism=1).run(lambda name: "Failed")
@@ -214,7 +214,7 @@ def test_an_item_that_completed_before_does_not_count_as_running_again() -> None
     assert world.plan().phases["e"] == "Pending"
 
 
-def test_the_timeout_starts_anew() -> None:
+def test_a_retry_restarts_the_timeout() -> None:
     world = flow("a").with_spec(timeout="60s").with_jobs(a="Running").settled().later(50)
     world = retried(world.ended("f-a", "Failed").settled().later(500))
     assert world.later(59).plan().reason == ""
@@ -234,8 +234,8 @@ def test_it_is_not_created_suspended_again() -> None:
     assert (world.plan().phases, world.plan().reason) == ({"a": "Pending"}, "")
 
 
-def test_old_jobs_are_not_judged_again() -> None:
-    """The job of the attempt that failed is still there, and nobody has seen the new one yet."""
+def test_jobs_of_earlier_attempts_are_ignored_after_a_retry() -> None:
+    """The job of the failed attempt still exists, and the new one is not in the cache yet."""
     world = diamond().with_command("RestartJob").stored()
     assert world.plan().phases["b"] == "Waiting"
     assert confirmed(world).plan().creates == ["f-b-r1"]
@@ -256,7 +256,7 @@ def test_a_flow_of_volcanos_own_controller_is_retried_too() -> None:
     assert retried(world).plan().conditions["a"].job == "f-a-r1"
 
 
-def test_what_has_not_failed_is_not_retried() -> None:
+def test_only_a_failed_flow_can_be_retried() -> None:
     running = flow("a").with_jobs(a="Running").settled()
     only = "only a flow that has failed can be retried, and this one is"
     assert running.with_command("RestartJob").plan().refused_commands == [f"{only} Running"]
@@ -267,7 +267,7 @@ def test_what_has_not_failed_is_not_retried() -> None:
 
 
 def test_what_is_suspended_has_not_failed_yet() -> None:
-    """Its step has; the flow itself goes on once it is resumed, and may be retried then."""
+    """Its step has failed, but the flow fails only after it is resumed, and may be retried then."""
     world = flow("a", b="a").with_last("z").with_jobs(a="Running")
     world = world.with_command("SuspendFlow", name="s").settled().ended("f-a", "Failed").settled()
     again = world.with_command("RestartJob")

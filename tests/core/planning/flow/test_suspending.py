@@ -25,7 +25,7 @@ def resumed(world: World) -> World:
     return world.with_command("ResumeJob", name="r").settled()
 
 
-def test_nothing_starts_and_what_runs_runs_out() -> None:
+def test_a_suspended_flow_starts_nothing_and_aborts_nothing() -> None:
     world = running().with_command("SuspendFlow")
     planned = world.plan()
     assert (planned.phase, planned.reason) == ("Running", "Suspended")
@@ -41,7 +41,7 @@ def test_nothing_starts_and_what_runs_runs_out() -> None:
     assert world.plan().held_up == {"x": "Suspended", "b": "Suspended"}
 
 
-def test_on_resume_it_goes_on() -> None:
+def test_a_resumed_flow_starts_what_waited() -> None:
     world = suspended().ended("f-a", "Completed").settled().later(30)
     world = world.with_template("x").with_command("ResumeJob", name="r")
     planned = world.plan()
@@ -78,7 +78,7 @@ def test_a_lost_job_is_not_made_again_meanwhile() -> None:
     assert resumed(world).plan().phases["a"] == "Pending"
 
 
-def test_what_runs_is_aborted_and_runs_again_on_resume() -> None:
+def test_abort_job_aborts_running_steps_which_run_again_on_resume() -> None:
     world = running().with_command("AbortJob", name="s")
     planned = world.plan()
     assert (planned.reason, planned.aborts) == ("Suspended", [])
@@ -96,14 +96,14 @@ def test_what_runs_is_aborted_and_runs_again_on_resume() -> None:
 
 
 def test_resumed_before_its_job_has_ended_it_still_runs_again() -> None:
-    """What is written is carried out: the job may be aborting already."""
+    """A stored abort is always sent, because the job may be aborting already."""
     world = resumed(suspended("AbortJob").ended("f-a", "Aborting"))
     assert world.plan().conditions["a"].reason == "Suspended"
     world = world.ended("f-a", "Aborted").settled()
     assert world.plan().conditions["a"].job == "f-a-r1"
 
 
-def test_one_that_shows_up_late_is_aborted_too() -> None:
+def test_a_job_that_appears_after_abort_job_is_aborted() -> None:
     """Its create was under way; what suspended the flow is remembered, not only that it is."""
     world = suspended("AbortJob").with_template("x").with_jobs(x="Pending").settled()
     assert world.plan().conditions["x"].reason == "Suspended"
@@ -150,7 +150,7 @@ def test_a_flow_that_is_created_suspended_starts_nothing() -> None:
     assert created_suspended().settled().later(100).plan().nothing
 
 
-def test_once_resumed_it_is_not_suspended_again() -> None:
+def test_a_flow_that_was_created_suspended_is_resumed_for_good() -> None:
     world = resumed(created_suspended().settled().later(10))
     assert world.plan().phases["a"] == "Pending"
     assert world.flow.status.suspended_seconds == 10
@@ -176,9 +176,7 @@ def test_a_resume_that_is_there_from_the_start_counts() -> None:
         (("TerminateJob", "ResumeJob"), "", "Cancelled"),
     ],
 )
-def test_each_is_read_on_what_the_one_before_has_left(
-    actions: tuple[str, ...], by: str, reason: str
-) -> None:
+def test_commands_are_handled_in_order(actions: tuple[str, ...], by: str, reason: str) -> None:
     world = running()
     for at, action in enumerate(actions):
         world = world.later(1).with_command(action, name=f"c{at}")

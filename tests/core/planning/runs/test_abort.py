@@ -139,7 +139,7 @@ def test_a_job_that_is_being_deleted_already_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("end", ["Aborted", "Terminated", "Failed"])
-def test_the_intent_and_not_the_phase_is_the_reason(end: str) -> None:
+def test_the_reason_of_an_aborted_run_is_the_reason_of_its_abort(end: str) -> None:
     world = two_running().cancelled().later(1).ended("f-b", end).ended("f-c", end)
     planned = world.plan()
     assert planned.failed == {"b": "Cancelled", "c": "Cancelled"}
@@ -185,13 +185,13 @@ def test_a_job_that_was_aborted_and_then_resumed_by_somebody_is_theirs() -> None
     assert world.ended("f-a", "Running").plan().plan.actions == ()
 
 
-def test_a_new_process_asks_once_more() -> None:
+def test_a_new_controller_asks_volcano_to_abort_again() -> None:
     """When a vcjob was asked to abort is known to the process alone."""
     world = flow("a").with_jobs(a="Running").cancelled().later(3)
     assert replace(world, aborts={}).plan().plan.actions == (AbortJob("f-a", "uid-f-a"),)
 
 
-def test_what_the_user_says_is_in_the_message() -> None:
+def test_the_message_of_the_command_is_in_the_message_of_the_flow() -> None:
     world = flow("a").with_jobs(a="Running").with_command(said="wrong data").settled()
     assert world.plan().message == "the flow was cancelled: wrong data"
     assert world.ended("f-a", "Aborted").plan().message == "the flow was cancelled: wrong data"

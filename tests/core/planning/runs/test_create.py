@@ -148,7 +148,7 @@ def test_a_refused_step_that_has_not_begun_is_stopped_with_the_flow() -> None:
 
 
 def lost() -> World:
-    """a ran and is gone; nobody has seen how it ended."""
+    """The job of a ran and no longer exists, and its end is unknown."""
     return flow("a", b="a").with_jobs(a="Running").settled().without_jobs("a")
 
 

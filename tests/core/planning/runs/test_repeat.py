@@ -33,7 +33,7 @@ def test_the_next_run_begins_only_once_the_end_of_the_last_is_stored() -> None:
     assert world.stored().plan().creates == ["f-a-1"]
 
 
-def test_it_has_failed_where_it_is_never_enough() -> None:
+def test_a_repeat_fails_if_until_never_holds() -> None:
     world = after_runs(NOT_YET, NOT_YET, NOT_YET)
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "UntilNotReached")
@@ -86,7 +86,7 @@ def test_an_expression_without_a_value_fails_it() -> None:
     assert runs(world.plan()) == {0: "Completed"}
 
 
-def test_it_shows_the_run_that_it_is_at() -> None:
+def test_a_repeat_shows_its_current_run() -> None:
     world = after_runs(NOT_YET)
     world = world.later(1).ended("f-a-1", "Running").settled()
     condition = world.plan().conditions["a"]

@@ -138,7 +138,7 @@ def test_without_a_limit_nothing_is_retried(limit: int | None) -> None:
         ("reason == 'Timeout'", "", False),
     ],
 )
-def test_only_while_the_expression_holds(when: str, message: str, again: bool) -> None:
+def test_a_failed_run_is_retried_only_if_when_holds(when: str, message: str, again: bool) -> None:
     world = leaves(retried(when=when).settled(), "f-a", message, phase="Failed").settled()
     reason = "Retrying" if again else "JobFailed"
     assert world.plan().conditions["a"].reason == reason
@@ -188,7 +188,7 @@ def test_the_next_attempts_keep_off_nodes_where_pods_failed() -> None:
     assert world.plan().conditions["a"].avoid_nodes is None
 
 
-def test_without_that_nodes_do_not_matter() -> None:
+def test_without_avoid_nodes_the_next_attempt_may_use_the_node() -> None:
     world = leaves(retried().settled(), "f-a", "", phase="Failed").settled()
     assert world.plan().conditions["a"].avoid_nodes is None
     assert affinity(world.later(1), "f-a-r1") is None

@@ -23,7 +23,7 @@ def at(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def test_queueing_does_not_count() -> None:
+def test_waiting_time_does_not_count_for_the_timeout_of_a_step() -> None:
     world = stepped(timeout="1m").settled()
     world = ends(world, "Pending", "f-a").later(3600)
     assert world.plan().conditions["a"].deadline is None
@@ -45,7 +45,7 @@ def test_the_job_is_aborted_once_that_is_stored() -> None:
     assert world.stored().plan().aborts == ["f-a"]
 
 
-def test_then_it_has_failed() -> None:
+def test_a_step_that_timed_out_has_failed() -> None:
     world = ends(running().later(60).settled(), "Aborted", "f-a")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason, condition.deadline) == ("Failed", "Timeout", None)
@@ -89,9 +89,7 @@ PENDED = JobCondition(status="Pending", last_transition_time=at(2))
         (JobStatus(state=JobState(phase="Pending", last_transition_time=at(2))), None),
     ],
 )
-def test_it_began_when_the_job_first_ran_by_whatever_says_so(
-    status: JobStatus, until: int | None
-) -> None:
+def test_the_timeout_starts_when_the_job_first_runs(status: JobStatus, until: int | None) -> None:
     world = stepped(timeout="1m").settled()
     world = world.later(40).with_job(msgspec.structs.replace(world.jobs["f-a"], status=status))
     assert world.plan().conditions["a"].deadline == (None if until is None else at(until))
@@ -107,7 +105,7 @@ def test_where_the_job_does_not_say_it_any_more_what_was_recorded_counts() -> No
 
 
 @pytest.mark.parametrize("phase", ["Restarting", "Completing"])
-def test_it_goes_on_in_other_phases(phase: str) -> None:
+def test_the_timeout_continues_in_other_phases(phase: str) -> None:
     world = ends(running(), phase, "f-a").later(60)
     assert world.plan().conditions["a"].reason == "Timeout"
 
@@ -159,7 +157,7 @@ def test_a_cancelled_flow_does_not_retry_what_timed_out() -> None:
 
 
 @pytest.mark.parametrize("timeout", ["", "soon", None])
-def test_what_is_no_duration_limits_nothing(timeout: str | None) -> None:
+def test_an_invalid_timeout_of_a_step_is_ignored(timeout: str | None) -> None:
     world = with_step(running(), "a", timeout=timeout).with_status(running().flow.status)
     world = world.with_status_fields(
         conditions={
@@ -175,12 +173,12 @@ def timed(timeout: str = "60s") -> World:
     return flow("a", b="a").with_spec(timeout=timeout).with_jobs(a="Running").settled()
 
 
-def test_it_is_looked_at_in_time() -> None:
+def test_a_plan_is_due_at_the_timeout_of_the_flow() -> None:
     assert timed().later(10).plan().plan.requeue_after == timedelta(seconds=50)
     assert timed().later(59.9).plan().conditions["a"].reason == ""
 
 
-def test_then_what_runs_is_aborted_and_the_rest_skipped() -> None:
+def test_a_flow_that_timed_out_aborts_running_steps_and_skips_the_others() -> None:
     world = timed().later(60)
     planned = world.plan()
     assert (planned.phase, planned.reason) == ("Running", "Timeout")
@@ -203,7 +201,7 @@ def test_then_what_runs_is_aborted_and_the_rest_skipped() -> None:
     assert (planned.phase, planned.reason) == ("Failed", "Timeout")
 
 
-def test_queueing_counts() -> None:
+def test_waiting_time_counts_for_the_timeout_of_a_flow() -> None:
     world = flow("a").with_spec(timeout="1m").without_template("a").settled().later(60)
     assert world.plan().skipped == {"a": "Stopped"}
     assert (world.plan().phase, world.plan().reason) == ("Failed", "Timeout")
@@ -214,7 +212,7 @@ def test_a_flow_that_ends_in_time_has() -> None:
     assert world.ended("f-a", "Completed").plan().phase == "Succeed"
 
 
-def test_finally_is_not_aborted_by_it() -> None:
+def test_the_timeout_of_a_flow_does_not_abort_finally() -> None:
     world = flow("a").with_last("z").with_spec(timeout="60s").with_jobs(a="Completed").settled()
     world = world.with_jobs(z="Running").settled().later(60).settled()
     assert (world.plan().aborts, world.plan().reason) == ([], "Timeout")
@@ -258,7 +256,7 @@ def test_a_flow_that_is_being_deleted_is_aborted_too() -> None:
 
 
 @pytest.mark.parametrize("timeout", ["", "soon"])
-def test_what_is_no_time_limits_nothing(timeout: str) -> None:
+def test_an_invalid_timeout_of_a_flow_is_ignored(timeout: str) -> None:
     assert timed(timeout).later(10**6).plan().reason == ""
 
 

@@ -97,17 +97,17 @@ LEFT: list[dict[str, int]] = [
     {"histories": 20, "records": 20},
     {"since": 0},
 ]
-"""What is left of what, drop by drop."""
+"""The counts that each drop changes, in order."""
 
 
-def test_nothing_is_dropped_in_vain() -> None:
+def test_a_status_below_the_limit_keeps_everything() -> None:
     status = mixed().plan().status
     assert size(status) < LIMIT
     assert what_is_left(status) == FULL
 
 
 @pytest.mark.parametrize("dropped", range(1, len(LEFT) + 1))
-def test_the_order_in_which_things_go(monkeypatch: pytest.MonkeyPatch, dropped: int) -> None:
+def test_fields_are_dropped_in_order(monkeypatch: pytest.MonkeyPatch, dropped: int) -> None:
     left: dict[str, int] = {}
     for less in LEFT[:dropped]:
         left |= less
@@ -183,7 +183,7 @@ def test_what_is_told_again_of_running_jobs_does_not_come_and_go() -> None:
 
 @pytest.mark.no_cover
 def test_five_thousand_jobs_at_once_fit_and_stand_still() -> None:
-    """What the jobs say themselves may go too, since they say it again."""
+    """Data that the jobs still have may be dropped too, because the next plan reads it again."""
     world = large(5000, "Running", name="f" * 20, width=20)
     planned = world.plan()
     assert size(planned.status) < 1024 * 1024

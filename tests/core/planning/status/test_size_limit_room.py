@@ -252,7 +252,7 @@ def test_there_is_room_for_runs_that_stand_so(
 
 
 def test_runs_that_are_over_take_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a repeat all but one are, and with parallelism all but so many."""
+    """All runs of a repeat but one have ended, and all items but `parallelism`."""
     until = "phase == 'Completed'"
     ended = [
         RunCondition(index=i, phase="Completed", job=f"flow-a-{i}", attempts=1, **FULL_RUN)

@@ -290,7 +290,7 @@ def test_without_conditions_what_was_seen_is_known() -> None:
     assert histories(world) == [("Pending", 0, 2), ("Running", 2, 5), ("Completed", 5, None)]
 
 
-def test_without_any_time_now_is_the_time() -> None:
+def test_a_phase_without_a_time_starts_now() -> None:
     world = flow("a").with_jobs(a="Pending").settled().later(3)
     status = JobStatus(state=JobState(phase="Completed"))
     world = world.with_job(msgspec.structs.replace(world.jobs["f-a"], status=status)).settled()
@@ -312,7 +312,7 @@ def test_restarts_are_counted_and_the_last_ten_phases_kept() -> None:
     assert len(histories(world)) == 10
 
 
-def test_of_dropped_histories_the_last_goes_on() -> None:
+def test_the_last_history_continues_after_the_others_were_dropped() -> None:
     """All but that were dropped for the status's size."""
     world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
     record = world.records["f-a"]
@@ -375,7 +375,7 @@ def test_skipped_steps_are_told_together() -> None:
     ]
 
 
-def test_words() -> None:
+def test_names_are_joined_and_texts_shortened() -> None:
     assert join_names([]) == ""
     assert join_names(["a"]) == "a"
     assert join_names(["a", "b"], last="or") == "a or b"

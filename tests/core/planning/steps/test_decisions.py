@@ -55,8 +55,8 @@ def test_what_does_not_hold_is_not_taken_and_passed_over() -> None:
     assert (planned.phase, planned.creates) == ("Succeed", [])
 
 
-def test_it_is_evaluated_once() -> None:
-    """A stored decision holds, whatever the expression would say now."""
+def test_a_stored_decision_is_not_evaluated_again() -> None:
+    """A stored decision is kept even if the expression has another value now."""
     world = conditional(A_COMPLETED).stored()
     steps = [
         msgspec.structs.replace(each, when="false") if each.name == "b" else each

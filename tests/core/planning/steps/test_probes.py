@@ -49,7 +49,7 @@ from support.plan.probing_worlds import (
         ("Pending", "Pending Pending", None, False),
     ],
 )
-def test_how_far_pods_are(phase: str, pods: str, count: int | None, holds: bool) -> None:
+def test_task_phases_of_pods(phase: str, pods: str, count: int | None, holds: bool) -> None:
     entry = {"taskName": "worker", "phase": phase, "count": count}
     planned = workers(serving({"taskStatusList": [entry]}), pods).plan()
     assert planned.creates == (["f-next"] if holds else [])
@@ -65,7 +65,7 @@ def test_volcanos_count_is_as_good_as_pods() -> None:
     }
 
 
-def test_what_two_have_seen_is_not_added_up() -> None:
+def test_counts_of_volcano_and_of_pods_are_not_added() -> None:
     world = counted(
         workers(serving(SUCCEEDED), "Succeeded Running Running"), worker={"Succeeded": 2}
     )
@@ -138,7 +138,7 @@ def test_nothing_is_asked_before_there_is_a_job() -> None:
     assert (planned.probes, planned.waiting) == ([], {"next": "waits for serve (Waiting)"})
 
 
-def test_what_stands_in_the_way_is_said() -> None:
+def test_the_message_tells_why_a_probe_has_not_passed() -> None:
     world = serving(HEALTHY)
     assert world.plan().waiting_for_probe == {
         "next": "waits for serve: task ps has not answered at port 8080 yet"
@@ -202,7 +202,7 @@ def test_a_new_attempt_of_a_target_is_asked_anew() -> None:
     assert world.plan().probes == [("next", "f-one-r1")]
 
 
-def test_the_first_users_case() -> None:
+def test_workers_succeed_before_the_job_completes() -> None:
     """The workers succeed, the ps pods are ended by policy, and the vcjob completes."""
     world = workers(serving(SUCCEEDED), "Succeeded Running Running").settled()
     world = workers(world.with_jobs(serve="Completed"), "Succeeded Running Running")

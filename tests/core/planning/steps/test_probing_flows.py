@@ -75,7 +75,7 @@ def test_with_any_none_may_be_left_that_can() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["all", "any"])
-def test_the_condition_is_not_looked_at(strategy: str) -> None:
+def test_a_probe_replaces_the_condition(strategy: str) -> None:
     depends_on = probed("a", PORT, strategy=strategy, condition="Failed")
     world = flow("a", c=depends_on).with_jobs(a="Running").settled()
     assert world.with_probe("c", "a", passed=True).plan().creates == ["f-c"]
@@ -126,7 +126,7 @@ def test_behind_a_handler_a_probe_starts_a_step() -> None:
 
 
 def test_a_probe_that_cannot_pass_stops_what_would_start_in_the_same_plan() -> None:
-    """Whether it stands before or behind in the flow."""
+    """The order of the steps in the flow makes no difference."""
     for names in ("abcd", "dcba"):
         steps = {
             "a": Step(name="a"),

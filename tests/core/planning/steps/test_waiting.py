@@ -82,7 +82,7 @@ def fate(world: World) -> str:
         ("Running", "stopped", "not-taken", "Stopped", "Stopped"),
     ],
 )
-def test_what_comes_of_a_step_by_the_ends_of_its_targets(
+def test_a_step_starts_or_is_skipped_by_the_ends_of_its_targets(
     condition: str, a: str, b: str, of_all: str, of_any: str
 ) -> None:
     for one, other in ((a, b), (b, a)):
@@ -107,7 +107,7 @@ def probed(targets: str, strategy: str | None = None) -> DependsOn:
     return DependsOn(targets=targets.split(), probe=probe, strategy=strategy)
 
 
-def test_what_stands_behind_the_jobs_that_are_there() -> None:
+def test_next_jobs_depend_on_the_current_jobs() -> None:
     world = flow("a", b="a", c="a", d="b c", e="d")
     assert coming(world) == ["b", "c"]
     world = world.settled()
@@ -134,7 +134,7 @@ def test_what_stands_behind_the_jobs_that_are_there() -> None:
         (probed("a c", strategy="any"), True),
     ],
 )
-def test_by_what_a_step_waits_for(depends_on: DependsOn, comes: bool) -> None:
+def test_next_jobs_by_dependency(depends_on: DependsOn, comes: bool) -> None:
     """Here a runs, b has completed, and c waits behind z, which waits for its template."""
     world = flow("a", "b", "z", c="z", x=depends_on).without_template("z")
     world = world.with_jobs(a="Running", b="Completed")
