@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from jobflow.api.control import Repeat
+from jobflow.api.control import Patch, Repeat
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
 from support.plan.loop_worlds import ends, leaves, repeated, run, runs, there, with_step
-from support.plan.plan_world import World, world_of
+from support.plan.plan_world import World, flow, world_of
+from support.plan.steps import step
 
 NOT_YET = '{"done": false, "acc": 0.1}'
 DONE = '{"done": true, "acc": 0.9}'
@@ -76,6 +77,15 @@ def test_runs_there_have_been_count_although_max_was_lowered_past_admission() ->
     assert (condition.phase, condition.reason) == ("Failed", "UntilNotReached")
     assert condition.message == "`outputs.done` does not hold after 2 runs"
     assert leaves(world, "f-a-1", DONE).settled().plan().phases["a"] == "Completed"
+
+
+def test_a_run_without_a_value_in_its_patch_fails_the_repeat() -> None:
+    patch = Patch(job_spec={"queue": "$(steps.z.outputs.queue)"})
+    again = Repeat(until="outputs.done", max=3)
+    world = flow("z", a=step("z", repeat=again, patch=patch), b="a").with_jobs(z="Completed")
+    planned = world.carried_out().plan()
+    assert planned.failed == {"a": "ExpressionError"}
+    assert (planned.creates, planned.skipped) == ([], {"b": "UpstreamFailed"})
 
 
 def test_an_expression_without_a_value_fails_it() -> None:
