@@ -7,7 +7,7 @@ and no action. `acting` has vcjobs that live as a script says, `random_flows` dr
 scripts, `carrying` lets `plan` carry a flow through in simulated time and asks the reference, at
 every moment at which nothing more is to be done: were the right vcjobs made, in an order that may
 be, with the right names, templates, items and nodes; has every step ended that had to, as it had
-to; and in the end, has the flow. `landed` is the one switch: which primitives random flows have.
+to; and in the end, has the flow.
 
 Where that page leaves something open, the reference takes a reading, or takes either answer and
 goes on from the one that it sees. The readings, many of them those of docs/decisions (runs,

@@ -101,10 +101,7 @@ class Vcjob:
 def shown(job: Job, phase: str, at: datetime) -> Job:
     """The vcjob as Volcano shows it in its next phase."""
     at = at.replace(microsecond=0) + timedelta(seconds=1 if at.microsecond else 0)
-    history = [
-        *(job.status.conditions or ()),
-        JobCondition(status=phase, last_transition_time=at),
-    ]
+    history = [*(job.status.conditions or ()), JobCondition(status=phase, last_transition_time=at)]
     status = JobStatus(
         state=JobState(phase=phase, last_transition_time=at),
         conditions=history,

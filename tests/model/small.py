@@ -1,9 +1,10 @@
-"""Small flows carried through, for what random ones once found."""
+"""Small flows that run to their end, with scripts for their vcjobs."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from jobflow.api.control import Patch
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
 from model.acting import Script
@@ -28,6 +29,16 @@ def carried(
     told = {name: scripts.get(name, (Script(),)) for name in names}
     case = Case(JobFlow(metadata=metadata, spec=made), TEMPLATES, told, commands, crashes)
     return Carried(case).to_the_end()
+
+
+def step(name: str, **fields: Any) -> Step:
+    """A step that runs the template t."""
+    return Step(name=name, template="t", **fields)
+
+
+def uses_output(step: str) -> Patch:
+    """A patch with the output `n` of a step."""
+    return Patch(job_spec={"queue": f"q-$(steps.{step}.outputs.n)"})
 
 
 def reasons(world: World) -> dict[str, str]:

@@ -12,10 +12,6 @@ from jobflow.api.flow_status import FINAL_PHASES
 from model.acting import Script
 from model.big_flow import big
 from model.carrying import Carried, Case
-from model.landed import LANDED
-from model.random_flows import EVERY
-
-pytestmark = pytest.mark.skipif(LANDED != EVERY, reason="it uses every primitive")
 
 COMMANDS = ("SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob")
 FLOWS = {

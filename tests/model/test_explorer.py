@@ -54,9 +54,6 @@ def test_the_states_that_ten_minutes_reach_keep_the_laws(
     assert not any(each.violations for each in explored), "\n".join(map(_stories, explored))
 
 
-# ------------------------------------------------------------------- faults that it finds
-
-
 def _asks_at_once(flow: JobFlow, view: View, now: datetime) -> Plan:
     return replace(planned(flow, view, now), requeue_after=timedelta(0))
 

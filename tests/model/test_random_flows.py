@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, seed
 
 from model.carrying import Carried, Case
-from model.landed import LANDED
 from model.random_flows import cases
 from support.laws.effort_of_laws import tries
 
@@ -19,7 +18,7 @@ SHARES = 6
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_flow_goes_and_ends_as_the_reference_says(share: int) -> None:
     @seed(share)
-    @given(cases(LANDED))
+    @given(cases())
     @tries(56)
     def law(case: Case) -> None:
         Carried(case).to_the_end()

@@ -1,23 +1,31 @@
-"""The laws of `plan`, on random walks of flows with probes, of flows with every primitive, and of
-steps with loops and retries."""
+"""The laws of `plan`, on random walks of flows and on flows that admission never saw."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jobflow.api.control import Backoff, ForEach, Repeat, Retry
-from jobflow.api.flow_status import ENDED_STEP_PHASES
+from jobflow.api.flow_status import ENDED_STEP_PHASES, JobFlowStatus
+from jobflow.api.jobflow import JobFlow
+from jobflow.core.admission.analysis.flow_facts import Known
+from jobflow.core.admission.validate import validate_flow
+from jobflow.core.explain.explain import explain, explain_step
 from jobflow.core.planning.actions import AbortJob, CreateJob, DeleteCommand, DeleteJob
 from model.random_flows import EVERY
+from support.laws.cpu_time import least_cpu
 from support.laws.effort_of_laws import tries
 from support.laws.random_walk import Walk, controlled_flows, flows_with_probes, walks
 from support.laws.reordered_views import seen_in_another_order, steps_in_another_order
+from support.laws.unadmitted_flows import Odd
 from support.plan.loop_worlds import stepped
+from support.plan.plan_world import NOW, World
 
 JUSTIFIED_FIRST = (DeleteJob, AbortJob, DeleteCommand)
 """Actions that wait until their reason is stored."""
@@ -180,3 +188,47 @@ def test_an_event_is_written_once(walk: Walk) -> None:
     planned = walk.world.plan()
     again = walk.world.with_status(planned.status).plan()
     assert not set(planned.plan.events) & set(again.plan.events)
+
+
+SEVERAL = 20
+SOON = 12
+"""Plans after which the status of an odd flow is settled."""
+LONGEST = 2.0
+"""Seconds of CPU time for one plan. The longest takes 0.1 s, several times as much on a machine
+that is busy."""
+
+
+@given(st.integers(0, 2**32))
+@tries(25)
+def test_plans_of_an_unadmitted_flow_settle(seed: int) -> None:
+    odd = Odd(Random(seed))
+    for _ in range(SEVERAL):
+        settled(odd.world())
+
+
+def settled(world: World) -> World:
+    """The world once each plan's status has been stored: after a few plans there is nothing to
+    store, none of them takes long, and none asks for the next one at once."""
+    for _ in range(SOON):
+        planned, seconds = least_cpu(world.plan, LONGEST)
+        assert seconds < LONGEST
+        assert not planned.asks_at_once
+        status = msgspec.json.encode(planned.status)
+        assert msgspec.json.decode(status, type=JobFlowStatus) == planned.status
+        if planned.status == world.flow.status:
+            return world
+        world = world.with_status(planned.status)
+    raise AssertionError(f"the status changes for ever: {world.plan().status}")
+
+
+@given(st.integers(0, 2**32))
+@tries(25)
+def test_an_unadmitted_flow_is_validated_and_explained(seed: int) -> None:
+    odd = Odd(Random(seed))
+    for _ in range(SEVERAL):
+        world = odd.world()
+        flow: JobFlow = world.flow
+        assert explain(flow, now=NOW).sentences
+        for name in {step.name for step in flow.all_steps}:
+            assert explain_step(flow, name, now=NOW).sentences
+        validate_flow(flow, Known(templates=world.templates, queues={}))

@@ -1,4 +1,4 @@
-"""`plan`, seen as sentences: what starts, what waits, what is skipped, when the flow is over."""
+"""Plans of whole flows: what starts, waits, is skipped, and when the flow has ended."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ from support.plan.plan_world import NOW, World, after, flow, world_of
 
 def diamond() -> World:
     return flow("a", b="a", c="b", d="b", e="c d", name="test")
-
-
-def test_a_join_waits_for_its_last_target() -> None:
-    world = flow("a", b="a", c="a", d="b c").with_jobs(a="Completed", b="Completed", c="Running")
-    assert world.plan().waiting == {"d": "waits for c (Running)"}
 
 
 def test_the_diamond_step_by_step() -> None:
@@ -68,10 +63,6 @@ def test_a_vcjob_carries_its_step_and_its_flow() -> None:
     assert metadata["ownerReferences"][0]["uid"] == "uid-f"
 
 
-def test_several_entries_start_together_in_the_order_of_the_spec() -> None:
-    assert flow("b", "a", "c").plan().creates == ["f-b", "f-a", "f-c"]
-
-
 def test_one_template_may_serve_several_steps() -> None:
     steps = [
         Step(name="one", template="t"),
@@ -83,24 +74,6 @@ def test_one_template_may_serve_several_steps() -> None:
         1,
         0,
     ]
-
-
-def test_targets_may_stand_behind_those_that_depend_on_them() -> None:
-    world = world_of(
-        [
-            Step(name="c", depends_on=after("b")),
-            Step(name="b", depends_on=after("a")),
-            Step(name="a"),
-        ]
-    )
-    assert world.plan().creates == ["f-a"]
-    assert world.with_jobs(a="Failed").plan().skipped == {
-        "b": "UpstreamFailed",
-        "c": "UpstreamFailed",
-    }
-
-
-# ------------------------------------------------------------------------- templates
 
 
 def test_a_template_that_comes_late_starts_the_step_that_waits_for_it() -> None:
@@ -121,9 +94,6 @@ def test_missing_templates_are_named_once() -> None:
 def test_a_template_is_only_waited_for_when_the_step_could_start() -> None:
     planned = diamond().without_template("e").plan()
     assert (planned.held_up, planned.reason) == ({"a": "Starting"}, "")
-
-
-# ------------------------------------------------------------ conditions, strategies
 
 
 @pytest.mark.parametrize(
@@ -151,37 +121,11 @@ def test_what_a_target_must_reach(condition: str, phase: str, starts: bool) -> N
     assert world.plan().creates == (["f-b"] if starts else [])
 
 
-def test_running_stays_met_though_the_job_is_lost_and_made_again() -> None:
-    world = flow("a", b=after("a", condition="Running")).without_template("b")
-    world = world.with_jobs(a="Running").settled().without_jobs("a").settled()
-    assert world.plan().held_up == {"a": "JobLost", "b": "WaitingForTemplate"}
-    assert world.with_template("b").plan().creates == ["f-b"]
-
-
-def test_a_job_that_ran_unseen_has_been_running() -> None:
-    """Volcano's history tells it although a Failed vcjob is all that was ever seen; but the flow
-    has stopped."""
-    world = flow("a", b=after("a", condition="Running")).with_jobs(a="Failed")
-    assert world.plan().skipped == {"b": "Stopped"}
-
-
-def test_a_job_that_never_ran_fails_those_that_wait_for_it_to_run() -> None:
-    world = flow("a", b=after("a", condition="Running")).with_refusal("a", 422)
-    assert world.plan().skipped == {"b": "UpstreamFailed"}
-
-
 def test_any_starts_at_the_first_target() -> None:
     world = flow("a", "b", c=after("a b", strategy="any"))
     running = world.with_jobs(a="Running", b="Running")
     assert running.plan().waiting == {"c": "waits for a (Running) or b (Running)"}
     assert running.with_jobs(b="Completed").plan().creates == ["f-c"]
-
-
-def test_any_is_skipped_once_none_can_any_more() -> None:
-    world = flow("a", "b", c=after("a b", strategy="any", condition="Failed"))
-    world = world.with_jobs(a="Completed", b="Running")
-    assert world.plan().waiting == {"c": "waits for b (Running) to fail"}
-    assert world.with_jobs(b="Completed").plan().skipped == {"c": "NotTaken"}
 
 
 @pytest.mark.parametrize(
@@ -204,9 +148,6 @@ def test_a_message_holds_three_names() -> None:
     assert world.plan().waiting == {
         "join": "waits for s0 (Running), s1 (Running), s2 (Running) and 997 more"
     }
-
-
-# ------------------------------------------------------------- deletion, being final
 
 
 def test_a_flow_being_deleted_starts_nothing() -> None:
@@ -234,9 +175,6 @@ def test_a_final_flow_is_left_as_it_is(end: str) -> None:
     for late in (world.with_jobs(a="Running"), world.being_deleted(), world.without_jobs("a", "b")):
         assert late.plan().nothing
         assert late.plan().status is late.flow.status
-
-
-# ----------------------------------------------------------------- what came past admission
 
 
 def test_an_invalid_flow_fails_in_the_words_of_admission() -> None:

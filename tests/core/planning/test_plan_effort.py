@@ -1,12 +1,10 @@
-"""A plan takes time in proportion to steps, targets, runs and vcjobs, wherever the flow stands.
-Counted in lines of Python."""
+"""The work of a plan, in lines of Python: in proportion to steps, targets, runs and vcjobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from jobflow.api import labels
@@ -98,10 +96,8 @@ def _repeats(count: int) -> World:
 def _attempts(count: int) -> World:
     """One step that was tried as often as that."""
     world = flow("a", b=after("a", condition="Running")).settled()
-    job = world.jobs["f-a"]
-    tried = {**(job.metadata.labels or {}), labels.ATTEMPT: "9" * (count // 20)}
-    metadata = msgspec.structs.replace(job.metadata, labels=tried)
-    return world.with_job(msgspec.structs.replace(job, metadata=metadata))
+    known = world.jobs["f-a"].metadata.labels or {}
+    return world.with_metadata("f-a", labels={**known, labels.ATTEMPT: "9" * (count // 20)})
 
 
 CASES: dict[str, Callable[[int], World]] = {
@@ -122,9 +118,7 @@ CASES: dict[str, Callable[[int], World]] = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_four_times_as_much_takes_at_most_six_times_the_work(
-    case: Callable[[int], World],
-) -> None:
+def test_four_times_as_much_takes_at_most_six_times_the_work(case: Callable[[int], World]) -> None:
     few, many = case(40), case(160)
     assert lines_run(many.plan) < 6 * lines_run(few.plan)
 

@@ -1,21 +1,24 @@
-"""Flows that Volcano takes are taken, and mean what they meant there: the same jobs in the same
-order, and the same end."""
+"""Flows of Volcano: the same jobs in the same order, also for flows that its controller began."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
 
+from jobflow.api.flow_status import JobFlowStatus, StepCondition
+from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.admission.validate import validate_flow
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from support.admission.reviewed import knowing, template_of
 from support.paths import ROOT
-from support.plan.plan_world import World, world_of
+from support.plan.plan_world import NOW, World, flow, template, world_of
 
 CORPUS: list[dict[str, Any]] = yaml.safe_load(
     (ROOT / "tests" / "data" / "volcano-flows.yaml").read_text()
@@ -82,3 +85,79 @@ def there(world: World) -> set[str]:
 
 def all_jobs(case: dict[str, Any], name: str) -> list[str]:
     return [f"{name}-{step}" for wave in case["order"] for step in wave]
+
+
+MIDFLIGHT = ROOT / "tests" / "data" / "volcano-jobflow-midflight.yaml"
+
+
+def midflight() -> World:
+    """A flow that Volcano's controllers began: a, b and d have completed, c runs."""
+    text = MIDFLIGHT.read_text()
+    items = yaml.safe_load(text)["items"]
+    subject = msgspec.convert(next(i for i in items if i["kind"] == "JobFlow"), JobFlow)
+    templates = [msgspec.convert(i, JobTemplate) for i in items if i["kind"] == "JobTemplate"]
+    jobs = [msgspec.convert(i, Job) for i in items if i["kind"] == "Job"]
+    world = World(subject, {t.metadata.name: t for t in templates})
+    made = subject.metadata.creation_timestamp
+    assert made is not None
+    return replace(world, jobs={j.metadata.name: j for j in jobs}, now=made + timedelta(seconds=20))
+
+
+def test_volcanos_flow_is_carried_on() -> None:
+    world = midflight()
+    planned = world.plan()
+    assert (planned.creates, planned.job_reads, planned.events) == ([], [], [])
+    assert planned.phases == {
+        "a": "Completed",
+        "b": "Completed",
+        "c": "Running",
+        "d": "Completed",
+        "e": "Waiting",
+    }
+    assert (planned.phase, planned.status.progress) == ("Running", "3/5")
+    assert planned.status.start_time == world.flow.metadata.creation_timestamp
+
+    world = world.settled().later(40).ended("test-c", "Completed")
+    planned = world.plan()
+    assert planned.creates == ["test-e"]
+    world = world.settled().later(3).ended("test-e", "Completed").settled()
+    assert world.flow.status.state.phase == "Succeed"
+    assert sorted(world.jobs) == [f"test-{step}" for step in "abcde"]
+
+
+def test_volcanos_records_are_kept_as_they_are() -> None:
+    world = midflight()
+    assert world.plan().status.job_status_list == world.flow.status.job_status_list
+
+
+def test_volcanos_job_status_list_remembers_where_its_conditions_do_not() -> None:
+    """Volcano drops the condition of a vcjob that is gone."""
+    world = midflight()
+    status = world.flow.status
+    running = {"test-c": (status.conditions or {})["test-c"]}
+    world = world.with_status(msgspec.structs.replace(status, conditions=running))
+    world = replace(world, jobs={"test-c": world.jobs["test-c"]})
+    planned = world.plan()
+    assert (planned.creates, planned.job_reads, planned.status.progress) == ([], [], "3/5")
+    assert planned.status.completed_jobs == ["test-a", "test-b", "test-d"]
+    assert planned.conditions["a"].create_time == world.records["test-a"].start_timestamp
+
+
+def test_a_running_job_of_volcano_that_is_lost_is_confirmed_and_run_again() -> None:
+    world = replace(midflight(), jobs={})
+    assert world.plan().job_reads == ["test-c"]
+    world = world.with_missing("test-c").settled().later(1)
+    assert world.plan().creates == ["test-c-r1"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "then", "reason"),
+    [("Terminated", "Failed", "JobTerminated"), ("Failed", "Failed", "JobFailed"), ("", "", "")],
+)
+def test_what_volcano_remembers_of_jobs_that_are_gone(phase: str, then: str, reason: str) -> None:
+    conditions = {"f-a": StepCondition(phase=phase, create_time=NOW)}
+    world = flow("a", "b").with_status(JobFlowStatus(conditions=conditions)).with_jobs(b="Running")
+    planned = world.plan()
+    assert planned.conditions["a"].reason == reason
+    assert planned.job_reads == ([] if then else ["f-a"])
+    assert template("a").metadata.name not in planned.creates

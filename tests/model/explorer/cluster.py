@@ -88,9 +88,6 @@ def seen(job: Vcjob, phases: int, *, gone: bool) -> Vcjob:
     return replace(job, seen=max(job.seen, phases), seen_gone=job.seen_gone or gone)
 
 
-# ----------------------------------------------------------------------------- the actions
-
-
 def _create(sight: Sight, state: State, action: Action, answered: bool) -> State:
     """A vcjob of this name that exists already is as good."""
     assert isinstance(action, CreateJob)
@@ -190,9 +187,6 @@ def _found(state: State, job: Vcjob) -> State:
     """The controller was answered with this vcjob."""
     state = changed(state, seen(job, len(job.phases), gone=False))
     return replace(state, not_found=state.not_found - {job.name})
-
-
-# ------------------------------------------------------------------------------ the status
 
 
 def _written(sight: Sight, state: State, plan: Plan, base: Flow, part: Part) -> State:

@@ -32,9 +32,6 @@ _STEP_REASONS = {"", *StepReason}
 _FLOW_REASONS = {"", *FlowReason, *HELD_UP}
 
 
-# ------------------------------------------------------------------------- laws of a state
-
-
 def no_plan_asks_for_itself(sight: Sight, state: State) -> Broken:
     """A plan that asks for a plan at once, or for one that will have nothing to do either, occupies
     the process without end: one such flow stops all others."""
@@ -129,9 +126,6 @@ def _strange_words(value: JobFlowStatus) -> Broken:
 @cache
 def _schema() -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(openapi_schema("JobFlow")["properties"]["status"])
-
-
-# -------------------------------------------------------------------------- laws of a move
 
 
 def nothing_runs_twice(sight: Sight, before: State, after: State) -> Broken:

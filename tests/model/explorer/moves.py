@@ -50,9 +50,6 @@ def spent(sight: Sight, state: State, what: str) -> State | None:
     return replace(state, budget=(*state.budget[:at], left - 1, *state.budget[at + 1 :]))
 
 
-# -------------------------------------------------------------------------- the controller
-
-
 def planning(sight: Sight, state: State) -> Iterator[Move]:
     """A plan is carried out, or in part; a status that nothing waits for may follow later."""
     if sight.idles(state):
@@ -106,9 +103,6 @@ def passing(sight: Sight, state: State) -> Iterator[Move]:
         yield f"{LATE} seconds pass", replace(rest, now=rest.now + LATE)
 
 
-# ------------------------------------------------------------------------------ what it sees
-
-
 def watching(sight: Sight, state: State) -> Iterator[Move]:
     """The next event arrives. Events of vcjobs are in order; other kinds have watches of their own,
     which show an object as it is by then."""
@@ -138,9 +132,6 @@ def probing(sight: Sight, state: State) -> Iterator[Move]:
             yield f"{job.name} answers the probe of {probe.step}", replace(state, probed=probed)
 
 
-# ---------------------------------------------------------------------------------- Volcano
-
-
 def running(sight: Sight, state: State) -> Iterator[Move]:
     """Volcano moves a vcjob: one that it was asked to abort may end before that as well."""
     if len(state.events) >= LAG:
@@ -159,9 +150,6 @@ def running(sight: Sight, state: State) -> Iterator[Move]:
             yield f"Volcano begins to abort {job.name}", moved(state, job, "Aborting", now)
         if job.phase == "Aborting":
             yield f"{job.name} is aborted", moved(state, job, "Aborted", now)
-
-
-# ----------------------------------------------------------------------------------- people
 
 
 def ordering(sight: Sight, state: State) -> Iterator[Move]:

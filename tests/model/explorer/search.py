@@ -55,11 +55,7 @@ class Search:
         self.explored = Explored(configuration.name)
 
     def run(
-        self,
-        *,
-        seconds: float | None = None,
-        until: float | None = None,
-        states: int | None = None,
+        self, *, seconds: float | None = None, until: float | None = None, states: int | None = None
     ) -> Explored:
         """Explore until nothing is left; or for so many seconds of CPU time, until this monotonic
         time, or so many states."""

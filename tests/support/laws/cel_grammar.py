@@ -87,8 +87,6 @@ def _filled(template: str, part: Callable[[str], str]) -> str:
     return re.sub(r"\$(\w+)", lambda found: part(found[1]), template)
 
 
-# --------------------------------------------------------------------------- hostile
-
 _DEEP: Any = 1
 for _ in range(98):
     _DEEP = [_DEEP]

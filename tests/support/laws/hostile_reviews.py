@@ -290,10 +290,7 @@ MUCH_OF_FLOWS: list[Callable[[Maker, int], Json]] = [
     _flow(
         lambda maker, n: _each(
             n,
-            lambda i: {
-                "name": "ab" * 90 + f"{i}x",
-                "dependsOn": {"targets": ["ba" * 90 + f"{i}"]},
-            },
+            lambda i: {"name": "ab" * 90 + f"{i}x", "dependsOn": {"targets": ["ba" * 90 + f"{i}"]}},
         )
     ),
     _flow(_cases, params=PARAMS),
@@ -323,11 +320,7 @@ MUCH_OF_FLOWS: list[Callable[[Maker, int], Json]] = [
     ),
     _flow(
         lambda maker, n: _steps(
-            n,
-            repeat={"max": 1001},
-            timeout="x",
-            retry={"limit": -1, "when": "reason"},
-            daemon=True,
+            n, repeat={"max": 1001}, timeout="x", retry={"limit": -1, "when": "reason"}, daemon=True
         )
     ),
     lambda maker, n: {"flows": _steps(1), "finally": _steps(n, dependsOn={"targets": ["s0"]})},

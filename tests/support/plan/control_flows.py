@@ -28,7 +28,7 @@ SOON = NOW + timedelta(seconds=12)
 
 
 def one(step: Step, condition: StepCondition, phase: str = "Running", **spec: Any) -> JobFlow:
-    """A flow of a single step that stands so."""
+    """A flow of one step with this condition."""
     return several([(step, condition)], phase, **spec)
 
 

@@ -1,4 +1,4 @@
-"""Whose a vcjob is in worlds of `plan`: a flow's, or somebody else's. Decides nothing."""
+"""Owners of vcjobs in worlds of `plan`: the flow, or another object."""
 
 from __future__ import annotations
 

@@ -65,9 +65,9 @@ def leaves(
 
 
 def waited(world: World) -> World:
-    """Time goes on until there is something to do, and that is done."""
+    """Wait until the next plan is due, and apply plans until nothing is left to do."""
     wake = world.plan().plan.requeue_after
-    assert wake is not None, "nobody waits for anything"
+    assert wake is not None, "no plan is due"
     return world.later(wake.total_seconds()).settled()
 
 

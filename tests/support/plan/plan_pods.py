@@ -27,11 +27,7 @@ def pod_of(job: Job, task: str, index: int, phase: str = "Running") -> Pod:
     """One pod of a vcjob."""
     meta = job.metadata
     owner = OwnerReference(
-        api_version=JOBS.api_version,
-        kind=JOBS.kind,
-        name=meta.name,
-        uid=meta.uid,
-        controller=True,
+        api_version=JOBS.api_version, kind=JOBS.kind, name=meta.name, uid=meta.uid, controller=True
     )
     metadata = ObjectMeta(
         name=f"{meta.name}-{task}-{index}",

@@ -68,11 +68,7 @@ def world_of(steps: list[Step], *, name: str = "f", retain: str | None = None) -
     """The world of a flow with these steps, a template for each, and nothing else."""
     subject = JobFlow(
         metadata=ObjectMeta(
-            name=name,
-            namespace="ns",
-            uid=FLOW_UID,
-            generation=1,
-            creation_timestamp=NOW,
+            name=name, namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
         ),
         spec=JobFlowSpec(flows=steps, job_retain_policy=retain),
     )
@@ -147,14 +143,14 @@ class World:
         return Planned(plan(self.flow, self.view, now=self.now), self)
 
     def with_spec(self, **changes: Any) -> World:
-        """The same flow with more in its spec, and a template for each step that this brings."""
+        """Change the spec of the flow, and add a template for each new step."""
         spec = msgspec.structs.replace(self.flow.spec, **changes)
         changed = msgspec.structs.replace(self.flow, spec=spec)
         made = {name: template(name) for name in changed.templates}
         return replace(self, flow=changed, templates={**made, **self.templates})
 
     def with_last(self, *entries: str, **steps: Step) -> World:
-        """The same flow with these steps in `finally`."""
+        """Put these steps into `finally`."""
         last = [Step(name=entry) for entry in entries]
         last += [msgspec.structs.replace(said, name=name) for name, said in steps.items()]
         return self.with_spec(finally_=last)
@@ -182,7 +178,7 @@ class World:
         return Job(metadata=metadata, spec=self.outline(step), status=status)
 
     def outline(self, step: str) -> JobOutline:
-        """What is kept of the spec of a step's vcjob; of a step with a patch, its template's."""
+        """Return the part of a vcjob's spec that a View keeps. Patches are ignored."""
         made = self.templates.get(self._template_names.get(step, ""))
         return msgspec.convert(made.spec if made else TEMPLATE_SPEC, JobOutline)
 
@@ -199,6 +195,18 @@ class World:
         made = [self.job(step, phase) for step, phase in phases.items()]
         jobs = {job.metadata.name: job for job in made}
         return replace(self, jobs={**self.jobs, **jobs}, deleted=self.deleted - jobs.keys())
+
+    def with_metadata(self, name: str, **changes: Any) -> World:
+        """Change the metadata of a vcjob."""
+        job = self.jobs[name]
+        metadata = msgspec.structs.replace(job.metadata, **changes)
+        return self.with_job(msgspec.structs.replace(job, metadata=metadata))
+
+    def with_job_status(self, name: str, **changes: Any) -> World:
+        """Change the status of a vcjob."""
+        job = self.jobs[name]
+        status = msgspec.structs.replace(job.status, **changes)
+        return self.with_job(msgspec.structs.replace(job, status=status))
 
     def with_ttl(self, step: str, phase: str, seconds: object) -> World:
         return self.with_job(self.job(step, phase, run=0, **{labels.TTL_SECONDS: str(seconds)}))
@@ -222,7 +230,7 @@ class World:
     def with_probe(
         self, step: str, target: str, message: str = "", *, passed: bool = False, run: int = 0
     ) -> World:
-        """How the probe of a step on a target's vcjob stands."""
+        """Set the result of the probe of a step on a target's vcjob."""
         key = (step, f"uid-{self.name_of(target, run)}")
         return replace(self, probes={**self.probes, key: ProbeResult(passed, message)})
 
@@ -295,6 +303,16 @@ class World:
         status = msgspec.json.decode(msgspec.json.encode(status), type=JobFlowStatus)
         return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
 
+    def with_status_fields(self, **changes: Any) -> World:
+        """Change fields of the stored status."""
+        return self.with_status(msgspec.structs.replace(self.flow.status, **changes))
+
+    def with_condition(self, step: str, **changes: Any) -> World:
+        """Change the stored condition of a step."""
+        conditions, key = self.flow.status.conditions or {}, f"{self.flow.metadata.name}-{step}"
+        changed = msgspec.structs.replace(conditions[key], **changes)
+        return self.with_status_fields(conditions={**conditions, key: changed})
+
     def being_deleted(self) -> World:
         metadata = msgspec.structs.replace(self.flow.metadata, deletion_timestamp=self.now)
         return replace(self, flow=msgspec.structs.replace(self.flow, metadata=metadata))
@@ -302,7 +320,7 @@ class World:
     # -------------------------------------------------------------------- the driver
 
     def carried_out(self, planned: Planned | None = None, *, write: bool = True) -> World:
-        """What the cluster and the flow look like when the plan has been carried out."""
+        """Return the world after all actions of the plan, with its status stored if `write`."""
         planned = planned or self.plan()
         world = self
         for action in planned.plan.actions:
@@ -310,7 +328,7 @@ class World:
         return world.with_status(planned.status) if write else world
 
     def acted(self, action: Action) -> World:
-        """One action, carried out without fault; a vcjob that is asked to abort does not react."""
+        """Return the world after one action that succeeds. A vcjob does not react to an abort."""
         match action:
             case CreateJob(guard=Guard(gone=name)) if name in self.jobs.keys() - self.deleted:
                 return self
@@ -345,7 +363,7 @@ class World:
         )
 
     def settled(self) -> World:
-        """Plans carried out until one has nothing more to do."""
+        """Apply plans until a plan has nothing to do."""
         world = self
         for _ in range(10 + 2 * len(world.flow.steps)):
             planned = world.plan()
@@ -379,6 +397,11 @@ class World:
         job = self.jobs[name]
         status = job_status(phase, self.now, since=job.metadata.creation_timestamp)
         return self.with_job(msgspec.structs.replace(job, status=status))
+
+    @property
+    def end(self) -> tuple[str, str]:
+        """The stored phase and reason of the flow."""
+        return self.flow.status.state.phase, self.flow.status.state.reason
 
     @property
     def records(self) -> dict[str, JobRecord]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Planned:
-    """What was planned in a world."""
+    """A plan and the world that it was made in."""
 
     plan: Plan
     world: World
@@ -130,6 +130,13 @@ class Planned:
     @property
     def events(self) -> list[str]:
         return [event.reason for event in self.plan.events]
+
+    @property
+    def refused_commands(self) -> list[str]:
+        """The reason of each refused Command."""
+        warnings = [event for event in self.plan.events if event.reason == "CommandRefused"]
+        assert all(event.type == "Warning" for event in warnings)
+        return [event.message.partition(" was refused: ")[2] for event in warnings]
 
     @property
     def asks_at_once(self) -> bool:

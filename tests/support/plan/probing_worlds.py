@@ -13,7 +13,7 @@ from support.plan.plan_world import World, after, template, world_of
 from support.plan.planned import Planned
 
 SERVE: dict[str, Any] = {
-    "tasks": [{"name": "ps", "replicas": 1}, {"name": "worker", "replicas": 3}],
+    "tasks": [{"name": "ps", "replicas": 1}, {"name": "worker", "replicas": 3}]
 }
 SUCCEEDED = {"taskStatusList": [{"taskName": "worker", "phase": "Succeeded"}]}
 HEALTHY = {"httpGetList": [{"taskName": "ps", "path": "/healthz", "port": 8080}]}

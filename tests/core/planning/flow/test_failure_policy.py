@@ -1,0 +1,323 @@
+"""`failurePolicy` and `continueOnFailure`: what a failure skips, stops and aborts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from jobflow.api import labels
+from jobflow.api.control import ForEach, Retry
+from jobflow.api.flow_status import JobFlowStatus
+from support.plan.loop_worlds import each, ends
+from support.plan.plan_world import World, flow
+from support.plan.steps import after, step
+
+
+def two_branches(policy: str | None) -> World:
+    """a -> b and x -> y; a runs, x runs."""
+    world = flow("a", "x", b="a", y="x").with_spec(failure_policy=policy)
+    return world.with_jobs(a="Running", x="Running").settled()
+
+
+@pytest.mark.parametrize("policy", [None, "Stop", "stop"])
+def test_stop_lets_what_runs_run_out(policy: str | None) -> None:
+    world = two_branches(policy).ended("f-a", "Failed").settled()
+    planned = world.plan()
+    assert planned.phases == {"a": "Failed", "x": "Running", "b": "Skipped", "y": "Waiting"}
+    assert (planned.aborts, planned.phase, planned.reason) == ([], "Running", "StepFailed")
+    planned = world.ended("f-x", "Completed").plan()
+    assert planned.skipped == {"b": "UpstreamFailed", "y": "Stopped"}
+    assert planned.phase == "Failed"
+
+
+def test_continue_goes_on_with_independent_branches() -> None:
+    world = two_branches("Continue").ended("f-a", "Failed").settled()
+    assert world.plan().skipped == {"b": "UpstreamFailed"}
+    world = world.ended("f-x", "Completed").settled()
+    assert world.plan().phases["y"] == "Pending"
+    planned = world.ended("f-y", "Completed").plan()
+    assert (planned.phase, planned.reason) == ("Failed", "StepFailed")
+
+
+def test_continue_starts_entries_that_have_not_begun() -> None:
+    world = flow("a", "x").with_spec(failure_policy="Continue").without_template("x")
+    world = world.with_jobs(a="Failed").settled()
+    assert world.plan().held_up == {"x": "WaitingForTemplate"}
+    assert world.with_template("x").plan().creates == ["f-x"]
+
+
+def test_an_expression_error_stops_no_other_step_under_continue() -> None:
+    world = flow("p", a="p", b=step("p", when="1 / 0 == 1"))
+    world = world.with_spec(failure_policy="Continue").with_jobs(p="Completed")
+    assert world.plan().failed == {"b": "ExpressionError"}
+    assert world.plan().creates == ["f-a"]
+
+
+def test_abort_ends_what_runs() -> None:
+    world = two_branches("Abort").ended("f-a", "Failed")
+    planned = world.plan()
+    assert (planned.aborts, planned.plan.urgent) == ([], True)
+    assert planned.conditions["x"].reason == "FailurePolicy"
+    assert planned.conditions["x"].message == "is being aborted: a failed"
+    world = world.stored()
+    assert (world.plan().aborts, world.plan().reason) == (["f-x"], "StepFailed")
+    planned = world.settled().ended("f-x", "Aborted").plan()
+    assert planned.failed == {"a": "JobFailed", "x": "FailurePolicy"}
+    assert planned.conditions["x"].message == "a failed; the job f-x ended Aborted"
+    assert planned.skipped == dict.fromkeys("by", "UpstreamFailed")
+    assert (planned.phase, planned.reason) == ("Failed", "StepFailed")
+
+
+def test_handlers_and_what_is_behind_them_start_and_are_not_aborted() -> None:
+    world = flow(
+        "a",
+        "x",
+        mend=after("a", condition="Failed"),
+        report="mend",
+        tidy=after("x", condition="Finished"),
+    ).with_spec(failure_policy="Abort")
+    world = world.with_jobs(a="Running", x="Running").settled().ended("f-a", "Failed").settled()
+    assert world.plan().phases["mend"] == "Pending"
+    world = world.with_jobs(mend="Running").ended("f-x", "Aborted").settled()
+    assert world.plan().phases["tidy"] == "Pending"
+    world = world.with_jobs(mend="Completed", tidy="Running").settled()
+    assert world.plan().phases["report"] == "Pending"
+    world = world.with_jobs(report="Running").settled()
+    assert {c.reason for c in world.plan().conditions.values()} == {
+        "",
+        "JobFailed",
+        "FailurePolicy",
+    }
+    assert world.plan().aborts == []
+
+
+def test_a_step_with_an_ordinary_target_and_a_handler_is_aborted() -> None:
+    world = flow(
+        "a", "x", "h", late=after("h", condition="Failed"), y=after("x late", strategy="any")
+    ).with_spec(failure_policy="Abort")
+    world = world.with_jobs(a="Running", x="Completed", h="Running", y="Running").settled()
+    planned = world.ended("f-a", "Failed").plan()
+    assert planned.conditions["y"].reason == "FailurePolicy"
+
+
+def test_a_step_that_fails_before_it_begins_aborts_too() -> None:
+    world = flow("x", "a", b=step("a", when="1 / 0 == 1")).with_spec(failure_policy="Abort")
+    world = world.with_jobs(x="Running", a="Running").settled().ended("f-a", "Completed")
+    assert world.plan().conditions["x"].reason == "FailurePolicy"
+    assert world.plan().conditions["x"].message == "is being aborted: b failed"
+
+
+@pytest.mark.parametrize("condition", [None, "Completed", "Failed", "Finished", "Running"])
+@pytest.mark.parametrize("end", ["Failed", "Terminated"])
+def test_a_step_after_a_failure_that_may_continue_starts(condition: str | None, end: str) -> None:
+    world = flow(a=step(continue_on_failure=True), b=after("a", condition=condition))
+    world = world.with_jobs(a=end)
+    assert world.plan().creates == ["f-b"]
+    end_of_it = world.run()
+    assert end_of_it.flow.status.state.phase == "Succeed"
+    assert end_of_it.flow.status.state.reason == ""
+    assert end_of_it.plan().phases["a"] == "Failed"
+
+
+def test_continue_on_failure_concerns_only_its_own_step() -> None:
+    world = flow(
+        a=step(continue_on_failure=True, when="1 / 0 == 1"), b="a", x=step(), y="x"
+    ).with_jobs(x="Failed")
+    planned = world.plan()
+    assert planned.failed == {"a": "ExpressionError", "x": "JobFailed"}
+    assert planned.skipped == {"b": "Stopped", "y": "UpstreamFailed"}
+    assert planned.message.startswith("step x failed")
+
+
+def test_continue_on_failure_does_not_concern_a_skipped_step() -> None:
+    """It has not failed itself, so it holds up what is behind it."""
+    world = flow("a", b=step("a", continue_on_failure=True), c="b").with_jobs(a="Failed")
+    assert world.plan().skipped == dict.fromkeys("bc", "UpstreamFailed")
+
+
+def test_a_cancelled_step_with_continue_on_failure_starts_no_dependants() -> None:
+    world = flow(a=step(continue_on_failure=True), b="a").with_jobs(a="Running").cancelled()
+    world = world.ended("f-a", "Aborted")
+    assert (world.plan().skipped, world.plan().phase) == ({"b": "Stopped"}, "Failed")
+
+
+@pytest.mark.parametrize("policy", ["Stop", "Abort", "Continue"])
+def test_a_failure_does_not_stop_a_step_that_it_depends_on(policy: str) -> None:
+    """a has no items, so b begins in the same plan, and fails for its expression."""
+    nothing = step(for_each=ForEach(count=0), when="true")
+    bad = step("a", when='steps["a"].items[0].phase == "Completed"')
+    world = flow(a=nothing, b=bad, c=step(for_each=ForEach(count=0), when="true"))
+    world = world.with_spec(failure_policy=policy).settled()
+    assert world.plan().phases["a"] == "Completed"
+    assert world.plan().failed == {"b": "ExpressionError"}
+
+
+@pytest.mark.parametrize(("forgiven", "creates"), [(True, ["f-b"]), (False, [])])
+def test_only_a_failure_that_counts_holds_others_up_while_its_reason_is_read(
+    forgiven: bool, creates: list[str]
+) -> None:
+    a = step(continue_on_failure=forgiven, retry=Retry(limit=0))
+    world = flow("x", a=a, b="x").with_jobs(x="Running", a="Running").settled()
+    world = replace(world, asked_before=False).with_jobs(x="Completed", a="Failed")
+    assert (world.plan().phases["x"], world.plan().creates) == ("Completed", creates)
+
+
+def test_one_plan_skips_all_steps_after_a_failure() -> None:
+    planned = flow("a", b="a", c="b", d="c").with_jobs(a="Failed").plan()
+    assert planned.skipped == dict.fromkeys("bcd", "UpstreamFailed")
+    assert (planned.phase, planned.reason) == ("Failed", "StepFailed")
+    assert planned.conditions["b"].message == "a did not complete"
+    assert planned.events == ["JobCreated", "StepFailed", "StepSkipped", "FlowFailed"]
+
+
+def test_with_all_targets_not_taken_nothing_is_left_to_wait_for() -> None:
+    world = flow("a", bad=after("a", condition="Failed"), worse="bad").with_jobs(a="Completed")
+    planned = world.plan()
+    assert planned.skipped == {"bad": "NotTaken", "worse": "NotTaken"}
+    assert planned.conditions["bad"].message == "a did not fail"
+    assert planned.conditions["worse"].message == "no target was taken"
+    assert world.plan().phase == "Succeed"
+
+
+def test_after_a_failure_nothing_new_starts() -> None:
+    world = flow("a", "b", c="b").with_jobs(a="Failed", b="Running")
+    planned = world.plan()
+    assert planned.held_up == {"c": "Stopped"}
+    assert planned.conditions["c"].message == "will not start, because a has failed"
+    assert (planned.phase, planned.reason) == ("Running", "StepFailed")
+    planned = world.with_jobs(b="Completed").plan()
+    assert planned.skipped == {"c": "Stopped"}
+    assert planned.conditions["c"].message == "the flow stopped because a failed"
+    assert planned.phase == "Failed"
+
+
+def test_an_entry_that_has_not_begun_is_stopped() -> None:
+    world = flow("a", "b").with_jobs(a="Failed").without_template("b")
+    assert world.plan().skipped == {"b": "Stopped"}
+
+
+def test_a_step_that_could_not_start_anyway_keeps_its_own_reason() -> None:
+    world = flow("a", "b", c="b").with_jobs(a="Failed", b="Failed")
+    assert world.plan().skipped == {"c": "UpstreamFailed"}
+
+
+def test_a_handler_and_what_is_behind_it_run_on() -> None:
+    world = flow(
+        "a", "other", alarm=after("a", condition="Failed"), report="alarm", next="other"
+    ).with_jobs(a="Failed", other="Running")
+    assert world.plan().creates == ["f-alarm"]
+    world = world.settled().with_jobs(alarm="Completed", other="Completed")
+    planned = world.plan()
+    assert (planned.creates, planned.skipped) == (["f-report"], {"next": "Stopped"})
+    end = world.run()
+    assert (end.flow.status.state.phase, end.flow.status.progress) == ("Failed", "5/5")
+
+
+def test_finished_counts_as_handling_though_its_target_completed() -> None:
+    world = flow("a", "b", clean=after("b", condition="Finished"), on="clean")
+    world = world.with_jobs(a="Failed", b="Running")
+    assert world.plan().waiting == {
+        "clean": "waits for b (Running) to finish",
+        "on": "waits for clean (Waiting)",
+    }
+    assert world.with_jobs(b="Completed").plan().creates == ["f-clean"]
+
+
+def test_ready_by_another_target_is_not_behind_the_handler() -> None:
+    """`any` met by an ordinary step: the handler has nothing to do with it."""
+    world = flow(
+        "a", "x", alarm=after("a", condition="Failed"), y=after("x alarm", strategy="any")
+    ).with_jobs(a="Failed", x="Completed", alarm="Running")
+    assert world.plan().skipped == {"y": "Stopped"}
+
+
+def test_behind_what_has_started_without_the_handler_nothing_starts() -> None:
+    """`any` was met while all was well; the handler that is one of its targets comes later."""
+    any_runs = after("a alarm", strategy="any", condition="Running")
+    world = flow("a", alarm=after("a", condition="Failed"), early=any_runs, late="early")
+    world = world.with_jobs(a="Running").settled()
+    assert world.plan().phases["early"] == "Pending"
+    planned = world.with_jobs(early="Completed", a="Failed").plan()
+    assert (planned.creates, planned.skipped) == (["f-alarm"], {"late": "Stopped"})
+
+
+def test_behind_a_handler_that_was_not_taken_nothing_starts() -> None:
+    world = flow("a", "ok", "x", bad=after("ok", condition="Failed"), y="bad x")
+    planned = world.with_jobs(a="Failed", ok="Completed", x="Running").plan()
+    assert planned.skipped == {"bad": "NotTaken"}
+    assert planned.conditions["y"].message == "will not start, because a has failed"
+
+
+def test_a_resumed_job_holds_up_the_end_but_not_its_step() -> None:
+    world = flow("a", "b").with_jobs(a="Aborted", b="Running").settled()
+    planned = world.with_jobs(a="Running", b="Completed").plan()
+    assert (planned.failed, planned.phase) == ({"a": "JobAborted"}, "Running")
+    assert planned.status.running_jobs == ["f-a"]
+
+
+def test_a_failure_says_what_volcano_said() -> None:
+    world = flow("a").with_jobs(a="Failed")
+    state = msgspec.structs.replace(world.jobs["f-a"].status.state, message="too many restarts")
+    world = world.with_job_status("f-a", state=state)
+    assert world.plan().message == "step a failed: the job f-a ended Failed: too many restarts"
+
+
+def test_several_failures_are_named() -> None:
+    names = ["a", "b", "c", "d", "e"]
+    planned = flow(*names).with_jobs(**dict.fromkeys(names, "Failed")).plan()
+    assert planned.message == "steps a, b, c and 2 more failed"
+
+
+def late(step: str = "a") -> World:
+    """b has failed the flow; the create of another step got no answer, and landed later."""
+    world = flow("a", "b").stored().with_jobs(b="Failed").settled()
+    assert world.plan().skipped == {"a": "Stopped"}
+    return world.with_jobs(**{step: "Running"})
+
+
+def test_a_job_whose_create_lands_after_the_end_of_its_flow_is_deleted() -> None:
+    world = late()
+    assert world.flow.final
+    planned = world.plan()
+    assert (planned.deletes, planned.status) == (["f-a"], world.flow.status)
+    assert world.carried_out().plan().nothing
+
+
+def test_after_the_end_a_job_that_has_ended_is_left_for_its_logs() -> None:
+    assert late().ended("f-a", "Completed").plan().nothing
+
+
+def test_after_the_end_a_job_that_no_jobflow_of_today_made_is_left_alone() -> None:
+    world = late()
+    known = world.jobs["f-a"].metadata.annotations or {}
+    foreign = {key: value for key, value in known.items() if key != labels.TARGET_ENDS}
+    assert world.with_metadata("f-a", annotations=foreign).plan().nothing
+
+
+def test_after_the_end_a_job_that_the_status_knows_is_left_alone() -> None:
+    """Somebody has resumed it."""
+    assert late().with_jobs(b="Running", a="Completed").plan().nothing
+
+
+def test_an_item_whose_create_lands_after_the_end_of_the_flow_is_deleted() -> None:
+    world = ends(each(3, parallelism=1).settled(), "Failed", "f-a-0")
+    assert world.flow.final
+    made = each(3).carried_out().jobs["f-a-2"]
+    assert world.with_job(made).plan().deletes == ["f-a-2"]
+
+
+def test_a_job_whose_create_lands_after_its_step_was_stopped_is_deleted_at_once() -> None:
+    world = flow("a", "b", "c").stored().with_jobs(b="Failed", c="Running").settled()
+    world = world.with_jobs(a="Running")
+    planned = world.plan()
+    assert (planned.phase, planned.deletes) == ("Running", ["f-a"])
+    assert world.carried_out().plan().nothing
+    written_only = world.stored()
+    assert written_only.plan().deletes == ["f-a"]
+
+
+def test_a_job_whose_status_is_lost_is_not_taken_for_late() -> None:
+    world = late().with_status(JobFlowStatus())
+    assert world.plan().deletes == []

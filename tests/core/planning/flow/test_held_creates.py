@@ -1,0 +1,139 @@
+"""Creates of a flow after a refusal that concerns the whole namespace."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from jobflow.api.control import ForEach, Patch, Retry
+from support.plan.loop_worlds import each
+from support.plan.plan_world import NOW, World, flow
+from support.plan.steps import step
+
+
+def held(*tried: str, room: int = 1, retry_in: float | None = 0) -> World:
+    """Three steps that are ready while the namespace takes no more vcjobs."""
+    return flow("a", "b", "c").with_held(*tried, room=room, retry_in=retry_in)
+
+
+@pytest.mark.parametrize(
+    ("tried", "room", "creates"),
+    [
+        ((), 1, ["f-a"]),
+        (("f-a",), 1, ["f-b"]),
+        (("f-a", "f-b"), 1, ["f-c"]),
+        (("f-a", "f-b", "f-c"), 1, ["f-a"]),
+        (("f-b", "f-c", "f-a"), 1, ["f-b"]),
+        (("gone", "f-a"), 1, ["f-b"]),
+        (("f-a",), 2, ["f-b", "f-c"]),
+        (("f-a",), 4, ["f-a", "f-b", "f-c"]),
+    ],
+)
+def test_held_creates_are_tried_in_turn(
+    tried: tuple[str, ...], room: int, creates: list[str]
+) -> None:
+    assert held(*tried, room=room).plan().creates == creates
+
+
+def test_every_step_says_why_it_waits_and_the_next_one_says_until_when() -> None:
+    planned = held("f-a", retry_in=2.5).plan()
+    assert planned.held_up == dict.fromkeys("abc", "CreateRefused")
+    assert {c.message for c in planned.conditions.values()} == {
+        "exceeded quota; the flow's jobs are tried in turn"
+    }
+    times = {name: c.next_attempt_time for name, c in planned.conditions.items()}
+    assert times == {"a": None, "b": NOW + timedelta(seconds=3), "c": None}
+    assert planned.message == "step a: exceeded quota; the flow's jobs are tried in turn"
+
+
+def test_it_is_one_warning_for_all_steps() -> None:
+    [event] = [e for e in held("f-a", retry_in=2).plan().plan.events if e.type == "Warning"]
+    assert event.reason == "CreateRefused"
+    assert event.message.startswith("steps a, b and c: exceeded quota")
+
+
+def test_a_try_does_not_change_the_status() -> None:
+    world = held("f-a", retry_in=2).stored()
+    assert world.plan().nothing
+    assert world.plan().plan.requeue_after == timedelta(seconds=2)
+    planned = world.later(2).plan()
+    assert planned.creates == ["f-b"]
+    assert planned.status == world.flow.status
+
+
+def test_a_namespace_that_is_going_takes_nothing_ever() -> None:
+    planned = held("f-a", retry_in=None).plan()
+    assert (planned.creates, planned.plan.requeue_after) == ([], None)
+    assert planned.conditions["b"].message == "exceeded quota"
+
+
+def test_items_wait_as_one_step() -> None:
+    planned = each(1000).with_held("f-a-0", retry_in=2).plan()
+    assert planned.creates == []
+    condition = planned.conditions["a"]
+    assert (condition.phase, condition.reason) == ("Waiting", "CreateRefused")
+    assert condition.next_attempt_time == NOW + timedelta(seconds=2)
+    assert each(1000).with_held("f-a-0").plan().creates == ["f-a-1"]
+
+
+def test_items_that_wait_behind_others_are_told_with_these() -> None:
+    world = each(3, parallelism=2).settled().ended("f-a-0", "Completed")
+    planned = world.with_held("f-a-2", retry_in=2).plan()
+    condition = planned.conditions["a"]
+    assert (condition.phase, condition.reason) == ("Running", "")
+    assert condition.message == (
+        "1 of 3 items are over, 1 under way; the next waits: exceeded quota; the flow's jobs are "
+        "tried in turn"
+    )
+    assert planned.plan.requeue_after == timedelta(seconds=2)
+
+
+def test_steps_that_run_are_left_alone() -> None:
+    planned = held("f-b", retry_in=2).with_jobs(a="Running").plan()
+    assert planned.phases["a"] == "Running"
+    assert planned.held_up == dict.fromkeys("bc", "CreateRefused")
+
+
+def test_what_waits_for_room_or_a_template_is_not_in_the_row() -> None:
+    full = flow("a", "b", "c").with_spec(parallelism=1).with_jobs(a="Running").with_held("f-b")
+    assert full.plan().creates == []
+    assert full.plan().held_up == dict.fromkeys("bc", "Parallelism")
+    assert held("f-b", "f-c").without_template("a").plan().creates == ["f-b"]
+
+
+def test_room_of_the_flow_is_not_passed_by_a_try() -> None:
+    world = flow("a", "b", "c").with_spec(parallelism=2).with_jobs(a="Running")
+    assert world.with_held("f-b", room=2).plan().creates == ["f-c"]
+
+
+def test_a_job_that_is_refused_for_its_own_sake_lets_others_go_first() -> None:
+    world = held().with_refusal("a", 403, "a policy", retry_in=5)
+    planned = world.plan()
+    assert planned.creates == ["f-b"]
+    assert planned.conditions["a"].message == "a policy"
+
+
+def test_one_that_cannot_be_built_gives_its_turn_away() -> None:
+    items = ForEach(from_="[{'p': 'x'}]")
+    wrong = step(for_each=items, patch=Patch(job_spec={"queue": "$(item.q)"}))
+    world = flow("b", a=wrong).with_spec(failure_policy="Continue").stored()
+    planned = world.with_held("f-b").plan()
+    assert planned.creates == ["f-b"]
+    assert planned.failed == {"a": "ExpressionError"}
+
+
+def test_a_further_attempt_waits_for_its_turn_too() -> None:
+    world = flow(a=step(retry=Retry(limit=2))).with_jobs(a="Failed").stored().later(60)
+    world = world.with_missing("f-a-r1").with_held(retry_in=1)
+    planned = world.plan()
+    assert (planned.creates, planned.held_up) == ([], {"a": "CreateRefused"})
+    world = world.stored()
+    assert world.plan().nothing
+    assert world.later(1).plan().creates == ["f-a-r1"]
+
+
+def test_creates_of_finally_are_tried_in_turn() -> None:
+    world = flow("a").with_last("y", "z").with_jobs(a="Completed").stored()
+    assert world.plan().creates == ["f-y", "f-z"]
+    assert world.with_held("f-y").plan().creates == ["f-z"]

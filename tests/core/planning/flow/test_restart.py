@@ -1,0 +1,315 @@
+"""`RestartJob`: a failed flow runs its failed and skipped steps again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jobflow.api.control import ForEach
+from support.plan.plan_world import World, flow
+from support.plan.steps import after, step
+
+Outcome = Callable[[str], str]
+
+
+def fails(*names: str) -> Outcome:
+    return lambda name: "Failed" if name in names else "Completed"
+
+
+def diamond() -> World:
+    """a -> b, c -> d, and e behind d; b has failed."""
+    return flow("a", b="a", c="a", d="b c", e="d").run(fails("b")).later(100)
+
+
+def retried(world: World) -> World:
+    return world.with_command("RestartJob", name="again").settled()
+
+
+def confirmed(world: World) -> World:
+    """A read of the job of the next attempt found no job."""
+    return world.with_missing("f-b-r1")
+
+
+def test_a_retry_is_stored_before_jobs_are_created() -> None:
+    world = diamond().with_command("RestartJob")
+    planned = world.plan()
+    assert planned.plan.actions == ()
+    assert planned.plan.urgent
+    assert planned.phases == {
+        "a": "Completed",
+        "b": "Waiting",
+        "c": "Completed",
+        "d": "Waiting",
+        "e": "Waiting",
+    }
+    assert (planned.phase, planned.reason, planned.status.progress) == ("Running", "", "2/5")
+    assert planned.events == ["FlowRetried"]
+    assert planned.status.completion_time is None
+    assert planned.status.start_time == world.now
+    assert planned.status.handled_commands == ["uid-c"]
+    planned = world.stored().plan()
+    assert (planned.creates, planned.must_be_gone) == (["f-b-r1"], [""])
+    assert planned.command_deletes == ["c"]
+
+
+def test_a_retried_flow_completes() -> None:
+    world = retried(diamond())
+    assert world.plan().conditions["b"].attempts == 2
+    end = world.run()
+    assert end.flow.status.state.phase == "Succeed"
+    assert sorted(end.jobs) == ["f-a", "f-b", "f-b-r1", "f-c", "f-d", "f-e"]
+    assert end.flow.status.progress == "5/5"
+    assert list(end.records) == sorted(end.jobs)
+
+
+def test_every_retry_increases_the_attempts() -> None:
+    world = diamond()
+    for attempt in (2, 3, 4):
+        world = retried(world)
+        assert world.plan().conditions["b"].job == f"f-b-r{attempt - 1}"
+        assert world.plan().conditions["b"].attempts == attempt
+        world = world.run(fails("b"))
+        assert world.flow.status.state.phase == "Failed"
+
+
+def test_a_retry_runs_stopped_steps() -> None:
+    world = flow("a", "x", y="x").with_jobs(a="Failed", x="Completed").settled()
+    assert world.plan().skipped == {"y": "Stopped"}
+    world = retried(world)
+    assert world.plan().phases == {"a": "Pending", "x": "Completed", "y": "Pending"}
+    assert world.plan().conditions["y"].job == "f-y"
+
+
+def test_a_cancelled_flow_can_be_retried() -> None:
+    world = flow("a", b="a").with_jobs(a="Running").cancelled().ended("f-a", "Aborted").settled()
+    assert world.flow.status.state.reason == "Cancelled"
+    world = retried(world)
+    assert (world.plan().phase, world.plan().reason) == ("Running", "")
+    assert world.run().flow.status.state.phase == "Succeed"
+
+
+def test_a_flow_that_never_ran_anything_is_pending_again() -> None:
+    world = flow("a").without_template("a").settled().with_command().settled()
+    world = world.with_command("RestartJob", name="again")
+    assert (world.plan().phase, world.plan().phases) == ("Pending", {"a": "Waiting"})
+    assert world.settled().plan().held_up == {"a": "WaitingForTemplate"}
+
+
+def test_a_retry_decides_steps_after_a_failure_again() -> None:
+    said = 'steps["a"].phase == "Failed"'
+    world = flow(
+        "a",
+        mend=step("a", condition="Finished", when=said),
+        on=step("a", condition="Finished", when=f"!({said})"),
+        after="on",
+        other=after("x", condition="Failed"),
+        x=step(),
+    ).run(fails("a"))
+    assert world.plan().skipped == {"on": "NotTaken", "after": "NotTaken", "other": "NotTaken"}
+    planned = world.with_command("RestartJob").plan()
+    assert planned.phases == {
+        "a": "Waiting",
+        "mend": "Completed",
+        "on": "Waiting",
+        "after": "Waiting",
+        "other": "Skipped",
+        "x": "Completed",
+    }
+    assert planned.conditions["on"].decisions is None
+    end = retried(world).run()
+    assert end.plan().phases["after"] == "Completed"
+    assert end.flow.status.state.phase == "Succeed"
+
+
+def test_a_failed_step_waits_for_what_is_retried_before_it() -> None:
+    """Both have failed, and the second wants the first to have finished."""
+    world = flow("a", b=after("a", condition="Finished")).run(fails("a", "b"))
+    world = retried(world)
+    assert world.plan().phases == {"a": "Pending", "b": "Waiting"}
+    assert world.plan().waiting == {"b": "waits for a (Pending) to finish"}
+    world = world.ended("f-a-r1", "Completed").settled()
+    assert world.plan().conditions["b"].job == "f-b-r1"
+
+
+def test_a_step_that_is_not_reached_again_keeps_its_attempts() -> None:
+    world = flow("a", b=after("a", condition="Failed")).run(fails("a", "b"))
+    end = retried(world).run()
+    condition = end.plan().conditions["b"]
+    assert (condition.phase, condition.reason, condition.attempts) == ("Skipped", "NotTaken", 1)
+    assert end.flow.status.state.phase == "Succeed"
+
+
+def test_a_forgiven_failure_runs_again() -> None:
+    world = flow("x", a=step(continue_on_failure=True), b="a").run(fails("a", "x"))
+    assert retried(world).plan().phases["a"] == "Pending"
+
+
+def test_finally_runs_again_even_if_it_completed() -> None:
+    world = flow("a").with_last("z").run(fails("a"))
+    world = retried(world)
+    assert world.plan().phases == {"a": "Pending", "z": "Waiting"}
+    world = world.ended("f-a-r1", "Completed").settled()
+    assert world.plan().conditions["z"].job == "f-z-r1"
+    assert world.run().flow.status.state.phase == "Succeed"
+
+
+def test_all_items_of_finally_run_again() -> None:
+    last = step(for_each=ForEach(items=["x", "y"]))
+    world = retried(flow("a").with_last(z=last).run(fails("a")))
+    end = world.run()
+    assert {"f-z-0-r1", "f-z-1-r1"} <= set(end.jobs)
+    assert end.flow.status.state.phase == "Succeed"
+
+
+def test_a_retry_runs_only_finally_if_nothing_else_failed() -> None:
+    world = flow("a").with_last("z").run(fails("z"))
+    assert retried(world).plan().phases == {"a": "Completed", "z": "Pending"}
+
+
+def test_the_service_of_a_step_that_goes_back_goes_back_too() -> None:
+    world = flow(a=step(daemon=True), d=step(daemon=True), b="a", c="d")
+    world = world.with_jobs(a="Running", d="Running", b="Running", c="Running").settled()
+    world = world.ended("f-b", "Failed").ended("f-c", "Completed").settled()
+    world = world.ended("f-a", "Aborted").ended("f-d", "Aborted").settled()
+    assert world.flow.status.state.phase == "Failed"
+    planned = world.with_command("RestartJob").plan()
+    assert planned.phases == {"a": "Waiting", "d": "Completed", "b": "Waiting", "c": "Completed"}
+    world = retried(world)
+    assert world.plan().conditions["a"].job == "f-a-r1"
+    assert world.plan().waiting == {"b": "waits for a (Pending) to run"}
+
+
+def test_a_retry_keeps_the_items_of_a_step_that_is_decided_again() -> None:
+    """The step waits, is decided, and waits for room, all with what is known of its items."""
+    each = step("x", for_each=ForEach(from_='["x", "y"]'))
+    world = flow("x", a=each).with_spec(parallelism=1).run(lambda name: "Failed")
+    world = retried(world).ended("f-x-r1", "Completed").settled()
+    assert world.plan().conditions["a"].phase == "Running"
+    world = flow(a=step(for_each=ForEach(from_='["x", "y"]'))).settled()
+    world = world.ended("f-a-0", "Completed").ended("f-a-1", "Failed").settled()
+    world = world.with_command("RestartJob").stored()
+    for _ in range(2):
+        runs = world.plan().conditions["a"].runs or []
+        assert [run.phase for run in runs] == ["Completed", "Waiting"]
+        world = world.carried_out()
+    assert sorted(world.settled().jobs) == ["f-a-0", "f-a-1", "f-a-1-r1"]
+
+
+def test_an_item_that_completed_before_does_not_count_as_running_again() -> None:
+    """b waits for a service that has to run again, and e for b to run."""
+    each = step("a", condition="Running", for_each=ForEach(count=2))
+    world = flow("a", b=each, e=after("b", condition="Running")).with_spec(failure_policy="Abort")
+    world = world.with_jobs(a="Running").settled()
+    world = world.ended("f-b-0", "Completed").settled().ended("f-b-1", "Failed").settled()
+    world = world.run(lambda name: "Failed")
+    world = retried(world)
+    assert world.plan().phases == {"a": "Pending", "b": "Waiting", "e": "Waiting"}
+    world = world.ended("f-a-r1", "Running").settled()
+    assert world.plan().phases["e"] == "Waiting"
+    assert sorted(name for name in world.jobs if name.startswith("f-b")) == [
+        "f-b-0",
+        "f-b-1",
+        "f-b-1-r1",
+    ]
+    world = world.ended("f-b-1-r1", "Running").settled()
+    assert world.plan().phases["e"] == "Pending"
+
+
+def test_a_retry_restarts_the_timeout() -> None:
+    world = flow("a").with_spec(timeout="60s").with_jobs(a="Running").settled().later(50)
+    world = retried(world.ended("f-a", "Failed").settled().later(500))
+    assert world.later(59).plan().reason == ""
+    assert world.later(60).plan().reason == "Timeout"
+
+
+def test_the_time_that_it_was_suspended_before_is_forgotten() -> None:
+    world = flow("a").with_jobs(a="Running").settled().with_command("SuspendFlow").settled()
+    world = world.later(30).ended("f-a", "Failed").settled()
+    assert world.flow.status.suspended_seconds == 30
+    assert retried(world).flow.status.suspended_seconds is None
+
+
+def test_it_is_not_created_suspended_again() -> None:
+    world = flow("a").with_spec(suspend=True).settled().with_command("ResumeJob").settled()
+    world = retried(world.ended("f-a", "Failed").settled())
+    assert (world.plan().phases, world.plan().reason) == ({"a": "Pending"}, "")
+
+
+def test_jobs_of_earlier_attempts_are_ignored_after_a_retry() -> None:
+    """The job of the failed attempt still exists, and the new one is not in the cache yet."""
+    world = diamond().with_command("RestartJob").stored()
+    assert world.plan().phases["b"] == "Waiting"
+    assert confirmed(world).plan().creates == ["f-b-r1"]
+    assert confirmed(world.without_jobs("b")).plan().creates == ["f-b-r1"]
+
+
+def test_a_job_that_somebody_resumed_has_to_end_first() -> None:
+    world = diamond().ended("f-b", "Running").with_command("RestartJob").stored()
+    assert (world.plan().creates, world.plan().held_up["b"]) == ([], "NameInUse")
+    assert confirmed(world.ended("f-b", "Completed")).plan().creates == ["f-b-r1"]
+
+
+def test_a_flow_of_volcanos_own_controller_is_retried_too() -> None:
+    world = flow("a", b="a").with_jobs(a="Failed").settled()
+    status = world.flow.status
+    bare = {"f-a": type(status.conditions["f-a"])(phase="Failed")}  # type: ignore[index]
+    world = world.with_status(type(status)(state=status.state, conditions=bare))
+    assert retried(world).plan().conditions["a"].job == "f-a-r1"
+
+
+def test_only_a_failed_flow_can_be_retried() -> None:
+    running = flow("a").with_jobs(a="Running").settled()
+    only = "only a flow that has failed can be retried, and this one is"
+    assert running.with_command("RestartJob").plan().refused_commands == [f"{only} Running"]
+    assert flow("a").with_command("RestartJob").plan().refused_commands == [f"{only} Pending"]
+    over = flow("a").run()
+    assert over.with_command("RestartJob").plan().refused_commands == [f"{only} Succeed"]
+    assert retried(over).flow.status == over.flow.status
+
+
+def test_what_is_suspended_has_not_failed_yet() -> None:
+    """Its step has failed, but the flow fails only after it is resumed, and may be retried then."""
+    world = flow("a", b="a").with_last("z").with_jobs(a="Running")
+    world = world.with_command("SuspendFlow", name="s").settled().ended("f-a", "Failed").settled()
+    again = world.with_command("RestartJob")
+    assert again.plan().refused_commands == [
+        "only a flow that has failed can be retried, and this one is suspended: resume it first"
+    ]
+    assert again.settled().flow.status == world.flow.status
+    world = world.with_command("ResumeJob", name="r").settled().ended("f-z", "Completed").settled()
+    assert world.flow.status.state.phase == "Failed"
+    assert retried(world).plan().phases == {"a": "Pending", "b": "Waiting", "z": "Waiting"}
+
+
+def test_a_cancel_behind_a_retry_ends_what_was_retried() -> None:
+    world = diamond().with_command("RestartJob", name="one").later(1)
+    world = world.with_command("TerminateJob", name="two").settled()
+    assert (world.flow.status.state.reason, world.commands) == ("Cancelled", {})
+    assert world.plan().phases == {
+        "a": "Completed",
+        "b": "Skipped",
+        "c": "Completed",
+        "d": "Skipped",
+        "e": "Skipped",
+    }
+    assert "f-b-r1" not in world.jobs
+    assert retried(world).plan().phases["b"] == "Pending"
+
+
+def test_an_invalid_flow_is_not_retried() -> None:
+    world = flow("a", b="x").settled()
+    assert world.flow.status.state.reason == "Invalid"
+    world = world.with_command("RestartJob")
+    assert world.plan().refused_commands == [
+        "the flow is invalid: delete it, correct it and apply it again"
+    ]
+
+
+def test_two_retry_once_and_what_comes_behind_finds_it_under_way() -> None:
+    world = diamond().with_command("RestartJob", name="one").later(1)
+    world = world.with_command("RestartJob", name="two").later(1)
+    world = world.with_command("SuspendFlow", name="x")
+    assert world.plan().status.handled_commands == ["uid-one"]
+    planned = world.carried_out().plan()
+    assert planned.events.count("CommandRefused") == 1
+    assert (planned.creates, planned.reason) == ([], "Suspended")
+    assert world.settled().commands == {}

@@ -1,0 +1,133 @@
+"""`repeat`: one run after another until an expression holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobflow.api.control import Patch, Repeat
+from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
+from support.plan.loop_worlds import ends, leaves, repeated, run, runs, there, with_step
+from support.plan.plan_world import World, flow, world_of
+from support.plan.steps import step
+
+NOT_YET = '{"done": false, "acc": 0.1}'
+DONE = '{"done": true, "acc": 0.9}'
+
+
+def after_runs(*messages: str, most: int = 3, **fields: object) -> World:
+    """The step has had these runs, one after another."""
+    world = repeated(most=most, **fields).settled()  # type: ignore[arg-type]
+    for index, message in enumerate(messages):
+        world = leaves(world, f"f-a-{index}", message).settled()
+    return world
+
+
+def test_the_next_run_begins_only_once_the_end_of_the_last_is_stored() -> None:
+    world = leaves(repeated().settled(), "f-a-0", NOT_YET)
+    planned = world.plan()
+    assert planned.creates == []
+    assert planned.plan.urgent
+    condition = planned.conditions["a"]
+    assert (condition.phase, condition.reason) == ("Waiting", "Starting")
+    assert condition.message == "the job f-a-0 has ended, and the next one follows"
+    assert world.plan().creates == []
+    assert world.stored().plan().creates == ["f-a-1"]
+
+
+def test_a_repeat_fails_if_until_never_holds() -> None:
+    world = after_runs(NOT_YET, NOT_YET, NOT_YET)
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Failed", "UntilNotReached")
+    assert condition.message == "`outputs.done` does not hold after 3 runs"
+    assert world.plan().skipped == {"b": "UpstreamFailed"}
+    assert condition.attempts == 3
+
+
+@pytest.mark.parametrize(
+    ("until", "messages", "count"),
+    [
+        ("index == 1", ("", ""), 2),
+        ("phase == 'Completed'", ("",), 1),
+        ("outputs.acc > 0.5", (NOT_YET, DONE), 2),
+        ("has(outputs.done) && outputs.done", ("nothing", DONE), 2),
+    ],
+)
+def test_until_sees_the_run_that_has_just_ended(
+    until: str, messages: tuple[str, ...], count: int
+) -> None:
+    world = repeated(until).settled()
+    for index, message in enumerate(messages):
+        world = leaves(world, f"f-a-{index}", message).settled()
+    assert world.plan().phases["a"] == "Completed"
+    assert len(runs(world.plan())) == count
+
+
+def test_a_run_that_failed_ends_it() -> None:
+    world = ends(after_runs(NOT_YET), "Failed", "f-a-1")
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Failed", "JobFailed")
+    assert condition.message.startswith("the job f-a-1 ended Failed")
+    assert list(there(world)) == ["f-a-0", "f-a-1"]
+
+
+def test_runs_there_have_been_count_although_max_was_lowered_past_admission() -> None:
+    world = with_step(after_runs(NOT_YET), "a", repeat=Repeat(until="outputs.done", max=1))
+    assert world.plan().phases["a"] == "Pending"
+    condition = leaves(world, "f-a-1", NOT_YET).settled().plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Failed", "UntilNotReached")
+    assert condition.message == "`outputs.done` does not hold after 2 runs"
+    assert leaves(world, "f-a-1", DONE).settled().plan().phases["a"] == "Completed"
+
+
+def test_a_run_without_a_value_in_its_patch_fails_the_repeat() -> None:
+    patch = Patch(job_spec={"queue": "$(steps.z.outputs.queue)"})
+    again = Repeat(until="outputs.done", max=3)
+    world = flow("z", a=step("z", repeat=again, patch=patch), b="a").with_jobs(z="Completed")
+    planned = world.carried_out().plan()
+    assert planned.failed == {"a": "ExpressionError"}
+    assert (planned.creates, planned.skipped) == ([], {"b": "UpstreamFailed"})
+
+
+def test_an_expression_without_a_value_fails_it() -> None:
+    world = after_runs("no JSON")
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Failed", "ExpressionError")
+    assert condition.message.startswith("repeat.until `outputs.done`: ")
+    assert runs(world.plan()) == {0: "Completed"}
+
+
+def test_a_repeat_shows_its_current_run() -> None:
+    world = after_runs(NOT_YET)
+    world = world.later(1).ended("f-a-1", "Running").settled()
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.job, condition.attempts) == ("Running", "f-a-1", 2)
+    assert run(world.plan(), 0).outputs == {"done": False, "acc": 0.1}
+
+
+def test_nothing_follows_once_the_flow_is_cancelled() -> None:
+    world = leaves(repeated().settled(), "f-a-0", NOT_YET).stored().with_command().settled()
+    assert list(there(world)) == ["f-a-0"]
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason) == ("Failed", "Cancelled")
+    assert condition.message == "the flow was cancelled; 1 of at most 3 runs were over"
+
+
+def test_a_lost_run_is_made_again_before_the_next() -> None:
+    world = after_runs(NOT_YET)
+    jobs = {name: job for name, job in world.jobs.items() if name == "f-a-0"}
+    world = World(world.flow, world.templates, jobs, now=world.now).settled()
+    assert world.plan().held_up == {"a": "JobLost"}
+    world = world.later(2).settled()
+    assert list(there(world)) == ["f-a-0", "f-a-1-r1"]
+
+
+def test_a_probe_looks_at_the_run_that_it_is_at() -> None:
+    probe = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Running")])
+    steps = [
+        Step(name="a", repeat=Repeat(until="index == 1", max=2)),
+        Step(name="b", depends_on=DependsOn(targets=["a"], probe=probe)),
+    ]
+    world = ends(world_of(steps).settled(), "Completed", "f-a-0")
+    assert "f-b" not in there(world)
+    world = world.ended("f-a-1", "Running").settled()
+    assert "f-b" in there(world)

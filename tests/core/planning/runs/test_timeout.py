@@ -1,0 +1,270 @@
+"""`timeout` of a run and of a flow."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.control import Retry
+from jobflow.api.job import JobCondition, JobState, JobStatus
+from support.plan.loop_worlds import each, ends, leaves, runs, stepped, there, waited, with_step
+from support.plan.plan_world import NOW, World, flow
+
+
+def running(**fields: Any) -> World:
+    """Where the vcjob of `a`, which may take a minute, came into Running a second after now."""
+    return ends(stepped(timeout="1m", **fields).settled(), "Running", "f-a")
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def test_waiting_time_does_not_count_for_the_timeout_of_a_step() -> None:
+    world = stepped(timeout="1m").settled()
+    world = ends(world, "Pending", "f-a").later(3600)
+    assert world.plan().conditions["a"].deadline is None
+    assert world.settled().plan().aborts == []
+    world = ends(world, "Running", "f-a")
+    assert world.plan().conditions["a"].deadline == at(3662)
+    assert world.plan().plan.requeue_after == timedelta(minutes=1)
+
+
+def test_the_job_is_aborted_once_that_is_stored() -> None:
+    world = running().later(59)
+    assert world.plan().conditions["a"].reason == ""
+    world = world.later(1)
+    planned = world.plan()
+    assert (planned.aborts, planned.plan.urgent) == ([], True)
+    condition = planned.conditions["a"]
+    assert (condition.phase, condition.reason) == ("Running", "Timeout")
+    assert condition.message == "is being aborted: it took longer than its timeout of 1m"
+    assert world.stored().plan().aborts == ["f-a"]
+
+
+def test_a_step_that_timed_out_has_failed() -> None:
+    world = ends(running().later(60).settled(), "Aborted", "f-a")
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason, condition.deadline) == ("Failed", "Timeout", None)
+    said = "it took longer than its timeout of 1m; the job f-a ended Aborted"
+    assert condition.message == said
+    assert world.plan().skipped == {"b": "UpstreamFailed"}
+    assert world.flow.status.terminated_jobs == ["f-a"]
+
+
+def test_a_job_that_does_not_react_is_deleted_and_has_failed() -> None:
+    world = running().later(60).settled().later(60)
+    assert world.plan().deletes == ["f-a"]
+    world = world.settled()
+    assert world.plan().failed == {"a": "Timeout"}
+    assert world.records["f-a"].state == "Aborted"
+
+
+def test_a_job_that_ended_while_nobody_looked_has_not_timed_out() -> None:
+    world = running().later(3600).ended("f-a", "Completed")
+    assert world.plan().phases["a"] == "Completed"
+
+
+RAN = JobCondition(status="Running", last_transition_time=at(5))
+PENDED = JobCondition(status="Pending", last_transition_time=at(2))
+
+
+@pytest.mark.parametrize(
+    ("status", "until"),
+    [
+        (JobStatus(state=JobState(phase="Running", last_transition_time=at(5))), 65),
+        (JobStatus(state=JobState(phase="Restarting"), conditions=[PENDED, RAN]), 65),
+        (JobStatus(state=JobState(phase="Running"), conditions=[PENDED, RAN]), 65),
+        (
+            JobStatus(
+                state=JobState(phase="Running", last_transition_time=at(30)),
+                conditions=[RAN, JobCondition(status="Running", last_transition_time=at(30))],
+            ),
+            65,
+        ),
+        (JobStatus(state=JobState(phase="Running"), conditions=[PENDED]), None),
+        (JobStatus(state=JobState(phase="Pending", last_transition_time=at(2))), None),
+    ],
+)
+def test_the_timeout_starts_when_the_job_first_runs(status: JobStatus, until: int | None) -> None:
+    world = stepped(timeout="1m").settled()
+    world = world.later(40).with_job(msgspec.structs.replace(world.jobs["f-a"], status=status))
+    assert world.plan().conditions["a"].deadline == (None if until is None else at(until))
+
+
+def test_where_the_job_does_not_say_it_any_more_what_was_recorded_counts() -> None:
+    """As where Volcano's controller began the flow: the status has no deadline."""
+    world = running().with_condition("a", deadline=None)
+    status = JobStatus(state=JobState(phase="Restarting", last_transition_time=at(20)))
+    job = msgspec.structs.replace(world.jobs["f-a"], status=status)
+    world = world.later(20).with_job(job)
+    assert world.plan().conditions["a"].deadline == at(61)
+
+
+@pytest.mark.parametrize("phase", ["Restarting", "Completing"])
+def test_the_timeout_continues_in_other_phases(phase: str) -> None:
+    world = ends(running(), phase, "f-a").later(60)
+    assert world.plan().conditions["a"].reason == "Timeout"
+
+
+def test_another_attempt_has_its_own_time() -> None:
+    world = running(retry=Retry(limit=1)).later(60).settled()
+    world = ends(world, "Aborted", "f-a")
+    condition = world.plan().conditions["a"]
+    assert (condition.reason, condition.deadline, condition.failures) == ("Retrying", None, 1)
+    world = waited(world)
+    assert list(there(world)) == ["f-a", "f-a-r1"]
+    started = world.now + timedelta(seconds=1)
+    world = ends(world, "Running", "f-a-r1")
+    assert world.plan().conditions["a"].deadline == started + timedelta(minutes=1)
+
+
+def test_a_job_that_is_gone_while_it_is_aborted_counts_as_an_attempt() -> None:
+    world = running(retry=Retry(limit=1)).later(60).settled().without_jobs("a").settled()
+    condition = world.plan().conditions["a"]
+    assert (condition.reason, condition.failures) == ("Retrying", 1)
+    assert list(there(waited(world))) == ["f-a-r1"]
+
+
+def test_nodes_are_avoided_also_after_an_attempt_that_was_deleted() -> None:
+    world = running(retry=Retry(limit=2, avoid_nodes=True))
+    world = waited(leaves(world, "f-a", "", phase="Failed").settled())
+    world = ends(world, "Running", "f-a-r1").later(60).settled().later(60).settled()
+    condition = world.plan().conditions["a"]
+    assert (condition.reason, condition.avoid_nodes) == ("Retrying", ["n-f-a"])
+
+
+def test_every_item_has_its_own_time() -> None:
+    world = ends(each(2, timeout="1m").settled(), "Running", "f-a-0").later(30)
+    world = ends(world, "Running", "f-a-1").later(29).settled()
+    assert runs(world.plan()) == {0: "Running Timeout", 1: "Running"}
+    assert list(world.aborts) == ["uid-f-a-0"]
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.reason, condition.abort_time) == ("Running", "", None)
+    world = ends(world, "Aborted", "f-a-0")
+    world = ends(world, "Completed", "f-a-1")
+    assert world.plan().failed == {"a": "Timeout"}
+
+
+def test_a_cancelled_flow_does_not_retry_what_timed_out() -> None:
+    world = running(retry=Retry(limit=1)).later(60).settled().with_command().settled()
+    world = ends(world, "Aborted", "f-a")
+    assert world.plan().failed == {"a": "Timeout"}
+    assert world.flow.status.state.phase == "Failed"
+
+
+@pytest.mark.parametrize("timeout", ["", "soon", None])
+def test_an_invalid_timeout_of_a_step_is_ignored(timeout: str | None) -> None:
+    world = with_step(running(), "a", timeout=timeout).with_status(running().flow.status)
+    world = world.with_status_fields(
+        conditions={
+            key: msgspec.structs.replace(condition, deadline=None)
+            for key, condition in (world.flow.status.conditions or {}).items()
+        }
+    )
+    assert world.later(10_000).plan().conditions["a"].reason == ""
+
+
+def timed(timeout: str = "60s") -> World:
+    """a runs, b waits for it."""
+    return flow("a", b="a").with_spec(timeout=timeout).with_jobs(a="Running").settled()
+
+
+def test_a_plan_is_due_at_the_timeout_of_the_flow() -> None:
+    assert timed().later(10).plan().plan.requeue_after == timedelta(seconds=50)
+    assert timed().later(59.9).plan().conditions["a"].reason == ""
+
+
+def test_a_flow_that_timed_out_aborts_running_steps_and_skips_the_others() -> None:
+    world = timed().later(60)
+    planned = world.plan()
+    assert (planned.phase, planned.reason) == ("Running", "Timeout")
+    assert planned.message == "the flow took longer than its timeout of 60s"
+    assert (planned.plan.urgent, planned.aborts) == (True, [])
+    assert planned.events == ["StepSkipped", "FlowTimedOut"]
+    assert planned.skipped == {"b": "Stopped"}
+    assert planned.conditions["a"].reason == "Timeout"
+    assert planned.conditions["a"].message == f"is being aborted: {planned.message}"
+    world = world.stored()
+    assert (world.plan().aborts, world.plan().plan.requeue_after) == (
+        ["f-a"],
+        timedelta(seconds=10),
+    )
+    planned = world.settled().ended("f-a", "Aborted").plan()
+    assert planned.failed == {"a": "Timeout"}
+    assert planned.conditions["a"].message == (
+        "the flow took longer than its timeout of 60s; the job f-a ended Aborted"
+    )
+    assert (planned.phase, planned.reason) == ("Failed", "Timeout")
+
+
+def test_waiting_time_counts_for_the_timeout_of_a_flow() -> None:
+    world = flow("a").with_spec(timeout="1m").without_template("a").settled().later(60)
+    assert world.plan().skipped == {"a": "Stopped"}
+    assert (world.plan().phase, world.plan().reason) == ("Failed", "Timeout")
+
+
+def test_a_flow_that_ends_in_time_has() -> None:
+    world = flow("a").with_spec(timeout="60s").with_jobs(a="Running").settled().later(60)
+    assert world.ended("f-a", "Completed").plan().phase == "Succeed"
+
+
+def test_the_timeout_of_a_flow_does_not_abort_finally() -> None:
+    world = flow("a").with_last("z").with_spec(timeout="60s").with_jobs(a="Completed").settled()
+    world = world.with_jobs(z="Running").settled().later(60).settled()
+    assert (world.plan().aborts, world.plan().reason) == ([], "Timeout")
+    assert world.ended("f-z", "Completed").plan().phase == "Failed"
+
+
+@pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob"])
+def test_the_time_that_it_was_suspended_does_not_count(action: str) -> None:
+    world = timed().later(40).with_command(action).settled().later(100)
+    assert world.plan().reason == "Suspended"
+    world = world.with_command("ResumeJob", name="again").settled()
+    assert world.flow.status.suspended_seconds == 100
+    assert world.later(19).plan().reason != "Timeout"
+    assert world.later(20).plan().reason == "Timeout"
+
+
+@pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob"])
+def test_a_suspension_in_the_last_second_keeps_what_is_left_of_the_time(action: str) -> None:
+    """A Command that is there when the time is over comes first."""
+    assert timed().later(60).with_command(action).settled().later(100).plan().reason == "Suspended"
+    world = timed().later(59).with_command(action).settled().later(500)
+    world = world.with_command("ResumeJob", name="again").settled()
+    assert world.plan().reason != "Timeout"
+    assert world.later(0.9).plan().reason != "Timeout"
+    assert world.later(1).plan().reason == "Timeout"
+
+
+def test_a_flow_that_is_resumed_when_its_time_is_over_is_out_of_time_at_once() -> None:
+    world = timed().later(60).with_command("SuspendFlow").settled().later(500)
+    assert world.with_command("ResumeJob", name="again").plan().reason == "Timeout"
+
+
+def test_what_the_flow_was_cancelled_for_stays_its_reason() -> None:
+    assert timed().cancelled().later(60).plan().reason == "Cancelled"
+    assert timed().later(60).settled().cancelled().plan().reason == "Timeout"
+
+
+def test_a_flow_that_is_being_deleted_is_aborted_too() -> None:
+    world = timed().being_deleted().later(60)
+    assert (world.plan().phase, world.plan().reason) == ("Terminating", "Timeout")
+
+
+@pytest.mark.parametrize("timeout", ["", "soon"])
+def test_an_invalid_timeout_of_a_flow_is_ignored(timeout: str) -> None:
+    assert timed(timeout).later(10**6).plan().reason == ""
+
+
+def test_a_flow_that_has_nothing_left_to_end_is_not_looked_at_for_its_timeout() -> None:
+    """A finalizer keeps it, and its steps have ended: neither before the timeout nor after."""
+    world = flow("a").with_spec(timeout="60s").with_jobs(a="Running").settled()
+    world = world.being_deleted().later(10).ended("f-a", "Completed").settled()
+    for seconds in (0, 50, 3600):
+        planned = world.later(seconds).plan()
+        assert planned.nothing
+        assert planned.plan.requeue_after is None

@@ -1,0 +1,394 @@
+"""The status of a flow: Volcano's fields, histories and events, and no change without news."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.flow_status import FlowState, JobFlowStatus
+from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
+from jobflow.core.text import format_go_duration, join_names, shorten
+from support.plan.plan_world import NOW, Planned, World, after, flow
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def stored(planned: Planned) -> dict[str, Any]:
+    """The status as the API server will have it."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(planned.status))
+    return found
+
+
+def test_every_step_has_a_condition_from_the_first_plan_on() -> None:
+    planned = flow("a", b="a").plan()
+    assert stored(planned) == {
+        "state": {"phase": "Pending"},
+        "progress": "0/2",
+        "startTime": "2026-01-01T12:00:00Z",
+        "duration": "0s",
+        "observedGeneration": 1,
+        "conditions": {
+            "f-a": {
+                "phase": "Waiting",
+                "reason": "Starting",
+                "message": "the job f-a is being created",
+                "lastTransitionTime": "2026-01-01T12:00:00Z",
+            },
+            "f-b": {
+                "phase": "Waiting",
+                "message": "waits for a (Waiting)",
+                "lastTransitionTime": "2026-01-01T12:00:00Z",
+            },
+        },
+        "nextJobs": ["f-b"],
+    }
+
+
+def test_the_duration_comes_up_to_date_with_other_news_and_is_exact_at_the_end() -> None:
+    world = flow("a", b="a").settled().later(1).ended("f-a", "Running").settled()
+    assert world.flow.status.duration == "1s"
+    world = world.later(3600)
+    assert world.plan().nothing
+    world = world.ended("f-a", "Completed").settled()
+    assert world.flow.status.duration == "1h0m1s"
+    world = world.later(62).ended("f-b", "Completed").stored().later(500)
+    assert world.flow.status.duration == "1h1m3s"
+    assert world.plan().nothing
+
+
+def test_a_flow_that_is_retried_counts_from_then() -> None:
+    world = flow("a").settled().later(30).ended("f-a", "Failed").settled()
+    assert world.flow.status.duration == "30s"
+    world = world.later(100).with_command("RestartJob").settled().later(5)
+    assert world.run().flow.status.duration == "6s"
+
+
+def test_a_finished_flow_in_full() -> None:
+    world = flow("a").settled().later(1).ended("f-a", "Running").settled()
+    world = world.later(2).ended("f-a", "Completed")
+    assert stored(world.plan()) == {
+        "state": {"phase": "Succeed"},
+        "progress": "1/1",
+        "startTime": "2026-01-01T12:00:00Z",
+        "completionTime": "2026-01-01T12:00:03Z",
+        "duration": "3s",
+        "observedGeneration": 1,
+        "conditions": {
+            "f-a": {
+                "phase": "Completed",
+                "createTime": "2026-01-01T12:00:00Z",
+                "runningDuration": "3s",
+                "taskStatusCount": {"t": {"phase": {"Running": 1}}},
+                "job": "f-a",
+                "attempts": 1,
+                "lastTransitionTime": "2026-01-01T12:00:03Z",
+            }
+        },
+        "podFailureRatio": "0.00",
+        "jobStatusList": [
+            {
+                "name": "f-a",
+                "state": "Completed",
+                "startTimestamp": "2026-01-01T12:00:00Z",
+                "endTimestamp": "2026-01-01T12:00:03Z",
+                "runningHistories": [
+                    {
+                        "state": "Pending",
+                        "startTimestamp": "2026-01-01T12:00:00Z",
+                        "endTimestamp": "2026-01-01T12:00:01Z",
+                    },
+                    {
+                        "state": "Running",
+                        "startTimestamp": "2026-01-01T12:00:01Z",
+                        "endTimestamp": "2026-01-01T12:00:03Z",
+                    },
+                    {"state": "Completed", "startTimestamp": "2026-01-01T12:00:03Z"},
+                ],
+            }
+        ],
+        "completedJobs": ["f-a"],
+    }
+
+
+def test_an_unchanged_status_is_the_stored_one() -> None:
+    world = flow("a", b="a").with_jobs(a="Running").settled()
+    assert world.later(100).plan().status is world.flow.status
+
+
+def test_timestamps_are_whole_seconds() -> None:
+    world = flow("a").later(0.75)
+    assert world.plan().status.start_time == NOW
+    world = world.with_refusal("a", 403, retry_in=0.5)
+    assert world.plan().conditions["a"].next_attempt_time == at(2)
+
+
+def test_volcanos_own_duration_is_taken_as_it_is() -> None:
+    world = flow("a").with_jobs(a="Completed")
+    planned = world.with_job_status("f-a", running_duration="4.023034901s").plan()
+    assert planned.conditions["a"].running_duration == "4.023034901s"
+
+
+def test_task_counts_are_kept_while_volcano_has_none_to_tell() -> None:
+    world = flow("a").with_jobs(a="Running").settled().with_jobs(a="Completing")
+    kept = {"t": TaskState(phase={"Running": 1})}
+    assert world.plan().conditions["a"].task_status_count == kept
+    again = world.settled().with_job(world.job("a", "Pending", run=1))
+    assert again.plan().conditions["a"].task_status_count is None
+
+
+@pytest.mark.parametrize(
+    ("phase", "into"),
+    [
+        ("", "pending_jobs"),
+        ("Pending", "pending_jobs"),
+        ("Running", "running_jobs"),
+        ("Restarting", "running_jobs"),
+        ("Completing", "completed_jobs"),
+        ("Completed", "completed_jobs"),
+        ("Terminating", "terminated_jobs"),
+        ("Terminated", "terminated_jobs"),
+        ("Aborting", "terminated_jobs"),
+        ("Aborted", "terminated_jobs"),
+        ("Failed", "failed_jobs"),
+        ("Dreaming", "un_know_jobs"),
+    ],
+)
+def test_which_list_a_job_is_in(phase: str, into: str) -> None:
+    status = flow("a").with_jobs(a=phase).plan().status
+    fields = [name for name in JobFlowStatus.__struct_fields__ if name.endswith("_jobs")]
+    assert {name: getattr(status, name) for name in fields if getattr(status, name)} == {
+        into: ["f-a"]
+    }
+
+
+def test_lists_are_in_the_order_of_the_spec_and_hold_only_jobs_that_there_were() -> None:
+    world = flow("z", "b", "a", c=after("a", condition="Failed"), d="z")
+    planned = world.with_jobs(a="Completed", b="Completed", z="Completed").plan()
+    assert planned.status.completed_jobs == ["f-z", "f-b", "f-a"]
+    assert [record.name for record in planned.status.job_status_list or []] == ["f-z", "f-b", "f-a"]
+
+
+def test_earlier_attempts_stay_beside_their_step() -> None:
+    world = flow("a", "b").with_jobs(a="Running", b="Running").settled().without_jobs("a")
+    world = world.with_missing("f-a").stored().later(1).settled()
+    names = [record.name for record in world.flow.status.job_status_list or []]
+    assert names == ["f-a", "f-a-r1", "f-b"]
+    world = world.later(1).ended("f-a-r1", "Completed").settled()
+    assert world.flow.status.completed_jobs == ["f-a-r1"]
+    assert world.flow.status.un_know_jobs == ["f-a"]
+
+
+def histories(world: World, name: str = "f-a") -> list[tuple[str, float, float | None]]:
+    """(state, from, to) of a record, in seconds since NOW."""
+    return [
+        (
+            entry.state,
+            (entry.start_timestamp - NOW).total_seconds() if entry.start_timestamp else -1,
+            (entry.end_timestamp - NOW).total_seconds() if entry.end_timestamp else None,
+        )
+        for entry in world.records[name].running_histories or []
+    ]
+
+
+def with_conditions(world: World, *phases: tuple[str, float], retries: int = 0) -> World:
+    conditions = [JobCondition(status=p, last_transition_time=at(s)) for p, s in phases]
+    job = world.job("a", "Pending")
+    status = JobStatus(
+        state=JobState(phase=phases[-1][0], last_transition_time=at(phases[-1][1])),
+        conditions=conditions,
+        retry_count=retries or None,
+    )
+    return world.with_job(msgspec.structs.replace(job, status=status))
+
+
+def test_a_fresh_job_is_pending_since_it_was_made() -> None:
+    world = flow("a").with_jobs(a="").settled()
+    assert histories(world) == [("Pending", 0, None)]
+    seen = with_conditions(world, ("Pending", 2))
+    assert seen.plan().nothing  # Volcano's first word says nothing new
+
+
+@pytest.mark.parametrize(
+    ("observed", "restarts", "expected"),
+    [
+        # A plan misses phases, and Volcano's conditions still have them.
+        (["Pending 1 Running 2 Failed 5"], 0, "Pending 0 Running 2 Failed 5"),
+        # Recorded times do not change.
+        (
+            ["Pending 1 Running 2", "Pending 3 Running 4 Completing 6"],
+            0,
+            "Pending 0 Running 2 Completing 6",
+        ),
+        # Volcano's conditions have each phase once, with its last time.
+        (
+            [
+                "Pending 1 Running 2",
+                "Running 2 Restarting 5 Pending 6",
+                "Restarting 5 Pending 6 Running 7",
+            ],
+            0,
+            "Pending 0 Running 2 Restarting 5 Pending 6 Running 7",
+        ),
+        # A plan misses a whole restart: the phases are those of the restart before it.
+        (
+            [
+                "Pending 1 Running 2",
+                "Running 2 Restarting 5 Pending 6",
+                "Running 8 Restarting 9 Pending 10",
+            ],
+            2,
+            "Pending 0 Running 2 Restarting 5 Pending 6 Running 8 Restarting 9 Pending 10",
+        ),
+        (
+            ["Pending 0 Running 1", "Pending 0 Running 1 Restarting 2 Pending 3 Running 4"],
+            1,
+            "Pending 0 Running 1 Restarting 2 Pending 3 Running 4",
+        ),
+    ],
+)
+def test_histories_of_a_job(observed: list[str], restarts: int, expected: str) -> None:
+    world = flow("a")
+    for number, text in enumerate(observed):
+        retries = max(0, restarts - (len(observed) - 1 - number))
+        world = with_conditions(world, *timed_phases(text), retries=retries).settled()
+    phases = timed_phases(expected)
+    ends = [*(start for _, start in phases[1:]), None]
+    assert histories(world) == [
+        (phase, start, end) for (phase, start), end in zip(phases, ends, strict=True)
+    ]
+    assert world.records["f-a"].restart_count == restarts
+
+
+def timed_phases(text: str) -> list[tuple[str, float]]:
+    """Phases and seconds: `Pending 0 Running 2`."""
+    words = text.split()
+    return [(phase, float(at)) for phase, at in zip(words[::2], words[1::2], strict=True)]
+
+
+def test_a_job_that_another_step_names_as_its_own_tells_its_end_itself() -> None:
+    """Somebody else wrote the status: b names the job of a, which runs."""
+    world = flow("a", "b").with_jobs(a="Running", b="Failed").settled()
+    failed = msgspec.structs.replace(world.plan().conditions["b"], job="f-a")
+    conditions = {**(world.flow.status.conditions or {}), "f-b": failed}
+    world = world.without_jobs("b")
+    world = world.with_status_fields(conditions=conditions)
+    assert world.stored().plan().status == world.plan().status
+    assert world.settled().records["f-a"].state == "Running"
+
+
+def test_without_conditions_what_was_seen_is_known() -> None:
+    world = flow("a").with_jobs(a="Pending").settled()
+    job = world.jobs["f-a"]
+    for seconds, phase in ((2, "Running"), (5, "Completed")):
+        status = JobStatus(state=JobState(phase=phase, last_transition_time=at(seconds)))
+        world = world.with_job(msgspec.structs.replace(job, status=status)).settled()
+    assert histories(world) == [("Pending", 0, 2), ("Running", 2, 5), ("Completed", 5, None)]
+
+
+def test_a_phase_without_a_time_starts_now() -> None:
+    world = flow("a").with_jobs(a="Pending").settled().later(3)
+    status = JobStatus(state=JobState(phase="Completed"))
+    world = world.with_job(msgspec.structs.replace(world.jobs["f-a"], status=status)).settled()
+    assert histories(world) == [("Pending", 0, 3), ("Completed", 3, None)]
+    assert world.records["f-a"].end_timestamp == at(3)
+    assert world.later(9).plan().nothing
+
+
+def test_restarts_are_counted_and_the_last_ten_phases_kept() -> None:
+    phases = [("Pending", 0.0)]
+    for n in range(4):
+        phases += [("Running", 3.0 * n + 1), ("Restarting", 3.0 * n + 2), ("Pending", 3.0 * n + 3)]
+    world = with_conditions(flow("a"), *phases, retries=4).settled()
+    assert world.records["f-a"].restart_count == 4
+    assert len(histories(world)) == 10
+    assert histories(world)[-1] == ("Pending", 12, None)
+    world = with_conditions(world, *phases, ("Running", 20), retries=4).settled()
+    assert histories(world)[-2:] == [("Pending", 12, 20), ("Running", 20, None)]
+    assert len(histories(world)) == 10
+
+
+def test_the_last_history_continues_after_the_others_were_dropped() -> None:
+    """All but that were dropped for the status's size."""
+    world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
+    record = world.records["f-a"]
+    last = msgspec.structs.replace(record, running_histories=record.running_histories[-1:])
+    status = msgspec.structs.replace(world.flow.status, job_status_list=[last])
+    seen = (("Pending", 1), ("Running", 2), ("Completing", 4))
+    world = with_conditions(world.with_status(status), *seen).settled()
+    assert histories(world) == [("Running", 2, 4), ("Completing", 4, None)]
+
+
+def test_a_resumed_job_has_no_end() -> None:
+    world = flow("a", "b").with_jobs(a="Aborted", b="Running").settled()
+    assert world.records["f-a"].end_timestamp is not None
+    assert world.with_jobs(a="Running").settled().records["f-a"].end_timestamp is None
+
+
+def test_a_lost_job_that_is_there_after_all_has_no_end() -> None:
+    world = flow("a").with_jobs(a="Running").settled()
+    gone = world.without_jobs("a").with_missing("f-a").stored()
+    assert gone.records["f-a"].end_timestamp is not None
+    back = gone.with_job(world.jobs["f-a"]).settled()
+    assert back.records["f-a"].end_timestamp is None
+    assert back.flow.status.running_jobs == ["f-a"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [("", "Pending"), ("Pending", "Pending"), ("Running", "Running"), ("Restarting", "Running")],
+)
+def test_a_flow_is_pending_until_a_job_runs(phase: str, expected: str) -> None:
+    assert flow("a", b="a").with_jobs(a=phase).plan().phase == expected
+
+
+def test_a_flow_that_volcano_took_up_started_when_it_was_made() -> None:
+    world = flow("a").with_status(JobFlowStatus(state=FlowState(phase="Running"))).later(60)
+    assert world.plan().status.start_time == NOW
+
+
+def test_at_most_three_events_a_step_and_none_twice() -> None:
+    world = flow("a", b="a", c=after("a", condition="Failed"))
+    told: list[str] = []
+    while not world.flow.final:
+        planned = world.plan()
+        told += planned.events
+        world = world.carried_out(planned)
+        if planned.nothing:
+            world = world.later(1)
+            for name, job in world.jobs.items():
+                world = world.ended(name, "Completed") if not job.ended else world
+    assert sorted(told) == sorted(
+        ["JobCreated", "StepCompleted"] * 2 + ["StepSkipped", "FlowSucceeded"]
+    )
+
+
+def test_skipped_steps_are_told_together() -> None:
+    world = flow("a", **{f"s{n}": "a" for n in range(1000)}).with_jobs(a="Failed")
+    events = world.plan().plan.events
+    assert [e.message for e in events if e.reason == "StepSkipped"] == [
+        "steps s0, s1, s2 and 997 more: UpstreamFailed"
+    ]
+
+
+def test_names_are_joined_and_texts_shortened() -> None:
+    assert join_names([]) == ""
+    assert join_names(["a"]) == "a"
+    assert join_names(["a", "b"], last="or") == "a or b"
+    assert join_names(["a", "b", "c"]) == "a, b and c"
+    assert join_names(["a", "b", "c", "d"]) == "a, b, c and 1 more"
+    assert join_names(["a", "b", "c"], total=999) == "a, b, c and 996 more"
+    assert shorten("x" * 256) == "x" * 256
+    assert shorten("x" * 257) == "x" * 255 + "…"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0s"), (0, "0s"), (3, "3s"), (90, "1m30s"), (7200, "2h0m0s"), (3661.5, "1h1m1s")],
+)
+def test_durations_are_as_go_prints_them(seconds: float, text: str) -> None:
+    assert format_go_duration(timedelta(seconds=seconds)) == text

@@ -1,0 +1,381 @@
+"""`dependsOn.probe`: what a probe checks, and probes that can never pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.jobflow import Step
+from jobflow.api.pod import Pod
+from jobflow.core.planning.actions import Check
+from jobflow.core.planning.view import PodsRead
+from support.plan.plan_pods import going
+from support.plan.plan_world import World, flow, world_of
+from support.plan.probing_worlds import (
+    HEALTHY,
+    OPEN,
+    PORT,
+    SERVE,
+    SUCCEEDED,
+    counted,
+    known,
+    probed,
+    serving,
+    workers,
+)
+
+
+@pytest.mark.parametrize(
+    ("phase", "pods", "count", "holds"),
+    [
+        ("Succeeded", "Succeeded Succeeded Succeeded", None, True),
+        ("Succeeded", "Succeeded Running Succeeded", None, False),
+        ("Succeeded", "Succeeded Succeeded", None, False),
+        ("Succeeded", "Succeeded Running Succeeded", 2, True),
+        ("Succeeded", "Failed Failed Failed", None, False),
+        ("Failed", "Failed Running Running", 1, True),
+        ("Failed", "Succeeded Succeeded Succeeded", 1, False),
+        ("Running", "Running Running Running", None, True),
+        ("Running", "Running Succeeded Failed", None, True),
+        ("Running", "Running Running Pending", None, False),
+        ("Running", "Running Running Unknown", None, False),
+        ("Running", "Running Pending Pending", 1, True),
+        ("Pending", "Pending Running Succeeded", None, True),
+        ("Pending", "Pending Unknown Failed", None, True),
+        ("Pending", "Pending Pending", None, False),
+    ],
+)
+def test_task_phases_of_pods(phase: str, pods: str, count: int | None, holds: bool) -> None:
+    entry = {"taskName": "worker", "phase": phase, "count": count}
+    planned = workers(serving({"taskStatusList": [entry]}), pods).plan()
+    assert planned.creates == (["f-next"] if holds else [])
+    assert planned.conditions["next"].reason == ("Starting" if holds else "WaitingForProbe")
+
+
+def test_volcanos_count_is_as_good_as_pods() -> None:
+    world = serving(SUCCEEDED)
+    assert counted(world, worker={"Succeeded": 3}).plan().creates == ["f-next"]
+    world = counted(world, worker={"Succeeded": 2, "Running": 1}, ps={"Succeeded": 3})
+    assert world.plan().waiting_for_probe == {
+        "next": "waits for serve: 2 of 3 pods of task worker Succeeded"
+    }
+
+
+def test_counts_of_volcano_and_of_pods_are_not_added() -> None:
+    world = counted(
+        workers(serving(SUCCEEDED), "Succeeded Running Running"), worker={"Succeeded": 2}
+    )
+    assert world.plan().creates == []
+
+
+def test_a_pod_that_is_being_deleted_does_not_run_but_has_succeeded() -> None:
+    def deleting(pods: str, phase: str) -> World:
+        entry = {"taskName": "worker", "phase": phase}
+        world = workers(serving({"taskStatusList": [entry]}), pods)
+        seen = {n: _going(world, pod) for n, pod in world.pods["uid-f-serve"].items()}
+        return replace(world, pods={"uid-f-serve": seen})
+
+    assert deleting("Running Running Running", "Running").plan().creates == []
+    assert deleting("Succeeded Succeeded Succeeded", "Succeeded").plan().creates == ["f-next"]
+
+
+def _going(world: World, pod: Pod) -> Pod:
+    return going(pod, world.now)
+
+
+def test_a_task_that_loses_a_pod_between_two_looks_has_to_have_it_again() -> None:
+    world = serving({"taskStatusList": [{"taskName": "worker", "phase": "Running"}]})
+    world = workers(world, "Running Running").settled()
+    assert workers(world, "Running").plan().waiting_for_probe == {
+        "next": "waits for serve: 1 of 3 pods of task worker Running"
+    }
+    assert workers(world, "Running Running Running").plan().creates == ["f-next"]
+
+
+def test_pods_of_another_job_do_not_count() -> None:
+    world = workers(serving(SUCCEEDED), "Succeeded Succeeded Succeeded")
+    pods = {"uid-of-an-earlier-one": world.pods["uid-f-serve"]}
+    assert replace(world, pods=pods).plan().creates == []
+
+
+def test_all_entries_have_to_hold() -> None:
+    both = SUCCEEDED["taskStatusList"] + [{"taskName": "ps", "phase": "Running"}]
+    world = serving({"taskStatusList": both})
+    world = world.with_pods("serve", ps="Pending", worker="Succeeded Succeeded Succeeded")
+    assert world.plan().waiting_for_probe == {
+        "next": "waits for serve: 0 of 1 pod of task ps Running"
+    }
+    assert workers(world, "Succeeded Succeeded Succeeded").plan().creates == ["f-next"]
+
+
+def test_a_probe_with_nothing_in_it_is_none() -> None:
+    world = serving({"taskStatusList": []}, condition="Running")
+    assert world.plan().waiting == {}
+    assert "f-next" in world.jobs
+
+
+def test_requests_are_asked_for_while_the_job_is_there() -> None:
+    world = serving(HEALTHY | OPEN)
+    (asked,) = world.plan().plan.probes
+    assert (asked.step, asked.job, asked.uid) == ("next", "f-serve", "uid-f-serve")
+    assert asked.checks == (Check("ps", 1, 8080, "/healthz"), Check("worker", 3, 2222))
+    assert world.plan().plan.actions == ()
+
+
+def test_a_header_is_sent_along() -> None:
+    get = HEALTHY["httpGetList"][0] | {"httpHeader": {"name": "X-Who", "value": "me"}}
+    (asked,) = serving({"httpGetList": [get]}).plan().plan.probes
+    assert asked.checks[0].header == ("X-Who", "me")
+
+
+def test_nothing_is_asked_before_there_is_a_job() -> None:
+    world = flow("serve", next=probed("serve", HEALTHY)).without_template("serve")
+    planned = world.plan()
+    assert (planned.probes, planned.waiting) == ([], {"next": "waits for serve (Waiting)"})
+
+
+def test_the_message_tells_why_a_probe_has_not_passed() -> None:
+    world = serving(HEALTHY)
+    assert world.plan().waiting_for_probe == {
+        "next": "waits for serve: task ps has not answered at port 8080 yet"
+    }
+    said = "10.0.0.7:8080/healthz of pod f-serve-ps-0 answers 503"
+    planned = world.with_probe("next", "serve", said).plan()
+    assert planned.waiting_for_probe == {"next": f"waits for serve: {said}"}
+    assert (planned.reason, planned.phase) == ("", "Running")
+
+
+def test_requests_and_phases_both_have_to_hold() -> None:
+    world = serving(HEALTHY | SUCCEEDED).with_probe("next", "serve", passed=True)
+    planned = workers(world, "Succeeded Running Running").plan()
+    assert (planned.creates, planned.probes) == ([], [("next", "f-serve")])
+    assert workers(world, "Succeeded Succeeded Succeeded").plan().creates == ["f-next"]
+
+
+def test_an_answer_of_an_earlier_job_does_not_count() -> None:
+    world = serving(HEALTHY).with_probe("next", "serve", passed=True, run=1)
+    assert world.plan().creates == []
+
+
+def test_a_target_that_has_passed_is_met_for_good() -> None:
+    """It is written at once, and stays in the plan until then."""
+    world = serving(HEALTHY).without_template("next").with_probe("next", "serve", passed=True)
+    planned = world.plan()
+    assert (planned.plan.urgent, planned.probes) == (True, [("next", "f-serve")])
+    assert planned.conditions["next"].passed_targets == ["serve"]
+    assert planned.held_up == {"next": "WaitingForTemplate"}
+    world = replace(world.with_status(planned.status), probes={}).with_jobs(serve="Completed")
+    planned = world.settled().plan()
+    assert (planned.plan.urgent, planned.probes) == (False, [])
+    assert world.settled().with_template("next").plan().creates == ["f-next"]
+
+
+def test_what_was_passed_is_forgotten_when_the_step_has_begun() -> None:
+    world = serving(HEALTHY).without_template("next").with_probe("next", "serve", passed=True)
+    world = world.settled().with_template("next").settled()
+    assert world.plan().conditions["next"].passed_targets is None
+    assert world.plan().phases["next"] == "Pending"
+
+
+def test_a_target_that_starts_again_has_passed_all_the_same() -> None:
+    steps = [Step(name=n) for n in ("one", "two")]
+    world = world_of([*steps, Step(name="next", depends_on=probed("one two", PORT))])
+    world = world.with_jobs(one="Running", two="Running").with_probe("next", "one", passed=True)
+    world = replace(world.settled(), probes={}).last_seen("one").settled().later(1).settled()
+    assert sorted(world.jobs) == ["f-one", "f-one-r1", "f-two"]
+    assert world.plan().probes == [("next", "f-two")]
+    assert world.with_probe("next", "two", passed=True).plan().creates == ["f-next"]
+
+
+def test_a_new_attempt_of_a_target_is_asked_anew() -> None:
+    world = world_of([Step(name="one"), Step(name="next", depends_on=probed("one", PORT))])
+    world = world.with_jobs(one="Running").settled()
+    assert world.plan().probes == [("next", "f-one")]
+    world = world.last_seen("one")
+    assert world.settled().plan().probes == []
+    assert world.settled().plan().waiting == {"next": "waits for one (Waiting)"}
+    world = world.settled().later(1).settled()
+    assert world.plan().probes == [("next", "f-one-r1")]
+
+
+def test_workers_succeed_before_the_job_completes() -> None:
+    """The workers succeed, the ps pods are ended by policy, and the vcjob completes."""
+    world = workers(serving(SUCCEEDED), "Succeeded Running Running").settled()
+    world = workers(world.with_jobs(serve="Completed"), "Succeeded Running Running")
+    world = world.with_pods("serve", watched=False, worker="Succeeded Succeeded Succeeded")
+    planned = world.plan()
+    assert (planned.reads, planned.creates) == (["f-serve"], [])
+    assert known(world).creates == ["f-next"]
+
+
+def test_nothing_is_read_where_what_was_watched_will_do() -> None:
+    three = "Succeeded Succeeded Succeeded"
+    world = serving(SUCCEEDED).with_pods("serve", ps="Succeeded", worker=three)
+    planned = world.with_jobs(serve="Completed").plan()
+    assert (planned.reads, planned.creates) == ([], ["f-next"])
+
+
+def test_what_was_counted_last_is_remembered_over_the_end() -> None:
+    world = counted(serving(SUCCEEDED).without_template("next"), worker={"Succeeded": 2}).settled()
+    assert world.plan().conditions["serve"].task_status_count is not None
+    world = counted(world, worker={"Succeeded": 3}).settled().with_jobs(serve="Completed")
+    assert world.with_template("next").plan().creates == ["f-next"]
+
+
+def test_phases_that_did_not_come_about_fail_the_step() -> None:
+    world = workers(serving(SUCCEEDED).with_jobs(serve="Completed"), "Succeeded Failed Running")
+    planned = known(world)
+    assert planned.failed == {"next": "ProbeUnsatisfiable"}
+    assert planned.conditions["next"].message == (
+        "the probe cannot pass any more on serve: the job f-serve ended Completed with "
+        "1 of 3 pods of task worker Succeeded"
+    )
+    assert (planned.phase, planned.reason) == ("Failed", "StepFailed")
+    assert "StepFailed" in planned.events
+
+
+def test_pods_that_could_not_be_read_are_said() -> None:
+    world = serving(SUCCEEDED).with_jobs(serve="Completed")
+    world = replace(world, read={"uid-f-serve": PodsRead(trouble="503 Service Unavailable")})
+    planned = world.plan()
+    assert planned.failed == {"next": "ProbeUnsatisfiable"}
+    assert planned.conditions["next"].message.endswith("could not be read: 503 Service Unavailable")
+
+
+def test_a_probe_waits_for_pods_that_cannot_be_read_for_now() -> None:
+    world = serving(SUCCEEDED).with_jobs(serve="Completed")
+    answer = PodsRead(trouble="503", retry_at=world.now + timedelta(seconds=2))
+    world = replace(world, read={"uid-f-serve": answer})
+    planned = world.plan()
+    assert planned.waiting_for_probe["next"].endswith("; its pods cannot be read yet: 503")
+    assert (planned.reads, planned.plan.requeue_after) == ([], timedelta(seconds=2))
+    world = world.stored()
+    assert world.plan().nothing
+    assert world.later(3600).plan().reads == ["f-serve"]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("", "task ps has not answered at port 8080 yet"),
+        ("10.0.0.7:8080/healthz of pod f-serve-ps-0 answers 503",) * 2,
+    ],
+)
+def test_requests_that_were_not_answered_in_time_fail_the_step(said: str, message: str) -> None:
+    world = serving(HEALTHY).with_probe("next", "serve", said).with_jobs(serve="Completed")
+    planned = world.plan()
+    assert (planned.failed, planned.reads) == ({"next": "ProbeUnsatisfiable"}, [])
+    assert planned.conditions["next"].message == (
+        "the probe cannot pass any more on serve: the job f-serve ended Completed before "
+        f"the probe passed: {message}"
+    )
+
+
+def test_requests_that_were_answered_just_before_the_end_count() -> None:
+    world = serving(HEALTHY).with_probe("next", "serve", passed=True)
+    assert world.with_jobs(serve="Completed").plan().creates == ["f-next"]
+
+
+def test_what_was_answered_is_kept_while_pods_are_read() -> None:
+    world = serving(HEALTHY | SUCCEEDED).with_probe("next", "serve", passed=True)
+    world = world.with_jobs(serve="Completed")
+    world = workers(world, "Succeeded Succeeded Succeeded", watched=False)
+    planned = world.plan()
+    assert (planned.reads, planned.probes) == (["f-serve"], [("next", "f-serve")])
+    assert known(world).creates == ["f-next"]
+
+
+def test_a_target_whose_job_is_gone_is_judged_by_what_is_remembered() -> None:
+    entry = {"taskName": "worker", "phase": "Succeeded", "count": 2}
+    world = serving({"taskStatusList": [entry]}).without_template("next")
+    world = counted(world, worker={"Succeeded": 2}).settled().with_jobs(serve="Completed").settled()
+    conditions = {
+        key: msgspec.structs.replace(condition, passed_targets=None)
+        for key, condition in (world.flow.status.conditions or {}).items()
+    }
+    world = world.with_status_fields(conditions=conditions)
+    assert world.without_jobs("serve").with_template("next").plan().creates == ["f-next"]
+
+
+def test_a_target_whose_job_is_gone_can_no_longer_be_asked() -> None:
+    for probe in (HEALTHY, SUCCEEDED):
+        world = flow("serve", next=probed("serve", probe)).with_jobs(serve="Completed")
+        stored = flow("serve", "next").with_jobs(serve="Completed").without_template("next")
+        world = world.with_status(stored.settled().flow.status).without_jobs("serve")
+        planned = world.plan()
+        assert planned.failed == {"next": "ProbeUnsatisfiable"}
+        assert "the job f-serve is gone" in planned.conditions["next"].message
+
+
+def test_a_target_whose_job_was_resumed_has_ended_all_the_same() -> None:
+    """Nothing is read again and again, for what it does now is not its step's doing."""
+    stored = flow("serve", "other").with_jobs(serve="Aborted", other="Running").settled()
+    world = serving(SUCCEEDED).with_status(stored.flow.status).with_jobs(serve="Running")
+    planned = world.plan()
+    assert (planned.failed["next"], planned.reads) == ("ProbeUnsatisfiable", [])
+
+
+def test_a_target_that_never_had_a_job_cannot_be_looked_into() -> None:
+    world = flow("serve", next=probed("serve", SUCCEEDED)).with_refusal("serve", 422)
+    planned = world.plan()
+    assert planned.failed == {"serve": "Refused", "next": "ProbeUnsatisfiable"}
+    assert planned.conditions["next"].message == (
+        "the probe cannot pass any more on serve: serve ended before it had a job"
+    )
+
+
+@pytest.mark.parametrize(
+    ("probe", "flaw"),
+    [
+        ({"httpGetList": [{"taskName": "web", "port": 80}]}, "the job f-serve has no task web"),
+        ({"tcpSocketList": [{"port": 80}]}, "the job f-serve has no task without a name"),
+        ({"tcpSocketList": [{"taskName": "ps", "port": 0}]}, "0 is no port"),
+        ({"tcpSocketList": [{"taskName": "ps", "port": 65536}]}, "65536 is no port"),
+        (
+            {"httpGetList": [{"taskName": "ps", "port": 80, "path": "x"}]},
+            "the path x does not begin with a slash",
+        ),
+        (
+            {"taskStatusList": [{"taskName": "ps", "phase": "Done"}]},
+            "Done is no phase that a pod reaches",
+        ),
+        (
+            {"taskStatusList": [{"taskName": "ps", "phase": "Running", "count": 2}]},
+            "task ps of the job f-serve has 1 pod, not 2",
+        ),
+        (
+            {"taskStatusList": [{"taskName": "worker", "phase": "Running", "count": 4}]},
+            "task worker of the job f-serve has 3 pods, not 4",
+        ),
+        (
+            {"tcpSocketList": [{"taskName": "none", "port": 80}]},
+            "task none of the job f-serve has no pods that could answer",
+        ),
+    ],
+)
+def test_a_probe_that_can_never_pass_is_not_waited_for(probe: dict[str, Any], flaw: str) -> None:
+    """Past admission, or of a template that has changed since."""
+    spec = {"tasks": [*SERVE["tasks"], {"name": "none", "replicas": 0}]}
+    world = serving(probe, spec=spec)
+    planned = world.plan()
+    assert planned.failed == {"next": "ProbeUnsatisfiable"}
+    message = f"the probe cannot pass any more on serve: {flaw}"
+    assert (planned.conditions["next"].message, planned.probes) == (message, [])
+
+
+def test_every_pod_of_a_task_without_pods_has_any_phase() -> None:
+    spec = {"tasks": [{"name": "ps", "replicas": 1}, {"name": "worker"}]}
+    assert "f-next" in serving(SUCCEEDED, spec=spec).jobs
+
+
+def test_a_task_without_a_name_has_the_one_that_volcano_gives_it() -> None:
+    entry = {"taskName": "default1", "phase": "Running"}
+    spec = {"tasks": [SERVE["tasks"][0], {"replicas": 3}]}
+    world = serving({"taskStatusList": [entry]}, spec=spec)
+    assert world.plan().creates == []
+    world = world.with_pods("serve", default1="Running Running Running")
+    assert world.plan().creates == ["f-next"]
