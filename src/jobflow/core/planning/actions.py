@@ -102,7 +102,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class JobProbe:
     """A check of a vcjob's pods that is repeated as long as plans contain it."""
 
     step: str
@@ -144,5 +144,5 @@ class Plan:
     status is written; until then every plan contains them."""
     requeue_after: timedelta | None = None
     """When to plan again although nothing happened; always positive. None: only after an event."""
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[JobProbe, ...] = ()
     """All probes that are checked until the next plan."""

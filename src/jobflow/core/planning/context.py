@@ -27,7 +27,7 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.language.budget import NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.cel.scope import EvaluationScope, StepAndCondition
 from jobflow.core.manifests.job import Attempt, build_job
-from jobflow.core.planning.actions import Action, CreateJob, Guard, Probe, ReadPods
+from jobflow.core.planning.actions import Action, CreateJob, Guard, JobProbe, ReadPods
 from jobflow.core.planning.lifecycle import Lifecycle, stored_lifecycle
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, gather
 from jobflow.core.planning.view import View
@@ -87,7 +87,7 @@ class StepDecision(msgspec.Struct, frozen=True):
     """Reads that must be answered before more can be decided; several steps may ask for one."""
     unjudged: frozenset[str] = frozenset()
     """UIDs of vcjobs that have ended and whose end is not decided yet."""
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[JobProbe, ...] = ()
 
 
 class RunDecision(msgspec.Struct, frozen=True):
