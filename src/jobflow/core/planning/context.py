@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -38,6 +38,7 @@ from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.timestamps import truncate_to_second
 
 T = TypeVar("T")
+Condition = TypeVar("Condition", bound=RunCondition)
 
 
 class TargetEnd(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,10 +73,10 @@ class Draft:
         return CreateJob(self.step.name, self.name, manifest, self.guard)
 
 
-class StepDecision(msgspec.Struct, frozen=True):
-    """The decision about one step."""
+class Decision(msgspec.Struct, Generic[Condition], frozen=True):
+    """The decision about a step, or about one run of it."""
 
-    condition: StepCondition
+    condition: Condition
     actions: tuple[Action, ...] = ()
     drafts: tuple[Draft, ...] = ()
     """The vcjobs to create, by run. `parallelism` turns those that have room into actions."""
@@ -90,17 +91,8 @@ class StepDecision(msgspec.Struct, frozen=True):
     probes: tuple[JobProbe, ...] = ()
 
 
-class RunDecision(msgspec.Struct, frozen=True):
-    """The decision about one run of a step."""
-
-    condition: RunCondition
-    action: Action | None = None
-    draft: Draft | None = None
-    """The run's next vcjob, if it is to be created."""
-    wake_at: datetime | None = None
-    urgent: bool = False
-    reads: tuple[ReadPods, ...] = ()
-    unjudged: frozenset[str] = frozenset()
+RunDecision = Decision[RunCondition]
+StepDecision = Decision[StepCondition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +284,6 @@ def with_times(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[Step
             if timed is not condition:
                 found[position] = msgspec.structs.replace(found[position], condition=timed)
     return found
-
-
-Condition = TypeVar("Condition", bound=RunCondition)
 
 
 def with_time(condition: Condition, stored: Condition, now: datetime) -> Condition:

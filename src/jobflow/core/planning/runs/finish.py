@@ -157,7 +157,8 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     if read is not None:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
-    said = _said(job, pods)
+    pod = find_output_pod(job.spec, pods)
+    said = None if pod is None else read_message(job.spec, pod)
     if job.phase in FAILURES and _is_aborted(run, job):
         return Insight(pods, said=said)
     blamed = find_first_failure(pods) if job.phase in FAILURES else None
@@ -171,11 +172,6 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     if needed and said is None:
         missing = (read.trouble if read is not None else "") or "its pod is gone"
     return Insight(pods, blamed, said, enough, missing)
-
-
-def _said(job: Job, pods: Iterable[Pod]) -> str | None:
-    pod = find_output_pod(job.spec, pods)
-    return read_message(job.spec, pod) if pod is not None else None
 
 
 # ---------------------------------------------------------------------- the end
@@ -194,12 +190,16 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     if insight.missing and phase == StepPhase.COMPLETED and not reason:
         reason = StepReason.OUTPUTS_MISSING
         message = f"its outputs could not be read: {insight.missing}"
+    lasted = ""  # as Volcano's runningDuration, which may come with a later event
+    begin, end = job.metadata.creation_timestamp, _since(job)
+    if begin is not None and end is not None:
+        lasted = format_go_duration(end - begin)
     condition = run.new_condition(
         phase=phase,
         reason=reason,
         message=shorten(message),
         create_time=job.metadata.creation_timestamp,
-        running_duration=job.status.running_duration or _lasted(job),
+        running_duration=job.status.running_duration or lasted,
         task_status_count=_counts(run, job, insight.pods),
         job=job.metadata.name,
         attempts=run.attempts,
@@ -266,13 +266,6 @@ def _is_aborted(run: ObservedRun, job: Job) -> bool:
     if run.stored.abort_time is None:
         return False
     return run.stored.reason != StepReason.SUSPENDED or job.phase == JobPhase.ABORTED
-
-
-def _lasted(job: Job) -> str:
-    """Return the time from creation to end, as Volcano's runningDuration, which may come with a
-    later event."""
-    begin, end = job.metadata.creation_timestamp, job.status.state.last_transition_time
-    return format_go_duration(end - begin) if begin is not None and end is not None else ""
 
 
 def _since(job: Job) -> datetime | None:
