@@ -150,10 +150,7 @@ class ObservedStep(ObservedRun):
     @property
     def attempts(self) -> int:
         """The number of vcjobs created for all its runs."""
-        if self.runs:
-            return sum(run.attempts for run in self.runs)
-        known = self.stored.attempts
-        return known if self.job is None else max(known, attempt_of(self.job))
+        return sum(run.attempts for run in self.runs) if self.runs else super().attempts
 
     def new_condition(self, **fields: Any) -> StepCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
@@ -235,12 +232,11 @@ def _has_run(run: ObservedRun, now: RunCondition, records: Mapping[str, JobRecor
     names = {format_attempt_name(run.key, again) for again in range(since, run.attempts)}
     if run.stored_as_started:
         names.add(run.stored.job)
-    return any(_ran(records[name]) for name in names if name in records)
-
-
-def _ran(record: JobRecord) -> bool:
-    return record.state == JobPhase.RUNNING or any(
-        entry.state == JobPhase.RUNNING for entry in record.running_histories or ()
+    return any(
+        entry.state == JobPhase.RUNNING
+        for name in names
+        if (record := records.get(name)) is not None
+        for entry in (record, *(record.running_histories or ()))
     )
 
 

@@ -21,7 +21,6 @@ from jobflow.core.text import join_names
 
 HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
 """Conditions of the steps that may start although the flow has stopped."""
-
 _POLICIES = {str(policy): policy for policy in FailurePolicy}
 
 

@@ -110,7 +110,12 @@ def _from_anew(observed: ObservedStep, changed: bool) -> bool:
 
 def _waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
     memory = ctx.observed[position].stored
-    runs = [_kept(run) if _stays(run, again) else _run_waiting(run) for run in memory.runs or ()]
+    runs = [
+        _run_waiting(run)
+        if again or run.phase != StepPhase.COMPLETED
+        else msgspec.structs.replace(run, past_attempts=run.attempts)
+        for run in memory.runs or ()
+    ]
     return StepCondition(
         phase=StepPhase.WAITING,
         message=_AGAIN,
@@ -121,15 +126,6 @@ def _waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
         requested_hours=memory.requested_hours,
         runs=runs or None,
     )
-
-
-def _stays(run: RunCondition, again: bool) -> bool:
-    return run.phase == StepPhase.COMPLETED and not again
-
-
-def _kept(run: RunCondition) -> RunCondition:
-    """Attempts before the retry do not count as started since."""
-    return msgspec.structs.replace(run, past_attempts=run.attempts)
 
 
 def _run_waiting(run: RunCondition) -> RunCondition:

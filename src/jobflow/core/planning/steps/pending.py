@@ -74,7 +74,8 @@ class PendingSteps:
                 decision = self._blocked(position) if position in blocked else self._new(position)
                 self._take(position, decision)
             if holds_up:
-                self._note(position, decision, began=began)
+                met = self._waits(position, began=True).met() if began else None
+                self.stopping.note(position, decision.condition.phase, met)
         return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
 
     def _take(self, position: int, decision: StepDecision) -> None:
@@ -108,10 +109,6 @@ class PendingSteps:
             seen |= targets
             before.extend(targets)
         return found
-
-    def _note(self, position: int, decision: StepDecision, *, began: bool) -> None:
-        met = self._waits(position, began=True).met() if began else None
-        self.stopping.note(position, decision.condition.phase, met)
 
     # ------------------------------------------------------------------------- one step
 
