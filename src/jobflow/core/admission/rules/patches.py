@@ -103,8 +103,7 @@ PATCH_RULES = (
 
 
 def _lacks_only_a_name(fault: Violation, nameless: Collection[str]) -> bool:
-    """Whether `patched_elements_have_names` reports the cause: a value is missing in a task or
-    container because the patch does not name the one to change."""
+    """Whether `patched_elements_have_names` reports the cause of a missing value."""
     return (
         bool(nameless)
         and fault.reason is Reason.REQUIRED

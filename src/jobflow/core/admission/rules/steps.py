@@ -7,6 +7,7 @@ a target that is named twice is no fault.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from jobflow.api.jobflow import Condition, RetainPolicy, Strategy
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
@@ -21,8 +22,11 @@ from jobflow.core.suggest import (
 )
 from jobflow.core.violations import Reason, Violation
 
-_STRATEGIES = frozenset({None, *Strategy})
-_CONDITIONS = frozenset({None, *Condition})
+_WORDS = tuple(
+    (field, words, frozenset({None, *words}))
+    for field, words in (("strategy", Strategy), ("condition", Condition))
+)
+"""Fields of dependsOn, their words, and the values that they may have."""
 _RETAIN_POLICIES = frozenset({None, *RetainPolicy})
 
 _MAX_SHOWN_OF_CYCLE = 8
@@ -122,26 +126,15 @@ def _in_running_order(names: list[str], cycle: list[int]) -> str:
     return " -> ".join(shown)
 
 
-def strategies_are_known(facts: FlowFacts) -> Iterator[Violation]:
-    if _STRATEGIES.issuperset([depends_on.strategy for _, depends_on in facts.dependencies]):
-        return
-    for i, depends_on in facts.dependencies:
-        if (strategy := depends_on.strategy) not in _STRATEGIES:
-            path = f"spec.flows[{i}].dependsOn.strategy"
-            yield Violation(
-                path, Reason.NOT_SUPPORTED, strategy, list_supported(strategy, Strategy)
-            )
-
-
-def conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
-    if _CONDITIONS.issuperset([depends_on.condition for _, depends_on in facts.dependencies]):
-        return
-    for i, depends_on in facts.dependencies:
-        if (condition := depends_on.condition) not in _CONDITIONS:
-            path = f"spec.flows[{i}].dependsOn.condition"
-            yield Violation(
-                path, Reason.NOT_SUPPORTED, condition, list_supported(condition, Condition)
-            )
+def strategies_and_conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
+    for field, words, known in _WORDS:
+        word_of = attrgetter(field)
+        if known.issuperset([word_of(depends_on) for _, depends_on in facts.dependencies]):
+            continue
+        for i, depends_on in facts.dependencies:
+            if (word := word_of(depends_on)) not in known:
+                path = f"spec.flows[{i}].dependsOn.{field}"
+                yield Violation(path, Reason.NOT_SUPPORTED, word, list_supported(word, words))
 
 
 def retain_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
@@ -175,8 +168,7 @@ STEP_RULES = (
             targets_are_steps,
             targets_are_other_steps,
             dependencies_have_an_order,
-            strategies_are_known,
-            conditions_are_known,
+            strategies_and_conditions_are_known,
         ),
     ),
     Group[Rule](lambda facts: facts.patches, (patches_have_one_name,)),
