@@ -24,7 +24,7 @@ from jobflow.runtime.event_loop import run
 from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.large_reviews import messages as frames
 from jobflow.webhook.review.envelope import UserInfo
-from jobflow.webhook.review.review import Answer, reviewers
+from jobflow.webhook.review.review import reviewers
 
 MEMORY = 384 * 1024**2
 """Limit of the address space. Together with a replica that knows 100,000 vcjobs it fits the chart's
@@ -141,13 +141,9 @@ async def judge(replica: Replica) -> None:
     paths = reviewers(RemoteCluster(replica), rights=RemoteRights(replica))
     while isinstance(message := replica.receive(), frames.Review):
         answer = await paths[message.path].review(message.body)
-        replica.send(frames.FinishedReview(frames.raw(_without_values(answer))))
-
-
-def _without_values(answer: Answer) -> Answer:
-    """Leave out the values of violations, which may be large and are in the body already."""
-    slim = tuple(replace(each, value=None, detail="", words="") for each in answer.violations)
-    return replace(answer, violations=slim)
+        # the values of violations may be large and are in the body already
+        slim = tuple(replace(each, value=None, detail="", words="") for each in answer.violations)
+        replica.send(frames.FinishedReview(frames.raw(replace(answer, violations=slim))))
 
 
 def main() -> None:
