@@ -128,18 +128,14 @@ def named(ctx: PlanContext) -> Mapping[int, TargetEnd]:
         if not observed.jobs or observed.stored.phase in ENDED_STEP_PHASES:
             continue
         targets = frozenset(graph.targets[position])
-        for text in _texts(observed):
+        # all items of a step usually have the same value
+        metas = (job.metadata for run in observed.each for job in run.unheard_of)
+        for text in {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in metas}:
             for name, end in read(text).items():
                 target = graph.index.get(name, -1)
                 if target in targets and (target not in found or _rank(end) > _rank(found[target])):
                     found[target] = end
     return found
-
-
-def _texts(observed: ObservedStep) -> set[str]:
-    """The values of a step's annotations. All items of a step usually have the same."""
-    unheard_of = (job.metadata for run in observed.each for job in run.unheard_of)
-    return {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in unheard_of}
 
 
 def _rank(end: TargetEnd) -> tuple[int, str, str]:
@@ -191,7 +187,7 @@ def as_told(end: TargetEnd, observed: ObservedStep) -> StepCondition:
     return StepCondition(
         phase=end.phase,
         reason=end.reason,
-        message=f"{told_of(job)}a job that started after it recorded its end",
+        message=told_message(job),
         job=job,
         attempts=end.attempts,
         past_attempts=memory.past_attempts,
@@ -201,6 +197,7 @@ def as_told(end: TargetEnd, observed: ObservedStep) -> StepCondition:
     )
 
 
-def told_of(job: str) -> str:
-    """Return the beginning of a message about a vcjob that is gone."""
-    return f"the job {job} is gone; " if job else ""
+def told_message(job: str) -> str:
+    """Return the message of a step or run of which only its end is known; "" for no vcjob."""
+    gone = f"the job {job} is gone; " if job else ""
+    return f"{gone}a job that started after it recorded its end"

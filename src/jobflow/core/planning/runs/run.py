@@ -20,7 +20,7 @@ from jobflow.core.planning.runs.abort import abort, aborted, intent
 from jobflow.core.planning.runs.create import next_attempt, waiting
 from jobflow.core.planning.runs.finish import ends_as, finish, held, running_as
 from jobflow.core.planning.runs.retry import backoff, retry_or_end
-from jobflow.core.planning.target_ends import told_of
+from jobflow.core.planning.target_ends import told_message
 from jobflow.core.reasons import StepReason
 from jobflow.core.timestamps import add, ceil_to_second
 
@@ -124,7 +124,7 @@ def _as_told(
         shown,
         phase=end.phase,
         reason=end.reason,
-        message=f"{told_of(run.job_name)}a job that started after it recorded its end",
+        message=told_message(run.job_name),
         job=run.job_name,
         attempts=run.attempts,
         next_attempt_time=None,
