@@ -194,7 +194,6 @@ class _Deadlines:
 
 
 async def _drain(receive: Receive, more: bool, most: int) -> None:
-    """Read and drop the remaining body, up to `most` bytes."""
     while more and most > 0:
         message = await _next(receive)
         most -= len(message.get("body", b""))

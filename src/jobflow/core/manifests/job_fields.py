@@ -140,7 +140,6 @@ def _of_pods(word: str) -> Type:
 
 @lru_cache(maxsize=1)
 def _pod_types() -> Mapping[str, Mapping[str, str]]:
-    """Return the table: type -> field -> word of the field's type."""
     types = {}
     for paragraph in POD_TYPES.replace("\n  ", " ").splitlines():
         name, _, fields = paragraph.partition(": ")

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from jobflow.api.flow_status import (
     FlowPhase,
@@ -251,11 +252,9 @@ class PlanContext:
     ) -> EvaluationScope:
         """Return the values that an expression of a step, or of one run of it, can use. `ended`:
         the condition of the run that has just ended, for `until` and `retry.when`."""
+        index, item = (None, UNSET) if run is None else (run.index, run.item)
         work = self.progress.allowance.share()
-        if run is None:
-            return EvaluationScope(self.flow, self._standing, self.flow_phase, budget=work)
-        own = run.index, run.item, ended
-        return EvaluationScope(self.flow, self._standing, self.flow_phase, *own, work)
+        return EvaluationScope(self.flow, self._standing, self.flow_phase, index, item, ended, work)
 
     def _standing(self, name: str) -> StepAndCondition | None:
         position = self.graph.index.get(name)

@@ -152,7 +152,11 @@ def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
         return None  # dependants start after either end, or what they tell is void
     for dependant in ctx.graph.dependants[position]:
         other = ctx.observed[dependant]
-        if not _is_unknown(other) or get_probe(other.step) is not None:
+        if not other.jobs or any(run.stored_as_started for run in other.each):
+            continue  # the status knows it, or it has not begun
+        if all(run.job is None for run in other.each):
+            continue
+        if get_probe(other.step) is not None:
             continue  # a probe does not tell that its target has ended
         alone = len(ctx.graph.targets[dependant]) == 1
         if alone or get_strategy(other.step) is Strategy.ALL:
@@ -160,13 +164,6 @@ def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
             if end is not None:
                 return end
     return None
-
-
-def _is_unknown(other: ObservedStep) -> bool:
-    """Whether a step has begun, and the status does not know it."""
-    if not other.jobs or any(run.stored_as_started for run in other.each):
-        return False
-    return any(run.job is not None for run in other.each)
 
 
 # ----------------------------------------------------------------- a step known by that alone

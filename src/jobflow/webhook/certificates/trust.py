@@ -65,7 +65,6 @@ def correction(
 
 
 def _bundle(webhook: WebhookEntry) -> list[x509.Certificate]:
-    """The CAs in a caBundle; an unreadable one has no CAs."""
     try:
         return x509.load_pem_x509_certificates(b64decode(webhook.client_config.ca_bundle))
     except ValueError:

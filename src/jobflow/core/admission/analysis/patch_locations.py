@@ -73,7 +73,6 @@ class PatchLocations:
         return len(path) - len(self._path)
 
     def _origin(self, ours: Any, merged: Any, index: int | None, shape: Shape) -> int | None:
-        """Return the index in the patch's list of element `index` of the merged list."""
         if index is None or not isinstance(ours, list) or not isinstance(merged, list):
             return None
         if not shape.keys:

@@ -115,7 +115,6 @@ def _at(text: str, at: int) -> str:
 
 
 def _hint(text: str, at: int | None) -> str:
-    """Return the CEL for syntax of other languages."""
     if (found := _NUMBERED.search(text)) is not None:
         return f'; write steps["{found[1]}"]'
     if "{{" in text or "${" in text:

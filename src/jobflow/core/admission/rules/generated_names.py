@@ -179,7 +179,6 @@ class _ClashSearch:
         return ends
 
     def _owners(self, name: str) -> Iterator[ResolvedStep]:
-        """Yield the steps that may create a vcjob of this name without the flow's."""
         yield from (use for use in self._uses.get(name, ()) if self._has(use, None, 0))
         if self._facts.has_numbered_jobs:
             for base, index, retry in origins(name):

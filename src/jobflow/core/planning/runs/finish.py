@@ -72,7 +72,11 @@ def finish(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
         if until is None or ctx.now >= until:
             return RunDecision(_ended(run, job, insight, ctx))
         wake_at = None if waits.wake_at is None else min(waits.wake_at, until)
-        condition = _not_yet_read(run, decision.condition, waits.trouble)
+        said = f"has ended, and its pods cannot be read yet: {waits.trouble}"
+        condition = msgspec.structs.replace(
+            decision.condition, reason=StepReason.PODS_UNREAD, message=shorten(said)
+        )
+        condition = run.stored if condition == run.stored else condition
         decision = msgspec.structs.replace(decision, condition=condition, wake_at=wake_at)
     reads = () if waits.read is None else (waits.read,)
     return msgspec.structs.replace(decision, reads=reads)
@@ -87,12 +91,6 @@ def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | N
     if memory.reason != StepReason.PODS_UNREAD:
         return ctx.now + PATIENCE
     return add(memory.last_transition_time or _since(job) or ctx.second, PATIENCE)
-
-
-def _not_yet_read(run: ObservedRun, shown: RunCondition, trouble: str) -> RunCondition:
-    said = f"has ended, and its pods cannot be read yet: {trouble}"
-    condition = msgspec.structs.replace(shown, reason=StepReason.PODS_UNREAD, message=shorten(said))
-    return run.stored if condition == run.stored else condition
 
 
 def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
@@ -125,7 +123,6 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
 
 
 def _without_pods(job: Job) -> str:
-    """A clause about a vcjob that has no pods, or ""."""
     tasks = job.spec.tasks
     if not tasks or any(task.replicas for task in tasks):
         return ""
@@ -291,16 +288,11 @@ def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskSt
             seen.setdefault(pod.task, Counter())[pod.phase] += 1
     for task, phases in sorted(seen.items()):
         known = counts[task].phase or {} if task in counts else {}
-        if _further(phases, known):
+        if sum(phases.values()) < sum(known.values()):
+            continue  # pods that are gone are in the counts only
+        if _ends(phases) > _ends(known) or not known:
             counts[task] = TaskState(phase=dict(sorted(phases.items())))
     return counts or None
-
-
-def _further(seen: Mapping[str, int], known: Mapping[str, int]) -> bool:
-    # pods that are gone are in the counts only
-    if sum(seen.values()) < sum(known.values()):
-        return False
-    return _ends(seen) > _ends(known) or not known
 
 
 def _ends(phases: Mapping[str, int]) -> int:

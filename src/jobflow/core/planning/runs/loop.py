@@ -92,7 +92,9 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop 
     loop = _known(observed, ctx, told)
     end = told()
     if end is not None and end.attempts > observed.attempts:
-        _end_as(loop, end)
+        if all(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values()):
+            well = end.phase == StepPhase.COMPLETED or loop.failed
+            loop.verdict = LoopEnd() if well else LoopEnd(end.reason, told_message(""))
     elif observed.started or loop.failed:
         _continue(loop, ctx, end)
     else:
@@ -138,15 +140,6 @@ def _add_refused(loop: Loop, ctx: PlanContext) -> None:
             run = fresh(loop.observed, ctx.flow.metadata.name, index)
             if (decision := refused_for_good(run, ctx)) is not None:
                 loop.decided[index] = run, decision
-
-
-def _end_as(loop: Loop, end: TargetEnd) -> None:
-    if any(d.condition.phase not in ENDED_STEP_PHASES for _, d in loop.decided.values()):
-        return
-    if end.phase == StepPhase.COMPLETED or loop.failed:
-        loop.verdict = LoopEnd()
-    else:
-        loop.verdict = LoopEnd(end.reason, told_message(""))
 
 
 def _continue(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:

@@ -124,7 +124,6 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
 
 
 def _repeat(conditions: Sequence[RunCondition]) -> dict[str, Any]:
-    """A repeat shows its current run; between two runs it waits."""
     last = conditions[-1]
     if last.phase in ENDED_STEP_PHASES:
         message = f"the job {last.job} has ended, and the next one follows"

@@ -98,7 +98,6 @@ def _retried(
 
 
 def _later(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """Leave the retry to the next plan."""
     job = run.job
     kept = RunDecision(run.stored) if job is None else not_judged(run, job, ctx)
     return msgspec.structs.replace(kept, wake_at=ctx.later)

@@ -85,7 +85,6 @@ def _without_job(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision:
 
 
 def _not_again(run: ObservedRun, shown: RunCondition, why: str, ctx: PlanContext) -> RunDecision:
-    """Return the end of a run that is aborted while it has no vcjob."""
     name, phase = run.job_name, ends_as(why)
     there = run.job is not None and not run.gone
     gone = f"the job {name} is {'over' if there else 'gone'}"

@@ -118,7 +118,6 @@ def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
 
 
 def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
-    """Return reason and message: those of a single failed step, or the names of several."""
     name, condition = failed[0]
     conflict = condition.reason == StepReason.NAME_CONFLICT
     reason = FlowReason.NAME_CONFLICT if conflict else FlowReason.STEP_FAILED

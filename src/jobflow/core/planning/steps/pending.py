@@ -146,7 +146,6 @@ class PendingSteps:
         return self._ready(position, NO_TARGETS)
 
     def _ready(self, position: int, waits: Waits) -> StepDecision:
-        """Decide about a step that its targets let start."""
         ctx = self.ctx
         observed = ctx.observed[position]
         if ctx.terminating:
@@ -266,7 +265,7 @@ class PendingSteps:
 
     def _waiting(self, position: int, waits: Waits) -> StepCondition:
         observed, stopping = self.ctx.observed[position], self.stopping
-        if stopping.failed and not stopping.may_yet(position):
+        if stopping.failed and not stopping.admits(position):
             message = f"will not start, because {stopping.failed[0]} has failed"
             return waiting(observed, StepEnd.STOPPED, message)
         return waiting(observed, *waits_for(self.ctx, waits))

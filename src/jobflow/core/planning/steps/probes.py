@@ -118,11 +118,9 @@ class Probing:
     def _from_memory(
         self, probe: api.Probe, target: ObservedStep, now: StepCondition
     ) -> ProbeState:
-        """Return the state on a target that has ended and whose vcjob is gone."""
         if not now.job:
-            return ProbeState(
-                TargetState.UNSATISFIABLE, f"{target.step.name} ended before it had a job"
-            )
+            why = f"{target.step.name} ended before it had a job"
+            return ProbeState(TargetState.UNSATISFIABLE, why)
         missing = self._missing(probe, target, now)
         if missing or probe.http_get_list or probe.tcp_socket_list:
             why = missing or "its pods cannot answer any more"
