@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from jobflow.api.flow_status import JobFlowStatus
+from jobflow.api.job import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class DeleteJob:
 
     name: str
     uid: str
+
+    @classmethod
+    def of(cls, job: Job) -> DeleteJob:
+        """Return the delete of a vcjob."""
+        return cls(job.metadata.name, job.metadata.uid)
 
 
 @dataclass(frozen=True, slots=True)

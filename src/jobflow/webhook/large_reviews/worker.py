@@ -63,7 +63,7 @@ class Replica:
 
 
 class RemoteCluster:
-    """`judges.Cluster` by questions to the replica."""
+    """`judges.Cluster` and `judges.Rights` by questions to the replica."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -91,13 +91,6 @@ class RemoteCluster:
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         return self._replica.ask(list[DryRun | None], "dry_run", namespace, [*templates])
-
-
-class RemoteRights:
-    """`judges.Rights` by questions to the replica."""
-
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
 
     async def lacking(self, user: UserInfo, namespace: str) -> str:
         return self._replica.ask(str, "lacking", user, namespace)
@@ -138,7 +131,8 @@ class RemoteTemplates(Mapping[str, JobTemplate]):
 
 async def judge(replica: Replica) -> None:
     """Answer reviews until the input ends."""
-    paths = reviewers(RemoteCluster(replica), rights=RemoteRights(replica))
+    cluster = RemoteCluster(replica)
+    paths = reviewers(cluster, rights=cluster)
     while isinstance(message := replica.receive(), frames.Review):
         answer = await paths[message.path].review(message.body)
         # the values of violations may be large and are in the body already

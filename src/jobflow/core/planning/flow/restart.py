@@ -10,6 +10,7 @@ and a step or run that has made no other since has not begun. Nothing is started
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -29,8 +30,6 @@ from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_progress
 from jobflow.core.timestamps import truncate_to_second
-
-_AGAIN = "is to run again, for the flow was retried"
 
 
 def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlowStatus:
@@ -111,30 +110,21 @@ def _from_anew(observed: ObservedStep, changed: bool) -> bool:
 def _waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
     memory = ctx.observed[position].stored
     runs = [
-        _run_waiting(run)
+        RunCondition(index=run.index, **_waiting_again(run))
         if again or run.phase != StepPhase.COMPLETED
         else msgspec.structs.replace(run, past_attempts=run.attempts)
         for run in memory.runs or ()
     ]
-    return StepCondition(
-        phase=StepPhase.WAITING,
-        message=_AGAIN,
-        job=memory.job,
-        attempts=memory.attempts,
-        past_attempts=memory.attempts,
-        last_transition_time=ctx.second,
-        requested_hours=memory.requested_hours,
-        runs=runs or None,
-    )
+    again_fields = _waiting_again(memory)
+    return StepCondition(last_transition_time=ctx.second, runs=runs or None, **again_fields)
 
 
-def _run_waiting(run: RunCondition) -> RunCondition:
-    return RunCondition(
-        index=run.index,
-        phase=StepPhase.WAITING,
-        message=_AGAIN,
-        job=run.job,
-        attempts=run.attempts,
-        past_attempts=run.attempts,
-        requested_hours=run.requested_hours,
-    )
+def _waiting_again(stored: RunCondition) -> dict[str, Any]:
+    return {
+        "phase": StepPhase.WAITING,
+        "message": "is to run again, for the flow was retried",
+        "job": stored.job,
+        "attempts": stored.attempts,
+        "past_attempts": stored.attempts,
+        "requested_hours": stored.requested_hours,
+    }

@@ -105,7 +105,7 @@ def abort(
         return RunDecision(condition)
     deadline = add(since, PATIENCE)
     if ctx.now >= deadline:
-        return RunDecision(condition, (_delete(job),))
+        return RunDecision(condition, (DeleteJob.of(job),))
     if job.phase == JobPhase.ABORTING:
         return RunDecision(condition, wake_at=deadline)
     asked = ctx.view.aborts.get(job.metadata.uid)
@@ -123,7 +123,7 @@ def left_over(ctx: PlanContext) -> Iterator[DeleteJob]:
             over = run.stored.phase in ENDED_STEP_PHASES
             for job in run.jobs:
                 if (over or job is not run.job) and _is_there(job, ctx):
-                    yield _delete(job)
+                    yield DeleteJob.of(job)
 
 
 def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob]:
@@ -140,14 +140,10 @@ def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob]:
                 over = ctx.flow.final or not phases.isdisjoint(ENDED_STEP_PHASES)
                 made = labels.TARGET_ENDS in (job.metadata.annotations or {})
                 if over and made and _is_there(job, ctx):
-                    yield _delete(job)
+                    yield DeleteJob.of(job)
 
 
 def _is_there(job: Job, ctx: PlanContext) -> bool:
     meta = job.metadata
     going = meta.deletion_timestamp is not None or meta.name in ctx.view.deleted
     return not job.ended and not going
-
-
-def _delete(job: Job) -> DeleteJob:
-    return DeleteJob(job.metadata.name, job.metadata.uid)
