@@ -1,15 +1,14 @@
 """Ends of targets, as recorded in an annotation of the vcjobs that started after them.
 
-A create and the status that holds its reason are sent together, so that a crash can
-leave only the create. Therefore a vcjob carries the ends of its step's targets as an annotation,
-and tells them only while the stored status does not know that vcjob: the status that first knows it
-holds these ends too. A later attempt of a target voids an older entry; attempts count
-on when a flow is retried. Everyone who can create vcjobs of the flow can write the annotation, so
-its value is data: an entry that is not about a target of the step, or that no step can end as, is
-ignored.
+A create and the status that holds its reason are sent together, so a crash can leave only the
+create. Therefore a vcjob carries the ends of its step's targets as an annotation. It is read only
+while the stored status does not know that vcjob: the status that first knows it holds these ends
+too. A later attempt of a target makes an older entry void; a retry of the flow continues the count
+of attempts. Everyone who can create vcjobs of the flow can write the annotation, so entries that
+are not about a target of the step, or that no step can end as, are ignored.
 
-A vcjob that does not name a target (an earlier version made it, or not all ends fitted) tells only
-the one end that its step must have waited for.
+If a vcjob does not name a target (an earlier version made it, or not all ends fitted), it proves
+only the one end that its step must have waited for.
 """
 
 from __future__ import annotations
@@ -101,12 +100,12 @@ def ends_of_targets(step: Step, ctx: PlanContext) -> str:
 
 
 def told(position: int, ctx: PlanContext) -> TargetEnd | None:
-    """Return how the step ended, as the annotations of its dependants' vcjobs tell, or None.
+    """Return how the step ended according to annotations of its dependants' vcjobs, or None.
 
-    Of several ends the one after the most attempts counts. It is void if a later attempt is known.
-    An end without an attempt of its own, such as Skipped, counts only if nothing else is known of
-    the step, because it cannot be told from one before a retry of the flow; the step's own targets
-    lead to it again.
+    If there are several ends, the one after the most attempts counts. It is void if a later attempt
+    is known. An end without an attempt, such as Skipped, counts only if nothing else is known of
+    the step, because it may be from before a retry of the flow; the step's own targets lead to it
+    again.
     """
     end = named(ctx).get(position)
     if end is None:

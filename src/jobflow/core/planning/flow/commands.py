@@ -1,9 +1,8 @@
 """Commands on a flow: which take effect, which are refused, which can be deleted.
 
-A Command is recorded by its UID in `handledCommands` with the status that carries it out or refuses
-it; it is deleted only once that status is stored, and forgotten when it is seen gone. So it acts
-once, wherever a process stops. Several that come together are read one after another, by
-creationTimestamp and name, each on the lifecycle that the one before it has left.
+The status that applies or refuses a Command records its UID in `handledCommands`. The Command is
+deleted once that status is stored, and its UID is dropped when the Command is gone, so it acts only
+once, wherever a process stops. Several Commands are applied by creationTimestamp and name.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """End of a run whose vcjob has ended, with everything that is kept of it.
 
 Pods are deleted with their vcjob, so their information is stored together with the end: the pod
-that failed, the outputs, the counts of tasks. If the watched pods do not tell it, the pods are read
+that failed, the outputs, the counts of tasks. If the watched pods do not show it, the pods are read
 live first; until then the step and the vcjob's record stay as before the end. A read that fails is
-tried again for PATIENCE since the status says so; then the end is stored without it. The pods of an
-aborted vcjob that did not complete are not read. Such a vcjob ends for the stored reason, with one
-exception: a vcjob that was aborted for a suspension ends Aborted, so if it ends Failed or
-Terminated, it has failed by itself.
+tried again for PATIENCE; then the end is stored without it. The pods of an aborted vcjob that did
+not complete are not read. It ends for the stored reason, with one exception: after a suspension
+only an Aborted vcjob does, because one that ends Failed or Terminated has failed by itself.
 """
 
 from __future__ import annotations
