@@ -150,7 +150,10 @@ class ObservedStep(ObservedRun):
     @property
     def attempts(self) -> int:
         """The number of vcjobs created for all its runs."""
-        return sum(run.attempts for run in self.runs) if self.runs else super().attempts
+        if self.runs:
+            return sum(run.attempts for run in self.runs)
+        known = self.stored.attempts
+        return known if self.job is None else max(known, attempt_of(self.job))
 
     def new_condition(self, **fields: Any) -> StepCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
