@@ -7,7 +7,6 @@ a target that is named twice is no fault.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import attrgetter
 
 from jobflow.api.jobflow import Condition, RetainPolicy, Strategy
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
@@ -22,11 +21,8 @@ from jobflow.core.suggest import (
 )
 from jobflow.core.violations import Reason, Violation
 
-_WORDS = tuple(
-    (field, words, frozenset({None, *words}))
-    for field, words in (("strategy", Strategy), ("condition", Condition))
-)
-"""Fields of dependsOn, their words, and the values that they may have."""
+_STRATEGIES = frozenset({None, *Strategy})
+_CONDITIONS = frozenset({None, *Condition})
 _RETAIN_POLICIES = frozenset({None, *RetainPolicy})
 
 _MAX_SHOWN_OF_CYCLE = 8
@@ -127,12 +123,12 @@ def _in_running_order(names: list[str], cycle: list[int]) -> str:
 
 
 def strategies_and_conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
-    for field, words, known in _WORDS:
-        word_of = attrgetter(field)
-        if known.issuperset([word_of(depends_on) for _, depends_on in facts.dependencies]):
-            continue
-        for i, depends_on in facts.dependencies:
-            if (word := word_of(depends_on)) not in known:
+    known = _STRATEGIES.issuperset([each.strategy for _, each in facts.dependencies])
+    if known and _CONDITIONS.issuperset([each.condition for _, each in facts.dependencies]):
+        return
+    for i, depends_on in facts.dependencies:
+        for field, words in (("strategy", Strategy), ("condition", Condition)):
+            if (word := getattr(depends_on, field)) not in {None, *words}:
                 path = f"spec.flows[{i}].dependsOn.{field}"
                 yield Violation(path, Reason.NOT_SUPPORTED, word, list_supported(word, words))
 
