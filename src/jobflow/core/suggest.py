@@ -75,7 +75,6 @@ class Suggester:
 
     @lazy_property
     def _by_size(self) -> dict[tuple[str, int], list[str]]:
-        """Plain forms by their first character and length."""
         found: dict[tuple[str, int], list[str]] = {}
         for word in self._by_plain_form:
             found.setdefault((word[:1], len(word)), []).append(word)

@@ -19,7 +19,7 @@ MAX_SHOWN = 100
 MAX_QUOTED = 200
 """Characters of an invalid value in a message, which is cut with an ellipsis."""
 MAX_FIELD_WARNINGS = 16
-"""Doubts in one review names; a review; others are counted."""
+"""Field warnings in the answer to a review; others are counted."""
 _WORD = re.compile(r"[-$\w]+")
 _KEY_END = re.compile(r"[].[]")
 _MAX_ENDS = 200
@@ -86,13 +86,13 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class FieldWarning:
-    """A suspicious at one field of an object, for a warning."""
+    """A suspicious value at one field of an object, for a warning."""
 
     path: str
     detail: str
     """The problem and what to do."""
     reason: Reason | None = None
-    """The reason if `jobflow violation reports it reports instead; None if lint warns too."""
+    """The reason with which `jobflow lint` reports a violation instead; None: lint warns too."""
     value: Any = None
     """The value for that violation."""
 
@@ -112,7 +112,7 @@ class Verdict:
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """All warnings of a review, with at most MAX_FIELD_WARNINGS doubts."""
+        """All warnings of a review, with at most MAX_FIELD_WARNINGS field warnings."""
         if not self.field_warnings:
             return self.warnings
         shown = [str(warning) for warning in self.field_warnings[:MAX_FIELD_WARNINGS]]

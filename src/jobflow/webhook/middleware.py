@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jobflow.webhook.review.envelope import MalformedReview, ReviewTooLarge
+from jobflow.webhook.review.envelope import MalformedReview
 from jobflow.webhook.review.review import Answer, Reviewer, not_a_review
 
 MAX_BODY = 7 * 1024 * 1024
@@ -37,27 +37,14 @@ MOST_HELD = 64 * 1024 * 1024
 Observe = Callable[[str, Answer, float], None]
 """Called after every review with kind, answer and seconds."""
 
+_TOO_LARGE = (413, "RequestEntityTooLarge")
 _JSON = (b"content-type", b"application/json")
 _CLOSE = (b"connection", b"close")
 
 
-class WrongMethod(MalformedReview):
-    """A request to a review path that is not a POST."""
-
-    code, reason = 405, "MethodNotAllowed"
-
-
-class TooSlow(MalformedReview):
-    """A body that did not arrive in time."""
-
-    code, reason = 408, "Timeout"
-
-
-class Overloaded(MalformedReview):
-    """More concurrent reviews than this replica takes. The answer has a Retry-After header, so an
-    API server tries again by itself (k8s.io/client-go, rest/with_retry.go)."""
-
-    code, reason = 429, "TooManyRequests"
+_TOO_MANY = (429, "TooManyRequests")
+"""More concurrent reviews than this replica takes. The answer has a Retry-After header, so an
+API server tries again by itself (k8s.io/client-go, rest/with_retry.go)."""
 
 
 class _Disconnected(Exception):
@@ -89,7 +76,8 @@ class ReviewMiddleware:
             held = len(body)
             begin = time.perf_counter()
             if self._under_way >= MOST_REVIEWS:
-                raise Overloaded(f"{self._under_way} reviews are under way; try again")
+                message = f"{self._under_way} reviews are under way; try again"
+                raise MalformedReview(message, *_TOO_MANY)
             self._under_way += 1
             try:
                 answer = await reviewer.review(body)
@@ -109,7 +97,8 @@ class ReviewMiddleware:
         """Return the body, whose bytes count as held from now on. Raises MalformedReview for a
         wrong method, and for a body that is too large, too slow or exceeds MOST_HELD."""
         if scope["method"] != "POST":
-            raise WrongMethod(f"a review is requested by POST, not by {scope['method']}")
+            wrong = f"a review is requested by POST, not by {scope['method']}"
+            raise MalformedReview(wrong, 405, "MethodNotAllowed")
         deadlines, task = self._deadlines, asyncio.current_task()
         if not deadlines.is_counting:
             deadlines.count()
@@ -125,7 +114,8 @@ class ReviewMiddleware:
             return body
         except asyncio.CancelledError:
             if deadlines.has_passed(task):
-                raise TooSlow(f"the body did not arrive within {BODY_SECONDS:g} s") from None
+                late = f"the body did not arrive within {BODY_SECONDS:g} s"
+                raise MalformedReview(late, 408, "Timeout") from None
             raise
         finally:
             deadlines.turn_of.pop(task, None)
@@ -148,18 +138,19 @@ class ReviewMiddleware:
         except BaseException as error:
             self._held -= size
             chunks.clear()
-            if isinstance(error, ReviewTooLarge):
+            if isinstance(error, MalformedReview) and error.code == _TOO_LARGE[0]:
                 await _drain(receive, more, MAX_DRAINED - size)
             raise
 
     def _check_size(self, size: int) -> None:
         if size > MAX_BODY:
-            raise ReviewTooLarge(
-                f"the body is larger than {MAX_BODY // 1024**2} MiB, the most a review may be"
-            )
+            limit = f"{MAX_BODY // 1024**2} MiB"
+            message = f"the body is larger than {limit}, the most a review may be"
+            raise MalformedReview(message, *_TOO_LARGE)
         if self._held > MOST_HELD:
             held = MOST_HELD // 1024**2
-            raise Overloaded(f"reviews of more than {held} MiB together are under way; try again")
+            message = f"reviews of more than {held} MiB together are under way; try again"
+            raise MalformedReview(message, *_TOO_MANY)
 
 
 class _Deadlines:
@@ -203,7 +194,6 @@ class _Deadlines:
 
 
 async def _drain(receive: Receive, more: bool, most: int) -> None:
-    """Read and drop the remaining body, up to `most` bytes."""
     while more and most > 0:
         message = await _next(receive)
         most -= len(message.get("body", b""))

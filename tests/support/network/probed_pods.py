@@ -17,7 +17,7 @@ from jobflow.api.resources import JOBS
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.controller.probes.prober import Prober
-from jobflow.core.planning.actions import Check, Probe
+from jobflow.core.planning.actions import Check, JobProbe
 from jobflow.core.planning.view import ProbeResult
 from jobflow.kube.cache import Key
 
@@ -60,9 +60,9 @@ def web(pods: int = 1, *, path: str | None = "/healthz", port: int = PORT) -> Ch
     return Check(task="web", pods=pods, port=port, path=path)
 
 
-def probe(*checks: Check, step: str = "client", job: str = "f-serve") -> Probe:
+def probe(*checks: Check, step: str = "client", job: str = "f-serve") -> JobProbe:
     """A step's probe of a job; by default of the one pod of task web."""
-    return Probe(step=step, job=job, uid=f"uid-{job}", checks=checks or (web(),))
+    return JobProbe(step=step, job=job, uid=f"uid-{job}", checks=checks or (web(),))
 
 
 class Counting(Hooks):
@@ -112,7 +112,7 @@ class Lab:
             self.pods.setdefault(given.owner, {})[given.metadata.name] = given
         return self
 
-    def want(self, *probes: Probe, flow: Key = FLOW, uid: str = UID) -> None:
+    def want(self, *probes: JobProbe, flow: Key = FLOW, uid: str = UID) -> None:
         self.prober.want(flow, uid, probes)
 
     def result(self, step: str = "client", job: str = "f-serve", uid: str = UID) -> ProbeResult:

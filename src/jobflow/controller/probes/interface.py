@@ -7,7 +7,7 @@ from typing import Protocol
 
 from jobflow.api.pod import Pod
 from jobflow.controller.hooks import Hooks
-from jobflow.core.planning.actions import Probe
+from jobflow.core.planning.actions import JobProbe
 from jobflow.core.planning.view import ProbeResult
 from jobflow.kube.cache import Key
 
@@ -15,7 +15,7 @@ from jobflow.kube.cache import Key
 class ProbeRunner(Protocol):
     """Runs the probes of plans."""
 
-    def want(self, flow: Key, flow_uid: str, probes: Sequence[Probe]) -> None:
+    def want(self, flow: Key, flow_uid: str, probes: Sequence[JobProbe]) -> None:
         """Run these probes for the flow from now on, and no others."""
 
     def results(self, flow_uid: str) -> Mapping[tuple[str, str], ProbeResult]:

@@ -29,7 +29,7 @@ from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.round import PodCheck, PodStates, obstacle, pod_checks, pod_states
-from jobflow.core.planning.actions import Check, Probe
+from jobflow.core.planning.actions import Check, JobProbe
 from jobflow.core.planning.view import ProbeResult
 from jobflow.kube.backoff import delay
 from jobflow.kube.cache import Key
@@ -77,7 +77,7 @@ class Prober:
         """Number of probes that have not passed."""
         return len(self._waiting)
 
-    def want(self, flow: Key, flow_uid: str, probes: Sequence[Probe]) -> None:
+    def want(self, flow: Key, flow_uid: str, probes: Sequence[JobProbe]) -> None:
         """Run these probes for the flow, and no others. Called after each plan of the flow, so
         also after each change of its pods."""
         known = self._flows.get(flow)
@@ -233,7 +233,7 @@ class _Watch:
     """A probe that runs until it passes."""
 
     flow: Key
-    probe: Probe
+    probe: JobProbe
     result: ProbeResult = field(default_factory=ProbeResult)
     seen: PodStates = field(default_factory=dict)
     """The pods when the last round began."""
@@ -255,7 +255,7 @@ class _Watch:
 _ProbeKey = tuple[str, tuple[Check, ...]]
 
 
-def _probe_key(probe: Probe) -> _ProbeKey:
+def _probe_key(probe: JobProbe) -> _ProbeKey:
     """Return a key that is equal for steps that wait for the same checks."""
     return (probe.uid, probe.checks)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobflow.api.pod import Pod, PodPhase
-from jobflow.core.planning.actions import Check, Probe
+from jobflow.core.planning.actions import Check, JobProbe
 
 PATH_SHOWN = 60
 """Characters of a path in a message."""
@@ -42,7 +42,7 @@ def host(ip: str) -> str:
     return f"[{ip}]" if ":" in ip else ip
 
 
-def obstacle(probe: Probe, pods: Mapping[str, Pod], last_failure: str = "") -> str:
+def obstacle(probe: JobProbe, pods: Mapping[str, Pod], last_failure: str = "") -> str:
     """Return why no round can pass with these pods, in a sentence; "" if one can. `last_failure`
     is added if a pod has ended since, because it says more."""
     for _, name, pod in _expected_pods(probe, pods):
@@ -53,7 +53,7 @@ def obstacle(probe: Probe, pods: Mapping[str, Pod], last_failure: str = "") -> s
     return ""
 
 
-def pod_checks(probe: Probe, pods: Mapping[str, Pod]) -> Sequence[PodCheck]:
+def pod_checks(probe: JobProbe, pods: Mapping[str, Pod]) -> Sequence[PodCheck]:
     """Return the checks of all pods, without duplicates."""
     found = (PodCheck(pod, check) for check, _, pod in _expected_pods(probe, pods) if pod)
     return list({check.key: check for check in found}.values())
@@ -70,7 +70,7 @@ def pod_states(pods: Mapping[str, Pod]) -> PodStates:
 
 
 def _expected_pods(
-    probe: Probe, pods: Mapping[str, Pod]
+    probe: JobProbe, pods: Mapping[str, Pod]
 ) -> Iterator[tuple[Check, str, Pod | None]]:
     """Yield each check with each pod that its task should have: the pod's name, and the pod if it
     exists and belongs to the job."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, FlowPhase, StepCondition
+from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.job import ENDED_PHASES
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
@@ -128,11 +128,6 @@ class Need(NamedTuple):
 def need_of(flow: JobFlow, template: str) -> Need | None:
     """Return the first step of a flow that may still create a vcjob from the template (for an item,
     a repeat or a retry too), or None. Of a switch that is decided, only the chosen case counts."""
-    step = _step_to_start(flow, template)
-    return None if step is None else Need(flow.metadata.name, step)
-
-
-def _step_to_start(flow: JobFlow, template: str) -> str | None:
     if flow.final or flow.metadata.deletion_timestamp is not None:
         return None
     conditions = flow.status.conditions or {}
@@ -140,15 +135,12 @@ def _step_to_start(flow: JobFlow, template: str) -> str | None:
         if template in step.templates:
             condition = conditions.get(format_job_name(flow.metadata.name, step.name))
             if condition is None:
-                return step.name
-            if condition.phase not in _ENDED and template in _remaining_templates(step, condition):
-                return step.name
+                return Need(flow.metadata.name, step.name)
+            case = step.case_of(condition.decisions)
+            may_run = case is None or template == step.template_for(case)
+            if may_run and condition.phase not in _ENDED:
+                return Need(flow.metadata.name, step.name)
     return None
-
-
-def _remaining_templates(step: Step, condition: StepCondition) -> list[str]:
-    case = step.case_of(condition.decisions)
-    return step.templates if case is None else [step.template_for(case)]
 
 
 def _may_be_deleted(metadata: ObjectMeta) -> bool:

@@ -29,6 +29,7 @@ _MEANT = {
 _OUTPUTS = frozenset({"outputs", "output", "results", "result"})
 """Roots that mean the outputs of a step."""
 _ATTEMPTS = frozenset({"attempt", "attempts", "retries", "retry", "retryCount"})
+"""Roots that mean the number of an attempt, except in `${attempt}`, a variable of a shell."""
 _WRITTEN = re.compile(
     r"(?<!\$)\$\(\s*(?P<round>[^()$\s]+)\s*\)|\$\{(?P<shell>[^{}$()\s]+)\}"
     r"|\{\{\s*(?P<curly>[^{}$()\s]+)\s*\}\}"
@@ -79,7 +80,7 @@ def _mistaken(
             yield MistakenReference(path, text, IS_KEY)
         elif match["sum"]:
             yield MistakenReference(path, text, IS_SUM)
-        elif _is_attempt(match):
+        elif match.lastgroup != "shell" and match[match.lastgroup or ""] in _ATTEMPTS:
             yield MistakenReference(path, text, IS_ATTEMPT)
         elif meant := _meant(match):
             yield MistakenReference(path, text, f"write $({meant})")
@@ -119,11 +120,6 @@ def _declared(value: Any) -> frozenset[str]:
         elif isinstance(inner, list):
             pending += inner
     return frozenset(names)
-
-
-def _is_attempt(found: re.Match[str]) -> bool:
-    """Whether it means the number of an attempt; `${attempt}` is a variable of a shell."""
-    return found.lastgroup in ("round", "curly") and found[found.lastgroup] in _ATTEMPTS
 
 
 def _meant(found: re.Match[str]) -> str:

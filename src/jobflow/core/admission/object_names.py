@@ -72,7 +72,6 @@ def _character(one: str) -> str:
 
 
 def _valid_form(text: str) -> str:
-    """Return the nearest valid name, or ""."""
     ascii_form = unicodedata.normalize("NFKD", text.casefold()).encode("ascii", "ignore").decode()
     parts = (_TO_DASHES.sub("-", part).strip("-") for part in ascii_form.split("."))
     return ".".join(part for part in parts if part)[:MAX_OBJECT_NAME].strip("-.")

@@ -120,7 +120,6 @@ def replace_references(
 
 
 def _to_text(value: Any) -> Any:
-    """Return a value as text, except null."""
     if value is None or isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()

@@ -132,7 +132,6 @@ def build_variables(mentions: Sequence[Mention], scope: EvaluationScope) -> dict
 def _count_steps(
     mentions: Sequence[Mention], variables: Mapping[str, Any], scope: EvaluationScope
 ) -> int:
-    """Return the steps that it takes to build the variables: items and params are walked."""
     items = sum([len(fields.get("items", ())) for fields in variables.get("steps", {}).values()])
     params = min(len(scope.flow.spec.params or ()), MAX_PARAMS) if "params" in variables else 0
     return 2 * items + len(mentions) * params // 4

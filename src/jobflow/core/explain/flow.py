@@ -234,7 +234,6 @@ class FlowExplainer:
     # ------------------------------------------------------------------------- helpers
 
     def _group(self, steps: Sequence[int], *fields: str) -> dict[str, list[int]]:
-        """Return steps by these fields of their conditions."""
         groups: dict[str, list[int]] = {}
         for step in steps:
             condition = self._steps.condition(step)

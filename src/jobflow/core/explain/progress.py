@@ -44,9 +44,11 @@ def _format_items(total: int, runs: Sequence[RunCondition], *, finished: bool, b
     if brief:
         return share
     ended = sum(run.phase in ENDED_STEP_PHASES for run in runs)
+    again = (StepReason.RETRYING, StepReason.JOB_LOST)
+    waiting = [run for run in runs if run.phase == StepPhase.WAITING]
     counts = {
         "running": sum(has_job(run) for run in runs),
-        "to run again": sum(_runs_again(run) for run in runs),
+        "to run again": sum(run.reason in again for run in waiting),
         "failed": sum(run.phase == StepPhase.FAILED for run in runs),
         "not started": total - ended if finished else 0,
     }
@@ -56,11 +58,6 @@ def _format_items(total: int, runs: Sequence[RunCondition], *, finished: bool, b
 def has_job(run: RunCondition) -> bool:
     """Return whether a run, or a step, has a job that has not ended."""
     return run.phase not in ("", StepPhase.WAITING, *ENDED_STEP_PHASES)
-
-
-def _runs_again(run: RunCondition) -> bool:
-    again = (StepReason.RETRYING, StepReason.JOB_LOST)
-    return run.phase == StepPhase.WAITING and run.reason in again
 
 
 def format_case(step: Step, condition: StepCondition) -> str:

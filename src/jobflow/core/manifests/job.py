@@ -148,7 +148,7 @@ def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) 
         labels.CREATED_BY_TEMPLATE: to_label_value(qualify_name(namespace, template.metadata.name)),
         labels.STEP: to_label_value(step.name),
         labels.ATTEMPT: str(attempt.number),
-        **_index(attempt),
+        **({} if attempt.index is None else {labels.INDEX: str(attempt.index)}),
     }
 
 
@@ -165,10 +165,6 @@ def _label_pods(spec: dict[str, Any], ours: Mapping[str, str]) -> None:
             own |= {key: ours[key] for key in _POD_LABELS if key in ours}
 
 
-def _index(attempt: Attempt) -> dict[str, str]:
-    return {} if attempt.index is None else {labels.INDEX: str(attempt.index)}
-
-
 def _annotations(
     flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
 ) -> dict[str, str]:
@@ -178,8 +174,9 @@ def _annotations(
         labels.CREATED_BY_TEMPLATE: qualify_name(namespace, template.metadata.name),
         labels.STEP: step.name,
         labels.TARGET_ENDS: attempt.target_ends,
-        **_index(attempt),
     }
+    if attempt.index is not None:
+        annotations[labels.INDEX] = str(attempt.index)
     if template.metadata.generation is not None:
         annotations[labels.TEMPLATE_GENERATION] = str(template.metadata.generation)
     return annotations

@@ -86,7 +86,8 @@ def _meant(place: str, name: str) -> str:
     for other in _PLACES:
         if other != place and name in _at(other).fields:
             return f"; {_belongs(place, f'{other}.{name}' if other else name)}"
-    if guess is None and name in _step_fields():
+    flow_fields = openapi_schema("JobFlow")["properties"]["spec"]["properties"]
+    if guess is None and name in flow_fields["flows"]["items"]["properties"]:
         return f"; it is a field of a JobFlow's step: spec.flows[].{name}"
     return did_you_mean(guess)
 
@@ -106,12 +107,6 @@ def _at(place: str) -> Type:
         if part.endswith("[]") and found.inner is not None:
             found = found.inner
     return found
-
-
-@lru_cache(maxsize=1)
-def _step_fields() -> frozenset[str]:
-    schema = openapi_schema("JobFlow")["properties"]["spec"]["properties"]["flows"]["items"]
-    return frozenset(schema["properties"])
 
 
 def _of_schema(schema: Mapping[str, Any], place: str) -> Type:
@@ -145,7 +140,6 @@ def _of_pods(word: str) -> Type:
 
 @lru_cache(maxsize=1)
 def _pod_types() -> Mapping[str, Mapping[str, str]]:
-    """Return the table: type -> field -> word of the field's type."""
     types = {}
     for paragraph in POD_TYPES.replace("\n  ", " ").splitlines():
         name, _, fields = paragraph.partition(": ")

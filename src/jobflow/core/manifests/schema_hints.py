@@ -111,7 +111,8 @@ def of_type(path: Sequence[str | int], expected: str, found: str, value: Any) ->
 
 
 def _text(keys: Sequence[str], found: str, value: Any) -> str:
-    if found in ("integer", "number") and _is_duration(keys):
+    is_duration = keys[-1:] in _DURATIONS or keys[-2:] in _DURATIONS
+    if found in ("integer", "number") and is_duration:
         return f'; write it with its unit: "{quote(value)}s"'
     if found == "boolean" and keys[-1:] in (("name",), ("image",)):
         words = "y, yes and on" if value else "n, no and off"
@@ -140,7 +141,3 @@ def _number(keys: Sequence[str], value: str) -> str:
         return f"; write it in seconds: {parse_duration(value):.0f}"
     except ValueError:
         return ""
-
-
-def _is_duration(keys: Sequence[str]) -> bool:
-    return keys[-1:] in _DURATIONS or keys[-2:] in _DURATIONS

@@ -138,7 +138,6 @@ def _apply(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape, work:
 
 
 def _exclude(target: dict[str, Any], patch: Mapping[str, Any], shape: Shape) -> None:
-    """Remove from `target` the keys that the patch's directives and keys exclude."""
     if PATCH in patch and patch[PATCH] in ("replace", "delete"):
         target.clear()
     if RETAIN_KEYS in patch and isinstance(retained := patch[RETAIN_KEYS], list):

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from jobflow.api.flow_status import JobFlowStatus
+from jobflow.api.job import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class DeleteJob:
 
     name: str
     uid: str
+
+    @classmethod
+    def of(cls, job: Job) -> DeleteJob:
+        """Return the delete of a vcjob."""
+        return cls(job.metadata.name, job.metadata.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class JobProbe:
     """A check of a vcjob's pods that is repeated as long as plans contain it."""
 
     step: str
@@ -144,5 +150,5 @@ class Plan:
     status is written; until then every plan contains them."""
     requeue_after: timedelta | None = None
     """When to plan again although nothing happened; always positive. None: only after an event."""
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[JobProbe, ...] = ()
     """All probes that are checked until the next plan."""

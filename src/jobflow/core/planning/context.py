@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from jobflow.api.flow_status import (
     FlowPhase,
@@ -27,7 +28,7 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.language.budget import NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.cel.scope import EvaluationScope, StepAndCondition
 from jobflow.core.manifests.job import Attempt, build_job
-from jobflow.core.planning.actions import Action, CreateJob, Guard, Probe, ReadPods
+from jobflow.core.planning.actions import Action, CreateJob, Guard, JobProbe, ReadPods
 from jobflow.core.planning.lifecycle import Lifecycle, stored_lifecycle
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, gather
 from jobflow.core.planning.view import View
@@ -38,6 +39,7 @@ from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.timestamps import truncate_to_second
 
 T = TypeVar("T")
+Condition = TypeVar("Condition", bound=RunCondition)
 
 
 class TargetEnd(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,10 +74,10 @@ class Draft:
         return CreateJob(self.step.name, self.name, manifest, self.guard)
 
 
-class StepDecision(msgspec.Struct, frozen=True):
-    """The decision about one step."""
+class Decision(msgspec.Struct, Generic[Condition], frozen=True):
+    """The decision about a step, or about one run of it."""
 
-    condition: StepCondition
+    condition: Condition
     actions: tuple[Action, ...] = ()
     drafts: tuple[Draft, ...] = ()
     """The vcjobs to create, by run. `parallelism` turns those that have room into actions."""
@@ -87,20 +89,11 @@ class StepDecision(msgspec.Struct, frozen=True):
     """Reads that must be answered before more can be decided; several steps may ask for one."""
     unjudged: frozenset[str] = frozenset()
     """UIDs of vcjobs that have ended and whose end is not decided yet."""
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[JobProbe, ...] = ()
 
 
-class RunDecision(msgspec.Struct, frozen=True):
-    """The decision about one run of a step."""
-
-    condition: RunCondition
-    action: Action | None = None
-    draft: Draft | None = None
-    """The run's next vcjob, if it is to be created."""
-    wake_at: datetime | None = None
-    urgent: bool = False
-    reads: tuple[ReadPods, ...] = ()
-    unjudged: frozenset[str] = frozenset()
+RunDecision = Decision[RunCondition]
+StepDecision = Decision[StepCondition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +252,9 @@ class PlanContext:
     ) -> EvaluationScope:
         """Return the values that an expression of a step, or of one run of it, can use. `ended`:
         the condition of the run that has just ended, for `until` and `retry.when`."""
+        index, item = (None, UNSET) if run is None else (run.index, run.item)
         work = self.progress.allowance.share()
-        if run is None:
-            return EvaluationScope(self.flow, self._standing, self.flow_phase, budget=work)
-        own = run.index, run.item, ended
-        return EvaluationScope(self.flow, self._standing, self.flow_phase, *own, work)
+        return EvaluationScope(self.flow, self._standing, self.flow_phase, index, item, ended, work)
 
     def _standing(self, name: str) -> StepAndCondition | None:
         position = self.graph.index.get(name)
@@ -292,9 +283,6 @@ def with_times(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[Step
             if timed is not condition:
                 found[position] = msgspec.structs.replace(found[position], condition=timed)
     return found
-
-
-Condition = TypeVar("Condition", bound=RunCondition)
 
 
 def with_time(condition: Condition, stored: Condition, now: datetime) -> Condition:

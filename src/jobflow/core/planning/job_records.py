@@ -6,7 +6,7 @@ timestamps do not change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -17,14 +17,12 @@ from jobflow.api.flow_status import (
     JobRecord,
     JobRunningHistory,
     RunCondition,
-    StepCondition,
     StepPhase,
 )
 from jobflow.api.job import ENDED_PHASES, Job, JobPhase, JobState
 from jobflow.core.planning.context import PlanContext, StepDecision
-from jobflow.core.planning.observed import FAILURES, ObservedRun, ObservedStep, attempt_of
+from jobflow.core.planning.observed import FAILURES, ObservedRun, attempt_of
 from jobflow.core.reasons import StepReason
-from jobflow.core.timestamps import truncate_to_second
 
 KEPT_HISTORIES = 10
 
@@ -79,8 +77,10 @@ def job_records(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[Job
                 rank = _rank(position, run.index)
                 ranks[run.key] = ranks[run.stored.job or run.key] = rank
                 _of_run(new, ranks, run, rank, decision, ctx)
-            for each in _without_jobs(observed, condition):
-                _close(new, old, each, ctx)
+            missing = {run.index for run in observed.runs if run.job is None or run.gone}
+            for each in condition.runs or () if missing else ():
+                if each.index in missing:
+                    _close(new, old, each, ctx)
         elif observed.jobs or condition.job:
             rank = _rank(position, None)
             if observed.stored.job:
@@ -117,12 +117,6 @@ def _of_run(
             new[name] = job_record(job, known, ctx)
 
 
-def _without_jobs(observed: ObservedStep, now: StepCondition) -> Iterator[RunCondition]:
-    missing = {run.index for run in observed.runs if run.job is None or run.gone}
-    if missing:
-        yield from (run for run in now.runs or () if run.index in missing)
-
-
 def job_record(job: Job, old: JobRecord | None, ctx: PlanContext) -> JobRecord:
     """Return the record of a vcjob; `old` itself if nothing has changed."""
     gone = job.metadata.name in ctx.view.deleted
@@ -132,9 +126,9 @@ def job_record(job: Job, old: JobRecord | None, ctx: PlanContext) -> JobRecord:
         name=job.metadata.name,
         state=job.phase,
         start_timestamp=job.metadata.creation_timestamp,
-        end_timestamp=_end(job, ctx.now) if job.ended else None,
+        end_timestamp=job.status.state.last_transition_time or ctx.second if job.ended else None,
         restart_count=job.status.retry_count or 0,
-        running_histories=_histories(job, old, ctx.now) or None,
+        running_histories=_histories(job, old, ctx.second) or None,
     )
 
 
@@ -191,10 +185,6 @@ def _says_it(old: JobRecord, job: Job, gone: bool) -> bool:
     return not phase or (histories is not None and histories[-1].state == phase)
 
 
-def _end(job: Job, now: datetime) -> datetime:
-    return job.status.state.last_transition_time or truncate_to_second(now)
-
-
 def running_time(record: JobRecord, until: datetime) -> timedelta:
     """Return how long the vcjob was Running by its record; `until` ends a phase that lasts."""
     spans = (
@@ -249,7 +239,7 @@ def _same(known: JobRunningHistory, seen: tuple[str, datetime]) -> bool:
 def _phases(job: Job, now: datetime) -> list[tuple[str, datetime]]:
     """Return (phase, since when) of each known phase; a vcjob is Pending since its creation."""
     status, made = job.status, job.metadata.creation_timestamp
-    fallback = status.state.last_transition_time or truncate_to_second(now)
+    fallback = status.state.last_transition_time or now
     phases = [(c.status, c.last_transition_time or fallback) for c in status.conditions or ()]
     if phases and phases[0][0] == JobPhase.PENDING and made is not None:
         phases[0] = (JobPhase.PENDING, made)
@@ -271,7 +261,7 @@ def _close(
     if record is None or ended(record) or run.phase not in _CLOSED:
         return
     state = record.state if run.phase == StepPhase.WAITING else _phase_of(run)
-    end = record.end_timestamp or truncate_to_second(ctx.now)
+    end = record.end_timestamp or ctx.second
     new[run.job] = msgspec.structs.replace(record, state=state, end_timestamp=end)
 
 

@@ -235,12 +235,11 @@ def _has_run(run: ObservedRun, now: RunCondition, records: Mapping[str, JobRecor
     names = {format_attempt_name(run.key, again) for again in range(since, run.attempts)}
     if run.stored_as_started:
         names.add(run.stored.job)
-    return any(_ran(records[name]) for name in names if name in records)
-
-
-def _ran(record: JobRecord) -> bool:
-    return record.state == JobPhase.RUNNING or any(
-        entry.state == JobPhase.RUNNING for entry in record.running_histories or ()
+    return any(
+        entry.state == JobPhase.RUNNING
+        for name in names
+        if (record := records.get(name)) is not None
+        for entry in (record, *(record.running_histories or ()))
     )
 
 

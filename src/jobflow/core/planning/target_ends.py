@@ -1,15 +1,14 @@
 """Ends of targets, as recorded in an annotation of the vcjobs that started after them.
 
-A create and the status that holds its reason are sent together, so that a crash can
-leave only the create. Therefore a vcjob carries the ends of its step's targets as an annotation,
-and tells them only while the stored status does not know that vcjob: the status that first knows it
-holds these ends too. A later attempt of a target voids an older entry; attempts count
-on when a flow is retried. Everyone who can create vcjobs of the flow can write the annotation, so
-its value is data: an entry that is not about a target of the step, or that no step can end as, is
-ignored.
+A create and the status that holds its reason are sent together, so a crash can leave only the
+create. Therefore a vcjob carries the ends of its step's targets as an annotation. It is read only
+while the stored status does not know that vcjob: the status that first knows it holds these ends
+too. A later attempt of a target makes an older entry void; a retry of the flow continues the count
+of attempts. Everyone who can create vcjobs of the flow can write the annotation, so entries that
+are not about a target of the step, or that no step can end as, are ignored.
 
-A vcjob that does not name a target (an earlier version made it, or not all ends fitted) tells only
-the one end that its step must have waited for.
+If a vcjob does not name a target (an earlier version made it, or not all ends fitted), it proves
+only the one end that its step must have waited for.
 """
 
 from __future__ import annotations
@@ -101,12 +100,12 @@ def ends_of_targets(step: Step, ctx: PlanContext) -> str:
 
 
 def told(position: int, ctx: PlanContext) -> TargetEnd | None:
-    """Return how the step ended, as the annotations of its dependants' vcjobs tell, or None.
+    """Return how the step ended according to annotations of its dependants' vcjobs, or None.
 
-    Of several ends the one after the most attempts counts. It is void if a later attempt is known.
-    An end without an attempt of its own, such as Skipped, counts only if nothing else is known of
-    the step, because it cannot be told from one before a retry of the flow; the step's own targets
-    lead to it again.
+    If there are several ends, the one after the most attempts counts. It is void if a later attempt
+    is known. An end without an attempt, such as Skipped, counts only if nothing else is known of
+    the step, because it may be from before a retry of the flow; the step's own targets lead to it
+    again.
     """
     end = named(ctx).get(position)
     if end is None:
@@ -128,18 +127,14 @@ def named(ctx: PlanContext) -> Mapping[int, TargetEnd]:
         if not observed.jobs or observed.stored.phase in ENDED_STEP_PHASES:
             continue
         targets = frozenset(graph.targets[position])
-        for text in _texts(observed):
+        # all items of a step usually have the same value
+        metas = (job.metadata for run in observed.each for job in run.unheard_of)
+        for text in {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in metas}:
             for name, end in read(text).items():
                 target = graph.index.get(name, -1)
                 if target in targets and (target not in found or _rank(end) > _rank(found[target])):
                     found[target] = end
     return found
-
-
-def _texts(observed: ObservedStep) -> set[str]:
-    """The values of a step's annotations. All items of a step usually have the same."""
-    unheard_of = (job.metadata for run in observed.each for job in run.unheard_of)
-    return {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in unheard_of}
 
 
 def _rank(end: TargetEnd) -> tuple[int, str, str]:
@@ -156,7 +151,11 @@ def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
         return None  # dependants start after either end, or what they tell is void
     for dependant in ctx.graph.dependants[position]:
         other = ctx.observed[dependant]
-        if not _is_unknown(other) or get_probe(other.step) is not None:
+        if not other.jobs or any(run.stored_as_started for run in other.each):
+            continue  # the status knows it, or it has not begun
+        if all(run.job is None for run in other.each):
+            continue
+        if get_probe(other.step) is not None:
             continue  # a probe does not tell that its target has ended
         alone = len(ctx.graph.targets[dependant]) == 1
         if alone or get_strategy(other.step) is Strategy.ALL:
@@ -164,13 +163,6 @@ def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
             if end is not None:
                 return end
     return None
-
-
-def _is_unknown(other: ObservedStep) -> bool:
-    """Whether a step has begun, and the status does not know it."""
-    if not other.jobs or any(run.stored_as_started for run in other.each):
-        return False
-    return any(run.job is not None for run in other.each)
 
 
 # ----------------------------------------------------------------- a step known by that alone
@@ -191,7 +183,7 @@ def as_told(end: TargetEnd, observed: ObservedStep) -> StepCondition:
     return StepCondition(
         phase=end.phase,
         reason=end.reason,
-        message=f"{told_of(job)}a job that started after it recorded its end",
+        message=told_message(job),
         job=job,
         attempts=end.attempts,
         past_attempts=memory.past_attempts,
@@ -201,6 +193,7 @@ def as_told(end: TargetEnd, observed: ObservedStep) -> StepCondition:
     )
 
 
-def told_of(job: str) -> str:
-    """Return the beginning of a message about a vcjob that is gone."""
-    return f"the job {job} is gone; " if job else ""
+def told_message(job: str) -> str:
+    """Return the message of a step or run of which only its end is known; "" for no vcjob."""
+    gone = f"the job {job} is gone; " if job else ""
+    return f"{gone}a job that started after it recorded its end"

@@ -32,7 +32,8 @@ def predict_pod_names(spec: Mapping[str, Any]) -> PodNames:
     fit for the last pod too.
     """
     plugins = spec.get("plugins")
-    plugin = _find_hostname_plugin(plugins) if plugins else None
+    named = plugins if isinstance(plugins, dict) else ()
+    plugin = next((name for name in named if name in _HOSTNAME_PLUGINS), None)
     tasks = spec.get("tasks")
     with_pods: list[str] = []
     longest = ""
@@ -52,12 +53,6 @@ def predict_pod_names(spec: Mapping[str, Any]) -> PodNames:
         if len(suffix) > len(longest):
             longest = suffix
     return PodNames(tuple(with_pods), longest, plugin)
-
-
-def _find_hostname_plugin(plugins: Any) -> str | None:
-    if not isinstance(plugins, dict):
-        return None
-    return next((name for name in plugins if name in _HOSTNAME_PLUGINS), None)
 
 
 def _get_last_hostname_index(task: dict[str, Any], replicas: int) -> int:

@@ -78,28 +78,22 @@ def parse_outputs(message: str) -> dict[str, Any] | None:
     text = message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
     if len(text) >= MAX_MESSAGE_BYTES:
         raise OutputsTooLarge(f"have {len(text)} bytes, and a termination message is cut at 4096")
-    outputs = _decode_object(text)
+    try:
+        found = msgspec.json.decode(text)
+        outputs = _to_storable(found, 0) if isinstance(found, dict) else None
+    except (msgspec.DecodeError, RecursionError, UnstorableJson):
+        outputs = None
     if outputs is None:
         words = text.decode().strip()
         outputs = {"text": words} if words else {}
-    if measure_outputs(outputs) > MAX_STEP_OUTPUTS:
-        raise OutputsTooLarge(
-            f"have {measure_outputs(outputs)} bytes as JSON, and a step has room for 4096"
-        )
+    if (size := measure_outputs(outputs)) > MAX_STEP_OUTPUTS:
+        raise OutputsTooLarge(f"have {size} bytes as JSON, and a step has room for 4096")
     return outputs or None
 
 
 def measure_outputs(outputs: dict[str, Any]) -> int:
     """Return the bytes of outputs as they are stored."""
     return len(msgspec.json.encode(outputs))
-
-
-def _decode_object(text: bytes) -> dict[str, Any] | None:
-    try:
-        found = msgspec.json.decode(text)
-        return _to_storable(found, 0) if isinstance(found, dict) else None
-    except (msgspec.DecodeError, RecursionError, UnstorableJson):
-        return None
 
 
 def _to_storable(value: Any, depth: int) -> Any:

@@ -104,7 +104,6 @@ def _parse_hours(before: RequestedHours | None) -> Requests:
 
 
 def _to_text(number: float) -> str:
-    """Return a number with at most four decimals, or "" for 0."""
     text = f"{number:.4f}".rstrip("0").rstrip(".")
     return "" if text == "0" else text
 

@@ -117,7 +117,6 @@ def compile_flow(flow: JobFlow) -> CompiledFlow:
 
 
 def _remove_duplicates(*lists: Iterable[Step]) -> list[list[Step]]:
-    """Return the lists with only the first step of each name."""
     names: set[str] = set()
     kept: list[list[Step]] = []
     for steps in lists:

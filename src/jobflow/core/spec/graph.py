@@ -123,7 +123,6 @@ class Graph:
         return [self._find_cycle(each) for each in sorted(self._find_components(), key=min)]
 
     def _find_cycle(self, component: set[int]) -> list[int]:
-        """Search breadth-first along the arrows."""
         start = min(component)
         came_from = {start: start}
         queue = deque((start,))

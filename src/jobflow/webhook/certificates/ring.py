@@ -179,7 +179,6 @@ def issuer_of(
 
 
 def _reissue_reason(ring: Ring, policy: Policy, now: datetime) -> str:
-    """The reason for a new serving certificate, or ""."""
     if not ring.rotated:
         return "there is a newer CA"
     if ring.serving.due <= now:
@@ -198,7 +197,6 @@ def _hosts(ring: Ring, policy: Policy, now: datetime) -> list[str]:
 
 
 def _canonical(host: str) -> str:
-    """An address in the form that certificates have."""
     try:
         return str(ip_address(host))
     except ValueError:

@@ -230,7 +230,6 @@ class SharedCertificate:
         return True
 
     def _is_trusted(self, authority: x509.Certificate) -> bool:
-        """Whether every existing configuration trusts the CA."""
         found = (reflector.cache.get("", name) for name, reflector in self._configurations.items())
         return all(each is None or trusts(each, authority) for each in found)
 
@@ -240,7 +239,6 @@ class SharedCertificate:
         return since is not None and since + self._policy.settle <= self._now()
 
     def _unread(self) -> str:
-        """The objects that could not be read yet, and why."""
         reflectors = {f"Secret {self._namespace}/{self._name}": self._secret} | {
             f"ValidatingWebhookConfiguration {name}": reflector
             for name, reflector in self._configurations.items()
@@ -260,7 +258,6 @@ class SharedCertificate:
     def _reflector(
         self, resource: Resource, type: type[T], name: str, namespace: str = ""
     ) -> Reflector[T]:
-        """A reflector of one object."""
         cache = Cache[T](lambda old, new: self.look())
         cache.on_state = self.look
         only = [("fieldSelector", f"metadata.name={name}")]

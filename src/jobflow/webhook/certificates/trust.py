@@ -7,7 +7,6 @@ certificate of them (docs/decisions/certificates.md).
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -57,8 +56,8 @@ def correction(
         kept = () if drop_old else (each for each in had if each.not_valid_after_utc > now)
         wanted = list(dict.fromkeys([*ring.authorities, *kept]))
         if set(wanted) != set(had):
-            bundle = {"caBundle": _encoded(wanted)}
-            changed.append({"name": webhook.name, "clientConfig": bundle})
+            bundle = b64encode(b"".join(map(pem, wanted))).decode()
+            changed.append({"name": webhook.name, "clientConfig": {"caBundle": bundle}})
     if not changed:
         return None
     version = configuration.metadata.resource_version
@@ -66,12 +65,7 @@ def correction(
 
 
 def _bundle(webhook: WebhookEntry) -> list[x509.Certificate]:
-    """The CAs in a caBundle; an unreadable one has no CAs."""
     try:
         return x509.load_pem_x509_certificates(b64decode(webhook.client_config.ca_bundle))
     except ValueError:
         return []
-
-
-def _encoded(authorities: Iterable[x509.Certificate]) -> str:
-    return b64encode(b"".join(map(pem, authorities))).decode()

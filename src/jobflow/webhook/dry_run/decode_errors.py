@@ -70,7 +70,6 @@ def _elements(path: str, node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _quantities(template: Any) -> Iterator[tuple[str, Any]]:
-    """All fields that hold a quantity, in no particular order."""
     work: list[tuple[str, Any]] = [("template", template)]
     while work:
         path, node = work.pop()

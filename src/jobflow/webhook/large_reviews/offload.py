@@ -33,24 +33,6 @@ log = structlog.get_logger(__name__)
 _answer = msgspec.msgpack.Decoder(Answer).decode
 
 
-class Busy(NotJudged):
-    """Too many large reviews are waiting."""
-
-    code, reason, retry_after = 429, "TooManyRequests", 1
-
-
-class Overdue(NotJudged):
-    """The review took too long."""
-
-    code, reason = 504, "Timeout"
-
-
-class Died(NotJudged):
-    """The worker ended during the review."""
-
-    code, reason = 500, "InternalError"
-
-
 class Aside:
     """`review.Elsewhere` by a worker process that is started on demand. Must be closed."""
 
@@ -82,16 +64,19 @@ class Aside:
         if reason := self._cluster.unfit():
             raise NotReady(reason)
         if self._waiting >= MOST_WAITING:
-            raise Busy(f"{self._waiting} large reviews are under way; try again")
+            message = f"{self._waiting} large reviews are under way; try again"
+            raise NotJudged(message, 429, "TooManyRequests", retry_after=1)
         self._waiting += 1
         try:
             async with asyncio.timeout(self._seconds), self._turn:
                 return await self._judge(path, body)
         except TimeoutError:
             log.warning("large review given up", path=path, size=len(body), seconds=self._seconds)
-            raise Overdue(
+            raise NotJudged(
                 f"the review was not finished within {self._seconds:g} s; "
-                "try again, or split the object into several"
+                "try again, or split the object into several",
+                504,
+                "Timeout",
             ) from None
         finally:
             self._waiting -= 1
@@ -114,7 +99,7 @@ class Aside:
         except (asyncio.IncompleteReadError, OSError) as error:
             self._end()
             log.error("no process for large reviews", path=path, size=len(body), error=str(error))
-            raise Died(
+            raise NotJudged(
                 "the process for large reviews ended, perhaps because this one needs more "
                 "memory than it has; try again, or split the object into several"
             ) from error

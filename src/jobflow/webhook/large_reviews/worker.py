@@ -24,7 +24,7 @@ from jobflow.runtime.event_loop import run
 from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.large_reviews import messages as frames
 from jobflow.webhook.review.envelope import UserInfo
-from jobflow.webhook.review.review import Answer, reviewers
+from jobflow.webhook.review.review import reviewers
 
 MEMORY = 384 * 1024**2
 """Limit of the address space. Together with a replica that knows 100,000 vcjobs it fits the chart's
@@ -63,7 +63,7 @@ class Replica:
 
 
 class RemoteCluster:
-    """`judges.Cluster` by questions to the replica."""
+    """`judges.Cluster` and `judges.Rights` by questions to the replica."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -91,13 +91,6 @@ class RemoteCluster:
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         return self._replica.ask(list[DryRun | None], "dry_run", namespace, [*templates])
-
-
-class RemoteRights:
-    """`judges.Rights` by questions to the replica."""
-
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
 
     async def lacking(self, user: UserInfo, namespace: str) -> str:
         return self._replica.ask(str, "lacking", user, namespace)
@@ -138,16 +131,13 @@ class RemoteTemplates(Mapping[str, JobTemplate]):
 
 async def judge(replica: Replica) -> None:
     """Answer reviews until the input ends."""
-    paths = reviewers(RemoteCluster(replica), rights=RemoteRights(replica))
+    cluster = RemoteCluster(replica)
+    paths = reviewers(cluster, rights=cluster)
     while isinstance(message := replica.receive(), frames.Review):
         answer = await paths[message.path].review(message.body)
-        replica.send(frames.FinishedReview(frames.raw(_without_values(answer))))
-
-
-def _without_values(answer: Answer) -> Answer:
-    """Leave out the values of violations, which may be large and are in the body already."""
-    slim = tuple(replace(each, value=None, detail="", words="") for each in answer.violations)
-    return replace(answer, violations=slim)
+        # the values of violations may be large and are in the body already
+        slim = tuple(replace(each, value=None, detail="", words="") for each in answer.violations)
+        replica.send(frames.FinishedReview(frames.raw(replace(answer, violations=slim))))
 
 
 def main() -> None:

@@ -84,13 +84,9 @@ class _Answer(_Wire, omit_defaults=False):
 class MalformedReview(ValueError):
     """A body that is not a review of this path. The text is one sentence for its sender."""
 
-    code, reason = 400, "BadRequest"
-
-
-class ReviewTooLarge(MalformedReview):
-    """A body over the limit."""
-
-    code, reason = 413, "RequestEntityTooLarge"
+    def __init__(self, text: str, code: int = 400, reason: str = "BadRequest") -> None:
+        super().__init__(text)
+        self.code, self.reason = code, reason
 
 
 _OBJECT, _OLD_OBJECT = ("object", "object"), ("oldObject", "old_object")

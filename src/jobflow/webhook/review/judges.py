@@ -80,24 +80,23 @@ class TooMuch(Exception):
 class NotJudged(Exception):
     """No verdict is possible; the text is for the user who sent the object."""
 
-    code, reason = 500, "InternalError"
-    retry_after: int | None = None
-    """Seconds after which a client retries by itself."""
+    def __init__(
+        self,
+        text: str,
+        code: int = 500,
+        reason: str = "InternalError",
+        retry_after: int | None = None,
+    ) -> None:
+        """`retry_after`: seconds after which a client retries by itself."""
+        super().__init__(text)
+        self.code, self.reason, self.retry_after = code, reason, retry_after
 
 
 class NotReady(NotJudged):
     """The verdict needs knowledge of the cluster that was not read yet."""
 
-    code, reason = 503, "ServiceUnavailable"
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}; try again"
-
-
-class Denied(NotJudged):
-    """The user has no right to this."""
-
-    code, reason = 403, "Forbidden"
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}; try again", 503, "ServiceUnavailable")
 
 
 class Judge(ABC, Generic[T]):
@@ -130,7 +129,7 @@ class Judge(ABC, Generic[T]):
     async def _check_rights(self, user: UserInfo, new: T) -> None:
         if self._rights is not None:
             if reason := await self._rights.lacking(user, new.metadata.namespace):
-                raise Denied(reason)
+                raise NotJudged(reason, 403, "Forbidden")
 
     async def _judge_delete(self, namespace: str, judge: Callable[[bool], Verdict]) -> Verdict:
         """Return the verdict of `judge`, whose argument is whether the namespace is terminating."""

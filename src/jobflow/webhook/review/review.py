@@ -33,8 +33,7 @@ from jobflow.webhook.review.envelope import (
 )
 from jobflow.webhook.review.judges import (
     JUDGES,
-    Cluster,
-    Denied,
+    FlowJudge,
     Judge,
     NotJudged,
     NotReady,
@@ -125,7 +124,11 @@ class Reviewer:
         try:
             return await elsewhere.review(self.path, body)
         except NotJudged as error:
-            return self._not_judged(body, error)
+            try:
+                request = untyped.decode_without_objects(body)
+            except MalformedReview as malformed:
+                return not_a_review(malformed)
+            return self._failed(request, error)
 
     async def _here(self, body: bytes) -> Answer:
         """Return the answer to a body. Raises TooMuch."""
@@ -187,21 +190,8 @@ class Reviewer:
             violations=verdict.violations,
         )
 
-    def _not_judged(self, body: bytes, error: NotJudged) -> Answer:
-        try:
-            request = untyped.decode_without_objects(body)
-        except MalformedReview as malformed:
-            return not_a_review(malformed)
-        return self._failed(request, error)
-
     def _failed(self, request: AdmissionRequest[Any], error: NotJudged) -> Answer:
-        status = failed(
-            self.kind,
-            name_of(request),
-            error.code,
-            error.reason,
-            str(error),
-            retry_after=error.retry_after,
-        )
-        outcome = ReviewOutcome.REFUSED if isinstance(error, Denied) else ReviewOutcome.FAILED
+        name, code, reason = name_of(request), error.code, error.reason
+        status = failed(self.kind, name, code, reason, str(error), error.retry_after)
+        outcome = ReviewOutcome.REFUSED if error.code == 403 else ReviewOutcome.FAILED
         return Answer(refused(request.uid, status), outcome, operation=request.operation)

@@ -76,7 +76,9 @@ async def verdict(judge: Judge[Any], request: AdmissionRequest[Any]) -> Verdict:
     try:
         new = _typed(judge, request.object)
     except msgspec.ValidationError as error:
-        return Verdict((_misfit(error),))
+        text, _, place = str(error).partition(" - at `$")  # the JSON path
+        path = place.rstrip("`").lstrip(".")
+        return Verdict((Violation(path, Reason.TYPE_INVALID, None, text),))
     if request.operation == "CREATE":
         return await judge.create(new, request.user_info)
     try:
@@ -92,20 +94,11 @@ def _is_spec_unchanged(old: Any, new: Any) -> bool:
     metadata = new.get("metadata")
     if isinstance(metadata, dict) and metadata.get("deletionTimestamp"):
         return True
-    return _json(old.get("spec")) == _json(new.get("spec"))
-
-
-def _json(value: Any) -> bytes:
-    """Canonical JSON, because `1 == True` in Python but not in a spec."""
-    return msgspec.json.encode(value, order="sorted")
+    # canonical JSON, because `1 == True` in Python but not in a spec
+    one, other = (msgspec.json.encode(each.get("spec"), order="sorted") for each in (old, new))
+    return one == other
 
 
 def _typed(judge: Judge[Any], obj: Any) -> Any:
     """The object as an API server would pass it on. Raises msgspec.ValidationError."""
     return msgspec.convert(without_nulls(judge.kind, obj), KINDS[judge.kind].object_type)
-
-
-def _misfit(error: msgspec.ValidationError) -> Violation:
-    """A violation from msgspec's message, which ends with the JSON path."""
-    text, _, place = str(error).partition(" - at `$")
-    return Violation(place.rstrip("`").lstrip("."), Reason.TYPE_INVALID, None, text)

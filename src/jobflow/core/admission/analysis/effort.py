@@ -91,21 +91,17 @@ def _of_templates(facts: FlowFacts) -> float:
 def _of_merges(facts: FlowFacts) -> Iterator[float]:
     templates = facts.known.templates or {}
     costs: dict[str, float] = {}
-    for name in _merged_templates(facts):
+    names = list(facts.templates) if facts.flow.spec.job_defaults is not None else []
+    for position in dict.fromkeys(patch.step for patch in facts.patches):
+        step = facts.steps[position]
+        names += [step.template_for(case) for case in step.switch or (None,)]
+    for name in names:
         if (template := templates.get(name)) is None:
             continue
         if name not in costs:
             costs[name] = MERGE + PATCHED_TASK * _tasks(template.spec)
             costs[name] += PATCHED_BYTE * len(msgspec.json.encode(template.spec))
         yield costs[name]
-
-
-def _merged_templates(facts: FlowFacts) -> Iterator[str]:
-    if facts.flow.spec.job_defaults is not None:
-        yield from facts.templates
-    for position in dict.fromkeys(patch.step for patch in facts.patches):
-        step = facts.steps[position]
-        yield from (step.template_for(case) for case in step.switch or (None,))
 
 
 def _tasks(spec: Mapping[str, Any]) -> int:

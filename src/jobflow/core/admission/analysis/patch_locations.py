@@ -73,7 +73,6 @@ class PatchLocations:
         return len(path) - len(self._path)
 
     def _origin(self, ours: Any, merged: Any, index: int | None, shape: Shape) -> int | None:
-        """Return the index in the patch's list of element `index` of the merged list."""
         if index is None or not isinstance(ours, list) or not isinstance(merged, list):
             return None
         if not shape.keys:
@@ -133,13 +132,11 @@ def _origins(ours: Sequence[Any], merged: Sequence[Any], shape: Shape) -> Mappin
         indices.setdefault(merge_key(element, shape), []).append(i)
     origins = {}
     for j in range(len(ours) - 1, -1, -1):
-        if not _is_directive(ours[j]) and (candidates := indices.get(merge_key(ours[j], shape))):
+        if isinstance(ours[j], dict) and ours[j].get(PATCH) in ("replace", "delete"):
+            continue
+        if candidates := indices.get(merge_key(ours[j], shape)):
             origins[candidates.pop()] = j
     return origins
-
-
-def _is_directive(element: Any) -> bool:
-    return isinstance(element, dict) and element.get(PATCH) in ("replace", "delete")
 
 
 def _first_key(path: str, ours: Any, merged: Any) -> tuple[str | int | None, str]:

@@ -8,6 +8,7 @@ lists its places.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from jobflow.api.control import Case, Patch
@@ -36,7 +37,6 @@ MAX_MERGED = 16 << 20
 Patches beyond it are checked without their template."""
 _CONSTANT_ROOTS = frozenset({"params", "flow"})
 """Roots of references whose values are known before anything runs."""
-_ONLY_A_RUN_KNOWS = EvaluationFailure("only a run knows the value")
 
 
 class StepPatch(NamedTuple):
@@ -114,33 +114,17 @@ def step_patches(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) 
 
 def resolved_patches(flow: JobFlow, patches: Sequence[StepPatch]) -> Iterator[ResolvedPatch]:
     """Yield the patches that are not empty, with the known values of their references."""
-    values, room = _ConstantValues(flow), ReferenceRoom(MAX_REFERENCED)
+    scope, room = EvaluationScope(flow, lambda name: None), ReferenceRoom(MAX_REFERENCED)
+    get_constant = cache(lambda text: resolve_references(text, scope))
     for step, case, path, patch in patches:
         if (written := changes_of(patch)) is not None:
             field = "jobSpec" if patch.job_spec else "spec"
-            content, is_open, is_large = _with_constants(written, values, room)
+            content, is_open, is_large = _with_constants(written, get_constant, room)
             yield ResolvedPatch(step, case, f"{path}.{field}", written, content, is_open, is_large)
 
 
-class _ConstantValues:
-    """Values of references before anything runs, each looked up once for a flow."""
-
-    def __init__(self, flow: JobFlow) -> None:
-        self._scope = EvaluationScope(flow, lambda name: None)
-        self._values: dict[str, Any] = {}
-
-    def get(self, reference: Reference) -> Any:
-        """Return the value, or a Failure if only a run knows it."""
-        if reference.root not in _CONSTANT_ROOTS:
-            return _ONLY_A_RUN_KNOWS
-        path = reference.path
-        if path not in self._values:
-            self._values[path] = resolve_references(f"$({path})", self._scope)
-        return self._values[path]
-
-
 def _with_constants(
-    written: dict[str, Any], values: _ConstantValues, room: ReferenceRoom
+    written: dict[str, Any], get_constant: Callable[[str], Any], room: ReferenceRoom
 ) -> tuple[dict[str, Any], bool, bool]:
     """Return a patch with the known values, whether it has other references, and whether the values
     exceed the room."""
@@ -148,11 +132,13 @@ def _with_constants(
 
     def value(reference: Reference) -> Any:
         nonlocal is_open
-        found = values.get(reference)
-        if isinstance(found, EvaluationFailure):
-            is_open = True
-            return f"$({reference.path})"
-        return found
+        text = f"$({reference.path})"
+        if reference.root in _CONSTANT_ROOTS:
+            found = get_constant(text)
+            if not isinstance(found, EvaluationFailure):
+                return found
+        is_open = True
+        return text
 
     try:
         return replace_references(written, value, room), is_open, False

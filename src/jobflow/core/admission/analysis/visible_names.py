@@ -116,8 +116,9 @@ class NameScope:
         root, keys = mention.root, mention.keys
         if root not in _VARIABLES and root not in self.variables(place):
             return None if root in TYPES and not keys else self._no_variable(place, root)
-        if root == "params" and keys:
-            return self._param(keys[0])
+        if root == "params" and keys and keys[0] not in self._known_params:
+            guess = did_you_mean(self._param_suggester.nearest(keys[0]))
+            return f'there is no parameter "{keys[0]}"{guess}'
         if root == "flow" and (keys or mention.open):
             return self._flow(place, keys)
         return self._step_fact(place, mention) if root == "steps" else None
@@ -145,11 +146,6 @@ class NameScope:
         listed = f"; there are {', '.join(self.variables(place))}"
         return f"there is no variable {root}" + (did_you_mean(guess) or listed)
 
-    def _param(self, name: str) -> str | None:
-        if name in self._known_params:
-            return None
-        return f'there is no parameter "{name}"' + did_you_mean(self._param_suggester.nearest(name))
-
     def _flow(self, place: ExpressionPlace, keys: Sequence[str]) -> str | None:
         names = ["name", "namespace"]
         if place.position >= len(self._graph):
@@ -170,8 +166,10 @@ class NameScope:
 
     def _step(self, place: ExpressionPlace, name: str) -> str | None:
         target = self._graph.index.get(name)
+        if target is None and name in self._finally_names:
+            return f'"{name}" is a step of finally, whose result no other step can use'
         if target is None:
-            return self._no_step(name)
+            return f'no such step as "{name}"' + did_you_mean(self._step_suggester.nearest(name))
         if target == place.position:
             return (
                 "a step cannot use its own result; repeat.until and retry.when have outputs, phase "
@@ -181,11 +179,6 @@ class NameScope:
             return None
         dependant = self._steps[place.position].name
         return f'step "{dependant}" does not depend on "{name}"; add it to dependsOn.targets'
-
-    def _no_step(self, name: str) -> str:
-        if name in self._finally_names:
-            return f'"{name}" is a step of finally, whose result no other step can use'
-        return f'no such step as "{name}"' + did_you_mean(self._step_suggester.nearest(name))
 
     def _fact(self, name: str, mention: Mention) -> str | None:
         keys = mention.keys[1:]

@@ -115,7 +115,6 @@ def _at(text: str, at: int) -> str:
 
 
 def _hint(text: str, at: int | None) -> str:
-    """Return the CEL for syntax of other languages."""
     if (found := _NUMBERED.search(text)) is not None:
         return f'; write steps["{found[1]}"]'
     if "{{" in text or "${" in text:
@@ -169,8 +168,6 @@ REASONS_OF_STEPS = ("", *StepReason)
 
 
 class _Owner(NamedTuple):
-    """The owner of a reason, and the reasons that it may have."""
-
     name: str
     reasons: tuple[str, ...]
 
@@ -184,25 +181,19 @@ def compared_reasons_exist(facts: FlowFacts) -> Iterator[Violation]:
     """A comparison with a word that is no reason has the same result for every run."""
     for each, parsed, _ in facts.expressions.parsed:
         run = _ATTEMPT if each.place.field == "retry.when" else _RUN
-        if "reason" in each.text:
-            for found in parsed.comparisons():
-                owner = _owner(found, run)
-                if owner is not None and found.text not in owner.reasons:
-                    yield Violation(each.path, Reason.INVALID, each.text, _detail(found, owner))
+        for found in parsed.comparisons() if "reason" in each.text else ():
+            match found:
+                case Comparison(path=("reason",), bound=False):
+                    owner = run
+                case Comparison(path=("steps", _, "reason"), bound=False):
+                    owner = _STEP
+                case _:
+                    continue
+            if found.text not in owner.reasons:
+                yield Violation(each.path, Reason.INVALID, each.text, _detail(found, owner))
 
 
 REASON_RULES = (Group[Rule](lambda facts: facts.written_expressions, (compared_reasons_exist,)),)
-
-
-def _owner(found: Comparison, run: _Owner) -> _Owner | None:
-    """Return the owner of a compared reason (`reason` of the run, `steps["x"].reason` of a step),
-    or None if it is no reason."""
-    match found:
-        case Comparison(path=("reason",), bound=False):
-            return run
-        case Comparison(path=("steps", _, "reason"), bound=False):
-            return _STEP
-    return None
 
 
 def _detail(found: Comparison, owner: _Owner) -> str:

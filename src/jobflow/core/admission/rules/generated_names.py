@@ -91,17 +91,14 @@ def jobs_are_unique(facts: FlowFacts) -> Iterator[Violation]:
             for base, index, retry in origins(name):
                 other = position.get(base)
                 if other is not None and facts.job_counts[other].has(index, retry):
+                    run = [] if index is None else [f"its run {index}"]
+                    attempt = [f"retry {retry}"] if retry else []
                     detail = (
                         f'step "{base}" makes a vcjob of this name too, '
-                        f"{_run(index, retry)}; rename one of the steps"
+                        f"{', '.join(run + attempt)}; rename one of the steps"
                     )
                     job = format_job_name(facts.flow_name, name)
                     yield Violation(f"{facts.path(i)}.name", Reason.DUPLICATE, job, detail)
-
-
-def _run(index: int | None, retry: int) -> str:
-    parts = [] if index is None else [f"its run {index}"]
-    return ", ".join([*parts, f"retry {retry}"] if retry else parts)
 
 
 class _Clash(NamedTuple):
@@ -141,8 +138,6 @@ class _RetryClash(NamedTuple):
 
 
 class _ClashSearch:
-    """Search for clashing pod names in one flow."""
-
     def __init__(self, facts: FlowFacts, pods: Mapping[int, PodNames]) -> None:
         self._facts = facts
         self._uses: dict[str, list[ResolvedStep]] = {}
@@ -184,7 +179,6 @@ class _ClashSearch:
         return ends
 
     def _owners(self, name: str) -> Iterator[ResolvedStep]:
-        """Yield the steps that may create a vcjob of this name without the flow's."""
         yield from (use for use in self._uses.get(name, ()) if self._has(use, None, 0))
         if self._facts.has_numbered_jobs:
             for base, index, retry in origins(name):

@@ -59,7 +59,6 @@ def defaults_are_not_bookkeeping(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def _pairs(facts: FlowFacts, field: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (JSON path, key, value) of labels or annotations."""
     defaults = facts.flow.spec.job_defaults
     if defaults is not None:
         pairs: Mapping[str, str] = getattr(defaults, field) or {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group, Rule
@@ -65,18 +64,15 @@ def params_have_values(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def param_values_are_allowed(facts: FlowFacts) -> Iterator[Violation]:
+    """1 equals 1.0 but not true."""
     for i, param in enumerate(facts.flow.spec.params or ()):
         if param.enum is None or param.value is None:
             continue
-        if not any(_same(param.value, allowed) for allowed in param.enum):
+        value, is_bool = param.value, isinstance(param.value, bool)
+        if not any(value == each and is_bool == isinstance(each, bool) for each in param.enum):
             listed = ", ".join(quote(allowed) for allowed in param.enum[:20])
             detail = f"supported values: {listed}" if param.enum else "its enum allows nothing"
             yield Violation(f"spec.params[{i}].value", Reason.NOT_SUPPORTED, param.value, detail)
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal: 1 equals 1.0 but not true."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def param_values_are_small(facts: FlowFacts) -> Iterator[Violation]:

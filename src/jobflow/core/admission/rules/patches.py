@@ -8,7 +8,7 @@ each fault back to the patch, or jobDefaults, that it comes from. Values that on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
@@ -87,7 +87,8 @@ def patched_jobs_are_valid(facts: FlowFacts) -> Iterator[Violation]:
     )
     nameless = frozenset(each.path for _, _, each in facts.unknown_elements if each.name is None)
     reported = (fault for fault in faults if not _lacks_only_a_name(fault, nameless))
-    yield from _unique(islice(reported, MAX_FINDINGS))
+    # cases share their step's patch, steps the flow's jobDefaults
+    yield from {(each.path, each.message): each for each in islice(reported, MAX_FINDINGS)}.values()
 
 
 PATCH_RULES = (
@@ -103,22 +104,12 @@ PATCH_RULES = (
 
 
 def _lacks_only_a_name(fault: Violation, nameless: Collection[str]) -> bool:
-    """Whether `patched_elements_have_names` reports the cause: a value is missing in a task or
-    container because the patch does not name the one to change."""
+    """Whether `patched_elements_have_names` reports the cause of a missing value."""
     return (
         bool(nameless)
         and fault.reason is Reason.REQUIRED
         and any(path in nameless for path in _beginnings(fault.path))
     )
-
-
-def _unique(faults: Iterable[Violation]) -> Iterator[Violation]:
-    """Yield each fault once: cases share their step's patch, steps the flow's jobDefaults."""
-    seen: set[tuple[str, str]] = set()
-    for fault in faults:
-        if (key := (fault.path, fault.message)) not in seen:
-            seen.add(key)
-            yield fault
 
 
 class _SpecFaults:
@@ -191,13 +182,11 @@ def _with_name_hint(fault: Violation) -> Violation:
 
 
 def _spec_of_defaults(defaults: JobDefaults) -> dict[str, Any]:
-    """Return the part of jobDefaults that a vcjob's spec gets; an empty text has no effect."""
     fields = msgspec.to_builtins(defaults)
     return {key: value for key, value in fields.items() if key in _DEFAULTS_OF_SPEC and value}
 
 
 def _faults_without_template(patch: ResolvedPatch) -> Iterator[Violation]:
-    """Yield the faults of a patch that it has with any template."""
     spec = merge({}, patch.content)
     locations = PatchLocations(patch.content, spec, patch.path, patch.written)
     holds = _holds_for_any_run(spec) if patch.open else lambda fault: True

@@ -158,7 +158,6 @@ def _suits(facts: FlowFacts, step: int, probe: Probe) -> bool:
 
 
 def _unfit(facts: FlowFacts, step: int, probe: Probe) -> list[_Group]:
-    """Return the targets that keep the probe from ever passing."""
     groups, asked = _groups(facts, step), _asked(probe)
     unfit = [
         group

@@ -122,26 +122,15 @@ def _in_running_order(names: list[str], cycle: list[int]) -> str:
     return " -> ".join(shown)
 
 
-def strategies_are_known(facts: FlowFacts) -> Iterator[Violation]:
-    if _STRATEGIES.issuperset([depends_on.strategy for _, depends_on in facts.dependencies]):
+def strategies_and_conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
+    known = _STRATEGIES.issuperset([each.strategy for _, each in facts.dependencies])
+    if known and _CONDITIONS.issuperset([each.condition for _, each in facts.dependencies]):
         return
     for i, depends_on in facts.dependencies:
-        if (strategy := depends_on.strategy) not in _STRATEGIES:
-            path = f"spec.flows[{i}].dependsOn.strategy"
-            yield Violation(
-                path, Reason.NOT_SUPPORTED, strategy, list_supported(strategy, Strategy)
-            )
-
-
-def conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
-    if _CONDITIONS.issuperset([depends_on.condition for _, depends_on in facts.dependencies]):
-        return
-    for i, depends_on in facts.dependencies:
-        if (condition := depends_on.condition) not in _CONDITIONS:
-            path = f"spec.flows[{i}].dependsOn.condition"
-            yield Violation(
-                path, Reason.NOT_SUPPORTED, condition, list_supported(condition, Condition)
-            )
+        for field, words in (("strategy", Strategy), ("condition", Condition)):
+            if (word := getattr(depends_on, field)) not in {None, *words}:
+                path = f"spec.flows[{i}].dependsOn.{field}"
+                yield Violation(path, Reason.NOT_SUPPORTED, word, list_supported(word, words))
 
 
 def retain_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
@@ -175,8 +164,7 @@ STEP_RULES = (
             targets_are_steps,
             targets_are_other_steps,
             dependencies_have_an_order,
-            strategies_are_known,
-            conditions_are_known,
+            strategies_and_conditions_are_known,
         ),
     ),
     Group[Rule](lambda facts: facts.patches, (patches_have_one_name,)),

@@ -92,16 +92,13 @@ def _running_estimate(job: JobView) -> Iterator[Violation]:
     yield from duration_violations(job.raw, "runningEstimate", job.path)
 
 
-def _has_tasks(job: JobView) -> Iterator[Violation]:
-    if not job.raw.get("tasks"):
-        yield Violation(f"{job.path}.tasks", Reason.REQUIRED, None, "a job has at least one task")
-
-
 _TASK_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def _task_names(job: JobView) -> Iterator[Violation]:
+def _tasks(job: JobView) -> Iterator[Violation]:
     """A task's name is part of pod names: a DNS label, unique in the job."""
+    if not job.raw.get("tasks"):
+        yield Violation(f"{job.path}.tasks", Reason.REQUIRED, None, "a job has at least one task")
     seen: dict[str, int] = {}
     for task in job.tasks:
         if task.name is None:
@@ -215,11 +212,13 @@ def _volume_claim(volume: Map, path: str) -> Iterator[Violation]:
         yield from name_violations(f"{path}.volumeClaimName", name)
 
 
-def _network_topologies(job: JobView) -> Iterator[Violation]:
+def _partitions_and_topologies(job: JobView) -> Iterator[Violation]:
     yield from _network_topology(job.raw, job.path)
     for task in job.tasks:
-        partition = mapping(task.raw, "partitionPolicy")
-        yield from _network_topology(partition, f"{task.path}.partitionPolicy")
+        if task.raw.get("partitionPolicy") is not None:
+            partition = mapping(task.raw, "partitionPolicy")
+            yield from _network_topology(partition, f"{task.path}.partitionPolicy")
+            yield from _partition_policy(task)
 
 
 def _network_topology(owner: Map, path: str) -> Iterator[Violation]:
@@ -239,12 +238,6 @@ def _network_topology(owner: Map, path: str) -> Iterator[Violation]:
     if isinstance(name, str) and len(name) > _MAX_NAME:
         detail = f"may not be more than {_MAX_NAME} characters"
         yield Violation(f"{path}.highestTierName", Reason.TOO_LONG, name, detail)
-
-
-def _partitions(job: JobView) -> Iterator[Violation]:
-    for task in job.tasks:
-        if task.raw.get("partitionPolicy") is not None:
-            yield from _partition_policy(task)
 
 
 def _partition_policy(task: TaskView) -> Iterator[Violation]:
@@ -314,15 +307,13 @@ _FIELDS_OF_RULES: Mapping[Callable[[JobView], Iterator[Violation]], frozenset[st
         (_counts, "minAvailable maxRetry minSuccess ttlSecondsAfterFinished tasks"),
         (_names_of_others, "queue priorityClassName schedulerName"),
         (_running_estimate, "runningEstimate"),
-        (_has_tasks, "tasks"),
-        (_task_names, "tasks"),
+        (_tasks, "tasks"),
         (_gang, "minAvailable tasks"),
         (policy_violations, "policies tasks"),
         (_plugins, "plugins"),
         (_mpi_master, "plugins tasks"),
         (_volumes, "volumes"),
-        (_network_topologies, "networkTopology tasks"),
-        (_partitions, "tasks"),
+        (_partitions_and_topologies, "networkTopology tasks"),
         (_task_dependencies, "tasks"),
         (pod_violations, "tasks"),
     )

@@ -65,6 +65,7 @@ def _of_list(owner: Map, path: str) -> Iterator[Violation]:
     for at, policy in policies:
         for rule in _RULES_OF_ONE:
             yield from rule(policy, at)
+        yield from duration_violations(policy, "timeout", at)
     yield from _exit_codes_once(policies)
     yield from _events_once(policies)
     yield from _any_event_alone(policies)
@@ -109,16 +110,11 @@ def _action_is_known(policy: Map, path: str) -> Iterator[Violation]:
         yield Violation(f"{path}.action", Reason.NOT_SUPPORTED, action, detail)
 
 
-def _timeout_is_a_duration(policy: Map, path: str) -> Iterator[Violation]:
-    yield from duration_violations(policy, "timeout", path)
-
-
 _RULES_OF_ONE: tuple[Callable[[Map, str], Iterator[Violation]], ...] = (
     _event_or_exit_code,
     _events_are_known,
     _exit_code_is_a_failure,
     _action_is_known,
-    _timeout_is_a_duration,
 )
 
 

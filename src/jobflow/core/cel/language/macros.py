@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from jobflow.core.cel.language.budget import Budget, CelError
@@ -47,7 +48,9 @@ def read_variable(name: str, keys: Sequence[Any]) -> CompiledNode:
     def read(frame: EvaluationFrame) -> Any:
         value = frame.values.get(name, frame)
         if value is frame:
-            value = _get_type(name)
+            if name not in TYPES:
+                raise CelError(f"there is no variable or function {name}")
+            value = TYPES[name]
         elif value.__class__ is int and not MIN_INT <= value <= MAX_INT:
             value = normalize_number(value)
         for key in keys:
@@ -69,12 +72,6 @@ def read_slot(slot: int, keys: Sequence[Any]) -> CompiledNode:
         return value
 
     return read
-
-
-def _get_type(name: str) -> Any:
-    if name not in TYPES:
-        raise CelError(f"there is no variable or function {name}")
-    return TYPES[name]
 
 
 class MacroLoop(NamedTuple):
@@ -107,14 +104,6 @@ class MacroLoop(NamedTuple):
             kind = describe_type(value)
             raise CelError(f"the test of a loop gives {kind}, not true or false")
         return bool(value)
-
-
-def _all(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
-    return not _has(False, loop, frame, entries)
-
-
-def _exists(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
-    return _has(True, loop, frame, entries)
 
 
 def _has(wanted: bool, loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
@@ -165,8 +154,8 @@ class Macro(NamedTuple):
 
 
 MACROS: Mapping[str, Macro] = {
-    "all": Macro((2,), _all),
-    "exists": Macro((2,), _exists),
+    "all": Macro((2,), lambda *call: not _has(False, *call)),
+    "exists": Macro((2,), partial(_has, True)),
     "exists_one": Macro((2,), _exists_one),
     "existsOne": Macro((2,), _exists_one),
     "filter": Macro((2,), _filter),

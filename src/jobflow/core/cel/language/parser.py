@@ -131,7 +131,6 @@ class _Parser:
         return tree.ChoiceNode(at, cases, node) if cases else node
 
     def _operation(self, precedence: int) -> SyntaxNode:
-        """Parse operators of this precedence or higher."""
         at = self._at
         node = self._signed()
         while (level := self._precedence()) >= precedence:

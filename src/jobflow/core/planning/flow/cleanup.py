@@ -36,7 +36,7 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
         flow.spec.job_retain_policy == RetainPolicy.DELETE
         and flow.status.state.phase == FlowPhase.SUCCEED
     ):
-        return Retention(tuple(_delete(job) for job in _there(view)))
+        return Retention(tuple(DeleteJob.of(job) for job in _there(view)))
     if all(_due(job) is None for job in view.jobs.values()):
         return Retention()
     timed = [(job, due) for job in _there(view) if (due := _due(job)) is not None]
@@ -44,7 +44,7 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
     later = [due for _, due in timed if due > now]
     over = [job for job, due in timed if due <= now]
     return Retention(
-        deletes=tuple(_delete(job) for job in over if job.metadata.name in recorded),
+        deletes=tuple(DeleteJob.of(job) for job in over if job.metadata.name in recorded),
         wake_at=min(later, default=None),
         urgent=any(job.metadata.name not in recorded for job in over),
     )
@@ -75,10 +75,6 @@ def _recorded(flow: JobFlow) -> frozenset[str]:
             if run.phase in ENDED_STEP_PHASES:
                 names.add(run.job or (key if run.index is None else f"{key}-{run.index}"))
     return frozenset(names)
-
-
-def _delete(job: Job) -> DeleteJob:
-    return DeleteJob(job.metadata.name, job.metadata.uid)
 
 
 def expires(flow: JobFlow) -> datetime | None:

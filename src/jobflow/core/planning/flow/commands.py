@@ -1,9 +1,8 @@
 """Commands on a flow: which take effect, which are refused, which can be deleted.
 
-A Command is recorded by its UID in `handledCommands` with the status that carries it out or refuses
-it; it is deleted only once that status is stored, and forgotten when it is seen gone. So it acts
-once, wherever a process stops. Several that come together are read one after another, by
-creationTimestamp and name, each on the lifecycle that the one before it has left.
+The status that applies or refuses a Command records its UID in `handledCommands`. The Command is
+deleted once that status is stored, and its UID is dropped when the Command is gone, so it acts only
+once, wherever a process stops. Several Commands are applied by creationTimestamp and name.
 """
 
 from __future__ import annotations
@@ -51,9 +50,12 @@ def read_commands(
     if not view.commands and not handled:
         return CommandResult(lifecycle)
     known = frozenset(handled)
-    there = {command.metadata.uid for command in view.commands.values()}
+    ordered = sorted(
+        view.commands.values(),
+        key=lambda each: (each.metadata.creation_timestamp or _FIRST, each.metadata.name),
+    )
+    there = {command.metadata.uid for command in ordered}
     kept = [uid for uid in handled if uid in there]
-    ordered = sorted(view.commands.values(), key=_rank)
     new = [command for command in ordered if command.metadata.uid not in known]
     reader = _Reader(flow, lifecycle, now, over)
     read = [command.metadata.uid for command in reader.read(new[: max(0, AT_ONCE - len(kept))])]
@@ -62,20 +64,12 @@ def read_commands(
         handled=[*kept, *read] or None,
         retry=reader.retry,
         events=tuple(reader.events),
-        deletes=_gone(command for command in ordered if command.metadata.uid in known),
+        deletes=tuple(
+            DeleteCommand(command.metadata.name, command.metadata.uid)
+            for command in ordered
+            if command.metadata.uid in known and command.metadata.deletion_timestamp is None
+        ),
         urgent=bool(read),
-    )
-
-
-def _rank(command: Command) -> tuple[datetime, str]:
-    return command.metadata.creation_timestamp or _FIRST, command.metadata.name
-
-
-def _gone(commands: Iterable[Command]) -> tuple[DeleteCommand, ...]:
-    return tuple(
-        DeleteCommand(command.metadata.name, command.metadata.uid)
-        for command in commands
-        if command.metadata.deletion_timestamp is None
     )
 
 
@@ -95,7 +89,7 @@ class _Reader:
         for command in commands:
             if self.retry:
                 return
-            if why := self._fault(command) or _READINGS[command.action](self, command):
+            if why := self._fault(command) or self._read(command):
                 text = f"Command {command.metadata.name} ({command.action}) was refused: {why}"
                 self.events.append(Event(EventType.WARNING, "CommandRefused", text))
             yield command
@@ -109,6 +103,12 @@ class _Reader:
             return f"JobFlow carries out {_ACTIONS} on flows and no other action"
         return ""
 
+    def _read(self, command: Command) -> str:
+        """Return why the Command is refused, or ""."""
+        if command.action == Action.RESTART_JOB:
+            return self.restart(command)
+        return self._too_late() or _READINGS[command.action](self, command)
+
     def _too_late(self) -> str:
         if self._flow.final:
             return f"the flow has ended ({self._flow.status.state.phase})"
@@ -121,28 +121,20 @@ class _Reader:
     # ----------------------------- each returns why the Command is refused, or ""
 
     def cancel(self, command: Command) -> str:
-        if why := self._too_late():
-            return why
         self.lifecycle = self.lifecycle.cancelled(self._now, command.message)
         return ""
 
     def cancel_now(self, command: Command) -> str:
-        if why := self._too_late():
-            return why
         self.lifecycle = self.lifecycle.cancelled_now(self._now, command.message)
         return ""
 
     def suspend(self, command: Command) -> str:
-        if why := self._too_late():
-            return why
         if self.lifecycle.ending_reason:
             return f"the flow ends already, for {self.lifecycle.ending_message}"
         self.lifecycle = self.lifecycle.suspended_for(command.action, self._now)
         return ""
 
     def resume(self, command: Command) -> str:
-        if why := self._too_late():
-            return why
         if self.lifecycle.suspended_at is None:
             return "the flow is not suspended"
         self.lifecycle = self.lifecycle.resumed(self._now)

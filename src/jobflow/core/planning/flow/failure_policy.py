@@ -14,14 +14,13 @@ from jobflow.api.control import FailurePolicy
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition, JobFlow, Step
 from jobflow.core.planning.context import PlanContext, StepDecision
-from jobflow.core.planning.observed import FAILURES, ObservedRun
+from jobflow.core.planning.observed import FAILURES
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import fails_flow, get_condition, get_probe
 from jobflow.core.text import join_names
 
 HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
 """Conditions of the steps that may start although the flow has stopped."""
-
 _POLICIES = {str(policy): policy for policy in FailurePolicy}
 
 
@@ -71,16 +70,13 @@ def _failing(ctx: PlanContext, known: Sequence[StepDecision | None]) -> Iterator
         if observed.step.continue_on_failure:
             continue
         jobs = [(run, run.job) for run in observed.each if run.job is not None]
+        retry = observed.step.retry
+        # attempts that follow a failure for certain: `retry.when` is not known yet
+        limit = 0 if retry is None or retry.when is not None else retry.limit or 0
         if all(job.ended for _, job in jobs) and any(
-            job.phase in FAILURES and not _is_retried(run) for run, job in jobs
+            job.phase in FAILURES and run.stored.failures >= limit for run, job in jobs
         ):
             yield observed.step.name
-
-
-def _is_retried(run: ObservedRun) -> bool:
-    # for certain: `retry.when` is not known yet
-    retry = run.step.retry
-    return retry is not None and retry.when is None and run.stored.failures < (retry.limit or 0)
 
 
 def is_handler(step: Step) -> bool:
@@ -123,18 +119,14 @@ class FailureStop:
         """Note the phase of a step. `met`: the targets that let it start; None if it has not
         started, so that any target may."""
         if self.holds_up and phase != StepPhase.SKIPPED:
-            by = self._targets[position] if met is None else met
-            self._handling[position] = self.admits(position, by)
+            self._handling[position] = self.admits(position, met)
 
-    def may_yet(self, position: int) -> bool:
-        """Whether a waiting step may still start."""
-        return self.admits(position, self._targets[position])
-
-    def admits(self, position: int, met: Iterable[int]) -> bool:
-        """Whether a step that these targets make ready is a handler, or behind a handler."""
+    def admits(self, position: int, met: Iterable[int] | None = None) -> bool:
+        """Whether a step that these targets (None: any of its targets) make ready is a handler, or
+        behind a handler."""
         if is_handler(self._steps[position]):
             return True
-        return any(self._handling[target] for target in met)
+        return any(self._handling[t] for t in (self._targets[position] if met is None else met))
 
     def spared(self, decisions: Sequence[StepDecision]) -> frozenset[str]:
         """Return the running steps that Abort does not abort."""

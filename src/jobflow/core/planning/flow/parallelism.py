@@ -16,7 +16,6 @@ from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import Draft, PlanContext, StepDecision
 from jobflow.core.planning.flow.held_creates import Turn, under_way, waits_instead
-from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_count
 
@@ -35,7 +34,11 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
     """Return the decisions with as many creates as there is room for, in place order. While a quota
     or missing rights refuse creates, only those whose turn it is are tried."""
     most, held = ctx.flow.spec.parallelism, ctx.view.held
-    room = None if most is None or most < 1 else max(most - _alive(ctx.view), 0)
+    room = None
+    if most is not None and most >= 1:
+        jobs, deleted = ctx.view.jobs, ctx.view.deleted
+        alive = sum(not job.ended and name not in deleted for name, job in jobs.items())
+        room = max(most - alive, 0)
     order = in_place_order(ctx, range(len(decisions)))
     turn = None
     if held is not None and room != 0:
@@ -86,10 +89,6 @@ def _built(
         else:
             creates.append(create)
     return creates, unbuilt
-
-
-def _alive(view: View) -> int:
-    return sum(not job.ended and name not in view.deleted for name, job in view.jobs.items())
 
 
 def _without_room(decision: StepDecision, most: int) -> StepDecision:

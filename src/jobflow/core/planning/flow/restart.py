@@ -10,6 +10,7 @@ and a step or run that has made no other since has not begun. Nothing is started
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -29,8 +30,6 @@ from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_progress
 from jobflow.core.timestamps import truncate_to_second
-
-_AGAIN = "runs again because the flow was retried"
 
 
 def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlowStatus:
@@ -110,35 +109,22 @@ def _from_anew(observed: ObservedStep, changed: bool) -> bool:
 
 def _waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
     memory = ctx.observed[position].stored
-    runs = [_kept(run) if _stays(run, again) else _run_waiting(run) for run in memory.runs or ()]
-    return StepCondition(
-        phase=StepPhase.WAITING,
-        message=_AGAIN,
-        job=memory.job,
-        attempts=memory.attempts,
-        past_attempts=memory.attempts,
-        last_transition_time=ctx.second,
-        requested_hours=memory.requested_hours,
-        runs=runs or None,
-    )
+    runs = [
+        RunCondition(index=run.index, **_waiting_again(run))
+        if again or run.phase != StepPhase.COMPLETED
+        else msgspec.structs.replace(run, past_attempts=run.attempts)
+        for run in memory.runs or ()
+    ]
+    again_fields = _waiting_again(memory)
+    return StepCondition(last_transition_time=ctx.second, runs=runs or None, **again_fields)
 
 
-def _stays(run: RunCondition, again: bool) -> bool:
-    return run.phase == StepPhase.COMPLETED and not again
-
-
-def _kept(run: RunCondition) -> RunCondition:
-    """Attempts before the retry do not count as started since."""
-    return msgspec.structs.replace(run, past_attempts=run.attempts)
-
-
-def _run_waiting(run: RunCondition) -> RunCondition:
-    return RunCondition(
-        index=run.index,
-        phase=StepPhase.WAITING,
-        message=_AGAIN,
-        job=run.job,
-        attempts=run.attempts,
-        past_attempts=run.attempts,
-        requested_hours=run.requested_hours,
-    )
+def _waiting_again(stored: RunCondition) -> dict[str, Any]:
+    return {
+        "phase": StepPhase.WAITING,
+        "message": "is to run again, for the flow was retried",
+        "job": stored.job,
+        "attempts": stored.attempts,
+        "past_attempts": stored.attempts,
+        "requested_hours": stored.requested_hours,
+    }

@@ -22,7 +22,7 @@ from jobflow.core.planning.actions import AbortJob, Action, DeleteJob
 from jobflow.core.planning.context import PlanContext, RunDecision
 from jobflow.core.planning.flow.failure_policy import policy_of, stored_failures
 from jobflow.core.planning.lifecycle import HALTS
-from jobflow.core.planning.observed import ObservedRun, ObservedStep
+from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.text import shorten
@@ -105,14 +105,14 @@ def abort(
         return RunDecision(condition)
     deadline = add(since, PATIENCE)
     if ctx.now >= deadline:
-        return RunDecision(condition, _delete(job))
+        return RunDecision(condition, (DeleteJob.of(job),))
     if job.phase == JobPhase.ABORTING:
         return RunDecision(condition, wake_at=deadline)
     asked = ctx.view.aborts.get(job.metadata.uid)
     if asked is not None and ctx.now < add(asked, AGAIN):
         return RunDecision(condition, wake_at=min(add(asked, AGAIN), deadline))
     action: Action = AbortJob(job.metadata.name, job.metadata.uid)
-    return RunDecision(condition, action, wake_at=min(add(ctx.now, AGAIN), deadline))
+    return RunDecision(condition, (action,), wake_at=min(add(ctx.now, AGAIN), deadline))
 
 
 def left_over(ctx: PlanContext) -> Iterator[DeleteJob]:
@@ -123,7 +123,7 @@ def left_over(ctx: PlanContext) -> Iterator[DeleteJob]:
             over = run.stored.phase in ENDED_STEP_PHASES
             for job in run.jobs:
                 if (over or job is not run.job) and _is_there(job, ctx):
-                    yield _delete(job)
+                    yield DeleteJob.of(job)
 
 
 def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob]:
@@ -136,22 +136,14 @@ def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob]:
     for observed in ctx.observed:
         for run in observed.each:
             for job in run.unheard_of:
-                over = ctx.flow.final or _is_over(run, observed)
+                phases = {run.stored.phase, observed.stored.phase}
+                over = ctx.flow.final or not phases.isdisjoint(ENDED_STEP_PHASES)
                 made = labels.TARGET_ENDS in (job.metadata.annotations or {})
                 if over and made and _is_there(job, ctx):
-                    yield _delete(job)
-
-
-def _is_over(run: ObservedRun, observed: ObservedStep) -> bool:
-    phases = (run.stored.phase, observed.stored.phase)
-    return any(phase in ENDED_STEP_PHASES for phase in phases)
+                    yield DeleteJob.of(job)
 
 
 def _is_there(job: Job, ctx: PlanContext) -> bool:
     meta = job.metadata
     going = meta.deletion_timestamp is not None or meta.name in ctx.view.deleted
     return not job.ended and not going
-
-
-def _delete(job: Job) -> DeleteJob:
-    return DeleteJob(job.metadata.name, job.metadata.uid)

@@ -57,11 +57,11 @@ def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     belongs to somebody else, else None."""
     refusal = ctx.view.refusals.get(run.key)
     if refusal is not None and refusal.code == UNPROCESSABLE:
-        return _refused(run, ctx, refusal)
+        return _refused(run, refusal)
     holder = ctx.view.holders.get(run.key)
-    if holder is not None and not _goes_away(holder):
-        return _conflict(run, holder)
-    return None
+    if holder is None or not holder.owner_alive or holder.job.metadata.deletion_timestamp:
+        return None
+    return _conflict(run, holder)
 
 
 @overload
@@ -120,12 +120,14 @@ def _attempt(
         message = f"waits for the JobTemplate {needed}"
         return RunDecision(waiting(run, StepReason.WAITING_FOR_TEMPLATE, message))
     if (refusal := ctx.view.refusals.get(name)) is not None:
-        if refusal.code == UNPROCESSABLE or _applies(refusal.retry_at, ctx.now):
-            return _refused(run, ctx, refusal)
-        condition = _create_refused(run, refusal, ceil_to_second(refusal.retry_at or ctx.now))
+        retry_at = refusal.retry_at
+        if refusal.code == UNPROCESSABLE or retry_at is None or ctx.now < retry_at:
+            return _refused(run, refusal)
+        condition = _create_refused(run, refusal)
     elif (holder := ctx.view.holders.get(name)) is not None:
         until = add(ctx.now, NAME_AGAIN) if holder.retry_at is None else holder.retry_at
-        condition = waiting(run, StepReason.NAME_IN_USE, _in_use(holder))
+        message = f"waits until the old job {holder.job.metadata.name} is gone"
+        condition = waiting(run, StepReason.NAME_IN_USE, message)
         if ctx.now < until:
             return RunDecision(condition, wake_at=until)
     elif run.attempts:
@@ -134,12 +136,7 @@ def _attempt(
         condition = waiting(run, StepReason.STARTING, f"the job {name} is being created")
     if (fault := ctx.facts.faults.get(name)) is not None:
         return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, fault.message))
-    planned = _planned(run, ctx, name, number)
-    return RunDecision(condition, draft=Draft(run.step, template, planned, guard))
-
-
-def _planned(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> Attempt:
-    return Attempt(
+    planned = Attempt(
         name,
         number,
         index=run.index,
@@ -148,26 +145,18 @@ def _planned(run: ObservedRun, ctx: PlanContext, name: str, number: int) -> Atte
         target_ends=ends_of_targets(run.step, ctx),
         seen=ctx.seen(run),
     )
+    return RunDecision(condition, drafts=(Draft(run.step, template, planned, guard),))
 
 
-def _applies(retry_at: datetime | None, now: datetime) -> bool:
-    return retry_at is None or now < retry_at
-
-
-def _refused(run: ObservedRun, ctx: PlanContext, refusal: Refusal) -> RunDecision:
+def _refused(run: ObservedRun, refusal: Refusal) -> RunDecision:
     if refusal.code == UNPROCESSABLE:
         return RunDecision(_failed(run, StepReason.REFUSED, refusal.message))
-    retry_at = refusal.retry_at
-    until = None if retry_at is None else ceil_to_second(retry_at)
-    return RunDecision(_create_refused(run, refusal, until), wake_at=retry_at)
+    return RunDecision(_create_refused(run, refusal), wake_at=refusal.retry_at)
 
 
-def _create_refused(run: ObservedRun, refusal: Refusal, until: datetime | None) -> RunCondition:
+def _create_refused(run: ObservedRun, refusal: Refusal) -> RunCondition:
+    until = None if refusal.retry_at is None else ceil_to_second(refusal.retry_at)
     return waiting(run, StepReason.CREATE_REFUSED, refusal.message, until)
-
-
-def _goes_away(holder: Holder) -> bool:
-    return holder.job.metadata.deletion_timestamp is not None or not holder.owner_alive
 
 
 def _conflict(run: ObservedRun, holder: Holder) -> RunDecision:
@@ -178,10 +167,6 @@ def _conflict(run: ObservedRun, holder: Holder) -> RunDecision:
         "delete it, or give the flow or the step another name"
     )
     return RunDecision(_failed(run, StepReason.NAME_CONFLICT, message))
-
-
-def _in_use(holder: Holder) -> str:
-    return f"waits until the old job {holder.job.metadata.name} is gone"
 
 
 def _failed(run: ObservedRun, reason: str, message: str) -> RunCondition:

@@ -1,12 +1,11 @@
 """End of a run whose vcjob has ended, with everything that is kept of it.
 
 Pods are deleted with their vcjob, so their information is stored together with the end: the pod
-that failed, the outputs, the counts of tasks. If the watched pods do not tell it, the pods are read
+that failed, the outputs, the counts of tasks. If the watched pods do not show it, the pods are read
 live first; until then the step and the vcjob's record stay as before the end. A read that fails is
-tried again for PATIENCE since the status says so; then the end is stored without it. The pods of an
-aborted vcjob that did not complete are not read. Such a vcjob ends for the stored reason, with one
-exception: a vcjob that was aborted for a suspension ends Aborted, so if it ends Failed or
-Terminated, it has failed by itself.
+tried again for PATIENCE; then the end is stored without it. The pods of an aborted vcjob that did
+not complete are not read. It ends for the stored reason, with one exception: after a suspension
+only an Aborted vcjob does, because one that ends Failed or Terminated has failed by itself.
 """
 
 from __future__ import annotations
@@ -72,7 +71,11 @@ def finish(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
         if until is None or ctx.now >= until:
             return RunDecision(_ended(run, job, insight, ctx))
         wake_at = None if waits.wake_at is None else min(waits.wake_at, until)
-        condition = _not_yet_read(run, decision.condition, waits.trouble)
+        said = f"has ended, and its pods cannot be read yet: {waits.trouble}"
+        condition = msgspec.structs.replace(
+            decision.condition, reason=StepReason.PODS_UNREAD, message=shorten(said)
+        )
+        condition = run.stored if condition == run.stored else condition
         decision = msgspec.structs.replace(decision, condition=condition, wake_at=wake_at)
     reads = () if waits.read is None else (waits.read,)
     return msgspec.structs.replace(decision, reads=reads)
@@ -87,12 +90,6 @@ def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | N
     if memory.reason != StepReason.PODS_UNREAD:
         return ctx.now + PATIENCE
     return add(memory.last_transition_time or _since(job) or ctx.second, PATIENCE)
-
-
-def _not_yet_read(run: ObservedRun, shown: RunCondition, trouble: str) -> RunCondition:
-    said = f"has ended, and its pods cannot be read yet: {trouble}"
-    condition = msgspec.structs.replace(shown, reason=StepReason.PODS_UNREAD, message=shorten(said))
-    return run.stored if condition == run.stored else condition
 
 
 def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
@@ -125,7 +122,6 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
 
 
 def _without_pods(job: Job) -> str:
-    """A clause about a vcjob that has no pods, or ""."""
     tasks = job.spec.tasks
     if not tasks or any(task.replicas for task in tasks):
         return ""
@@ -157,7 +153,8 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     if read is not None:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
-    said = _said(job, pods)
+    pod = find_output_pod(job.spec, pods)
+    said = None if pod is None else read_message(job.spec, pod)
     if job.phase in FAILURES and _is_aborted(run, job):
         return Insight(pods, said=said)
     blamed = find_first_failure(pods) if job.phase in FAILURES else None
@@ -171,11 +168,6 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     if needed and said is None:
         missing = (read.trouble if read is not None else "") or "its pod is gone"
     return Insight(pods, blamed, said, enough, missing)
-
-
-def _said(job: Job, pods: Iterable[Pod]) -> str | None:
-    pod = find_output_pod(job.spec, pods)
-    return read_message(job.spec, pod) if pod is not None else None
 
 
 # ---------------------------------------------------------------------- the end
@@ -194,12 +186,16 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     if insight.missing and phase == StepPhase.COMPLETED and not reason:
         reason = StepReason.OUTPUTS_MISSING
         message = f"its outputs could not be read: {insight.missing}"
+    lasted = ""  # as Volcano's runningDuration, which may come with a later event
+    begin, end = job.metadata.creation_timestamp, _since(job)
+    if begin is not None and end is not None:
+        lasted = format_go_duration(end - begin)
     condition = run.new_condition(
         phase=phase,
         reason=reason,
         message=shorten(message),
         create_time=job.metadata.creation_timestamp,
-        running_duration=job.status.running_duration or _lasted(job),
+        running_duration=job.status.running_duration or lasted,
         task_status_count=_counts(run, job, insight.pods),
         job=job.metadata.name,
         attempts=run.attempts,
@@ -268,13 +264,6 @@ def _is_aborted(run: ObservedRun, job: Job) -> bool:
     return run.stored.reason != StepReason.SUSPENDED or job.phase == JobPhase.ABORTED
 
 
-def _lasted(job: Job) -> str:
-    """Return the time from creation to end, as Volcano's runningDuration, which may come with a
-    later event."""
-    begin, end = job.metadata.creation_timestamp, job.status.state.last_transition_time
-    return format_go_duration(end - begin) if begin is not None and end is not None else ""
-
-
 def _since(job: Job) -> datetime | None:
     return job.status.state.last_transition_time
 
@@ -298,16 +287,11 @@ def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskSt
             seen.setdefault(pod.task, Counter())[pod.phase] += 1
     for task, phases in sorted(seen.items()):
         known = counts[task].phase or {} if task in counts else {}
-        if _further(phases, known):
+        if sum(phases.values()) < sum(known.values()):
+            continue  # pods that are gone are in the counts only
+        if _ends(phases) > _ends(known) or not known:
             counts[task] = TaskState(phase=dict(sorted(phases.items())))
     return counts or None
-
-
-def _further(seen: Mapping[str, int], known: Mapping[str, int]) -> bool:
-    # pods that are gone are in the counts only
-    if sum(seen.values()) < sum(known.values()):
-        return False
-    return _ends(seen) > _ends(known) or not known
 
 
 def _ends(phases: Mapping[str, int]) -> int:

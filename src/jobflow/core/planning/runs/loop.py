@@ -9,7 +9,7 @@ that have not begun. `summarize` makes one condition of all runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from jobflow.core.planning.observed import ObservedRun, ObservedStep, fresh
 from jobflow.core.planning.runs.abort import aborted, ending_reason
 from jobflow.core.planning.runs.create import first_attempt, refused_for_good
 from jobflow.core.planning.runs.run import Told, decide_run, next_attempt_when_due
+from jobflow.core.planning.target_ends import told_message
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 
@@ -91,7 +92,9 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop 
     loop = _known(observed, ctx, told)
     end = told()
     if end is not None and end.attempts > observed.attempts:
-        _end_as(loop, end)
+        if all(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values()):
+            well = end.phase == StepPhase.COMPLETED or loop.failed
+            loop.verdict = LoopEnd() if well else LoopEnd(end.reason, told_message(""))
     elif observed.started or loop.failed:
         _continue(loop, ctx, end)
     else:
@@ -101,13 +104,9 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop 
 
 def begin(observed: ObservedStep, ctx: PlanContext) -> Loop:
     """Return the decisions about a step that starts now."""
-    loop = _known(observed, ctx, _nothing)
+    loop = _known(observed, ctx, lambda: None)
     _continue(loop, ctx, None)
     return loop
-
-
-def _nothing() -> None:
-    """A step that has not begun tells nothing by its dependants."""
 
 
 def _known(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop:
@@ -120,8 +119,8 @@ def _known(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop:
         decision = decide_run(run, ctx, told)
         if decision is not None and run.index is not None:
             loop.decided[run.index] = run, decision
-    for index, run, decision in _refused(loop, ctx):
-        loop.decided[index] = run, decision
+    if ctx.view.refusals or ctx.view.holders:
+        _add_refused(loop, ctx)
     return loop
 
 
@@ -135,23 +134,12 @@ def _most(observed: ObservedStep) -> int:
     return total
 
 
-def _refused(loop: Loop, ctx: PlanContext) -> Iterator[tuple[int, ObservedRun, RunDecision]]:
-    if not (ctx.view.refusals or ctx.view.holders):
-        return
+def _add_refused(loop: Loop, ctx: PlanContext) -> None:
     for index in range(loop.total):
         if index not in loop.decided:
             run = fresh(loop.observed, ctx.flow.metadata.name, index)
             if (decision := refused_for_good(run, ctx)) is not None:
-                yield index, run, decision
-
-
-def _end_as(loop: Loop, end: TargetEnd) -> None:
-    if any(d.condition.phase not in ENDED_STEP_PHASES for _, d in loop.decided.values()):
-        return
-    if end.phase == StepPhase.COMPLETED or loop.failed:
-        loop.verdict = LoopEnd()
-    else:
-        loop.verdict = LoopEnd(end.reason, "a job that started after it recorded its end")
+                loop.decided[index] = run, decision
 
 
 def _continue(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:

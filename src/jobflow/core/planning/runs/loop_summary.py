@@ -5,8 +5,7 @@ A forEach shows counts of its items, a repeat its current run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any
 
 from jobflow.api.flow_status import (
@@ -17,7 +16,7 @@ from jobflow.api.flow_status import (
     StepPhase,
 )
 from jobflow.api.job import JobPhase, TaskState
-from jobflow.core.planning.context import RunDecision, StepDecision, with_time
+from jobflow.core.planning.context import StepDecision, with_time
 from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs.loop import Loop, LoopEnd
 from jobflow.core.pods.resources import replace_hours
@@ -32,23 +31,18 @@ def summarize(loop: Loop) -> StepDecision:
     """Return the step's decision."""
     observed = loop.observed
     made = [decision for _, decision in loop.runs]
+    moments = (loop.wake_at, *(decision.wake_at for decision in made))
     runs = _runs(loop)
     condition = _condition(loop, [decision.condition for decision in made], runs)
     return StepDecision(
         condition=observed.stored if condition == observed.stored else condition,
-        actions=tuple(d.action for d in made if d.action is not None),
-        drafts=tuple(d.draft for d in made if d.draft is not None),
-        wake_at=min((at for at in _moments(loop, made) if at is not None), default=None),
+        actions=tuple(action for d in made for action in d.actions),
+        drafts=tuple(draft for d in made for draft in d.drafts),
+        wake_at=min((at for at in moments if at is not None), default=None),
         urgent=loop.stores_first or any(d.urgent for d in made),
         reads=tuple(read for d in made for read in d.reads),
         unjudged=frozenset().union(*(d.unjudged for d in made)),
     )
-
-
-def _moments(loop: Loop, made: Sequence[RunDecision]) -> Iterator[datetime | None]:
-    yield loop.wake_at
-    for decision in made:
-        yield decision.wake_at
 
 
 def _runs(loop: Loop) -> list[RunCondition]:
@@ -79,7 +73,8 @@ def _condition(
         shown = _repeat(conditions)
     if memory.passed_targets is not None and attempts <= memory.past_attempts:
         shown["passed_targets"] = memory.passed_targets
-    shown.setdefault("create_time", memory.create_time or _first_made(runs))
+    created = (run.create_time for run in runs if run.create_time is not None)
+    shown.setdefault("create_time", memory.create_time or min(created, default=None))
     return observed.new_condition(
         runs=runs or None,
         attempts=attempts,
@@ -107,10 +102,12 @@ def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
 def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     """A forEach is Running while it has a job or creates one."""
     waiting = [c for c in conditions if c.phase == StepPhase.WAITING]
-    ended = sum(c.phase in ENDED_STEP_PHASES for c in conditions)
+    with_job = [c for c in conditions if c.phase not in (StepPhase.WAITING, *ENDED_STEP_PHASES)]
     held_up = next((c for c in waiting if c.reason != StepReason.STARTING), None)
-    running = len(conditions) - ended - len(waiting)
-    if held_up is not None and not running and len(waiting) == _held_up(waiting):
+    running = len(with_job)
+    ended = len(conditions) - running - len(waiting)
+    starting = any(c.reason == StepReason.STARTING for c in waiting)
+    if held_up is not None and not running and not starting:
         return _waits(loop.observed, held_up)
     message = f"{ended} of {format_count(loop.total, 'item')} are over"
     message += f", {running} under way" if running else ""
@@ -118,16 +115,15 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
         message += f", {loop.not_started} will not start"
     if held_up is not None:
         message += f"; item {held_up.index}: {held_up.message}"
-    aborted = _aborted(c for c in conditions if _has_job(c))
+    all_aborted = bool(with_job) and all(c.abort_time is not None for c in with_job)
     return {
         "phase": JobPhase.RUNNING,
-        "reason": aborted.reason if aborted is not None else "",
+        "reason": with_job[0].reason if all_aborted else "",
         "message": shorten(message),
     }
 
 
 def _repeat(conditions: Sequence[RunCondition]) -> dict[str, Any]:
-    """A repeat shows its current run; between two runs it waits."""
     last = conditions[-1]
     if last.phase in ENDED_STEP_PHASES:
         message = f"the job {last.job} has ended, and the next one follows"
@@ -152,20 +148,6 @@ def _waits(observed: ObservedStep, condition: RunCondition) -> dict[str, Any]:
         "message": shorten(f"{item}{condition.message}"),
         "next_attempt_time": condition.next_attempt_time,
     }
-
-
-def _held_up(waiting: Iterable[RunCondition]) -> int:
-    return sum(c.reason != StepReason.STARTING for c in waiting)
-
-
-def _has_job(condition: RunCondition) -> bool:
-    return condition.phase not in ENDED_STEP_PHASES and condition.phase != StepPhase.WAITING
-
-
-def _aborted(running: Iterable[RunCondition]) -> RunCondition | None:
-    """Return the first of the running items if all of them are being aborted."""
-    found = list(running)
-    return found[0] if found and all(c.abort_time is not None for c in found) else None
 
 
 # ------------------------------------------------------------------------------ its end
@@ -210,10 +192,6 @@ def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------- sums
-
-
-def _first_made(runs: Iterable[RunCondition]) -> Any:
-    return min((run.create_time for run in runs if run.create_time is not None), default=None)
 
 
 def _counts(observed: ObservedStep, runs: Sequence[RunCondition]) -> dict[str, TaskState] | None:

@@ -40,7 +40,9 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
     why = ending_reason(run, ctx)
     suspended = condition.reason == StepReason.SUSPENDED
     if suspended and why in ("", StepReason.SUSPENDED):
-        return _after_suspension(run, condition)
+        message = "the flow was suspended: it runs again once the flow is resumed"
+        waits = _waiting(run, condition, reason=StepReason.SUSPENDED, message=message)
+        return RunDecision(waits, urgent=True)
     if suspended:
         message = aborted(why, f"the job {condition.job} is over", run, ctx)
         return RunDecision(_final(condition, phase=ends_as(why), reason=why, message=message))
@@ -53,8 +55,8 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
 def backoff(policy: Backoff, attempts: int) -> timedelta:
     """Return the pause after so many attempts. A value that admission would refuse counts as not
     set."""
-    first = _duration(policy.duration, DURATION)
-    longest = _duration(policy.max, LONGEST)
+    first = duration(policy.duration, DURATION)
+    longest = duration(policy.max, LONGEST)
     factor = policy.factor if policy.factor is not None and policy.factor >= 1 else FACTOR
     try:
         seconds = first.total_seconds() * factor ** max(attempts - 1, 0)
@@ -96,17 +98,9 @@ def _retried(
 
 
 def _later(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    """Leave the retry to the next plan."""
     job = run.job
     kept = RunDecision(run.stored) if job is None else not_judged(run, job, ctx)
     return msgspec.structs.replace(kept, wake_at=ctx.later)
-
-
-def _after_suspension(run: ObservedRun, condition: RunCondition) -> RunDecision:
-    message = "the flow was suspended: it runs again once the flow is resumed"
-    return RunDecision(
-        _waiting(run, condition, reason=StepReason.SUSPENDED, message=message), urgent=True
-    )
 
 
 def _waiting(run: ObservedRun, condition: RunCondition, **changes: object) -> RunCondition:
@@ -124,8 +118,3 @@ def _waiting(run: ObservedRun, condition: RunCondition, **changes: object) -> Ru
 
 def _final(condition: RunCondition, **changes: object) -> RunCondition:
     return msgspec.structs.replace(condition, avoid_nodes=None, **changes)
-
-
-def _duration(text: str | None, default: timedelta) -> timedelta:
-    found = duration(text) if text is not None else None
-    return default if found is None else found

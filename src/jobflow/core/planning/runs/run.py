@@ -7,7 +7,6 @@ ended.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 
 import msgspec
 
@@ -21,8 +20,7 @@ from jobflow.core.planning.runs.abort import abort, aborted, intent
 from jobflow.core.planning.runs.create import next_attempt, waiting
 from jobflow.core.planning.runs.finish import ends_as, finish, held, running_as
 from jobflow.core.planning.runs.retry import backoff, retry_or_end
-from jobflow.core.planning.runs.timeout import is_over
-from jobflow.core.planning.target_ends import told_of
+from jobflow.core.planning.target_ends import told_message
 from jobflow.core.reasons import StepReason
 from jobflow.core.timestamps import add, ceil_to_second
 
@@ -40,12 +38,9 @@ def decide_run(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision | 
     if job is None:
         return _without_job(run, ctx, told)
     if job.ended:
-        recorded = run.between_attempts and run.stored.reason != StepReason.JOB_LOST
-        return (
-            next_attempt_when_due(run, ctx)
-            if recorded
-            else retry_or_end(run, finish(run, job, ctx), ctx)
-        )
+        if run.between_attempts and run.stored.reason != StepReason.JOB_LOST:
+            return next_attempt_when_due(run, ctx)
+        return retry_or_end(run, finish(run, job, ctx), ctx)
     if not run.gone:
         return _running(run, job, ctx)
     return _without_job(run, ctx, told)
@@ -58,7 +53,7 @@ def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
         return retry_or_end(run, _not_again(run, memory, why, ctx), ctx)
     if ctx.terminating or ctx.suspended:
         return RunDecision(memory)
-    if _too_early(memory, ctx.now):
+    if memory.next_attempt_time is not None and ctx.now < memory.next_attempt_time:
         return RunDecision(memory, wake_at=memory.next_attempt_time)
     return next_attempt(run, ctx)
 
@@ -66,7 +61,7 @@ def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
 def _running(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     running = running_as(run, job, ctx)
     why = intent(run, ctx)
-    if not why and is_over(running.deadline, ctx):
+    if not why and running.deadline is not None and running.deadline <= ctx.now:
         why = StepReason.TIMEOUT
     if why:
         return abort(run, job, running, why, ctx)
@@ -85,12 +80,11 @@ def _without_job(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision:
     if ctx.terminating and not why:
         return RunDecision(shown)
     if name not in ctx.view.deleted and name not in ctx.view.holders:
-        return RunDecision(shown, ReadJob(name))
+        return RunDecision(shown, (ReadJob(name),))
     return retry_or_end(run, _not_again(run, shown, why, ctx), ctx) if why else _lost(run, ctx)
 
 
 def _not_again(run: ObservedRun, shown: RunCondition, why: str, ctx: PlanContext) -> RunDecision:
-    """Return the end of a run that is aborted while it has no vcjob."""
     name, phase = run.job_name, ends_as(why)
     there = run.job is not None and not run.gone
     gone = f"the job {name} is {'over' if there else 'gone'}"
@@ -111,10 +105,6 @@ def _not_again(run: ObservedRun, shown: RunCondition, why: str, ctx: PlanContext
     )
 
 
-def _too_early(memory: RunCondition, now: datetime) -> bool:
-    return memory.next_attempt_time is not None and now < memory.next_attempt_time
-
-
 def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     pause = backoff(Backoff(), run.attempts - run.stored.past_attempts)
     until = ceil_to_second(add(ctx.now, pause))
@@ -133,7 +123,7 @@ def _as_told(
         shown,
         phase=end.phase,
         reason=end.reason,
-        message=f"{told_of(run.job_name)}a job that started after it recorded its end",
+        message=told_message(run.job_name),
         job=run.job_name,
         attempts=run.attempts,
         next_attempt_time=None,

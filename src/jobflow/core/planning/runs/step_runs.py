@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
-from jobflow.core.planning.context import PlanContext, RunDecision, StepDecision
+from typing import cast
+
+from jobflow.api.flow_status import ENDED_STEP_PHASES
+from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs import loop as looping
 from jobflow.core.planning.runs.create import first_attempt, refused_for_good
@@ -53,9 +55,8 @@ def begin(observed: ObservedStep, ctx: PlanContext) -> StepDecision:
     """Start a step; after a retry of the flow, the runs that are left."""
     if observed.loops:
         return summarize(looping.begin(observed, ctx))
-    return _of_step(
-        next_attempt_when_due(observed, ctx) if observed.attempts else first_attempt(observed, ctx)
-    )
+    start = next_attempt_when_due if observed.attempts else first_attempt
+    return cast(StepDecision, start(observed, ctx))
 
 
 def _carried_on(position: int, observed: ObservedStep, ctx: PlanContext) -> StepDecision | None:
@@ -65,19 +66,4 @@ def _carried_on(position: int, observed: ObservedStep, ctx: PlanContext) -> Step
     decision = decide_run(observed, ctx, lambda: told_or_guessed(position, ctx))
     if decision is None:
         decision = refused_for_good(observed, ctx)
-    return None if decision is None else _of_step(decision)
-
-
-def _of_step(decision: RunDecision) -> StepDecision:
-    """Return the decision about a step that is its own run."""
-    condition, action, draft = decision.condition, decision.action, decision.draft
-    assert isinstance(condition, StepCondition)
-    return StepDecision(
-        condition=condition,
-        actions=() if action is None else (action,),
-        drafts=() if draft is None else (draft,),
-        wake_at=decision.wake_at,
-        urgent=decision.urgent,
-        reads=decision.reads,
-        unjudged=decision.unjudged,
-    )
+    return cast(StepDecision | None, decision)  # the condition of a step that is its own run

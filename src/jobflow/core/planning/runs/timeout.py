@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow_status import JobRecord
@@ -14,6 +15,8 @@ from jobflow.api.job import Job, JobPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.timestamps import add, ceil_to_second
+
+T = TypeVar("T")
 
 
 def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
@@ -25,22 +28,17 @@ def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
     memory = run.stored
     if memory.deadline is not None and memory.job == job.metadata.name:
         return memory.deadline
-    seconds = duration(text)
+    seconds = duration(text, None)
     since = min(_running(job, ctx.records.get(job.metadata.name)), default=None)
     return None if seconds is None or since is None else ceil_to_second(add(since, seconds))
 
 
-def is_over(deadline: datetime | None, ctx: PlanContext) -> bool:
-    """Whether the deadline has passed."""
-    return deadline is not None and deadline <= ctx.now
-
-
-def duration(text: str) -> timedelta | None:
-    """Return a duration of the spec; None for a value that admission would refuse."""
+def duration(text: str | None, default: T) -> timedelta | T:
+    """Return a duration of the spec; `default` if it is not set or admission would refuse it."""
     try:
-        return timedelta(seconds=parse_duration(text))
+        return default if text is None else timedelta(seconds=parse_duration(text))
     except ValueError:
-        return None
+        return default
 
 
 def _running(job: Job, record: JobRecord | None) -> Iterator[datetime]:

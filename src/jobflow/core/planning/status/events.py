@@ -1,8 +1,8 @@
 """Events of a flow: the changes from the stored status to the next one.
 
-So a change is told once, whichever process plans next. Steps that are skipped for one reason share
-one Event, and so do steps that cannot start for one cause, so that a failure in a large flow is not
-a thousand Events.
+Therefore each change makes one Event, no matter which process plans next. Steps that are skipped
+for the same reason share an Event, and so do steps that cannot start for the same cause, so that a
+failure in a large flow does not send a thousand Events.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TROUBLES: frozenset[str] = frozenset(
         StepReason.RETRYING,
     }
 )
-"""Reasons of a waiting step that are told once as a warning."""
+"""Reasons of a waiting step that send one warning."""
 
 
 _HALTED: Mapping[str, tuple[EventType, str]] = {

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from jobflow.api.flow_status import (
     ENDED_STEP_PHASES,
-    FINAL_PHASES,
     FlowPhase,
     FlowState,
     JobRecord,
@@ -20,8 +18,7 @@ from jobflow.api.pod import PodPhase
 from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.spec.readiness import fails_flow
-from jobflow.core.text import format_progress, join_names, shorten
-from jobflow.core.timestamps import truncate_to_second
+from jobflow.core.text import join_names, shorten
 
 _COMPLETED = StepPhase.COMPLETED.value
 _NO_PODS: Mapping[str, int] = {}
@@ -67,11 +64,6 @@ def is_over(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
     return all(d.condition.phase in ENDED_STEP_PHASES for d in decisions) and not _alive(ctx)
 
 
-def progress(decisions: Sequence[StepDecision]) -> str:
-    """Return `3/5`: the ended steps, also skipped ones, of all."""
-    return format_progress([decision.condition for decision in decisions])
-
-
 def pod_failure_ratio(decisions: Sequence[StepDecision]) -> str:
     """Return `0.25`: the share of failed pods in the last counts of the steps; "" without pods."""
     pods = failed = 0
@@ -85,13 +77,6 @@ def pod_failure_ratio(decisions: Sequence[StepDecision]) -> str:
                 if phase == PodPhase.FAILED:
                     failed += count
     return f"{failed / pods:.2f}" if pods > 0 else ""
-
-
-def completion_time(ctx: PlanContext, state: FlowState) -> datetime | None:
-    """Return when the flow ended, or None."""
-    if state.phase not in FINAL_PHASES:
-        return None
-    return ctx.flow.status.completion_time or truncate_to_second(ctx.now)
 
 
 def _alive(ctx: PlanContext) -> bool:
@@ -133,7 +118,6 @@ def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
 
 
 def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
-    """Return reason and message: those of a single failed step, or the names of several."""
     name, condition = failed[0]
     conflict = condition.reason == StepReason.NAME_CONFLICT
     reason = FlowReason.NAME_CONFLICT if conflict else FlowReason.STEP_FAILED

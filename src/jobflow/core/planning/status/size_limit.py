@@ -6,7 +6,7 @@ nor the lists of vcjobs. Details of an ended vcjob that are dropped are lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -88,46 +88,35 @@ def _histories_but_the_last(status: JobFlowStatus) -> JobFlowStatus:
 
 def _transitions_of_jobs(status: JobFlowStatus) -> JobFlowStatus:
     """Drop `lastTransitionTime` of steps whose vcjob's last history has it."""
-    having = [
-        key
-        for key, each in _steps(status)
-        if each.runs or (each.job and each.last_transition_time is not None)
-    ]
     return _conditions(
-        status, having, lambda _, each: _without_transition(each) if each.job else each
+        status,
+        lambda each: bool(each.job) and each.last_transition_time is not None,
+        lambda _, each: _without_transition(each) if each.job else each,
     )
 
 
 def _task_status_counts(status: JobFlowStatus) -> JobFlowStatus:
-    having = [
-        key for key, each in _steps(status) if each.runs or each.task_status_count is not None
-    ]
     if status.pod_failure_ratio:
         status = _replace(status, pod_failure_ratio="")
-    return _conditions(status, having, lambda _, each: _replace(each, task_status_count=None))
+    return _conditions(
+        status,
+        lambda each: each.task_status_count is not None,
+        lambda _, each: _replace(each, task_status_count=None),
+    )
 
 
 def _messages(status: JobFlowStatus) -> JobFlowStatus:
-    having = [key for key, each in _steps(status) if each.runs or each.message]
-    return _conditions(status, having, lambda _, each: _replace(each, message=""))
+    return _conditions(
+        status, lambda each: bool(each.message), lambda _, each: _replace(each, message="")
+    )
 
 
 def _times_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
     over = ENDED_STEP_PHASES
-    having = [
-        key for key, each in _steps(status) if each.runs or (each.phase in over and _timed(each))
-    ]
     return _conditions(
-        status, having, lambda _, each: _without_times(each) if each.phase in over else each
-    )
-
-
-def _timed(condition: RunCondition) -> bool:
-    return (
-        condition.create_time is not None
-        or bool(condition.running_duration)
-        or condition.requested_hours is not None
-        or condition.failure is not None
+        status,
+        lambda each: each.phase in over and each != _without_times(each),
+        lambda _, each: _without_times(each) if each.phase in over else each,
     )
 
 
@@ -146,10 +135,11 @@ def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
 
 
 def _transitions(status: JobFlowStatus) -> JobFlowStatus:
-    having = [
-        key for key, each in _steps(status) if each.runs or each.last_transition_time is not None
-    ]
-    return _conditions(status, having, lambda _, each: _without_transition(each))
+    return _conditions(
+        status,
+        lambda each: each.last_transition_time is not None,
+        lambda _, each: _without_transition(each),
+    )
 
 
 def _without_transition(condition: C) -> C:
@@ -160,12 +150,13 @@ def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
     """Drop, for thousands of jobs at once: everything that an existing job says itself, names of
     jobs that follow from their attempt (`observed` restores them), jobs of earlier attempts, the
     time of the next try of a refused create, and the nodes to avoid."""
-    latest = {run.job for _, each in _steps(status) for run in each.runs or (each,)}
+    conditions = (status.conditions or {}).values()
+    latest = {run.job for each in conditions for run in each.runs or (each,)}
     lists: dict[str, list[str] | None] = {}
     for field in JOB_LISTS:
         names = [name for name in getattr(status, field) or () if name in latest]
         lists[field] = names or None
-    status = _conditions(status, [key for key, _ in _steps(status)], _least)
+    status = _conditions(status, lambda each: True, _least)
     return _replace(status, job_status_list=None, **lists)
 
 
@@ -201,26 +192,22 @@ def _records(status: JobFlowStatus, records: list[JobRecord]) -> JobFlowStatus:
     return status if same else _replace(status, job_status_list=records or None)
 
 
-def _steps(status: JobFlowStatus) -> Iterable[tuple[str, StepCondition]]:
-    return (status.conditions or {}).items()
-
-
 class _Change(Protocol):
     """Changes one condition; the key is the name of its first vcjob."""
 
     def __call__(self, key: str, condition: C, /) -> C: ...
 
 
-def _conditions(status: JobFlowStatus, having: Collection[str], change: _Change) -> JobFlowStatus:
-    """Change the conditions with these keys and those of their runs. Most conditions of a large
-    status were changed when they were written."""
-    changed = dict(status.conditions or {})
-    for key in having:
-        each = changed[key]
-        changed[key] = _with_runs(key, each, change) if each.runs else change(key, each)
-    return _replace(status, conditions=changed) if having else status
-
-
-def _with_runs(key: str, condition: StepCondition, change: _Change) -> StepCondition:
-    runs = [change(f"{key}-{run.index}", run) for run in condition.runs or ()]
-    return _replace(change(key, condition), runs=runs)
+def _conditions(
+    status: JobFlowStatus, is_affected: Callable[[StepCondition], bool], change: _Change
+) -> JobFlowStatus:
+    """Change the conditions that are affected, and those with runs together with all runs. Most
+    conditions of a large status were changed when they were written."""
+    changed: dict[str, StepCondition] = {}
+    for key, each in (status.conditions or {}).items():
+        if each.runs:
+            runs = [change(f"{key}-{run.index}", run) for run in each.runs]
+            changed[key] = _replace(change(key, each), runs=runs)
+        elif is_affected(each):
+            changed[key] = change(key, each)
+    return _replace(status, conditions=(status.conditions or {}) | changed) if changed else status

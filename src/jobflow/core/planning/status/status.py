@@ -9,16 +9,10 @@ import msgspec
 from jobflow.api.flow_status import FINAL_PHASES, FlowPhase, FlowState, JobFlowStatus
 from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.job_records import job_lists, job_records
-from jobflow.core.planning.status.flow_state import (
-    completion_time,
-    flow_state,
-    pod_failure_ratio,
-    progress,
-)
+from jobflow.core.planning.status.flow_state import flow_state, pod_failure_ratio
 from jobflow.core.planning.status.size_limit import fitted
 from jobflow.core.reasons import FlowReason
-from jobflow.core.text import MAX_NAMES, format_go_duration, shorten
-from jobflow.core.timestamps import truncate_to_second
+from jobflow.core.text import MAX_NAMES, format_go_duration, format_progress, shorten
 from jobflow.core.violations import Violation
 
 
@@ -36,21 +30,19 @@ def flow_status(
     lifecycle = ctx.lifecycle
     if state.phase in FINAL_PHASES:
         lifecycle = lifecycle.resumed(ctx.second)
-    ended = completion_time(ctx, state)
+    ended = stored.completion_time or ctx.second if state.phase in FINAL_PHASES else None
+    conditions = [decision.condition for decision in decisions]
     duration = format_go_duration((ended or ctx.second) - lifecycle.started)
     known = msgspec.structs.replace(stored, duration=duration)
     lists = job_lists(records, decisions)
     status = JobFlowStatus(
         state=state,
-        progress=progress(decisions),
+        progress=format_progress(conditions),
         start_time=lifecycle.started,
         completion_time=ended,
         duration=duration,
         observed_generation=ctx.flow.metadata.generation,
-        conditions={
-            observed.key: decision.condition
-            for observed, decision in zip(ctx.observed, decisions, strict=True)
-        },
+        conditions=dict(zip(ctx.layout.keys, conditions, strict=True)),
         job_status_list=records or None,
         next_jobs=next_jobs or None,
         pod_failure_ratio=pod_failure_ratio(decisions),
@@ -70,14 +62,13 @@ def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlow
     words = [str(violation) for violation in violations]
     more = f"; and {len(words) - MAX_NAMES} more" if len(words) > MAX_NAMES else ""
     message = "; ".join(words[:MAX_NAMES]) + more
-    now = truncate_to_second(ctx.now)
     return JobFlowStatus(
         state=FlowState(
             phase=FlowPhase.FAILED, reason=FlowReason.INVALID, message=shorten(message)
         ),
         progress=f"0/{len(ctx.steps)}",
-        start_time=now,
-        completion_time=now,
+        start_time=ctx.second,
+        completion_time=ctx.second,
         duration="0s",
         observed_generation=ctx.flow.metadata.generation,
     )

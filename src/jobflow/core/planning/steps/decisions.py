@@ -64,9 +64,9 @@ def decide(step: Step, seen: EvaluationScope) -> Decisions | NotTaken | Evaluati
 def _case(cases: list[Case], seen: EvaluationScope) -> int | None | EvaluationFailure:
     """Return the index of the first case that holds; a case without `when` always holds."""
     for at, case in enumerate(cases):
-        taken = (
-            True if case.when is None else evaluate_condition(f"switch[{at}].when", case.when, seen)
-        )
+        if case.when is None:
+            return at
+        taken = evaluate_condition(f"switch[{at}].when", case.when, seen)
         if isinstance(taken, EvaluationFailure):
             return taken
         if taken:

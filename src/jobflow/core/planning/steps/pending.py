@@ -74,7 +74,8 @@ class PendingSteps:
                 decision = self._blocked(position) if position in blocked else self._new(position)
                 self._take(position, decision)
             if holds_up:
-                self._note(position, decision, began=began)
+                met = self._waits(position, began=True).met() if began else None
+                self.stopping.note(position, decision.condition.phase, met)
         return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
 
     def _take(self, position: int, decision: StepDecision) -> None:
@@ -108,10 +109,6 @@ class PendingSteps:
             seen |= targets
             before.extend(targets)
         return found
-
-    def _note(self, position: int, decision: StepDecision, *, began: bool) -> None:
-        met = self._waits(position, began=True).met() if began else None
-        self.stopping.note(position, decision.condition.phase, met)
 
     # ------------------------------------------------------------------------- one step
 
@@ -149,7 +146,6 @@ class PendingSteps:
         return self._ready(position, NO_TARGETS)
 
     def _ready(self, position: int, waits: Waits) -> StepDecision:
-        """Decide about a step that its targets let start."""
         ctx = self.ctx
         observed = ctx.observed[position]
         if ctx.terminating:
@@ -269,7 +265,7 @@ class PendingSteps:
 
     def _waiting(self, position: int, waits: Waits) -> StepCondition:
         observed, stopping = self.ctx.observed[position], self.stopping
-        if stopping.failed and not stopping.may_yet(position):
+        if stopping.failed and not stopping.admits(position):
             message = f"will not start, because {stopping.failed[0]} has failed"
             return waiting(observed, StepEnd.STOPPED, message)
         return waiting(observed, *waits_for(self.ctx, waits))

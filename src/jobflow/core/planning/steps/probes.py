@@ -19,7 +19,7 @@ from jobflow.api import jobflow as api
 from jobflow.api.flow_status import StepCondition
 from jobflow.api.jobflow import Step, TaskStatusProbe
 from jobflow.api.pod import Pod, PodPhase
-from jobflow.core.planning.actions import Check, Probe, ReadPods
+from jobflow.core.planning.actions import Check, JobProbe, ReadPods
 from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs.finish import unread
 from jobflow.core.planning.view import ProbeResult, View
@@ -53,7 +53,7 @@ class ProbeState(NamedTuple):
     reach: TargetState
     said: str = ""
     """Why it has not passed yet or cannot pass; "" if nothing is known yet."""
-    probe: Probe | None = None
+    probe: JobProbe | None = None
     """The requests to its pods, also those that passed and are not stored yet."""
     read: ReadPods | None = None
     """The read that is needed before it is called impossible."""
@@ -93,7 +93,7 @@ class Probing:
             return ProbeState(TargetState.UNSATISFIABLE, fault)
         checks = tuple(_checks(probe, sizes))
         uid, name = job.metadata.uid, job.metadata.name
-        asked = Probe(step.name, name, uid, checks) if checks else None
+        asked = JobProbe(step.name, name, uid, checks) if checks else None
         result = self._view.probes.get((step.name, uid), ProbeResult())
         missing = self._missing(probe, target, now)
         unanswered = bool(checks) and not result.passed
@@ -118,11 +118,9 @@ class Probing:
     def _from_memory(
         self, probe: api.Probe, target: ObservedStep, now: StepCondition
     ) -> ProbeState:
-        """Return the state on a target that has ended and whose vcjob is gone."""
         if not now.job:
-            return ProbeState(
-                TargetState.UNSATISFIABLE, f"{target.step.name} ended before it had a job"
-            )
+            why = f"{target.step.name} ended before it had a job"
+            return ProbeState(TargetState.UNSATISFIABLE, why)
         missing = self._missing(probe, target, now)
         if missing or probe.http_get_list or probe.tcp_socket_list:
             why = missing or "its pods cannot answer any more"

@@ -108,10 +108,6 @@ def _to(waits: Waits) -> str:
     return _TO[Condition.RUNNING] if pending <= set(to_run) else ""
 
 
-def _state(ctx: PlanContext, target: int) -> str:
-    return f"{ctx.graph.names[target]} ({ctx.standing[target].phase})"
-
-
 def _seen(ctx: PlanContext, which: Sequence[int], waits: Waits, last: str) -> str:
     """Return the probe messages of targets; in full for a single target."""
     names, targets = ctx.graph.names, waits.need.targets
@@ -120,7 +116,7 @@ def _seen(ctx: PlanContext, which: Sequence[int], waits: Waits, last: str) -> st
     shown = [
         f"{names[targets[i]]} ({said})"
         if (said := waits.looks[i].said)
-        else _state(ctx, targets[i])
+        else f"{names[targets[i]]} ({ctx.standing[targets[i]].phase})"
         for i in which[:MAX_NAMES]
     ]
     return join_names(shown, total=len(which), last=last)
