@@ -33,7 +33,6 @@ from jobflow.webhook.review.envelope import (
 )
 from jobflow.webhook.review.judges import (
     JUDGES,
-    FlowJudge,
     Judge,
     NotJudged,
     NotReady,
