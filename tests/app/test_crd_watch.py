@@ -56,9 +56,8 @@ def look_alike() -> dict[str, Any]:
 
 FAULTS = (
     f"CustomResourceDefinition {NAME} to be corrected: spec.flows[].template is missing, "
-    "spec.flows[].patch.jobSpec drops what it does not name, "
-    "spec.flows[].patch.jobSpec.maxRetry has a default; apply this version's with "
-    "`jobflow crds --apply`"
+    "spec.flows[].patch.jobSpec drops what it does not name, spec.flows[].patch.jobSpec.maxRetry "
+    "has a default; apply this version's with `jobflow crds --apply`"
 )
 
 

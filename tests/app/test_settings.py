@@ -123,11 +123,7 @@ def test_an_unknown_setting_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        {"renew_deadline": "15s"},
-        {"retry_period": "10s"},
-        {"lease_duration": "10s"},
-    ],
+    [{"renew_deadline": "15s"}, {"retry_period": "10s"}, {"lease_duration": "10s"}],
     ids=str,
 )
 def test_the_times_of_the_election_leave_a_write_time_to_end(wrong: dict[str, str]) -> None:

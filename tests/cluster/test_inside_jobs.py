@@ -57,12 +57,7 @@ def final(status: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("runner", [simulated, processes], ids=["simulate", "process"])
 async def test_the_first_users_case(
-    real: RealCluster,
-    api: Server,
-    served: Served,
-    kubectl: Kubectl,
-    tmp_path: Path,
-    runner: Any,
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl, tmp_path: Path, runner: Any
 ) -> None:
     """Workers succeed, the parameter server is ended by policy, and the next step starts."""
     with runner(tmp_path / "logs") as pods:

@@ -18,14 +18,7 @@ from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.crashing_requests import Point, first_life, points
-from support.sandbox.running_controller import (
-    DIAMOND,
-    NAMESPACE,
-    Cluster,
-    cluster,
-    flow,
-    template,
-)
+from support.sandbox.running_controller import DIAMOND, NAMESPACE, Cluster, cluster, flow, template
 from support.sandbox.volcano_world import volcano
 
 

@@ -205,9 +205,7 @@ async def test_work_that_succeeds_ends_the_backoff(timed: Timed) -> None:
     assert await timed.take() == []
 
 
-async def test_nothing_is_handed_out_before_the_time_that_a_server_asked_for(
-    timed: Timed,
-) -> None:
+async def test_nothing_is_handed_out_before_the_time_that_a_server_asked_for(timed: Timed) -> None:
     timed.queue.add("a")
     await timed.queue.get()
     timed.queue.add("a")

@@ -213,9 +213,7 @@ def test_nothing_comes_late_while_a_worker_is_free(history: History) -> None:
 @example(BROKEN)
 @example(STORM)
 @example(ENDS_DURING)
-def test_only_an_event_comes_before_the_end_of_a_backoff(
-    history: History,
-) -> None:
+def test_only_an_event_comes_before_the_end_of_a_backoff(history: History) -> None:
     for one, other, events in carried_out(history).followed():
         if other is not None and not events:
             assert other.begin >= one.backoff_until - EPSILON
@@ -224,9 +222,7 @@ def test_only_an_event_comes_before_the_end_of_a_backoff(
 @tries(100)
 @given(histories)
 @example(STORM)
-def test_nothing_comes_before_the_time_that_a_server_asked_for(
-    history: History,
-) -> None:
+def test_nothing_comes_before_the_time_that_a_server_asked_for(history: History) -> None:
     for one, other, _ in carried_out(history).followed():
         if other is not None:
             assert other.begin >= one.asked_until - EPSILON
@@ -236,9 +232,7 @@ def test_nothing_comes_before_the_time_that_a_server_asked_for(
 @given(histories)
 @example(SPINNING)
 @example(BROKEN)
-def test_without_an_event_nothing_comes_before_the_floor(
-    history: History,
-) -> None:
+def test_without_an_event_nothing_comes_before_the_floor(history: History) -> None:
     for one, other, events in carried_out(history).followed():
         if other is not None and not events:
             assert other.begin >= one.end + FLOOR - EPSILON

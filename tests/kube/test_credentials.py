@@ -107,11 +107,9 @@ async def test_a_credential_plugin_is_run_again_after_a_refusal(
     plugin = tmp_path / "plugin"
     counter = tmp_path / "count"
     plugin.write_text(
-        "#!/bin/sh\n"
-        f"echo x >> {counter}\n"
-        f"n=$(wc -l < {counter})\n"
-        'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", '
-        '\\"kind\\": \\"ExecCredential\\", \\"status\\": {\\"token\\": \\"t$((n))\\"}}"\n'
+        f"#!/bin/sh\necho x >> {counter}\nn=$(wc -l < {counter})\necho "
+        '"{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", \\"kind\\": '
+        '\\"ExecCredential\\", \\"status\\": {\\"token\\": \\"t$((n))\\"}}"\n'
     )
     plugin.chmod(0o755)
     run = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}

@@ -244,11 +244,7 @@ async def test_it_is_synced_when_all_was_listed_and_what_may_be_absent_was_asked
     for cache in (store.flows, store.templates_cache, store.jobs):
         assert not store.synced
         cache.replace([], "1")
-    for absent in (
-        store.queues_cache.absent,
-        store.commands_cache.absent,
-        store.pods.cache.absent,
-    ):
+    for absent in (store.queues_cache.absent, store.commands_cache.absent, store.pods.cache.absent):
         assert not store.synced
         absent()
     assert store.synced

@@ -200,10 +200,7 @@ async def test_a_slim_pod_keeps_what_decisions_are_made_of() -> None:
     slim = slim_pod(whole)
     assert slim.status == whole.status
     assert (slim.owner, slim.task, slim.index) == ("uid-j", "worker", 0)
-    assert slim.metadata.labels == {
-        "volcano.sh/task-spec": "worker",
-        "volcano.sh/task-index": "0",
-    }
+    assert slim.metadata.labels == {"volcano.sh/task-spec": "worker", "volcano.sh/task-index": "0"}
     assert slim.metadata.annotations is None
 
 

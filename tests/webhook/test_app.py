@@ -168,9 +168,7 @@ async def test_the_bytes_of_concurrent_bodies_are_limited(
     assert (await uploads.begin(half, GOOD, end=True))["code"] == 200, "the room is there again"
 
 
-async def test_concurrent_reviews_are_limited(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_concurrent_reviews_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(FakeRights):
         async def lacking(self, user: UserInfo, namespace: str) -> str:
             await go.wait()

@@ -89,9 +89,7 @@ async def test_a_plan_that_is_broken_off_ends_with_all_its_requests(
     assert sorted(requests.ended) == (["jobs", "status"] if also else ["jobs"])
 
 
-async def test_requests_that_are_the_same_in_the_next_plan_have_the_same_name(
-    world: World,
-) -> None:
+async def test_requests_that_are_the_same_in_the_next_plan_have_the_same_name(world: World) -> None:
     actions = [ReadJob("f-a"), ReadPods("f-a", "uid-a"), DeleteFlow("uid-f"), world.create()]
     names = ["ReadJob f-a", "ReadPods uid-a", "DeleteFlow uid-f", "CreateJob f-a"]
     assert [request_of(action) for action in actions] == names

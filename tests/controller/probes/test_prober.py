@@ -203,13 +203,7 @@ def test_what_happens_to_a_pod_makes_the_next_round_at_once() -> None:
     assert lab.times == [40.3]
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        pod("web-0", ip="10.0.0.8"),
-        pod("web-0", uid="another"),
-    ],
-)
+@pytest.mark.parametrize("event", [pod("web-0", ip="10.0.0.8"), pod("web-0", uid="another")])
 def test_a_new_pod_or_ip_begins_the_waits_anew(event: Pod) -> None:
     lab = Lab(answers=lambda name: "answers 503").have(pod("web-0"))
     lab.want(probe())

@@ -17,13 +17,7 @@ from jobflow.api.resources import JOBS
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import Prober
 from support.sandbox.job_pods import make_pod, move_pod
-from support.sandbox.running_controller import (
-    NAMESPACE,
-    Cluster,
-    flow,
-    set_phase,
-    template,
-)
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods need addresses of their own")
 

@@ -187,21 +187,16 @@ def test_a_target_that_is_no_step_at_all_is_none_of_finally() -> None:
     waits = step("b", dependsOn={"targets": ["x", "c"]})
     found = faults(flow_of("a", waits, **{"finally": [step("c")]}))
     assert [line for line in found if "finally" in line] == [
-        (
-            'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": a step of finally, '
-            "which starts after this one; remove this target"
-        )
+        'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": a step of finally, '
+        "which starts after this one; remove this target"
     ]
     assert len(found) == 2
 
 
 def test_two_steps_of_finally_have_two_names() -> None:
     assert faults(flow_of("a", **{"finally": [{"name": "b"}, {"name": "b"}]})) == [
-        (
-            'spec.finally[1].name: Duplicate value: "b": already the name of '
-            "spec.finally[0]; give each step its own name, and set template if its "
-            "JobTemplate has another name"
-        )
+        'spec.finally[1].name: Duplicate value: "b": already the name of spec.finally[0]; give '
+        "each step its own name, and set template if its JobTemplate has another name"
     ]
 
 
@@ -289,10 +284,8 @@ def test_defaults_have_to_suit_each_template() -> None:
     patch = {"jobSpec": {"tasks": [{"name": "main", "replicas": 2}]}}
     flow = flow_of("a", "b", step("c", template="a", patch=patch), step("d"), jobDefaults=mpi)
     assert faults(flow, known) == [
-        (
-            'spec.jobDefaults.plugins.mpi: Invalid value: "master": the mpi plugin\'s '
-            'master task is no task of this job; set --master=TASK (with template "a")'
-        )
+        'spec.jobDefaults.plugins.mpi: Invalid value: "master": the mpi plugin\'s '
+        'master task is no task of this job; set --master=TASK (with template "a")'
     ]
 
 

@@ -181,9 +181,8 @@ def test_every_fault_of_an_expression_is_told() -> None:
         ({"retry": {"limit": 3, "when": "reason == 'JobFailed' && phase == 'Failed'"}}, []),
         ({"retry": {"limit": 3, "when": "steps.a.outputs.x == outputs.y"}}, []),
         ({"retry": {"limit": 3, "when": "index == 0"}}, [
-            ('retry.when: Invalid value: "index == 0": character 1: only the patch, '
-            "the retry.when and the repeat.until of a step with forEach or repeat "
-            "have an index"),
+            ('retry.when: Invalid value: "index == 0": character 1: only the patch, the retry.when '
+            "and the repeat.until of a step with forEach or repeat have an index"),
         ]),
         ({"retry": {"limit": 3, "when": "item.x > index"}, "forEach": {"items": [{"x": 1}]}}, []),
         ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"items": ["a", "b"]}},

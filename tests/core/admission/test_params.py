@@ -26,10 +26,8 @@ from support.admission.reviewed import faults, flow_of
         (
             [{"name": "in", "value": 1}],
             [
-                (
-                    '[0].name: Invalid value: "in": it is a reserved word of CEL; give the '
-                    "param another name"
-                )
+                '[0].name: Invalid value: "in": it is a reserved word of CEL; give the '
+                "param another name",
             ],
         ),
         ([{"name": "a", "value": 1}, {"name": "a", "value": 2}],
@@ -37,19 +35,15 @@ from support.admission.reviewed import faults, flow_of
         (
             [{"name": "a"}],
             [
-                (
-                    "[0].value: Required value: set a value, here or with --param a=VALUE "
-                    "of jobflow run and lint"
-                )
+                "[0].value: Required value: set a value, here or with --param a=VALUE "
+                "of jobflow run and lint",
             ],
         ),
         (
             [{"name": "a", "enum": ["x", 2]}],
             [
-                (
-                    "[0].value: Required value: set a value, here or with --param a=VALUE "
-                    'of jobflow run and lint; supported values: "x", 2'
-                )
+                "[0].value: Required value: set a value, here or with --param a=VALUE "
+                'of jobflow run and lint; supported values: "x", 2',
             ],
         ),
         ([{"name": "a", "value": True, "enum": [1, 2]}],
@@ -59,10 +53,8 @@ from support.admission.reviewed import faults, flow_of
         (
             [{"name": "a", "value": "x" * 70_000}],
             [
-                (
-                    ": Too long: the values have 70,004 bytes; at most 65,536 are "
-                    "allowed: put large values into a ConfigMap or a volume"
-                )
+                ": Too long: the values have 70,004 bytes; at most 65,536 are "
+                "allowed: put large values into a ConfigMap or a volume",
             ],
         ),
         ([{"name": f"p{i}", "value": 1} for i in range(257)],

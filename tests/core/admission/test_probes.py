@@ -67,10 +67,8 @@ def test_an_empty_probe_needs_no_target():
 def test_a_probe_without_targets(targets: Mapping[str, Any]):
     probe = {"taskStatusList": [STATUS]}
     assert faults(flow_of({"name": "b", "dependsOn": {"probe": probe, **targets}})) == [
-        (
-            "spec.flows[0].dependsOn.targets: Required value: a probe checks the jobs of "
-            "targets; name the steps whose jobs are meant"
-        )
+        "spec.flows[0].dependsOn.targets: Required value: a probe checks the jobs of "
+        "targets; name the steps whose jobs are meant"
     ]
 
 

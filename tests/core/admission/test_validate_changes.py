@@ -46,9 +46,8 @@ def with_metadata(thing: Any, **fields: Any) -> Any:
 
 
 RUNNING_WAY = (
-    "but a flow cannot be changed once it is created; to run another spec, cancel it "
-    "(`jobflow cancel f -n team`), then `kubectl delete jf f -n team` and apply it "
-    "again"
+    "but a flow cannot be changed once it is created; to run another spec, cancel it (`jobflow "
+    "cancel f -n team`), then `kubectl delete jf f -n team` and apply it again"
 )
 FINAL_WAY = (
     "but a flow cannot be changed once it is created; to run another spec, `kubectl "
@@ -77,8 +76,7 @@ def test_a_changed_step_of_an_ended_flow(phase, way):
     ("new", "changes"),
     [
         (flow_of("a", "b", "c"), {"spec.flows[1].dependsOn": "this was changed"}),
-        (flow_of("a", "b: a c", "c"), {"spec.flows[1].dependsOn.targets": ("this was "
-                                                                          "changed")}),
+        (flow_of("a", "b: a c", "c"), {"spec.flows[1].dependsOn.targets": ("this was changed")}),
         (flow_of("b: a", "a", "c"), {"spec.flows": "the order of the steps was changed"}),
         (flow_of("a", "b: a", "c", "d", "e", "g", "h"),
          {"spec.flows": 'steps "d", "e", "g" and 1 more are new'}),
@@ -110,10 +108,8 @@ CONTROLS = {
     "ttlSecondsAfterFinished": 60,
 }
 OTHERWISE = {
-    "params": ([{"name": "n", "value": True}], "spec.params[0].value", ("this was "
-                                                                       "changed")),
-    "jobDefaults": ({"labels": {"team": "y"}}, "spec.jobDefaults.labels.team", ("this "
-                                                                               "was "
+    "params": ([{"name": "n", "value": True}], "spec.params[0].value", ("this was changed")),
+    "jobDefaults": ({"labels": {"team": "y"}}, "spec.jobDefaults.labels.team", ("this was "
                                                                                "changed")),
     "parallelism": (None, "spec.parallelism", "this was changed"),
     "timeout": ("2h", "spec.timeout", "this was changed"),

@@ -60,9 +60,8 @@ CHARACTERS = 'use lower-case letters, digits, "-" and "."'
         ),
         (
             "“a”",
-            'Invalid value: "“a”": a Kubernetes name cannot hold '
-            '"“" (U+201C LEFT DOUBLE QUOTATION MARK), "”" (U+201D RIGHT DOUBLE QUOTATION MARK): '
-            f'{CHARACTERS}; "a" would do',
+            'Invalid value: "“a”": a Kubernetes name cannot hold "“" (U+201C LEFT DOUBLE QUOTATION '
+            f'MARK), "”" (U+201D RIGHT DOUBLE QUOTATION MARK): {CHARACTERS}; "a" would do',
         ),
         (
             "größe",
@@ -72,9 +71,8 @@ CHARACTERS = 'use lower-case letters, digits, "-" and "."'
         ),
         (
             "训练",
-            'Invalid value: "训练": a Kubernetes name cannot hold '
-            '"训" (U+8BAD CJK UNIFIED IDEOGRAPH-8BAD), "练" (U+7EC3 CJK UNIFIED IDEOGRAPH-7EC3): '
-            f"{CHARACTERS}",
+            'Invalid value: "训练": a Kubernetes name cannot hold "训" (U+8BAD CJK UNIFIED '
+            f'IDEOGRAPH-8BAD), "练" (U+7EC3 CJK UNIFIED IDEOGRAPH-7EC3): {CHARACTERS}',
         ),
         (
             "a\u200bb\n",
@@ -177,19 +175,15 @@ def test_a_thousand_unknown_targets_are_named_with_guesses_as_long_as_they_are_c
 
 def test_a_step_that_waits_for_itself():
     assert faults(flow_of("a", "b: a b")) == [
-        (
-            'spec.flows[1].dependsOn.targets[1]: Invalid value: "b": a step cannot wait '
-            "for itself; remove this target"
-        )
+        'spec.flows[1].dependsOn.targets[1]: Invalid value: "b": a step cannot wait '
+        "for itself; remove this target"
     ]
 
 
 def test_a_cycle_is_printed_in_running_order_at_a_target_of_it():
     assert faults(flow_of("x", "a: x c", "b: a", "c: b", "d: c")) == [
-        (
-            'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": these steps wait for '
-            "each other: a -> b -> c -> a; remove one of these dependencies"
-        )
+        'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": these steps wait for '
+        "each other: a -> b -> c -> a; remove one of these dependencies"
     ]
 
 
@@ -203,11 +197,9 @@ def test_each_knot_has_one_cycle():
 def test_a_cycle_through_5000_steps_shows_its_beginning_and_its_end():
     steps = [f"s{i}: s{(i - 1) % 5_000}" for i in range(5_000)]
     assert faults(flow_of(*steps)) == [
-        (
-            'spec.flows[0].dependsOn.targets[0]: Invalid value: "s4999": these steps wait '
-            "for each other: s0 -> s1 -> s2 -> s3 -> s4 -> (4993 more) -> s4998 -> s4999 "
-            "-> s0; remove one of these dependencies"
-        )
+        'spec.flows[0].dependsOn.targets[0]: Invalid value: "s4999": these steps wait '
+        "for each other: s0 -> s1 -> s2 -> s3 -> s4 -> (4993 more) -> s4998 -> s4999 "
+        "-> s0; remove one of these dependencies"
     ]
 
 

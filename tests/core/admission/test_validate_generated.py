@@ -103,8 +103,7 @@ def test_a_dot_in_a_name_that_becomes_a_hostname():
     known = knowing(template_of("a.b"), template_of("c.d", plugins={"env": [], "pytorch": []}))
     assert faults(flow_of("a.b", "c.d"), known) == [
         'spec.flows[1].name: Invalid value: "c.d": its vcjob "f-c.d" has the plugin pytorch, which '
-        'makes the names of its pods their hostnames, and these cannot hold "."; write "-" '
-        "instead"
+        'makes the names of its pods their hostnames, and these cannot hold "."; write "-" instead'
     ]
     assert len(faults(flow_of("a.b", "c.d", name="f.g"), known)) == 1
 

@@ -88,10 +88,8 @@ def test_many_queues_are_one_warning_a_kind_of_suspicion():
         "does not exist"
     )
     assert warnings(flow, closed) == [
-        (
-            'queues "q1" (Closing), "q2" (Closing), "q3" (Closing) and 2 more are not '
-            "Open: Volcano refuses jobs for a queue that is not Open"
-        )
+        'queues "q1" (Closing), "q2" (Closing), "q3" (Closing) and 2 more are not '
+        "Open: Volcano refuses jobs for a queue that is not Open"
     ]
 
 

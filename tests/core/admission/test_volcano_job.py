@@ -238,10 +238,8 @@ def after(*names: Any) -> dict[str, Any]:
         (
             [task("a", **after("c")), task("b", **after("a")), task("c", **after("b"))],
             [
-                (
-                    'spec.tasks[0].dependsOn.name: Invalid value: "a": the tasks wait for '
-                    "each other, so they never start: a -> b -> c -> a"
-                )
+                'spec.tasks[0].dependsOn.name: Invalid value: "a": the tasks wait for '
+                "each other, so they never start: a -> b -> c -> a",
             ],
         ),
     ],

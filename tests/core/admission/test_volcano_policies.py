@@ -116,8 +116,6 @@ def test_a_tasks_policies_keep_the_same_rules_for_themselves():
     }
     spec = {"tasks": [task], "policies": [policy]}
     assert [str(violation) for violation in job_violations(spec, "spec", None)] == [
-        (
-            'spec.tasks[0].policies[1].event: Duplicate value: "PodFailed": '
-            "spec.tasks[0].policies[0] already has this event"
-        )
+        'spec.tasks[0].policies[1].event: Duplicate value: "PodFailed": '
+        "spec.tasks[0].policies[0] already has this event"
     ]

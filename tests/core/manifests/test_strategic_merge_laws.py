@@ -140,39 +140,30 @@ def test_depth_does_not_matter():
         (
             {"tasks": [{"replicas": 2}, {"name": "w"}]},
             [
-                (
-                    "p.tasks[0].name: Required value: this list merges by name; set the "
-                    "name of the element to change"
-                )
+                "p.tasks[0].name: Required value: this list merges by name; set the "
+                "name of the element to change",
             ],
         ),
         (
             {"volumes": [{"name": "v"}, "x"]},
             [
-                (
-                    "p.volumes[0].mountPath: Required value: this list merges by "
-                    "mountPath; set the mountPath of the element to change"
-                )
+                "p.volumes[0].mountPath: Required value: this list merges by "
+                "mountPath; set the mountPath of the element to change",
             ],
         ),
         (
             pod(topologySpreadConstraints=[{"topologyKey": "z"}]),
             [
-                (
-                    "p.tasks[0].template.spec.topologySpreadConstraints[0].whenUnsatisfiable: "
-                    "Required value: this list merges by whenUnsatisfiable; set the "
-                    "whenUnsatisfiable of the element to change"
-                )
+                "p.tasks[0].template.spec.topologySpreadConstraints[0].whenUnsatisfiable: "
+                "Required value: this list merges by whenUnsatisfiable; set the "
+                "whenUnsatisfiable of the element to change",
             ],
         ),
         (
             {"tasks": [{"name": "w", "$patch": "replace", "replicas": 1}]},
             [
-                (
-                    "p.tasks[0].$patch: Forbidden: replaces the whole list, so it must be "
-                    "an element of its own (`- $patch: replace`), beside the elements of "
-                    "the new list"
-                )
+                "p.tasks[0].$patch: Forbidden: replaces the whole list, so it must be an "
+                "element of its own (`- $patch: replace`), beside the elements of the new list",
             ],
         ),
         (

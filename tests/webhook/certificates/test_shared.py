@@ -81,9 +81,7 @@ async def test_an_emptied_bundle_is_restored(world: Shared) -> None:
         assert one.live.swaps == 0
 
 
-async def test_another_ca_stays_trusted_during_the_overlap(
-    world: Shared,
-) -> None:
+async def test_another_ca_stays_trusted_during_the_overlap(world: Shared) -> None:
     theirs = make_authority(now=BEGIN, lifetime=timedelta(days=100))
     await world.configure(pem(theirs.certificate))
     async with serving(world) as (one,):
