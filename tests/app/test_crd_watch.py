@@ -111,9 +111,7 @@ async def test_nothing_is_planned_until_the_definition_is_right_again(world: San
     await until_phase(world, "Succeed")
 
 
-async def test_what_may_have_been_read_under_anothers_definition_is_read_again(
-    world: SandboxWorld,
-) -> None:
+async def test_objects_of_another_definition_are_read_again(world: SandboxWorld) -> None:
     await create(world, template("a"))
     await serve_schema(world.client, look_alike())
     await until(world, [FAULTS])

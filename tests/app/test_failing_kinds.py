@@ -48,9 +48,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @EXTRAS
-async def test_the_product_is_ready_without_the_kind_and_tells_of_it(
-    world: Cluster, kind: Resource
-) -> None:
+async def test_a_replica_is_ready_without_the_kind(world: Cluster, kind: Resource) -> None:
     fault = fails(world, kind)
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running():

@@ -81,7 +81,7 @@ async def test_no_request_is_denied_and_no_right_unused(
     assert rights - used(bare, installed.account) == CHECKED_ELSEWHERE
 
 
-async def test_with_one_namespace_no_right_beyond_it_is_asked_for(
+async def test_one_namespace_needs_no_other_rights(
     bare: RealCluster, home: str, tmp_path: Path
 ) -> None:
     batch = bare.new_namespace("batch")
@@ -98,9 +98,7 @@ async def test_with_one_namespace_no_right_beyond_it_is_asked_for(
         await alone.gone()
 
 
-async def test_making_vcjobs_needs_the_right_that_is_only_looked_up(
-    bare: RealCluster, installed: Release
-) -> None:
+async def test_vcjobs_need_the_right_looked_up(bare: RealCluster, installed: Release) -> None:
     role = get(bare, f"{RIGHTS}/clusterroles/{NAME}")
     assert any("jobflows/finalizers" in rule["resources"] for rule in role["rules"])
     role["rules"] = [r for r in role["rules"] if r["resources"] != ["jobflows/finalizers"]]

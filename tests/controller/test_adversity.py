@@ -81,9 +81,7 @@ async def carried(world: Cluster, client: Client, flows: int = 5) -> None:
 
 
 @pytest.mark.parametrize("kind", [Repeating, Breaking, Forgetting, Lagging])
-async def test_a_watch_that_lies_makes_no_job_twice_and_holds_up_nothing(
-    kind: type[Client],
-) -> None:
+async def test_a_faulty_watch_duplicates_and_delays_no_job(kind: type[Client]) -> None:
     async with cluster() as world:
         await carried(world, kind.at(world.server.url))
 

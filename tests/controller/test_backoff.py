@@ -114,7 +114,7 @@ async def test_events_carry_on_with_what_did_not_fail(world: Cluster) -> None:
     assert len(failing.at) == tried <= BACKOFFS
 
 
-async def test_what_failed_is_sent_at_the_end_of_the_backoff_though_events_came(
+async def test_a_failed_request_is_sent_again_after_the_backoff_despite_events(
     world: Cluster,
 ) -> None:
     failing = fail(world, Failing("POST", "/jobs", name="f-b"))

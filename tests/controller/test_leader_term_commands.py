@@ -37,7 +37,7 @@ async def carried_out_by_the_last_leader(world: Cluster) -> None:
     )
 
 
-async def test_a_leader_whose_copy_is_old_does_not_take_a_command_for_gone(
+async def test_a_stale_copy_hides_no_command(
     world: Cluster, replica: FollowingReplica[Client]
 ) -> None:
     await replica.stop_following(COMMANDS)
@@ -73,9 +73,7 @@ async def test_a_command_that_is_gone_does_not_act_while_commands_cannot_be_read
 
 
 @pytest.mark.parametrize("code", [403, 404])
-async def test_where_no_commands_are_listed_a_leader_goes_to_work(
-    world: Cluster, code: int
-) -> None:
+async def test_a_leader_works_without_a_list_of_commands(world: Cluster, code: int) -> None:
     def strikes(request: Request) -> bool:
         return "/commands" in request.path
 

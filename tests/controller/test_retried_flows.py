@@ -44,9 +44,7 @@ def succeeded(flow: JobFlow) -> bool:
 @pytest.mark.parametrize(
     "spec", [{}, {"forEach": {"count": 2}}, {"repeat": {"until": "true", "max": 2}}]
 )
-async def test_a_create_that_was_refused_is_sent_again(
-    world: Cluster, spec: dict[str, object]
-) -> None:
+async def test_a_refused_create_is_sent_again(world: Cluster, spec: dict[str, object]) -> None:
     refuse(world, 422, times=2)
     made = flow("f", {"a": ""})
     made["spec"]["flows"][0] |= spec

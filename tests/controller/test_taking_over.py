@@ -104,9 +104,7 @@ async def test_it_makes_jobs_from_the_template_as_it_is(world: Cluster) -> None:
     assert job["spec"]["queue"] == "new"
 
 
-async def test_it_makes_no_job_for_a_flow_that_is_gone(
-    world: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_deleted_flow_gets_no_job(world: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "DELETIONS_WITHIN", 0.05)
     await world.apply(flow("gone", {"a": ""}))
     async with follower(world) as replica:
@@ -138,9 +136,7 @@ async def test_the_end_of_a_job_that_is_gone_is_waited_for(world: Cluster) -> No
     assert world.count("POST", JOBS) == 2
 
 
-async def test_each_kind_is_listed_once_consistently_whoever_refuses_at_first(
-    world: Cluster,
-) -> None:
+async def test_each_kind_is_listed_once_despite_first_refusals(world: Cluster) -> None:
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with follower(world) as replica:
         replica.client.answered.clear()
@@ -159,9 +155,7 @@ async def test_each_kind_is_listed_once_consistently_whoever_refuses_at_first(
         assert all("resourceVersion" not in query for _, query in lists)
 
 
-async def test_many_changes_are_read_by_one_list(
-    world: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_list_reads_many_changes(world: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "READ_ONE_BY_ONE", 3)
     async with follower(world) as replica:
         names = [f"t{number}" for number in range(5)]

@@ -63,9 +63,7 @@ async def test_a_body_that_is_no_status_becomes_one(
     assert (error.code, error.reason) == (code, reason)
 
 
-async def test_the_text_of_a_body_that_is_no_status_is_the_message(
-    server: ScriptedServer, client: Client
-) -> None:
+async def test_a_text_body_becomes_the_message(server: ScriptedServer, client: Client) -> None:
     server.others.append(Answer(503, b"no endpoints\n"))
     assert (await caught(client)).message == "no endpoints"
 
@@ -131,17 +129,13 @@ async def test_quotas_and_missing_rights_refuse_for_the_namespace(
     assert bool(found) == bool(cause)
 
 
-async def test_a_connection_that_breaks_is_a_network_error(
-    server: ScriptedServer, client: Client
-) -> None:
+async def test_a_cut_connection_is_a_network_error(server: ScriptedServer, client: Client) -> None:
     server.others.append(Answer(chunks=[b"{"], end="cut"))
     with pytest.raises(NETWORK_ERRORS):
         await client.create(JOBS, "ns", b"{}")
 
 
-async def test_an_answer_that_does_not_come_is_a_network_error(
-    server: ScriptedServer, client: Client
-) -> None:
+async def test_a_missing_answer_is_a_network_error(server: ScriptedServer, client: Client) -> None:
     server.others.append(Answer(chunks=[b"{"], end="hang"))
     with pytest.raises(NETWORK_ERRORS):
         await client.request("GET", "/version", timeout=0.05)
@@ -193,9 +187,7 @@ async def test_a_list_is_read_page_by_page(server: ScriptedServer, client: Clien
     assert second.query == {"labelSelector": "a=b", "limit": "500", "continue": "x/y="}
 
 
-async def test_names_cannot_leave_their_place_in_the_path(
-    server: ScriptedServer, client: Client
-) -> None:
+async def test_names_are_escaped_in_the_path(server: ScriptedServer, client: Client) -> None:
     server.others.append(Answer(body=thing("x", 1)))
     await client.get(JOBS, "ns", "x?y#z ä", Job)
     assert server.asked[0].path.endswith("/jobs/x?y#z ä")
@@ -249,9 +241,7 @@ async def frames(client: Client, **more: Any) -> list[bytes]:
         return [line async for line in watch]
 
 
-async def test_a_watch_is_cut_into_frames_wherever_the_network_cut_it(
-    server: ScriptedServer, client: Client
-) -> None:
+async def test_frames_do_not_depend_on_chunks(server: ScriptedServer, client: Client) -> None:
     whole = b"".join(frame("ADDED", thing(f"j{i}", i, note="x" * i)) for i in range(40))
     for size in (1, 7, 64, 1000, len(whole)):
         chunks = [whole[i : i + size] for i in range(0, len(whole), size)]
@@ -259,25 +249,19 @@ async def test_a_watch_is_cut_into_frames_wherever_the_network_cut_it(
         assert await frames(client) == whole.splitlines()
 
 
-async def test_a_frame_may_be_longer_than_any_buffer(
-    server: ScriptedServer, client: Client
-) -> None:
+async def test_a_frame_may_exceed_any_buffer(server: ScriptedServer, client: Client) -> None:
     long = frame("ADDED", thing("j", 1, note="x" * 9_000_000))
     server.watches.append(Answer(chunks=[long]))
     assert await frames(client) == [long.rstrip()]
 
 
-async def test_half_a_frame_at_the_end_is_not_a_frame(
-    server: ScriptedServer, client: Client
-) -> None:
+async def test_half_a_frame_at_the_end_is_dropped(server: ScriptedServer, client: Client) -> None:
     whole = frame("ADDED", thing("a", 1))
     server.watches.append(Answer(chunks=[whole, whole[:20]]))
     assert await frames(client) == [whole.rstrip()]
 
 
-async def test_a_watch_asks_for_bookmarks_and_an_end(
-    server: ScriptedServer, client: Client
-) -> None:
+async def test_a_watch_asks_for_bookmarks(server: ScriptedServer, client: Client) -> None:
     server.watches.append(Answer())
     await frames(client, timeout_seconds=42)
     assert server.asked[0].query == {

@@ -129,9 +129,7 @@ async def test_whatever_is_listed_first_the_same_is_kept(world: World, order: st
     assert world.kept == set()
 
 
-async def test_all_pods_of_a_flow_that_is_over_go_when_their_vcjobs_have_ended(
-    world: World,
-) -> None:
+async def test_pods_of_an_ended_flow_go_when_their_vcjobs_have_ended(world: World) -> None:
     world.flow()
     world.job("Completed")
     world.pod()

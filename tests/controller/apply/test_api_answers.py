@@ -37,7 +37,7 @@ async def world() -> AsyncIterator[World]:
         yield World(servers, await servers.flow("f"))
 
 
-async def test_nothing_is_remembered_of_a_flow_that_has_ended(
+async def test_an_ended_flow_leaves_no_memory(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planning(monkeypatch)
@@ -45,7 +45,7 @@ async def test_nothing_is_remembered_of_a_flow_that_has_ended(
     assert len(world.memory) == 0
 
 
-async def test_an_ended_flow_that_cannot_be_deleted_is_not_asked_for_at_every_event(
+async def test_a_refused_delete_is_not_repeated(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no = failure(403, "Forbidden", "no")

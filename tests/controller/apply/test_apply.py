@@ -105,9 +105,7 @@ async def test_or_nobody_and_then_it_is_left_alone(world: World) -> None:
     assert await owner_alive(world, controller=False)
 
 
-async def test_a_job_that_went_between_create_and_read_is_created_by_the_next_try(
-    world: World,
-) -> None:
+async def test_a_job_deleted_between_create_and_read_is_created_next(world: World) -> None:
     world.fails("POST", "/jobs", failure(409, "AlreadyExists", "exists"))
     applied = await world.apply(world.create())
     assert (applied.failed, applied.again) == ({"CreateJob f-a"}, False)
@@ -115,7 +113,7 @@ async def test_a_job_that_went_between_create_and_read_is_created_by_the_next_tr
 
 
 @pytest.mark.parametrize(("gone", "reads"), [("", []), ("f-a", ["GET f-a"])])
-async def test_a_further_attempt_is_created_once_the_flow_was_read(
+async def test_an_attempt_follows_a_read_of_the_flow(
     world: World, gone: str, reads: list[str]
 ) -> None:
     assert await world.apply(world.create_again(gone)) == Applied()
@@ -135,9 +133,7 @@ async def test_a_job_of_somebody_else_does_not_prevent_a_further_attempt(world: 
     assert world.requests()[-1] == "POST jobs"
 
 
-async def test_a_plan_with_a_further_attempt_is_not_sent_if_the_flow_has_changed(
-    world: World,
-) -> None:
+async def test_a_plan_with_a_new_attempt_is_dropped_if_the_flow_changed(world: World) -> None:
     note = json.dumps({"metadata": {"labels": {"x": "y"}}}).encode()
     await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", note)
     actions = world.create_again(), world.create("f-b")
@@ -203,7 +199,7 @@ async def test_a_namespace_that_is_going_refuses_for_ever(world: World) -> None:
         (None, 0.0),
     ],
 )
-async def test_what_may_work_later_is_no_answer(
+async def test_a_temporary_error_is_no_refusal(
     world: World, how: RequestFailure | None, wait: float
 ) -> None:
     world.fails("POST", "/jobs", how)
@@ -276,9 +272,7 @@ async def test_a_job_that_the_watch_has_not_brought_is_found(world: World) -> No
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
-async def test_nothing_is_said_about_a_flow_that_is_another_by_now(
-    world: World, again: bool
-) -> None:
+async def test_answers_about_a_replaced_flow_are_ignored(world: World, again: bool) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     if again:
         await world.cluster.apply(flow("f", {"a": ""}))

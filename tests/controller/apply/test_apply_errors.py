@@ -61,7 +61,7 @@ async def test_an_error_waits_for_the_other_requests_and_is_part_of_the_outcome(
 
 
 @pytest.mark.parametrize("error", [mistaken, broken_off])
-async def test_so_is_that_of_a_single_request(
+async def test_an_error_of_a_single_request(
     world: World, error: Callable[[], Awaitable[bytes]]
 ) -> None:
     Requests(world, jobs=error)
@@ -77,9 +77,7 @@ async def test_what_succeeded_is_not_among_what_failed(world: World) -> None:
 
 
 @pytest.mark.parametrize("also", [False, True], ids=["alone", "among others"])
-async def test_a_plan_that_is_broken_off_ends_with_all_its_requests(
-    world: World, also: bool
-) -> None:
+async def test_a_cancelled_plan_cancels_all_its_requests(world: World, also: bool) -> None:
     requests = Requests(world, jobs=slow, status=slow)
     applying = asyncio.create_task(world.apply(world.create(), status=RUNNING if also else None))
     await asyncio.sleep(1)

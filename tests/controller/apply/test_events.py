@@ -100,7 +100,7 @@ async def test_an_event_is_tried_three_times_and_then_dropped(world: Recording) 
     assert world.dropped.count == 1
 
 
-async def test_the_queue_is_limited_and_drops_the_oldest(
+async def test_a_full_queue_drops_the_oldest(
     world: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "PENDING", 3)

@@ -38,7 +38,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 
 
 @given(OBJECTS, OBJECTS)
-def test_the_patch_turns_one_object_into_another(
+def test_a_patch_turns_an_object_into_another(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     assert merged(before, difference(before, after)) == after
@@ -63,9 +63,7 @@ STATUSES = st.builds(
 
 
 @given(STATUSES, STATUSES)
-def test_the_patch_turns_one_status_into_another(
-    before: JobFlowStatus, after: JobFlowStatus
-) -> None:
+def test_a_patch_turns_a_status_into_another(before: JobFlowStatus, after: JobFlowStatus) -> None:
     patch = msgspec.json.decode(status_patch(JobFlow(status=before), after))["status"]
     assert merged(msgspec.to_builtins(before), patch) == msgspec.to_builtins(after)
 

@@ -267,9 +267,7 @@ async def test_a_network_without_a_way_there(monkeypatch: pytest.MonkeyPatch) ->
         "",
     ],
 )
-async def test_an_ip_that_no_pod_can_have_is_not_asked(
-    ip: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_ip_that_is_no_pods_is_not_asked(ip: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio, "open_connection", None)
     for check in (HTTP, TCP):
         assert await ask(80, check, ip) == "is not asked: a pod cannot have that IP"

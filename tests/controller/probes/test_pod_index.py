@@ -95,7 +95,7 @@ async def test_nor_any_of_a_flow_without_probes() -> None:
     ("phase", "attempts", "told"),
     [("Waiting", 0, True), ("Waiting", 1, False), ("Running", 1, False), ("Failed", 0, False)],
 )
-async def test_nor_once_the_step_that_probes_has_begun(
+async def test_pods_do_not_matter_once_the_step_began(
     phase: str, attempts: int, told: bool
 ) -> None:
     world = World(conditions={"f-b": {"phase": phase, "attempts": attempts}})

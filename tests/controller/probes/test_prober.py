@@ -105,9 +105,7 @@ def test_a_task_without_pods_has_nothing_to_answer() -> None:
         ((pod("web-0"),), "pod f-serve-web-1 does not exist yet"),
     ],
 )
-def test_a_pod_that_cannot_answer_is_in_the_way_and_nobody_is_asked(
-    there: tuple[Pod, ...], message: str
-) -> None:
+def test_a_pod_that_cannot_answer_stops_the_round(there: tuple[Pod, ...], message: str) -> None:
     lab = Lab().have(*there)
     lab.want(probe(web(pods=2)))
     assert run(lab, 60).result() == ProbeResult(message=message)
@@ -158,9 +156,7 @@ def test_a_fault_in_a_check_is_said_and_ends_no_probe(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("roll", "waits"), [(0.0, [2, 4, 8, 15, 15]), (1.0, [1, 2, 4, 7.5, 7.5])])
-def test_rounds_are_a_second_apart_at_least_and_fifteen_at_most(
-    roll: float, waits: list[float]
-) -> None:
+def test_rounds_are_one_to_fifteen_seconds_apart(roll: float, waits: list[float]) -> None:
     lab = Lab(answers=lambda name: "answers 503", roll=roll).have(pod("web-0"))
     lab.want(probe())
     times = run(lab, 50).times

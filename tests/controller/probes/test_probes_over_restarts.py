@@ -76,9 +76,7 @@ def says(flow: JobFlow, step: str, words: str) -> bool:
     return condition is not None and words in f"{condition.message} {condition.passed_targets}"
 
 
-async def test_a_probe_that_waits_is_asked_by_the_next_controller_too(
-    world: Cluster, pods: Pods
-) -> None:
+async def test_the_next_controller_sends_a_waiting_probe(world: Cluster, pods: Pods) -> None:
     await world.apply(template("t"), template("a"))
     await world.apply(flow("f", {}, flows=[{"name": "a"}, asking("b", "a", pods.port)]))
     async with world.controller(probing=PROBING):
@@ -92,9 +90,7 @@ async def test_a_probe_that_waits_is_asked_by_the_next_controller_too(
     assert world.count("POST", JOBS) == 2
 
 
-async def test_a_target_that_has_passed_is_not_asked_by_the_next_controller(
-    world: Cluster, pods: Pods
-) -> None:
+async def test_the_next_controller_skips_a_passed_target(world: Cluster, pods: Pods) -> None:
     """It could not even answer any more."""
     await world.apply(*map(template, "tab"))
     steps = [{"name": "a"}, {"name": "b"}, asking("c", "a b", pods.port)]
@@ -113,9 +109,7 @@ async def test_a_target_that_has_passed_is_not_asked_by_the_next_controller(
     assert world.count("POST", JOBS) == 3
 
 
-async def test_what_was_passed_counts_after_the_target_has_ended(
-    world: Cluster, pods: Pods
-) -> None:
+async def test_a_pass_counts_after_the_target_has_ended(world: Cluster, pods: Pods) -> None:
     """b has passed, and its template comes when its target cannot be probed any more."""
     await world.apply(template("a"))
     await world.apply(flow("f", {}, flows=[{"name": "a"}, asking("b", "a", pods.port)]))
@@ -131,9 +125,7 @@ async def test_what_was_passed_counts_after_the_target_has_ended(
     assert pods.asked[FIRST, "/ready"] == 1
 
 
-async def test_two_flows_with_fifty_probes_each_share_the_budget(
-    world: Cluster, pods: Pods
-) -> None:
+async def test_two_flows_with_fifty_probes_share_the_budget(world: Cluster, pods: Pods) -> None:
     paths = [f"/{number}" for number in range(50)]
     await world.apply(template("t"), template("a"))
     for name in "fg":

@@ -215,9 +215,7 @@ def test_a_daemon_may_be_waited_for_by_any_condition(condition: str | None) -> N
     ("daemons", "others", "parallelism", "fits"),
     [(1, 1, 2, True), (1, 1, 1, False), (2, 1, 2, False), (2, 1, 3, True), (2, 0, 2, False)],
 )
-def test_daemons_leave_room_for_a_job(
-    daemons: int, others: int, parallelism: int, fits: bool
-) -> None:
+def test_daemons_leave_room(daemons: int, others: int, parallelism: int, fits: bool) -> None:
     steps = [step(f"d{i}", daemon=True) for i in range(daemons)]
     steps += [step(f"s{i}") for i in range(others)]
     expected = [] if fits else ["spec.parallelism Invalid"]

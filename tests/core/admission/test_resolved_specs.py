@@ -227,7 +227,7 @@ def test_the_queue_of_defaults_is_looked_for_without_any_template() -> None:
         ([{}, {"template": "none"}], "wroker", True),
     ],
 )
-def test_a_probe_may_name_a_task_of_any_case(
+def test_a_probe_names_a_task_of_any_case(
     cases: list[dict[str, Any]], task: str, fits: bool
 ) -> None:
     probe = {"taskStatusList": [{"taskName": task, "phase": "Running", "count": 2}]}

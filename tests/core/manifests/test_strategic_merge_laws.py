@@ -43,9 +43,7 @@ def test_neither_side_is_changed_and_nothing_is_shared(spec: dict[str, Any], pat
 
 
 @given(OBJECTS, OBJECTS)
-def test_what_is_only_read_is_the_same_and_changes_neither_side(
-    spec: dict[str, Any], patch: dict[str, Any]
-):
+def test_an_overlay_equals_a_merge_and_changes_neither(spec: dict[str, Any], patch: dict[str, Any]):
     before = copy.deepcopy((spec, patch))
     assert overlaid(spec, patch) == merge(*before)
     assert (spec, patch) == before
@@ -77,9 +75,7 @@ def test_a_patch_with_all_its_keys_is_idempotent(spec: dict[str, Any], patch: di
 
 
 @given(OBJECTS, OBJECTS)
-def test_what_is_null_in_the_patch_is_not_in_the_result(
-    spec: dict[str, Any], patch: dict[str, Any]
-):
+def test_null_in_a_patch_removes_a_field(spec: dict[str, Any], patch: dict[str, Any]):
     result = merge(spec, patch)
     if patch.get("$patch") not in ("replace", "delete"):
         removed = {key for key, value in patch.items() if value is None and key[0] != "$"}

@@ -120,9 +120,7 @@ async def test_a_killed_leaders_lease_is_taken_over(world: Cluster) -> None:
     assert (await lease(world))["leaseTransitions"] == 1
 
 
-async def test_a_term_ends_when_the_lease_cannot_be_renewed_and_another_may_begin(
-    world: Cluster,
-) -> None:
+async def test_a_term_ends_without_renewal_and_another_may_begin(world: Cluster) -> None:
     clients: list[Client] = []
 
     async def keep(client: Client, ending: asyncio.Event) -> None:
@@ -180,9 +178,7 @@ async def test_a_claim_without_an_answer_is_looked_after(world: Cluster, after: 
     assert (await lease(world))["holderIdentity"] == "one"
 
 
-async def test_what_the_leaders_work_dies_of_comes_out_and_the_lease_is_released(
-    world: Cluster,
-) -> None:
+async def test_an_error_of_the_work_is_raised_and_the_lease_released(world: Cluster) -> None:
     async def die(client: Client, ending: asyncio.Event) -> None:
         raise RuntimeError("boom")
 
@@ -218,9 +214,7 @@ async def test_work_under_way_is_finished_before_the_lease_is_released(world: Cl
     assert "holderIdentity" not in await lease(world)
 
 
-async def test_a_lease_that_cannot_be_released_ends_the_process_all_the_same(
-    world: Cluster,
-) -> None:
+async def test_a_lease_that_cannot_be_released_delays_no_end(world: Cluster) -> None:
     one = Replica(world, "one")
     async with one.standing() as task:
         await one.until(leads=True)

@@ -212,9 +212,7 @@ def test_its_own_lease_without_a_term_is_renewed_first(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("word", ["other", ""])
-def test_it_stops_at_once_when_it_reads_that_it_does_not_hold_the_lease(
-    stand: Stand, word: str
-) -> None:
+def test_it_stops_when_another_holds_the_lease(stand: Stand, word: str) -> None:
     stand.wins(sent=0, came=0)
     stand.sees(word, 3, version="9")
     assert not stand.leads(3)

@@ -111,9 +111,7 @@ async def test_clients_need_a_certificate_of_the_ca(webhook: Webhook, file: Path
     assert not await webhook.answers(serving), "it is no client's"
 
 
-async def test_clients_need_one_after_the_serving_certificate_has_changed(
-    webhook: Webhook, file: Path
-) -> None:
+async def test_clients_need_one_after_a_certificate_swap(webhook: Webhook, file: Path) -> None:
     WatchedClientCA(file, webhook.live)
     webhook.live.put(OTHER.certificate, OTHER.key, "tls.crt", "tls.key")
     assert await webhook.answers(client_of(CLIENTS))
@@ -141,7 +139,7 @@ def _change(file: Path, content: bytes, watched: WatchedClientCA) -> None:
     [(text, "is not a PEM certificate of a CA$") for text in (b"", b"no PEM", b"\xff", SERVING.key)]
     + [(None, "no such file")],
 )
-def test_a_file_without_a_ca_is_an_error(
+def test_a_file_without_a_ca_is_refused(
     content: bytes | None, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "clients.crt"

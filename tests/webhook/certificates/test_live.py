@@ -117,7 +117,7 @@ class TestFiles:
         assert presents(live, OTHER)
         assert (live.swaps, watched.waiting_for()) == (1, [])
 
-    async def test_files_are_read_every_few_seconds(
+    async def test_files_are_polled(
         self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("jobflow.webhook.certificates.files.LOOK_SECONDS", 0.01)
@@ -156,7 +156,7 @@ class TestFiles:
         monkeypatch.setattr(Path, "read_bytes", changing)
         assert files.read() == (b"tls.crt 9", b"tls.key 10")
 
-    def test_unreadable_files_are_an_error_with_the_reason(
+    def test_unreadable_files(
         self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def broken(path: Path) -> bytes:

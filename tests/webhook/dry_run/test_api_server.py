@@ -163,9 +163,7 @@ async def test_warnings_are_returned_with_and_without_faults() -> None:
     assert answer.warnings == said and answer.faults
 
 
-async def test_all_dry_runs_share_a_timeout_and_earlier_answers_count(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_dry_runs_share_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ScriptedServer() as server, Client.at(server.url) as client:
         refusal = failure(422, "Invalid", "", causes=CAUSES)
         server.others += [Answer(422, refusal), Answer(end="hang"), Answer(end="hang")]

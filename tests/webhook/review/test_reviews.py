@@ -175,7 +175,7 @@ async def test_templates_are_judged_on_creates_and_changes_of_the_spec() -> None
 @pytest.mark.parametrize(
     ("error", "code"), [(ZeroDivisionError("a rule is broken"), 500), (RecursionError(), 422)]
 )
-async def test_an_error_in_a_rule_refuses_the_object(
+async def test_an_error_in_a_rule(
     monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
 ) -> None:
     def broken(*_: Any) -> None:
