@@ -35,7 +35,6 @@ async def world() -> AsyncIterator[SandboxWorld]:
 
 
 async def serve_schema(client: Client, definition: dict[str, Any]) -> None:
-    """Replace the served versions of a definition."""
     name = definition["metadata"]["name"]
     body = json.dumps({"spec": {"versions": definition["spec"]["versions"]}}).encode()
     await client.patch(CRDS, "", name, body)

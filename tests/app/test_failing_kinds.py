@@ -27,7 +27,6 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
 
 
 def fails(world: Cluster, kind: Resource) -> InjectedFault:
-    """Lists of all objects of a kind are answered by a 500 from now on."""
     broken = failure(500, "InternalError", "the conversion webhook failed")
     paths = (kind.path(), f"{kind.path()}/")
     fault = InjectedFault(lambda request: request.path in paths, broken, times=None)

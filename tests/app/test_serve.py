@@ -89,7 +89,6 @@ async def get(given: Settings, path: str) -> httpx.Response:
 async def until(
     given: Settings, path: str, holds: Callable[[httpx.Response], bool]
 ) -> httpx.Response:
-    """Return the first answer that matches."""
     async with asyncio.timeout(10):
         while True:
             if holds(answer := await get(given, path)):

@@ -46,7 +46,6 @@ async def installed(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterat
 
 
 def granted(bare: RealCluster, namespace: str) -> set[Right]:
-    """Group, resource and verb of each right of the replicas' account."""
     cluster = get(bare, f"{RIGHTS}/clusterroles/{NAME}")
     roles = get(bare, f"{RIGHTS}/namespaces/{namespace}/roles")["items"]
     return {

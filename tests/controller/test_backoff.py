@@ -59,19 +59,16 @@ async def world() -> AsyncIterator[Cluster]:
 
 
 def fail(world: Cluster, failing: Failing) -> Failing:
-    """Let these requests fail from now on."""
     world.server.faults.append(InjectedFault(failing, failing.how, times=None))
     return failing
 
 
 async def tell(world: Cluster, job: str, number: int) -> None:
-    """Something new of a vcjob, which changes nothing for its flow."""
     body = json.dumps({"metadata": {"annotations": {"test/news": str(number)}}}).encode()
     await world.client.patch(JOBS, NAMESPACE, job, body)
 
 
 async def news(world: Cluster, job: str, seconds: float) -> None:
-    """Two events a second."""
     end, number = clock() + seconds, 0
     while clock() < end:
         await tell(world, job, number)

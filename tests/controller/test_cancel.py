@@ -23,7 +23,6 @@ from support.sandbox.volcano_world import volcano
 
 
 async def apply_diamond(world: Cluster) -> None:
-    """A diamond whose steps b and c run until they are aborted."""
     for step in DIAMOND:
         made = template(step)
         duration = "1h" if step in "bc" else "1ms"
@@ -38,7 +37,6 @@ async def order_at_the_right_time(world: Cluster) -> None:
 
 
 async def all_settled(world: Cluster) -> JobFlow:
-    """Wait until the flow has ended and no Command is left, and return the flow."""
     await world.ended("f")
     await world.seen(COMMANDS, Command, lambda commands: not commands)
     return await world.until("f", lambda flow: flow.final and not flow.status.handled_commands)
@@ -103,7 +101,6 @@ async def test_a_second_cancel_and_an_action_that_is_for_jobs(world: Cluster) ->
 
 
 async def refusals(world: Cluster, count: int) -> set[str]:
-    """Return the messages of the warnings once there are `count`."""
     async with asyncio.timeout(20):
         while True:
             events = [e for e in await world.events() if e["reason"] == "CommandRefused"]
@@ -140,9 +137,6 @@ async def test_without_commands_served_flows_run(world: Cluster) -> None:
         assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
-# ------------------------------------------------------------------- aborts without effect
-
-
 class Clock:
     """The time, and how far a test has moved it on."""
 
@@ -154,7 +148,6 @@ class Clock:
 
 
 async def nudge(world: Cluster, note: str) -> None:
-    """Something happens to the flow, so that it is looked at again."""
     body = b'{"metadata": {"labels": {"note": "%s"}}}' % note.encode()
     await world.client.patch(JOBFLOWS, NAMESPACE, "f", body)
 

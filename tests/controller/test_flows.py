@@ -27,28 +27,23 @@ from support.sandbox.running_controller import (
 
 
 def reason(step: str, word: str) -> Callable[[JobFlow], bool]:
-    """Return a predicate: the step has this reason."""
     return lambda flow: condition(flow, step).reason == word
 
 
 def phase(step: str, word: str) -> Callable[[JobFlow], bool]:
-    """Return a predicate: the step has this phase."""
     return lambda flow: condition(flow, step).phase == word
 
 
 def condition(flow: JobFlow, step: str) -> StepCondition:
-    """Return the condition of a step."""
     conditions = flow.status.conditions or {}
     return conditions.get(f"{flow.metadata.name}-{step}", StepCondition())
 
 
 def posts_a_job(request: Request) -> bool:
-    """Whether a request creates a job."""
     return request.method == "POST" and request.path.endswith("/jobs")
 
 
 async def delete_job(world: Cluster, name: str) -> None:
-    """Delete a job like `kubectl delete vcjob`, and wait for its end."""
     await world.client.delete(JOBS, NAMESPACE, name)
     await world.seen(JOBS, Job, lambda jobs: name not in jobs)
 

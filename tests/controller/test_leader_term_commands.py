@@ -27,7 +27,6 @@ async def replica(world: Cluster) -> AsyncIterator[FollowingReplica[Client]]:
 
 
 async def carried_out_by_the_last_leader(world: Cluster) -> None:
-    """The Command is recorded, its effect too; its deletion was yet to come."""
     await world.apply(flow("f", {"a": ""}))
     handled = [await world.order("TerminateJob")]
     state = {"phase": "Failed", "reason": "Cancelled"}

@@ -35,8 +35,6 @@ class Work:
 
 @dataclass(frozen=True)
 class History:
-    """The input of a run of the queue."""
-
     events: list[tuple[float, str]]
     """Times and keys of events."""
     script: list[Work]
@@ -47,8 +45,6 @@ class History:
 
 @dataclass
 class Pass:
-    """Work on a key as it went."""
-
     key: str
     begin: float
     work: Work
@@ -61,8 +57,6 @@ class Pass:
 
 @dataclass
 class Run:
-    """The course of a run."""
-
     passes: list[Pass] = field(default_factory=list)
     events: list[tuple[float, str]] = field(default_factory=list)
     most_at_once: dict[str, int] = field(default_factory=dict)
@@ -82,8 +76,6 @@ class Run:
 
 
 class Worker:
-    """Takes keys from the queue and records the course."""
-
     def __init__(self, queue: WorkQueue[str], script: list[Work], run: Run) -> None:
         self._queue, self._script, self._run = queue, script, run
         self._working: dict[str, int] = {}
@@ -204,7 +196,6 @@ def test_nothing_comes_late_while_a_worker_is_free(history: History) -> None:
         if one.backoff_until:
             due.append(max(one.end + FLOOR, one.backoff_until))
         if due:
-            assert other is not None
             assert other.begin <= min(due) + EPSILON
 
 

@@ -58,7 +58,6 @@ class Hearing(Client):
 
 @asynccontextmanager
 async def follower(world: Cluster) -> AsyncIterator[FollowingReplica[Hearing]]:
-    """A replica that has read everything and hears nothing more."""
     async with Hearing.at(world.server.url) as client:
         assert isinstance(client, Hearing)
         client.begin()
@@ -81,8 +80,7 @@ async def test_it_makes_no_job_that_is_there(world: Cluster) -> None:
             await world.until("f", lambda flow: "f-b" in (flow.status.conditions or {}))
         replica.client.answered.clear()
         async with replica.leading():
-            await replica.client.until_listed(JOBS.path())
-            await asyncio.sleep(0.2)  # time for requests that it must not send
+            await taken_over(world, replica)
             await set_phase(world.client, "f-b", "Completed")
             replica.client.hear_again()
             done = await world.ended("f")
@@ -127,8 +125,7 @@ async def test_the_end_of_a_job_that_is_gone_is_waited_for(world: Cluster) -> No
         await set_phase(world.client, "f-a", "Completed")
         await world.client.delete(JOBS, NAMESPACE, "f-a")
         async with replica.leading(), world.ends():
-            await replica.client.until_listed(JOBS.path())
-            await asyncio.sleep(0.2)  # time for requests that it must not send
+            await taken_over(world, replica)
             assert world.count("POST", JOBS) == 1
             replica.client.hear_again()
             done = await world.ended("f")
@@ -192,7 +189,7 @@ async def test_it_knows_the_pods_of_a_job_that_ended_meanwhile(world: Cluster) -
 
 
 async def taken_over(world: Cluster, replica: FollowingReplica[Hearing]) -> None:
-    """A controller, to count requests that a new leader must not send."""
+    """Wait until the replica leads, and for requests that it must not send."""
     await replica.client.until_listed(JOBS.path())
     await asyncio.sleep(0.2)
 

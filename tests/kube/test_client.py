@@ -28,9 +28,6 @@ async def caught(client: Client) -> ApiError:
     return info.value
 
 
-# ---------------------------------------------------------------------- errors
-
-
 async def test_a_status_is_decoded(server: ScriptedServer, client: Client) -> None:
     body = failure(409, "AlreadyExists", 'jobs "x" already exists', name="x")
     server.others.append(Answer(409, body))
@@ -147,9 +144,6 @@ async def test_nobody_listening_is_a_network_error() -> None:
             await client.request("GET", "/version")
 
 
-# ---------------------------------------------------------------------- requests
-
-
 async def test_a_patch_is_a_merge_patch(server: ScriptedServer, client: Client) -> None:
     server.others.append(Answer(body={}))
     await client.patch(JOBFLOWS, "ns", "f", b'{"a":1}', subresource="status")
@@ -228,12 +222,8 @@ async def test_a_kind_is_found_by_discovery(server: ScriptedServer, client: Clie
     ]
     server.others += [Answer(body={"resources": served}), Answer(404, b"404 page not found")]
     found = await client.resource_of_kind("apps/v1", "ReplicaSet")
-    assert found is not None
     assert found.path("ns", "x") == "/apis/apps/v1/namespaces/ns/replicasets/x"
     assert await client.resource_of_kind("gone/v1", "Gone") is None
-
-
-# ---------------------------------------------------------------------- watches
 
 
 async def frames(client: Client, **more: Any) -> list[bytes]:

@@ -26,7 +26,6 @@ async def caught(client: Client) -> ApiError:
 
 
 def kubeconfig(path: Path, server: str, authority: Path | None = None, **user: Any) -> str:
-    """Writes a kubeconfig; JSON is YAML."""
     at = {"server": server}
     if authority is not None:
         at["certificate-authority-data"] = base64.b64encode(authority.read_bytes()).decode()
@@ -127,9 +126,6 @@ async def test_what_is_no_kubeconfig_is_said_in_one_sentence(tmp_path: Path, tex
 async def test_a_kubeconfig_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         await Client.from_kubeconfig(str(tmp_path / "none"))
-
-
-# ---------------------------------------------------------------------- files and TLS
 
 
 @pytest.fixture

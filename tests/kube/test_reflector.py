@@ -22,8 +22,6 @@ from support.network.scripted_server import Answer, ScriptedServer, failure, fra
 
 
 class World:
-    """A copy that follows a scripted server."""
-
     reflector: Reflector[Job]
 
     def __init__(self) -> None:

@@ -14,8 +14,6 @@ from jobflow.store import Queue, Store
 
 
 class World:
-    """A store, and a counter for resource versions."""
-
     def __init__(self) -> None:
         self.store = Store()
         self.version = 0

@@ -17,8 +17,6 @@ LABELS = {"volcano.sh/job-name": "j", "volcano.sh/task-spec": "worker"}
 
 
 class World:
-    """A store with a flow `f`, by events of watches."""
-
     def __init__(self) -> None:
         self.store = Store()
         self.version = 0
@@ -174,9 +172,6 @@ async def test_who_carries_nothing_out_needs_no_pods() -> None:
     assert not store.synced
     store.commands_cache.absent()
     assert store.synced
-
-
-# ---------------------------------------------------------------------- memory
 
 
 async def test_a_slim_pod_keeps_what_decisions_are_made_of() -> None:

@@ -85,8 +85,6 @@ async def test_a_body_over_the_limit_is_413(app: FastAPI, size: int) -> None:
 
 
 class Uploads:
-    """Requests whose bodies arrive as a test says."""
-
     def __init__(self, app: FastAPI) -> None:
         self._app = app
         self._tasks: list[asyncio.Task[dict[str, Any]]] = []

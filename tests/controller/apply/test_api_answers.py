@@ -29,7 +29,6 @@ from support.sandbox.running_controller import (
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    """Of a flow that has ended."""
     async with cluster() as servers:
         await servers.apply(flow("f", {"a": ""}))
         ended = b'{"status": {"state": {"phase": "Succeed"}}}'
@@ -66,7 +65,6 @@ async def test_a_refused_delete_is_not_repeated(
 
 
 async def test_nothing_is_remembered_of_flows_that_are_gone_or_over() -> None:
-    """One ends, one is deleted while an answer is under way."""
     async with cluster() as servers, Client.at(servers.server.url) as client:
         await servers.apply(template("a"), flow("f", {"a": ""}), flow("g", {"a": ""}))
         product = Product(client)

@@ -17,8 +17,6 @@ RUNNING = JobFlowStatus(state=FlowState(phase="Running"))
 
 
 class Requests:
-    """The requests of a world, some of them replaced by what a test says, by the path's end."""
-
     def __init__(self, world: World, **instead: Callable[[], Awaitable[bytes]]) -> None:
         self.ended: list[str] = []
         self._send = world.cluster.client.request

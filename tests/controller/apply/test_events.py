@@ -19,8 +19,6 @@ from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow
 
 
 class Dropped(Hooks):
-    """Counts dropped Events."""
-
     count = 0
 
     def event_dropped(self) -> None:
@@ -28,8 +26,6 @@ class Dropped(Hooks):
 
 
 class Recording:
-    """A recorder, and Events on the flow `f`."""
-
     def __init__(self, cluster: Cluster, subject: JobFlow) -> None:
         self.cluster = cluster
         self.subject = subject

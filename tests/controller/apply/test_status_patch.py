@@ -15,7 +15,6 @@ from jobflow.controller.apply.status_patch import difference, status_patch
 
 
 def merged(target: Any, patch: Any) -> Any:
-    """Apply a merge patch (RFC 7396)."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}

@@ -63,7 +63,6 @@ def asking(name: str, targets: str, port: int, path: str = "/ready") -> dict[str
 
 
 async def has_pod(world: Cluster, name: str, ip: str) -> None:
-    """The vcjob of this name runs, and so does its pod, at this address."""
     await world.seen(JOBS, Job, lambda jobs: name in jobs)
     await set_phase(world.client, name, "Running")
     job = await world.client.get(JOBS, NAMESPACE, name, Job)
@@ -91,7 +90,6 @@ async def test_the_next_controller_sends_a_waiting_probe(world: Cluster, pods: P
 
 
 async def test_the_next_controller_skips_a_passed_target(world: Cluster, pods: Pods) -> None:
-    """It could not even answer any more."""
     await world.apply(*map(template, "tab"))
     steps = [{"name": "a"}, {"name": "b"}, asking("c", "a b", pods.port)]
     await world.apply(flow("f", {}, flows=steps))

@@ -17,7 +17,6 @@ UNTIL = {"until": "phase == 'Completed'"}
 
 
 def places(*steps: dict[str, Any] | str, **spec: Any) -> list[str]:
-    """Where something is wrong, and what kind of thing."""
     return [
         f"{v.path} {v.reason.removeprefix('FieldValue')}"
         for v in validate_flow(flow_of(*steps, **spec), Known()).violations
@@ -123,7 +122,8 @@ def test_a_step_may_not_say(fields: dict[str, Any], expected: list[str]) -> None
     [
         {"parallelism": 1},
         {"timeout": "12h", "ttlSecondsAfterFinished": 0, "suspend": True},
-        {"failurePolicy": "Stop"},
+        {"failurePolicy": "Stop", "jobRetainPolicy": "retain"},
+        {"jobRetainPolicy": "delete"},
         {"failurePolicy": "Abort", "parallelism": None, "finally": None},
         {"failurePolicy": "Continue", "finally": []},
     ],
@@ -136,6 +136,7 @@ def test_a_flow_may_say(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
+        ({"flows": [], "finally": [{"name": "a"}]}, ["spec.flows Required"]),
         ({"parallelism": 0}, ["spec.parallelism Invalid"]),
         ({"timeout": "soon"}, ["spec.timeout Invalid"]),
         ({"timeout": "0h"}, ["spec.timeout Invalid"]),
@@ -191,17 +192,6 @@ def test_a_target_that_is_no_step_at_all_is_none_of_finally() -> None:
         "which starts after this one; remove this target"
     ]
     assert len(found) == 2
-
-
-def test_two_steps_of_finally_have_two_names() -> None:
-    assert faults(flow_of("a", **{"finally": [{"name": "b"}, {"name": "b"}]})) == [
-        'spec.finally[1].name: Duplicate value: "b": already the name of spec.finally[0]; give '
-        "each step its own name, and set template if its JobTemplate has another name"
-    ]
-
-
-def test_a_flow_of_finally_alone_has_no_steps() -> None:
-    assert places(**{"finally": [{"name": "a"}]}) == ["spec.flows Required"]
 
 
 @pytest.mark.parametrize("condition", [None, "Completed", "Failed", "Finished", "Running"])

@@ -164,7 +164,6 @@ CLUSTERS = st.builds(
 
 
 def decoded(obj: Any, type_: type[Any]) -> Any:
-    """The object as the webhook reads it; None where it is no object of that type."""
     try:
         return msgspec.json.decode(msgspec.json.encode(obj), type=type_)
     except msgspec.ValidationError:
@@ -220,7 +219,6 @@ FEW_WORDS = st.fixed_dictionaries(
 
 @st.composite
 def flows_of_one_primitive(draw: st.DrawFn) -> Any:
-    """The same, but for one field of a step and one of the flow."""
     plain, rich = draw(FEW_WORDS), draw(FLOWS)
     steps = [step for step in rich["spec"].get("flows") or () if len(step) > 1]
     if steps and plain["spec"]["flows"]:
@@ -259,7 +257,6 @@ _KEY = re.compile(r"\[(?P<index>\d+)\]|\[(?P<key>[^\]]*)\]|\.?(?P<word>[^.\[\]]+
 
 
 def _is_there(node: Any, path: str) -> bool:
-    """Whether the path leads to something in the object, or its last step alone does not."""
     keys = [int(it["index"]) if it["index"] else it[it.lastgroup] for it in _KEY.finditer(path)]
     for key in keys[:-1]:
         if isinstance(key, int):
@@ -272,7 +269,6 @@ def _is_there(node: Any, path: str) -> bool:
 
 
 def _kinds(violations: tuple[Violation, ...]) -> list[tuple[str, str]]:
-    """Violations without their words: a guess may be another among more names."""
     return [(violation.path, violation.reason) for violation in violations]
 
 

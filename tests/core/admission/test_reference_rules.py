@@ -11,7 +11,6 @@ from support.admission.reviewed import faults, flow_of
 
 
 def said_of_text(text: str, **step: Any) -> list[str]:
-    """What is said of step b whose patch has this text."""
     found = said_of(patch={"jobSpec": {"plugins": {"env": [text]}}}, **step)
     path = "patch.jobSpec.plugins.env[0]: Invalid value: "
     assert all(each.startswith(path) for each in found)

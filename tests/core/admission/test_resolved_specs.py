@@ -260,7 +260,6 @@ def test_unknown_places_of_a_spec() -> None:
 
 
 def test_patches_of_far_too_much_are_looked_at_without_their_templates() -> None:
-    """Those that are within bounds are not."""
     big = template_of("big", "main", annotation="x" * (5 << 20))
     case = {"when": "true", "template": "big", "patch": {"jobSpec": {"minAvailable": 9}}}
     worse = {**case, "patch": {"jobSpec": {"minAvailable": -1}}}

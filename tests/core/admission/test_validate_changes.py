@@ -28,14 +28,12 @@ GOING = {"deletion_timestamp": NOW}
 
 
 def in_phase(flow: JobFlow, phase: str, **steps: str) -> JobFlow:
-    """The flow in this phase, and its steps in these."""
     conditions = {f"{flow.metadata.name}-{k}": StepCondition(phase=v) for k, v in steps.items()}
     status = JobFlowStatus(state=FlowState(phase=phase), conditions=conditions or None)
     return msgspec.structs.replace(flow, status=status)
 
 
 def deleting(template: JobTemplate, *flows: JobFlow, terminating: bool = False) -> Verdict:
-    """The verdict on the deletion of a template that these flows use."""
     needs = [need for flow in flows if (need := need_of(flow, "train")) is not None]
     return validate_template_delete(template, needs, namespace_terminating=terminating)
 
@@ -270,7 +268,6 @@ LAST = {"finally": [{"name": "train"}]}
 
 
 def decided(case: int, phase: str = "Waiting") -> JobFlow:
-    """The switch has been decided."""
     condition = StepCondition(phase=phase, decisions=Decisions(case=case))
     status = JobFlowStatus(state=FlowState(phase="Running"), conditions={"f-a": condition})
     return msgspec.structs.replace(flow_of(SWITCH), status=status)

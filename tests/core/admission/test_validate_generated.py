@@ -168,7 +168,6 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
     ids=lambda condition: f"{condition.phase} {condition.reason}",
 )
 def test_the_largest_flow_that_is_admitted_has_a_status_that_fits(condition):
-    """The same for every step, with the status's own rules for what is dropped."""
     names = [f"{NAME}{i:05}" for i in range(5_002)]
     assert faults(flow_of(*names, name="f" * 20)) == []
     jobs = [format_job_name("f" * 20, name) for name in names]

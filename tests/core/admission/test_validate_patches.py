@@ -13,7 +13,6 @@ TRAIN = template_of("train", "ps", "worker", replicas=2, minAvailable=4, queue="
 
 
 def patched(job_spec: Any, known: Known, field: str = "jobSpec") -> list[str]:
-    """What is said of a flow whose second step patches `train` so."""
     step = {"name": "b", "template": "train", "patch": {field: job_spec}}
     return faults(flow_of({"name": "a", "template": "train"}, step), known)
 

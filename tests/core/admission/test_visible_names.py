@@ -13,7 +13,6 @@ ARROWS = st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1, max_size=
 
 
 def reached(targets: list[list[int]], step: int) -> set[int]:
-    """All that a step depends on, found by walking."""
     found: set[int] = set()
     work = [step]
     while work:

@@ -85,8 +85,6 @@ def test_what_volcano_takes_passes(spec: dict[str, Any]):
     assert said(spec, "test-a") == []
 
 
-AT_LEAST_0 = "must be greater than or equal to 0"
-
 JOBS: list[tuple[dict[str, Any], list[str]]] = [
     (job(minAvailable=-1), ["spec.minAvailable Invalid"]),
     (job(maxRetry=-1), ["spec.maxRetry Invalid"]),

@@ -9,16 +9,6 @@ import pytest
 from jobflow.core.admission.volcano.job import job_violations
 from support.admission.reviewed import brief
 
-EVENTS = (
-    'supported values: "*", "PodPending", "PodFailed", "PodEvicted", "Unknown", "TaskCompleted", '
-    '"TaskFailed", "JobUpdated"'
-)
-ACTIONS = (
-    'supported values: "AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", '
-    '"TerminateJob", "CompleteJob", "ResumeJob"'
-)
-DURATION = 'not a duration; write a number and a unit, such as "30s" or "1h30m"'
-
 
 def said(*policies: Any) -> list[str]:
     task = {"replicas": 1, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}

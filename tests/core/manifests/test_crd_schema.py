@@ -41,7 +41,6 @@ def of_template(spec: Any) -> list[str]:
 
 
 def mistyped(path: str, wanted: str, found: str) -> str:
-    """What an API server says of a value of the wrong type."""
     return f'{path}: Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
 
 

@@ -219,7 +219,6 @@ def pod_labels(job: dict[str, Any]) -> list[Any]:
 
 
 def labelled(*labels: Any) -> dict[str, Any]:
-    """A vcjob spec with a task for each of these labels of a pod template."""
     tasks = [{"name": f"t{i}", "template": {"metadata": {"labels": each}}} for i, each in
              enumerate(labels)]  # fmt: skip
     return {"tasks": tasks}

@@ -25,7 +25,6 @@ OBJECTS = st.dictionaries(st.sampled_from(KEYS), JSON, max_size=5)
 
 
 def pod(**spec: Any) -> dict[str, Any]:
-    """A job of one task, `w`, with this pod spec."""
     return {"tasks": [{"name": "w", "template": {"spec": spec}}]}
 
 

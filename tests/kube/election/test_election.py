@@ -31,7 +31,6 @@ async def world() -> AsyncIterator[Cluster]:
 
 
 async def until_asked(client: Client, ending: asyncio.Event) -> None:
-    """A term that does nothing."""
     await ending.wait()
 
 
@@ -52,7 +51,6 @@ class Replica:
 
     @asynccontextmanager
     async def standing(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Run an election while the body runs; kill it at the end if it still runs."""
         task = asyncio.create_task(self.election.run())
         try:
             yield task
@@ -67,7 +65,6 @@ class Replica:
                 await self._news.wait()
 
     async def ended(self, task: asyncio.Task[None]) -> None:
-        """Stop an election and wait for its end."""
         self.election.stop()
         async with asyncio.timeout(WITHIN_SECONDS):
             await task

@@ -27,9 +27,6 @@ def spec_of(body: bytes) -> dict[str, Any]:
     return spec
 
 
-# ---------------------------------------------------------------------- the object
-
-
 def test_a_first_claim_says_who_since_when_and_for_how_long() -> None:
     made = json.loads(first_claim("ns", "jobflow", "me", 15, NOW))
     assert (made["apiVersion"], made["kind"]) == ("coordination.k8s.io/v1", "Lease")
@@ -85,9 +82,6 @@ def test_an_empty_spec_is_free() -> None:
     assert spec_of(lease.claimed("me", 15, NOW))["leaseTransitions"] == 1
 
 
-# ---------------------------------------------------------------------- the settings
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"renew": 15.0}, {"retry": 10.0}, {"lease": 5}, {"retry": 0.0}, {"look": 0.0}],
@@ -102,12 +96,7 @@ def test_a_write_is_over_before_another_may_lead() -> None:
     assert Timing().write < Timing().lease - Timing().renew
 
 
-# ---------------------------------------------------------------------- the candidate
-
-
 class Stand:
-    """A candidate and its last step."""
-
     def __init__(self) -> None:
         self.candidate = Candidate("me", "ns", "jobflow", TIMING)
 

@@ -30,7 +30,6 @@ GOOD = review("CREATE", stored(jobflow("f", {"a": []})))
 
 
 def client_of(authority: Pair) -> Pair:
-    """Return a client certificate of a CA."""
     serving = make_serving(authority, ["apiserver"], now=NOW, lifetime=DAY / 2)
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
     certificate = (
@@ -48,8 +47,6 @@ def client_of(authority: Pair) -> Pair:
 
 
 class Webhook:
-    """A served webhook, and clients of it."""
-
     def __init__(self, live: Live, folder: Path) -> None:
         self.live = live
         self._folder = folder
@@ -65,7 +62,6 @@ class Webhook:
         await task
 
     async def answers(self, shown: Pair | None) -> bool:
-        """Return whether a client with this certificate gets an answer."""
         trust = ssl.create_default_context(
             cadata=(SERVING.ca_certificate + OTHER.ca_certificate).decode()
         )

@@ -175,12 +175,6 @@ class TestFiles:
         assert presents(live, ONE)
         assert live.refused == 1
 
-    def test_files_that_do_not_match_are_an_error_at_first(self, files: CertificateFiles) -> None:
-        files.key.write_bytes(OTHER.key)
-        with pytest.raises(CertificateError) as raised:
-            WatchedFiles(files, Live())
-        assert str(raised.value) == f"{files.key} is not the key of {files.certificate}"
-
 
 def write(files: CertificateFiles, pki: Pki) -> None:
     files.certificate.write_bytes(pki.certificate)

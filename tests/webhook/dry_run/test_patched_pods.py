@@ -23,7 +23,6 @@ AT = "spec.flows[0].patch.jobSpec.tasks[0].template.spec.containers[0]"
 
 
 def flow(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """Return a flow with a step for each of these patches of the container of template `a`."""
     made = jobflow("f", {f"s{i}": [] for i in range(len(containers))}, **spec)
     for step, container in zip(made["spec"]["flows"], containers, strict=True):
         pod = {"spec": {"containers": [{"name": "main", **container}]}}

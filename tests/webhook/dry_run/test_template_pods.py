@@ -54,8 +54,6 @@ def faults_of(response: Response) -> list[str]:
 
 
 def against(*faults: StatusCause, image: str = "bad") -> FakeCluster:
-    """Return a cluster whose API server finds these faults in pods with this image."""
-
     def says(template: Any) -> DryRun:
         return DryRun(faults if template["spec"]["containers"][0].get("image") == image else ())
 
