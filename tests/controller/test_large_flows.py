@@ -28,14 +28,6 @@ CHAIN = 50
 WITHIN_SECONDS = 0.9 * IN_A_ROW
 
 
-class Retries(Hooks):
-    def __init__(self) -> None:
-        self.count = 0
-
-    def retried(self) -> None:
-        self.count += 1
-
-
 @dataclass
 class Told:
     status: JobFlowStatus

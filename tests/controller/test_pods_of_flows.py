@@ -11,7 +11,7 @@ from unittest.mock import Mock
 from jobflow.api.job import Job
 from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBS, PODS
-from jobflow.controller.hooks import Hooks, ReconcileResult
+from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check
 from jobflow.sandbox.apiserver.requests.failures import failure
@@ -26,14 +26,6 @@ from support.sandbox.running_controller import (
     set_phase,
     template,
 )
-
-
-class Counting(Hooks):
-    def __init__(self) -> None:
-        self.passes = 0
-
-    def reconciled(self, seconds: float, result: ReconcileResult) -> None:
-        self.passes += 1
 
 
 def probing(**probe: list[dict[str, Any]]) -> dict[str, Any]:

@@ -11,22 +11,6 @@ from jobflow.controller.hooks import Hooks
 from jobflow.controller.queue import WorkQueue
 
 
-class Counting(Hooks):
-    def __init__(self) -> None:
-        self.depths: list[int] = []
-        self.waits: list[float] = []
-        self.retries = 0
-
-    def depth(self, keys: int) -> None:
-        self.depths.append(keys)
-
-    def waited(self, seconds: float) -> None:
-        self.waits.append(seconds)
-
-    def retried(self) -> None:
-        self.retries += 1
-
-
 class Timed:
     def __init__(self) -> None:
         self.now = 0.0
@@ -175,8 +159,8 @@ async def test_depth_and_waiting_time_are_told(timed: Timed) -> None:
     timed.queue.add("b")
     timed.pass_time(3)
     await timed.take()
-    assert timed.hooks.depths == [1, 2, 1, 0]
-    assert timed.hooks.waits == [3, 3]
+    assert [told.args for told in timed.hooks.depth.call_args_list] == [(1,), (2,), (1,), (0,)]
+    assert [told.args for told in timed.hooks.waited.call_args_list] == [(3,), (3,)]
 
 
 async def test_real_time_works_too() -> None:

@@ -106,7 +106,11 @@ async def test_an_error_event_is_no_object(server: ScriptedServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "chunk", [b"not json\n", b"[]\n", b'{"type":"NEWS","object":{}}\n', b'{"object":{}}\n']
+    "chunk",
+    [
+        *(b"not json\n", b"[]\n", b'{"type":"NEWS","object":{}}\n', b'{"object":{}}\n'),
+        *(frame(word, obj) for word in ("BOOKMARK", "ERROR") for obj in (5, {"metadata": 5})),
+    ],
 )
 async def test_a_malformed_frame_starts_a_list(server: ScriptedServer, chunk: bytes) -> None:
     server.lists += [page(7), page(9, thing("a", 8))]
@@ -195,18 +199,6 @@ async def test_a_malformed_object_hides_no_others(server: ScriptedServer, bad: A
         assert world.reflector.unreadable == 1
     assert len(server.listed) == 1
     assert server.watched[1].query["resourceVersion"] == "9"
-
-
-@pytest.mark.parametrize("obj", [5, {"metadata": 5}])
-@pytest.mark.parametrize("type", ["BOOKMARK", "ERROR"])
-async def test_a_malformed_bookmark_starts_a_list(
-    server: ScriptedServer, type: str, obj: Any
-) -> None:
-    server.lists += [page(7), page(9, thing("a", 8))]
-    server.watches.append(Answer(chunks=[frame(type, obj)]))
-    async with following(server) as world:
-        await server.until(lambda: len(server.watched) == 2)
-        assert world.held() == ["a"]
 
 
 DEPTHS = pytest.mark.parametrize("depth", [600, 984, 3_000, 30_000])

@@ -65,10 +65,6 @@ async def test_other_paths_are_routed(app: FastAPI) -> None:
     assert index["reviews"] == {PATH: "JobFlow", "/jobtemplates/validate": "JobTemplate"}
 
 
-async def test_a_body_over_the_limit_in_one_message_is_413(uploads: Uploads) -> None:
-    assert (await uploads.begin(b" " * (MAX_BODY + 1), end=True))["code"] == 413
-
-
 @pytest.mark.parametrize("size", [8 * 1024**2, MAX_DRAINED + 2 * 1024**2])
 async def test_a_body_over_the_limit_is_413(app: FastAPI, size: int) -> None:
     async def pieces() -> AsyncIterator[bytes]:

@@ -52,11 +52,6 @@ def test_what_has_passed_is_not_asked_again() -> None:
     assert lab.times == [0]
 
 
-def test_nothing_is_known_before_the_first_round() -> None:
-    lab = waiting()
-    assert lab.result() == ProbeResult()
-
-
 def test_several_checks_have_to_pass_in_one_round() -> None:
     lab = Lab().have(pod("web-0"), pod("ps-0", ip="10.0.0.9"))
     lab.answers = lambda name: "refuses the connection" if "ps" in name else ""

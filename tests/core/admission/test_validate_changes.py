@@ -171,12 +171,6 @@ def test_metadata_and_status_may_change_even_of_what_was_never_valid(flow):
     assert validate_flow_update(flow, labelled) == Verdict()
 
 
-@pytest.mark.parametrize("phase", ["Succeed", "Failed"])
-def test_an_ended_flow_may_be_deleted(phase):
-    flow = in_phase(flow_of("a"), phase)
-    assert validate_flow_delete(flow, namespace_terminating=False) == Verdict()
-
-
 @pytest.mark.parametrize(
     ("phase", "shown"), [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")]
 )
@@ -210,11 +204,6 @@ def test_the_way_out_names_no_namespace_where_kubectl_needs_none():
 def test_a_running_flow_that_may_go(fields):
     flow = with_metadata(in_phase(flow_of("a"), "Running"), **fields)
     assert validate_flow_delete(flow, namespace_terminating=False) == Verdict()
-
-
-def test_a_flow_goes_with_its_namespace():
-    flow = in_phase(flow_of("a"), "Running")
-    assert validate_flow_delete(flow, namespace_terminating=True) == Verdict()
 
 
 @pytest.mark.parametrize("value", ["false", "True", ""])

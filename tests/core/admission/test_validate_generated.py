@@ -22,15 +22,6 @@ from support.admission.reviewed import faults, flow_of, knowing, template_of
 TAIL = "shorten the name of the step or of the flow by"
 
 
-def test_a_vcjob_name_of_63_characters_is_right_and_one_of_64_is_not():
-    assert faults(flow_of("b" * 31, name="a" * 31)) == []
-    job = "a" * 31 + "-" + "b" * 32
-    assert faults(flow_of("ok", "b" * 32, name="a" * 31)) == [
-        f'spec.flows[1].name: Too long: its vcjob "{job}" would have 64 characters, and Volcano '
-        f"accepts at most 63; {TAIL} 1"
-    ]
-
-
 def test_a_very_long_name_is_not_repeated_in_full():
     (fault,) = faults(flow_of("b" * 200))
     assert "would have 202 characters" in fault
@@ -106,14 +97,6 @@ def test_a_dot_in_a_name_that_becomes_a_hostname():
         'makes the names of its pods their hostnames, and these cannot hold "."; write "-" instead'
     ]
     assert len(faults(flow_of("a.b", "c.d", name="f.g"), known)) == 1
-
-
-def test_pods_of_two_steps_with_one_name():
-    known = knowing(template_of("a", "x", "b-c"), template_of("a-b", "c", "x"))
-    assert faults(flow_of("a", "a-b"), known) == [
-        'spec.flows[1].name: Duplicate value: "f-a-b-c-0": a pod of step "a" (task "b-c") would '
-        'have the same name as one of this step (task "c"); rename one of them'
-    ]
 
 
 def test_the_later_of_two_steps_is_told_whichever_has_the_longer_name():

@@ -263,11 +263,6 @@ def test_a_spec_that_is_none(spec: Any):
     assert str(second) == "spec.tasks: Required value: a job has at least one task"
 
 
-def test_paths_begin_where_the_spec_stands():
-    (violation,) = job_violations(job(task(replicas=-1)), "spec.flows[0].patch.jobSpec", None)
-    assert violation.path == "spec.flows[0].patch.jobSpec.tasks[0].replicas"
-
-
 def test_half_a_surrogate_pair_where_a_list_belongs_is_a_violation_too() -> None:
     (words,) = said({"tasks": "\ud800"})
     assert words.startswith('spec: Invalid value: "object": cannot be read as JSON: ')

@@ -52,13 +52,6 @@ def test_containers_are_whole(pod: Any, words: list[str]):
     assert brief(said(pod)) == words
 
 
-def test_there_are_four_topology_policies():
-    assert said(containers("a"), topologyPolicy="Restricted") == [
-        'spec.tasks[0].topologyPolicy: Unsupported value: "Restricted": supported values: "none", '
-        '"best-effort", "restricted", "single-numa-node"; did you mean "restricted"?'
-    ]
-
-
 @pytest.mark.parametrize("policy", [None, "none", 3])
 def test_without_a_topology_policy_cpus_may_be_shared(policy: Any):
     assert not any("cpu" in words for words in said(containers("a"), topologyPolicy=policy))

@@ -233,13 +233,6 @@ def test_pods_say_which_attempt_of_which_step_of_which_flow_they_are():
     assert pod_labels(job)[0].items() <= job["metadata"]["labels"].items()
 
 
-def test_long_names_are_short_in_labels_of_pods_too():
-    job = made(Step(name="s" * 70), template(), Attempt("x"), flow("f" * 60, "n" * 20))
-    (labels,) = pod_labels(job)
-    assert labels.items() <= job["metadata"]["labels"].items()
-    assert len(labels["flow.volcano.sh/step"]) == 63
-
-
 def test_labels_of_pods_stay_and_ours_go_before_them():
     job = built(labelled({"app": "x", "flow.volcano.sh/step": "mine"}, None, {}))
     assert pod_labels(job) == [{"app": "x"} | OURS, OURS, OURS]

@@ -176,13 +176,6 @@ def test_another_holder_is_waited_for_from_when_its_claim_was_seen(stand: Stand)
     assert stand.claims(20)
 
 
-def test_a_renewal_starts_the_wait_anew(stand: Stand) -> None:
-    stand.sees("other", 5)
-    stand.sees("other", 19.5, version="2")
-    assert not stand.claims(20)
-    assert stand.claims(34.5)
-
-
 def test_the_holders_own_duration_counts_where_it_is_longer(stand: Stand) -> None:
     stand.sees("other", 0, seconds=60)
     assert not stand.claims(59)
