@@ -36,14 +36,6 @@ async def world() -> AsyncIterator[World]:
         yield World(servers, await servers.flow("f"))
 
 
-async def test_an_ended_flow_leaves_no_memory(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planning(monkeypatch)
-    await world.reconciler.reconcile(KEY)
-    assert len(world.memory) == 0
-
-
 async def test_a_refused_delete_is_not_repeated(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,12 +165,6 @@ def test_a_change_deep_in_a_patch_is_named_by_its_path():
     ]
 
 
-@pytest.mark.parametrize("flow", [flow_of("a"), flow_of("A: A nobody", "A", name="F"), flow_of()])
-def test_metadata_and_status_may_change_even_of_what_was_never_valid(flow):
-    labelled = with_metadata(in_phase(flow, "Running"), labels={"team": "x"}, finalizers=["y"])
-    assert validate_flow_update(flow, labelled) == Verdict()
-
-
 @pytest.mark.parametrize(
     ("phase", "shown"), [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")]
 )

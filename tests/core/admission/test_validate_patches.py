@@ -108,8 +108,7 @@ def test_what_is_wrong_with_the_template_itself_is_not_the_patchs_fault():
          [".tasks[1].replicas", ".tasks[0].name"]),
         ({"policies": [{"event": "PodFailed", "exitCode": 3, "action": "AbortJob"}]},
          [".policies[0]"]),
-        ({"policies": [{"event": "PodFailed", "action": "CompletedJob"}]},
-         [".policies[0].action"]),
+        ({"policies": [{"event": "PodFailed", "action": "CompletedJob"}]}, [".policies[0].action"]),
         ({"tasks": "all"}, [".tasks"]),
     ],
 )  # fmt: skip
