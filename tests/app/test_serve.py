@@ -163,9 +163,7 @@ async def test_it_is_unready_first(
     assert answer.json()["waiting_for"] == ["its end: it is being stopped"]
 
 
-async def test_it_answers_and_leads_during_the_shutdown_delay(
-    tmp_path: Path, pki: PkiFiles
-) -> None:
+async def test_it_answers_and_leads_in_the_shutdown_delay(tmp_path: Path, pki: PkiFiles) -> None:
     """Readiness goes first; the webhook answers until everyone has heard of that; the lease is
     the last to go."""
     async with ApiServer() as server, Client.at(server.url) as client:

@@ -42,8 +42,6 @@ async def applied(api: Server, kubectl: Kubectl, name: str) -> None:
 
 
 async def flow_until(api: Server, name: str, holds: Any) -> dict[str, Any]:
-    """The flow's status, as soon as this holds of it."""
-
     def look(found: Any) -> bool:
         return bool(found and "status" in found and holds(found["status"]))
 
@@ -97,7 +95,6 @@ async def test_a_pipeline_runs_for_real(
 
 
 def _of(status: dict[str, Any], step: str) -> dict[str, Any]:
-    """The condition of a step, by the end of its name."""
     conditions = (status.get("conditions") or {}).items()
     found: dict[str, Any] = next((c for name, c in conditions if name.endswith(f"-{step}")), {})
     return found

@@ -111,9 +111,7 @@ async def test_events_carry_on_with_what_did_not_fail(world: Cluster) -> None:
     assert len(failing.at) == tried <= BACKOFFS
 
 
-async def test_a_failed_request_is_sent_again_after_the_backoff_despite_events(
-    world: Cluster,
-) -> None:
+async def test_a_request_is_repeated_after_the_backoff_despite_events(world: Cluster) -> None:
     failing = fail(world, Failing("POST", "/jobs", name="f-b"))
     await world.apply(flow("f", {"a": "", "b": ""}))
     await world.until_jobs(f_a="")

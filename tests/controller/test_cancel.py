@@ -12,7 +12,7 @@ from jobflow.api.command import Command, encoded
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request
@@ -128,13 +128,6 @@ async def test_commands_on_other_kinds_are_let_alone(world: Cluster) -> None:
     async with world.ends(), world.controller():
         assert (await world.ended("f")).status.state.phase == "Succeed"
     assert [item["metadata"]["name"] for item in await world.raw(COMMANDS)] == ["x"]
-
-
-async def test_without_commands_served_flows_run(world: Cluster) -> None:
-    await world.client.delete(CRDS, "", "commands.bus.volcano.sh")
-    await world.apply(template("a"), flow("f", {"a": ""}))
-    async with world.ends(), world.controller():
-        assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
 class Clock:

@@ -10,7 +10,6 @@ from jobflow.api.flow_status import StepCondition
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES
-from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
@@ -18,7 +17,6 @@ from support.sandbox.running_controller import (
     DIAMOND,
     NAMESPACE,
     Cluster,
-    Product,
     cluster,
     flow,
     set_phase,
@@ -222,15 +220,6 @@ async def test_stopping_finishes_what_is_under_way_and_starts_nothing_new() -> N
                 await product.running
             await set_phase(world.client, "f-a", "Completed")
         assert await world.jobs() == {"f-a": "Completed"}
-
-
-async def test_it_can_be_stopped_before_the_store_is_synced() -> None:
-    async with Client.at("http://127.0.0.1:1") as client:
-        product = Product(client)
-        product.controller.stop()
-        async with asyncio.timeout(5):
-            await product.running
-        await product.kill()
 
 
 async def test_many_flows_at_once_each_create_their_jobs_once() -> None:

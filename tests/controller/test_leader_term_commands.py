@@ -36,9 +36,7 @@ async def carried_out_by_the_last_leader(world: Cluster) -> None:
     )
 
 
-async def test_a_stale_copy_hides_no_command(
-    world: Cluster, replica: FollowingReplica[Client]
-) -> None:
+async def test_stale_copies_hide_nothing(world: Cluster, replica: FollowingReplica[Client]) -> None:
     await replica.stop_following(COMMANDS)
     await carried_out_by_the_last_leader(world)
     async with replica.leading():

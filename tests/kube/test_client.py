@@ -127,9 +127,7 @@ async def test_quotas_and_missing_rights_refuse_for_the_namespace(
 
 
 @pytest.mark.parametrize("end", ["cut", "hang"])
-async def test_half_an_answer_is_a_network_error(
-    server: ScriptedServer, client: Client, end: Any
-) -> None:
+async def test_half_an_answer_is_an_error(server: ScriptedServer, client: Client, end: Any) -> None:
     server.others.append(Answer(chunks=[b"{"], end=end))
     with pytest.raises(NETWORK_ERRORS):
         await client.request("GET", "/version", timeout=0.05 if end == "hang" else 60)

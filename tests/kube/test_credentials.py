@@ -58,9 +58,7 @@ async def test_a_refused_token_is_read_again(server: ScriptedServer, tmp_path: P
     assert [asked.body for asked in server.asked] == [b'{"a":1}', b'{"a":1}']
 
 
-async def test_an_unchanged_token_is_not_tried_again(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
+async def test_an_unchanged_token_is_not_retried(server: ScriptedServer, tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", server.url, token="t1")
     server.others.append(Answer(401, failure(401, "Unauthorized")))
     async with await Client.from_kubeconfig(path) as client:
@@ -141,7 +139,7 @@ async def secure(pki: PkiFiles) -> AsyncIterator[ScriptedServer]:
         yield server
 
 
-async def test_https_is_checked_against_the_kubeconfigs_authority(
+async def test_https_trusts_the_kubeconfig(
     secure: ScriptedServer, pki: PkiFiles, tmp_path: Path
 ) -> None:
     secure.others.append(Answer(body={}))

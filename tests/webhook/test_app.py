@@ -142,7 +142,7 @@ async def test_a_late_body_is_408(uploads: Uploads, monkeypatch: pytest.MonkeyPa
         assert answer["headers"][b"connection"] == b"close"
 
 
-async def test_the_bytes_of_concurrent_bodies_are_limited(
+async def test_concurrent_bytes_are_limited(
     uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(middleware, "MOST_HELD", 2**20 + len(GOOD))
@@ -253,7 +253,7 @@ class TestTLS:
             answer = await client.post(PATH, content=large)
             assert answer.json()["response"]["allowed"] is True
 
-    async def test_a_body_of_eight_mebibytes_gets_an_answer(
+    async def test_a_body_of_eight_mebibytes_is_answered(
         self, app: FastAPI, tmp_path: Path
     ) -> None:
         async with self.served(app, tmp_path) as client:

@@ -36,9 +36,7 @@ async def world() -> AsyncIterator[World]:
         yield World(servers, await servers.flow("f"))
 
 
-async def test_a_refused_delete_is_not_repeated(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refused_delete_is_sent_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     no = failure(403, "Forbidden", "no")
     world.servers.server.faults.append(
         InjectedFault(lambda request: request.method == "DELETE", no, times=None)

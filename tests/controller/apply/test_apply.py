@@ -72,9 +72,7 @@ async def test_a_job_of_somebody_else_that_cannot_be_read_has_its_name(world: Wo
     ],
     ids=["alive", "gone", "another of its name", "looked up", "a kind not served", "no controller"],
 )
-async def test_the_owner_of_a_job_of_our_name(
-    world: World, owner: dict[str, Any], alive: bool
-) -> None:
+async def test_the_owner_of_a_taken_name(world: World, owner: dict[str, Any], alive: bool) -> None:
     await world.cluster.apply(flow("g", {"a": ""}))
     if owner.get("name") == "g":
         owner = owner | {"uid": (await world.cluster.flow("g")).metadata.uid}
@@ -93,9 +91,7 @@ async def test_a_job_deleted_between_create_and_read_is_created_next(world: Worl
 
 
 @pytest.mark.parametrize(("gone", "reads"), [("", []), ("f-a", ["GET f-a"])])
-async def test_an_attempt_follows_a_read_of_the_flow(
-    world: World, gone: str, reads: list[str]
-) -> None:
+async def test_an_attempt_follows_a_live_read(world: World, gone: str, reads: list[str]) -> None:
     assert await world.apply(world.create_again(gone)) == Applied()
     assert world.requests()[-2 - len(reads) :] == ["GET f", *reads, "POST jobs"]
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a-r1"}
@@ -177,9 +173,7 @@ async def test_a_namespace_that_is_going_refuses_for_ever(world: World) -> None:
         (None, 0.0),
     ],
 )
-async def test_a_temporary_error_is_no_refusal(
-    world: World, how: RequestFailure | None, wait: float
-) -> None:
+async def test_temporary_errors(world: World, how: RequestFailure | None, wait: float) -> None:
     world.fails("POST", "/jobs", how)
     applied = await world.apply(world.create())
     assert applied.errors

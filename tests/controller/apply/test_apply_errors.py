@@ -59,9 +59,7 @@ async def test_an_error_waits_for_the_other_requests_and_is_part_of_the_outcome(
 
 
 @pytest.mark.parametrize("error", [mistaken, broken_off])
-async def test_an_error_of_a_single_request(
-    world: World, error: Callable[[], Awaitable[bytes]]
-) -> None:
+async def test_an_error_of_one_request(world: World, error: Callable[[], Awaitable[bytes]]) -> None:
     Requests(world, jobs=error)
     applied = await world.apply(world.create())
     assert len(applied.errors) == 1

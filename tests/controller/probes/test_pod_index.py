@@ -103,9 +103,7 @@ async def test_pods_that_matter(world: dict[str, Any], new: Pod, told: bool) -> 
     ("phase", "attempts", "told"),
     [("Waiting", 0, True), ("Waiting", 1, False), ("Running", 1, False), ("Failed", 0, False)],
 )
-async def test_pods_do_not_matter_once_the_step_began(
-    phase: str, attempts: int, told: bool
-) -> None:
+async def test_pods_of_a_started_step_are_ignored(phase: str, attempts: int, told: bool) -> None:
     world = World(conditions={"f-b": {"phase": phase, "attempts": attempts}})
     assert world.told(None, pod()) == told
 

@@ -128,9 +128,7 @@ async def test_a_cancelled_write_is_in_doubt(server: ScriptedServer) -> None:
 
 
 @pytest.mark.parametrize(("code", "in_doubt"), [(409, 0.0), (422, 0.0), (500, 4.0), (504, 4.0)])
-async def test_a_definite_answer_ends_doubt(
-    server: ScriptedServer, code: int, in_doubt: float
-) -> None:
+async def test_clear_answers_end_doubt(server: ScriptedServer, code: int, in_doubt: float) -> None:
     server.others.append(Answer(code, failure(code)))
     async with fenced(server) as (client, fence):
         with pytest.raises(ApiError):

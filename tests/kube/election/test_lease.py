@@ -49,9 +49,7 @@ def test_a_first_claim_says_who_since_when_and_for_how_long() -> None:
     ],
     ids=["renewed", "taken over", "taken up"],
 )
-def test_a_transition_is_counted_when_the_holder_changes(
-    holder: str, transitions: int, acquired: str
-) -> None:
+def test_a_new_holder_counts_a_transition(holder: str, transitions: int, acquired: str) -> None:
     before = stored(holderIdentity=holder, leaseTransitions=3, acquireTime=NOON, renewTime=NOON)
     spec = spec_of(before.claimed("me", 15, NOW))
     assert (spec["leaseTransitions"], spec["acquireTime"]) == (transitions, acquired)

@@ -135,9 +135,7 @@ def _change(file: Path, content: bytes, watched: WatchedClientCA) -> None:
     [(text, "is not a PEM certificate of a CA$") for text in (b"", b"no PEM", b"\xff", SERVING.key)]
     + [(None, "no such file")],
 )
-def test_a_file_without_a_ca_is_refused(
-    content: bytes | None, message: str, tmp_path: Path
-) -> None:
+def test_a_file_without_ca_is_refused(content: bytes | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "clients.crt"
     if content is not None:
         path.write_bytes(content)

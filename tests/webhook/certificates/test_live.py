@@ -156,9 +156,7 @@ class TestFiles:
         monkeypatch.setattr(Path, "read_bytes", changing)
         assert files.read() == (b"tls.crt 9", b"tls.key 10")
 
-    def test_unreadable_files(
-        self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_unreadable(self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(path: Path) -> bytes:
             raise OSError(5, "Input/output error")
 
