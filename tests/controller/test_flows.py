@@ -46,6 +46,11 @@ async def delete_job(world: Cluster, name: str) -> None:
     await world.seen(JOBS, Job, lambda jobs: name not in jobs)
 
 
+async def set_finalizers(world: Cluster, *names: str) -> None:
+    body = json.dumps({"metadata": {"finalizers": names or None}}).encode()
+    await world.client.patch(JOBS, NAMESPACE, "f-a", body)
+
+
 async def test_a_diamond_is_carried_to_its_end_by_few_writes() -> None:
     async with cluster() as world, world.controller(), world.ends():
         await world.apply(*(template(name) for name in DIAMOND), flow("d", DIAMOND))
@@ -131,34 +136,27 @@ async def test_of_two_flows_that_make_the_same_name_the_second_is_told() -> None
 
 async def test_a_name_that_becomes_free_is_taken() -> None:
     async with cluster() as world, world.controller(), world.ends({}):
-        dying = {
-            "apiVersion": JOBS.api_version,
-            "kind": "Job",
-            "metadata": {"name": "f-a", "namespace": NAMESPACE, "finalizers": ["test/hold"]},
-            "spec": {"tasks": []},
-        }
-        await world.apply(dying)
+        metadata = {"name": "f-a", "namespace": NAMESPACE, "finalizers": ["test/hold"]}
+        job = {"apiVersion": JOBS.api_version, "kind": "Job", "metadata": metadata}
+        await world.apply(job | {"spec": {"tasks": []}})
         await world.client.delete(JOBS, NAMESPACE, "f-a")
         await world.apply(template("a"), flow("f", {"a": ""}))
         await world.until("f", reason("a", "NameInUse"))
-        release = json.dumps({"metadata": {"finalizers": None}}).encode()
-        await world.client.patch(JOBS, NAMESPACE, "f-a", release)
+        await set_finalizers(world)
         assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
-async def test_a_flow_made_anew_waits_for_the_jobs_of_its_namesake() -> None:
+async def test_a_new_flow_waits_for_the_jobs_of_its_namesake() -> None:
     async with cluster() as world:
         await world.apply(template("a"), flow("f", {"a": ""}))
         async with world.controller():
             await world.until_jobs(f_a="")
-        hold = json.dumps({"metadata": {"finalizers": ["test/hold"]}}).encode()
-        await world.client.patch(JOBS, NAMESPACE, "f-a", hold)
+        await set_finalizers(world, "test/hold")
         await world.client.delete(JOBFLOWS, NAMESPACE, "f")
         await world.apply(flow("f", {"a": ""}))
         async with world.controller(), world.ends():
             await world.until("f", reason("a", "NameInUse"))
-            release = json.dumps({"metadata": {"finalizers": None}}).encode()
-            await world.client.patch(JOBS, NAMESPACE, "f-a", release)
+            await set_finalizers(world)
             assert (await world.ended("f")).status.state.phase == "Succeed"
 
 

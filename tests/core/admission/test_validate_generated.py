@@ -113,13 +113,16 @@ def test_a_name_that_three_steps_would_give_to_a_pod_is_told_of_two():
     assert [line.split(": ")[0] for line in found] == ["spec.flows[1].name", "spec.flows[2].name"]
 
 
-def test_a_task_without_pods_takes_no_name():
-    known = knowing(template_of("a", "b-c", replicas=0), template_of("a-b", "c"))
-    assert faults(flow_of("a", "a-b"), known) == []
-
-
-def test_two_tasks_of_one_name_are_the_templates_fault_and_not_the_flows():
-    assert faults(flow_of("a", "b"), knowing(template_of("a", "x", "x"), template_of("b"))) == []
+@pytest.mark.parametrize(
+    ("steps", "templates"),
+    [
+        (("a", "a-b"), (template_of("a", "b-c", replicas=0), template_of("a-b", "c"))),
+        (("a", "b"), (template_of("a", "x", "x"), template_of("b"))),
+    ],
+    ids=["a task without pods", "two tasks of one name"],
+)
+def test_names_that_clash_with_none(steps, templates):
+    assert faults(flow_of(*steps), knowing(*templates)) == []
 
 
 NAME = "n" * 15

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -131,10 +132,12 @@ class TestFiles:
         await asyncio.wait([task])
         assert presents(live, OTHER)
 
-    def test_a_pair_is_refused_until_both_files_have_changed(self, files: CertificateFiles) -> None:
+    @pytest.mark.parametrize("key", [ONE.key, None], ids=["other key", "no key"])
+    def test_a_pair_is_refused_until_it_matches(self, files: CertificateFiles, key: Any) -> None:
         live = Live()
         watched = WatchedFiles(files, live)
         files.certificate.write_bytes(OTHER.certificate)
+        files.key.unlink() if key is None else files.key.write_bytes(key)
         watched.look()
         watched.look()
         assert presents(live, ONE)
@@ -164,14 +167,6 @@ class TestFiles:
         with pytest.raises(CertificateError) as raised:
             files.read()
         assert str(raised.value) == f"{files.certificate}: Input/output error"
-
-    def test_deleted_files_change_nothing(self, files: CertificateFiles) -> None:
-        live = Live()
-        watched = WatchedFiles(files, live)
-        files.key.unlink()
-        watched.look()
-        assert presents(live, ONE)
-        assert live.refused == 1
 
 
 def write(files: CertificateFiles, pki: Pki) -> None:
