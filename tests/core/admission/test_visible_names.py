@@ -13,6 +13,7 @@ ARROWS = st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1, max_size=
 
 
 def reached(targets: list[list[int]], step: int) -> set[int]:
+    """All that a step depends on, found by walking."""
     found: set[int] = set()
     work = [step]
     while work:
@@ -39,3 +40,15 @@ def test_upstream_is_what_a_walk_finds(drawn: list[list[int]]) -> None:
     assert {pair: upstream.has(*pair) for pair in pairs} == {
         (i, j): j in reached(targets, i) for i, j in pairs
     }
+
+
+def test_it_answers_what_it_was_not_told_to_look_into() -> None:
+    steps = [
+        Step(name=name, depends_on=DependsOn(targets=targets.split()))
+        for name, targets in {"a": "", "b": "a", "c": "b", "d": ""}.items()
+    ]
+    upstream = Upstream(Graph(steps))
+    assert upstream.has(1, 0)
+    for _ in range(2):
+        assert [upstream.has(2, target) for target in (0, 1, 3)] == [True, True, False]
+    assert not upstream.has(0, 2)

@@ -210,6 +210,12 @@ def api_error(code: int, reason: str) -> ApiError:
     return ApiError(Status(code=code, reason=reason))
 
 
+async def test_a_request_that_times_out_refuses_nothing() -> None:
+    tries = Tries(Failing(TimeoutError()))
+    assert await tries.of(POD) == [None]
+    assert tries.results == {"timeout": 1}
+
+
 async def test_each_result_is_logged_once_a_minute() -> None:
     client = Failing(api_error(403, "Forbidden"))
     tries = Tries(client)
