@@ -35,7 +35,6 @@ async def world() -> AsyncIterator[SandboxWorld]:
 
 
 async def serve_schema(client: Client, definition: dict[str, Any]) -> None:
-    """Replace the served versions of a definition."""
     name = definition["metadata"]["name"]
     body = json.dumps({"spec": {"versions": definition["spec"]["versions"]}}).encode()
     await client.patch(CRDS, "", name, body)
@@ -56,9 +55,8 @@ def look_alike() -> dict[str, Any]:
 
 FAULTS = (
     f"CustomResourceDefinition {NAME} to be corrected: spec.flows[].template is missing, "
-    "spec.flows[].patch.jobSpec drops what it does not name, "
-    "spec.flows[].patch.jobSpec.maxRetry has a default; apply this version's with "
-    "`jobflow crds --apply`"
+    "spec.flows[].patch.jobSpec drops what it does not name, spec.flows[].patch.jobSpec.maxRetry "
+    "has a default; apply this version's with `jobflow crds --apply`"
 )
 
 
@@ -112,9 +110,7 @@ async def test_nothing_is_planned_until_the_definition_is_right_again(world: San
     await until_phase(world, "Succeed")
 
 
-async def test_what_may_have_been_read_under_anothers_definition_is_read_again(
-    world: SandboxWorld,
-) -> None:
+async def test_objects_of_another_definition_are_read_again(world: SandboxWorld) -> None:
     await create(world, template("a"))
     await serve_schema(world.client, look_alike())
     await until(world, [FAULTS])

@@ -27,7 +27,6 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
 
 
 def fails(world: Cluster, kind: Resource) -> InjectedFault:
-    """Lists of all objects of a kind are answered by a 500 from now on."""
     broken = failure(500, "InternalError", "the conversion webhook failed")
     paths = (kind.path(), f"{kind.path()}/")
     fault = InjectedFault(lambda request: request.path in paths, broken, times=None)
@@ -48,9 +47,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @EXTRAS
-async def test_the_product_is_ready_without_the_kind_and_tells_of_it(
-    world: Cluster, kind: Resource
-) -> None:
+async def test_a_replica_is_ready_without_the_kind(world: Cluster, kind: Resource) -> None:
     fault = fails(world, kind)
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running():

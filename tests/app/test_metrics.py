@@ -182,7 +182,6 @@ def test_hours_that_somebody_else_wrote_into_a_status_break_nothing() -> None:
 
 
 def vcjob(phase: str, **seconds: int) -> Job:
-    """A step's vcjob, created at second 0, that came into each of these phases at its second."""
     owner = OwnerReference(kind="JobFlow", name="f", uid="uid-f", controller=True)
     return Job(
         metadata=ObjectMeta(name="f-a", creation_timestamp=at(0), owner_references=[owner]),

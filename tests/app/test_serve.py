@@ -89,7 +89,6 @@ async def get(given: Settings, path: str) -> httpx.Response:
 async def until(
     given: Settings, path: str, holds: Callable[[httpx.Response], bool]
 ) -> httpx.Response:
-    """Return the first answer that matches."""
     async with asyncio.timeout(10):
         while True:
             if holds(answer := await get(given, path)):
@@ -119,9 +118,7 @@ async def test_from_start_to_sigterm(tmp_path: Path, pki: PkiFiles) -> None:
             assert gc.get_freeze_count() > 0
 
 
-async def test_without_an_api_server_it_waits_says_so_and_is_not_ready(
-    tmp_path: Path, pki: PkiFiles
-) -> None:
+async def test_without_an_api_server_it_is_not_ready(tmp_path: Path, pki: PkiFiles) -> None:
     port = free_port()
     ApiServer(port=port).write_kubeconfig(tmp_path / "kubeconfig")
     given = settings(tmp_path / "kubeconfig", pki)
@@ -137,9 +134,7 @@ async def test_without_an_api_server_it_waits_says_so_and_is_not_ready(
             assert (await get(given, "/readyz")).status_code == 200
 
 
-async def test_told_to_stop_before_the_cluster_was_read_it_stops(
-    tmp_path: Path, pki: PkiFiles
-) -> None:
+async def test_it_stops_before_the_cluster_was_read(tmp_path: Path, pki: PkiFiles) -> None:
     ApiServer(port=free_port()).write_kubeconfig(tmp_path / "kubeconfig")
     given = settings(tmp_path / "kubeconfig", pki)
     async with serving(given) as ready:
@@ -147,7 +142,7 @@ async def test_told_to_stop_before_the_cluster_was_read_it_stops(
     assert not ready.is_set()
 
 
-async def test_readiness_goes_before_the_parts_do(
+async def test_it_is_unready_first(
     tmp_path: Path, pki: PkiFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[httpx.Response] = []
@@ -168,9 +163,7 @@ async def test_readiness_goes_before_the_parts_do(
     assert answer.json()["waiting_for"] == ["its end: it is being stopped"]
 
 
-async def test_it_goes_on_answering_for_the_delay_and_leads_until_reviews_are_over(
-    tmp_path: Path, pki: PkiFiles
-) -> None:
+async def test_it_answers_and_leads_in_the_shutdown_delay(tmp_path: Path, pki: PkiFiles) -> None:
     """Readiness goes first; the webhook answers until everyone has heard of that; the lease is
     the last to go."""
     async with ApiServer() as server, Client.at(server.url) as client:
@@ -278,7 +271,7 @@ async def test_without_a_webhook_no_certificate_is_needed(tmp_path: Path) -> Non
             assert (await get(given, "/readyz")).status_code == 200
 
 
-async def test_a_part_that_dies_ends_it_all(
+async def test_a_dead_part_ends_all(
     tmp_path: Path, pki: PkiFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def dying(self: Controller) -> None:
@@ -291,9 +284,7 @@ async def test_a_part_that_dies_ends_it_all(
             await serve(settings(tmp_path / "kubeconfig", pki))
 
 
-async def test_as_a_process_it_logs_json_and_sigterm_is_success(
-    tmp_path: Path, pki: PkiFiles
-) -> None:
+async def test_the_process_logs_json_and_obeys_sigterm(tmp_path: Path, pki: PkiFiles) -> None:
     async with ApiServer() as server:
         server.write_kubeconfig(tmp_path / "kubeconfig")
         given = settings(tmp_path / "kubeconfig", pki)

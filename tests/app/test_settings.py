@@ -79,32 +79,48 @@ def test_without_files_the_certificate_is_made_here() -> None:
     assert Settings().tls_cert is None
 
 
-@pytest.mark.parametrize("flags", [{"tls_cert": "tls.crt"}, {"tls_key": "tls.key"}], ids=str)
-def test_a_certificate_without_its_key_is_told_what_to_do(flags: dict[str, str]) -> None:
+TIMES = "--retry-period has to be shorter than --renew-deadline"
+CERTIFICATE = "--tls-cert and --tls-key go together"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"tls_cert": "tls.crt"}, CERTIFICATE),
+        ({"tls_key": "tls.key"}, CERTIFICATE),
+        (
+            {"certificate_lifetime": "90 days"},
+            "--certificate-lifetime (JOBFLOW_CERTIFICATE_LIFETIME): is not a duration: write it "
+            "like 2s, 500ms or 1m30s",
+        ),
+        (
+            {"certificate_lifetime": "1s"},
+            "--certificate-lifetime (JOBFLOW_CERTIFICATE_LIFETIME): input should be greater than "
+            "or equal to 10",
+        ),
+        (
+            {"certificate_lifetime": "48h", "ca_lifetime": "72h"},
+            "--ca-lifetime has to be at least twice",
+        ),
+        (
+            {"no_webhook": True, "no_controller": True},
+            "--no-webhook and --no-controller together leave nothing to do",
+        ),
+        ({"renew_deadline": "15s"}, TIMES),
+        ({"retry_period": "10s"}, TIMES),
+        ({"lease_duration": "10s"}, TIMES),
+        ({"lease_duration": "15500ms"}, "--lease-duration has to be whole seconds"),
+    ],
+    ids=str,
+)
+def test_settings_that_are_refused(flags: dict[str, object], message: str) -> None:
     (text,) = refused(**flags)
-    assert text.startswith("--tls-cert and --tls-key go together")
-
-
-def test_durations_are_gos_and_lifetimes_fit_together() -> None:
-    assert refused(certificate_lifetime="90 days") == [
-        "--certificate-lifetime (JOBFLOW_CERTIFICATE_LIFETIME): is not a duration: write it like "
-        "2s, 500ms or 1m30s"
-    ]
-    (text,) = refused(certificate_lifetime="1s")
-    assert text.endswith("input should be greater than or equal to 10")
-    (text,) = refused(certificate_lifetime="48h", ca_lifetime="72h")
-    assert text.startswith("--ca-lifetime has to be at least twice")
+    assert text.startswith(message)
 
 
 def test_a_list_by_comma_has_no_empty_names() -> None:
     assert split_names(" a, b,,") == ["a", "b"]
     assert split_names("") == []
-
-
-def test_nothing_to_do_is_refused() -> None:
-    assert refused(no_webhook=True, no_controller=True) == [
-        "--no-webhook and --no-controller together leave nothing to do"
-    ]
 
 
 def test_every_wrong_setting_is_named_by_flag_and_variable() -> None:
@@ -119,22 +135,3 @@ def test_every_wrong_setting_is_named_by_flag_and_variable() -> None:
 
 def test_an_unknown_setting_is_refused() -> None:
     assert refused(no_webhook=True, colour="red")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"renew_deadline": "15s"},
-        {"retry_period": "10s"},
-        {"lease_duration": "10s"},
-    ],
-    ids=str,
-)
-def test_the_times_of_the_election_leave_a_write_time_to_end(wrong: dict[str, str]) -> None:
-    (text,) = refused(**wrong)
-    assert text.startswith("--retry-period has to be shorter than --renew-deadline")
-
-
-def test_a_lease_lasts_whole_seconds() -> None:
-    (text,) = refused(lease_duration="15500ms")
-    assert text == "--lease-duration has to be whole seconds"

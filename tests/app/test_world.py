@@ -97,9 +97,7 @@ async def test_the_api_server_hands_on_every_fault(world: SandboxWorld) -> None:
     assert status.details and status.details.causes and len(status.details.causes) >= 2
 
 
-async def test_a_running_flow_is_neither_changed_nor_deleted_but_labelled(
-    world: SandboxWorld,
-) -> None:
+async def test_a_running_flow_can_only_be_labelled(world: SandboxWorld) -> None:
     await apply(world.client, jobflow("waits", {"a": []}))
 
     async def patch(body: dict[str, Any]) -> None:

@@ -27,7 +27,6 @@ PLURALS = {"NetworkPolicy": "networkpolicies"}
 
 
 def collection(manifest: dict[str, Any]) -> str:
-    """Return the path to create an object of this kind."""
     version, kind = manifest["apiVersion"], manifest["kind"]
     plural = PLURALS.get(kind, f"{kind.lower()}s")
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -37,7 +36,6 @@ def collection(manifest: dict[str, Any]) -> str:
 
 
 def objections(bare: RealCluster, manifests: list[dict[str, Any]]) -> list[str]:
-    """Return the server's errors and warnings; nothing is stored."""
     said = []
     for manifest in manifests:
         answer = bare.admin.post(

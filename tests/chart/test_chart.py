@@ -32,9 +32,6 @@ def test_its_version_is_that_of_the_package() -> None:
     assert Rendered().container["image"] == f"jobflow:{package}"
 
 
-# ---------------------------------------------------------------------- pods
-
-
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_every_flag_is_a_setting_of_serve(values: dict[str, Any]) -> None:
     serve, *flags = Rendered(values).container["args"]
@@ -68,13 +65,8 @@ def test_pods_may_do_nothing_to_their_node(values: dict[str, Any]) -> None:
 def test_with_one_namespace_nothing_of_the_cluster_is_made_or_asked_for() -> None:
     rendered = Rendered({"namespace": "batch"})
     assert {each["kind"] for each in rendered.objects} == {
-        "Deployment",
-        "NetworkPolicy",
-        "PodDisruptionBudget",
-        "Role",
-        "RoleBinding",
-        "Service",
-        "ServiceAccount",
+        *("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding"),
+        *("Service", "ServiceAccount"),
     }
     flows = rendered.all("Role")["jobflow-flows"]
     assert flows["metadata"]["namespace"] == "batch"
@@ -94,14 +86,8 @@ def test_the_crd_hook_runs_where_the_replicas_run_and_without_sidecars() -> None
     rendered = Rendered({**VALUES["placed"], "hostNetwork": True})
     hook = rendered.one("Job")["spec"]["template"]
     for key in (
-        "affinity",
-        "dnsPolicy",
-        "hostNetwork",
-        "imagePullSecrets",
-        "nodeSelector",
-        "priorityClassName",
-        "runtimeClassName",
-        "tolerations",
+        *("affinity", "dnsPolicy", "hostNetwork", "imagePullSecrets", "nodeSelector"),
+        *("priorityClassName", "runtimeClassName", "tolerations"),
     ):
         assert hook["spec"][key] == rendered.pod["spec"][key], key
     metadata = hook["metadata"]
@@ -177,9 +163,6 @@ def test_who_may_reach_little_may_reach_pods_of_jobs_as_long_as_flows_are_carrie
         probes = {"namespaceSelector": {}, "podSelector": {"matchExpressions": [jobs]}}
         assert policy["egress"] == [dns, *([{"to": [probes]}] if controller else [])]
     assert "egress" not in Rendered().one("NetworkPolicy")["spec"]
-
-
-# ---------------------------------------------------------------------- the webhook
 
 
 def test_whom_the_webhook_hears_is_limited_by_address_and_by_certificate() -> None:
@@ -286,9 +269,6 @@ def test_cert_manager_fills_what_the_pods_mount() -> None:
 def test_one_without_a_bundle_is_told_to_give_it() -> None:
     with pytest.raises(helm_python.HelmError, match=r"certificates\.mode files needs .*caBundle"):
         Rendered({"certificates": {"mode": "files"}})
-
-
-# ---------------------------------------------------------------------- definitions
 
 
 def test_definitions_come_before_everything_and_stay_behind() -> None:

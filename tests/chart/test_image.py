@@ -24,7 +24,6 @@ COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The Dockerfile's instructions, continued lines joined."""
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
@@ -32,9 +31,6 @@ def instructions() -> list[tuple[str, str]]:
 
 def locked(name: str) -> dict[str, str]:
     return dict(LOCKED.findall((ROOT / name).read_text()))
-
-
-# ---------------------------------------------------------------------- the image
 
 
 def test_the_image_runs_as_the_user_that_the_chart_says() -> None:
@@ -91,9 +87,6 @@ def test_nothing_secret_gets_into_the_image() -> None:
     assert rules[1] == "*"
     for path in ("certs/tls.key", ".jobflow/kubeconfig", ".git/config"):
         assert not any(fnmatch.fnmatch(path, rule[1:]) for rule in rules if rule[:1] == "!")
-
-
-# ---------------------------------------------------------------------- compose
 
 
 def test_compose_is_a_compose_file() -> None:

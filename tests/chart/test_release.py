@@ -176,9 +176,7 @@ def volcanos(bare: RealCluster) -> None:
         assert answer.is_success, answer.text
 
 
-async def test_a_namespace_goes_while_no_replica_is_there(
-    bare: RealCluster, planned: Release
-) -> None:
+async def test_a_namespace_goes_without_replicas(bare: RealCluster, planned: Release) -> None:
     await planned.install()
     namespace = bare.new_namespace("going")
     flow = await apply_diamond(bare, namespace, "held", "1h")
@@ -195,9 +193,7 @@ async def test_a_namespace_goes_while_no_replica_is_there(
     await until(bare, f"/api/v1/namespaces/{namespace}", lambda found: found is None)
 
 
-async def test_those_who_may_edit_a_namespace_may_edit_its_flows(
-    bare: RealCluster, planned: Release
-) -> None:
+async def test_editors_of_namespaces_may_edit_flows(bare: RealCluster, planned: Release) -> None:
     await planned.install()
     for role, verb in (("view", "get"), ("edit", "create"), ("admin", "delete")):
         path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}"

@@ -46,7 +46,6 @@ async def installed(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterat
 
 
 def granted(bare: RealCluster, namespace: str) -> set[Right]:
-    """Group, resource and verb of each right of the replicas' account."""
     cluster = get(bare, f"{RIGHTS}/clusterroles/{NAME}")
     roles = get(bare, f"{RIGHTS}/namespaces/{namespace}/roles")["items"]
     return {
@@ -64,9 +63,7 @@ def used(bare: RealCluster, account: str) -> set[Right]:
     return {(each.group, each.resource, each.verb) for each in asked if each.resource}
 
 
-async def test_no_request_is_denied_and_no_right_unused(
-    bare: RealCluster, installed: Release
-) -> None:
+async def test_no_right_is_missing_or_unused(bare: RealCluster, installed: Release) -> None:
     async with volcano(await bare.client(), speed=10):
         await a_flow_of_which_an_event_is_there(bare, bare.new_namespace("told"))
         await a_flow_that_leaves_no_jobs_and_then_goes(bare, bare.new_namespace("tidy"))
@@ -81,9 +78,7 @@ async def test_no_request_is_denied_and_no_right_unused(
     assert rights - used(bare, installed.account) == CHECKED_ELSEWHERE
 
 
-async def test_with_one_namespace_no_right_beyond_it_is_asked_for(
-    bare: RealCluster, home: str, tmp_path: Path
-) -> None:
+async def test_one_namespace_needs_few_rights(bare: RealCluster, home: str, tmp_path: Path) -> None:
     batch = bare.new_namespace("batch")
     assert await asyncio.to_thread(crds.apply_crds, str(bare.plane.kubeconfig("admin"))) == 0
     async with release(bare, home, tmp_path) as ready:
@@ -98,9 +93,7 @@ async def test_with_one_namespace_no_right_beyond_it_is_asked_for(
         await alone.gone()
 
 
-async def test_making_vcjobs_needs_the_right_that_is_only_looked_up(
-    bare: RealCluster, installed: Release
-) -> None:
+async def test_vcjobs_need_the_right_looked_up(bare: RealCluster, installed: Release) -> None:
     role = get(bare, f"{RIGHTS}/clusterroles/{NAME}")
     assert any("jobflows/finalizers" in rule["resources"] for rule in role["rules"])
     role["rules"] = [r for r in role["rules"] if r["resources"] != ["jobflows/finalizers"]]

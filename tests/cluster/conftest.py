@@ -23,13 +23,11 @@ async def api(real: RealCluster, namespace_of_test: str, tmp_path: Path) -> Asyn
 
 @pytest.fixture
 def kubectl(real: RealCluster, tmp_path: Path) -> Kubectl:
-    """kubectl as alice, who writes flows."""
     return Kubectl(real.plane.kubeconfig("alice"), tmp_path)
 
 
 @pytest.fixture
 def served(real: RealCluster, tmp_path: Path) -> Iterator[Served]:
-    """`jobflow serve` with its webhook, ready, and the API server asks it."""
     serve = Served(real, tmp_path)
     with serve.running(), registered(real, serve):
         yield serve

@@ -33,12 +33,10 @@ def no_secret_left(real: RealCluster) -> Iterator[None]:
 
 
 def presented(served: Served) -> str:
-    """The certificate that the webhook presents, in PEM."""
     return ssl.get_server_certificate(("127.0.0.1", served.webhook_port))
 
 
 def data(real: RealCluster) -> dict[str, bytes]:
-    """The Secret's content."""
     answer = real.admin.get(SECRET).raise_for_status()
     return {name: b64decode(value) for name, value in answer.json()["data"].items()}
 
@@ -52,7 +50,6 @@ def edit(real: RealCluster, **changed: bytes) -> None:
 
 
 def bundles(real: RealCluster) -> list[bytes]:
-    """Return the CAs that the API server trusts."""
     webhooks = real.admin.get(CONFIGURATION).raise_for_status().json()["webhooks"]
     return [b64decode(webhook["clientConfig"].get("caBundle", "")) for webhook in webhooks]
 
@@ -83,7 +80,6 @@ class Load:
 
 @asynccontextmanager
 async def load(real: RealCluster) -> AsyncIterator[Load]:
-    """Send reviews while the body runs; none may fail."""
     asked, stop = Load(), asyncio.Event()
     tasks = [asyncio.create_task(asked.run(real, stop)) for _ in range(4)]
     try:

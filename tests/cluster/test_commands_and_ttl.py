@@ -21,8 +21,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 
 
 class Cluster:
-    """The namespace with the flow `f`."""
-
     def __init__(self, api: Server, kubectl: Kubectl) -> None:
         self.api, self._kubectl = api, kubectl
 
@@ -34,7 +32,6 @@ class Cluster:
         await self.kubectl("apply", "-f", "-", stdin=as_list(*objects))
 
     async def command(self, action: str) -> None:
-        """Send a Command and return when it has been executed or refused, and deleted."""
         target = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "name": "f"}
         uid = await self.kubectl("get", "jf", "f", "-o", "jsonpath={.metadata.uid}")
         made = {
@@ -48,8 +45,6 @@ class Cluster:
         await self.api.until(COMMANDS.path(self.api.namespace), lambda them: them["items"] == [])
 
     async def until(self, reason: str = "", phase: str = "Running") -> dict[str, Any]:
-        """The flow's status, once it is in this phase for this reason."""
-
         def so(flow: Any) -> bool:
             state = ((flow or {}).get("status") or {}).get("state") or {}
             return (state.get("phase"), state.get("reason", "")) == (phase, reason)

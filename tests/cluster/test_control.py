@@ -54,7 +54,6 @@ async def _within(slots: asyncio.Semaphore, work: Awaitable[Lives]) -> Lives:
 
 
 async def carried(real: RealCluster, point: Point) -> Lives:
-    """The example in a namespace of its own, with a death at this point."""
     namespace = await asyncio.to_thread(real.new_namespace, "control")
     tale = Tale(list(yaml.safe_load_all(EXAMPLE.read_text())))
     async with await as_user(real, Client, "admin")() as admin:

@@ -66,7 +66,6 @@ def ours_afterwards(real: RealCluster) -> Iterator[None]:
 
 
 def apply_ours(real: RealCluster) -> None:
-    """`jobflow crds --apply`, as a hook of the chart runs it."""
     command = [str(Path(sys.executable).with_name("jobflow")), "crds", "--apply"]
     kubeconfig = str(real.plane.kubeconfig("admin"))
     subprocess.run([*command, "--kubeconfig", kubeconfig], check=True, stdout=subprocess.DEVNULL)

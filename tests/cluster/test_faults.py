@@ -77,7 +77,6 @@ def behind(real: RealCluster, proxy: FaultyProxy, tmp_path: Path) -> Behind:
 async def all_succeed(
     real: RealCluster, driver: Driven, flows: int = FLOWS, *, all_logged: bool = True
 ) -> None:
-    """Check that every flow has ended and every job was created once."""
     await driver.over(flows)
     assert driver.phases == {"Succeed": flows}
     await asyncio.to_thread(assert_made_once_each, real, driver, flows, all_logged=all_logged)

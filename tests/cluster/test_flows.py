@@ -44,14 +44,11 @@ def diamond(*, duration: str = "200ms") -> str:
 
 
 async def apply(kubectl: Kubectl, namespace: str, manifests: str) -> str:
-    """`kubectl apply`; returns its warnings."""
     said = await asyncio.to_thread(kubectl, "-n", namespace, "apply", "-f", "-", stdin=manifests)
     return said.err
 
 
 async def ended(api: Server, name: str = "test") -> dict[str, Any]:
-    """The flow's status, once it is final."""
-
     def final(flow: Any) -> bool:
         return phase(flow) in ("Succeed", "Failed")
 
@@ -201,7 +198,6 @@ async def test_what_volcano_began_is_carried_on(
 
 
 async def put_midflight(api: Server) -> None:
-    """The recording as it is, in our namespace; owners get the UIDs that they have here."""
     items = yaml.safe_load(MIDFLIGHT.read_text())["items"]
     uids: dict[str, str] = {}
     for kind, resource in (("JobTemplate", JOBTEMPLATES), ("JobFlow", JOBFLOWS), ("Job", JOBS)):

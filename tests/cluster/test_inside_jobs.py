@@ -42,8 +42,6 @@ async def applied(api: Server, kubectl: Kubectl, name: str) -> None:
 
 
 async def flow_until(api: Server, name: str, holds: Any) -> dict[str, Any]:
-    """The flow's status, as soon as this holds of it."""
-
     def look(found: Any) -> bool:
         return bool(found and "status" in found and holds(found["status"]))
 
@@ -57,12 +55,7 @@ def final(status: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("runner", [simulated, processes], ids=["simulate", "process"])
 async def test_the_first_users_case(
-    real: RealCluster,
-    api: Server,
-    served: Served,
-    kubectl: Kubectl,
-    tmp_path: Path,
-    runner: Any,
+    real: RealCluster, api: Server, served: Served, kubectl: Kubectl, tmp_path: Path, runner: Any
 ) -> None:
     """Workers succeed, the parameter server is ended by policy, and the next step starts."""
     with runner(tmp_path / "logs") as pods:
@@ -102,7 +95,6 @@ async def test_a_pipeline_runs_for_real(
 
 
 def _of(status: dict[str, Any], step: str) -> dict[str, Any]:
-    """The condition of a step, by the end of its name."""
     conditions = (status.get("conditions") or {}).items()
     found: dict[str, Any] = next((c for name, c in conditions if name.endswith(f"-{step}")), {})
     return found

@@ -45,7 +45,6 @@ class Pair:
         self.other = Served(real, home, *flags, user=OTHER, webhook=False)
 
     async def begin(self, driver: Driven) -> None:
-        """Start flows that the first replica runs."""
         await asyncio.to_thread(self.one.start)
         await until(lambda: self.one.metric("leader") == 1)
         await asyncio.to_thread(self.other.start)
@@ -53,7 +52,6 @@ class Pair:
         await driver.until(lambda: len(driver.jobs) >= FLOWS)
 
     async def finish(self, driver: Driven) -> None:
-        """The second carries them to their end, and more that come."""
         await until(lambda: self.other.metric("leader") == 1)
         await create_diamonds(self.api, MORE, first=FLOWS)
         await driver.over(FLOWS + MORE)
@@ -67,7 +65,6 @@ class Pair:
         return spec
 
     def took_over(self) -> Asked:
-        """Return the claim that made the second replica the leader."""
         return next(each for each in self.asked(OTHER, "leases") if each.writes)
 
     def asked(self, user: str, *resources: str) -> list[Asked]:
@@ -75,11 +72,9 @@ class Pair:
         return [each for each in every if not resources or each.resource in resources]
 
     def writes(self, user: str) -> list[Asked]:
-        """Return a leader's writes except those of the Lease."""
         return [each for each in self.asked(user) if each.writes and each.resource != "leases"]
 
     def assert_one_wrote_at_a_time(self) -> None:
-        """Check that the first replica had written everything when the second claimed."""
         taken = self.took_over().came
         ones, others = self.writes(ONE), self.writes(OTHER)
         assert ones, "the first wrote nothing"

@@ -22,19 +22,16 @@ TASKS = "spec.tasks"
 
 
 def pod(**container: Any) -> dict[str, Any]:
-    """A pod template with one container that says this besides."""
     main = {"name": "main", "image": "busybox:1.36"}
     return {"spec": {"containers": [main | container], "restartPolicy": "Never"}}
 
 
 def with_tasks(name: str, *pods: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A JobTemplate with a task for each of these pod templates."""
     tasks = [{"name": f"t{i}", "replicas": 1, "template": each} for i, each in enumerate(pods)]
     return template(name) | {"spec": {"tasks": tasks, "queue": "default"} | spec}
 
 
 def dry_runs(real: RealCluster, namespace: str) -> Counter[int]:
-    """Return the number of dry runs of pod templates by result."""
     asked = real.audit.asked(namespace, user="jobflow")
     tried = [each for each in asked if each.resource == "podtemplates"]
     assert all("dryRun=All" in each.uri for each in tried)
@@ -183,7 +180,6 @@ async def test_what_others_would_not_let_in_now_passes(
 
 
 def forbidden(real: RealCluster, namespace: str, why: str) -> None:
-    """Return once the API server has heard of it."""
     made = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": pod()}
     deadline = time.monotonic() + WITHIN_SECONDS
     path = f"{POD_TEMPLATES.path(namespace)}?dryRun=All"

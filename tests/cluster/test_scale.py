@@ -73,14 +73,12 @@ async def test_nothing_runs_twice_though_two_leaders_are_killed(
 
 
 def leading(*replicas: Served) -> Served:
-    """The one replica that leads."""
     (leader,) = [replica for replica in replicas if replica.metric("leader") == 1]
     return leader
 
 
 @contextmanager
 def installed(real: RealCluster, served: Served) -> Iterator[None]:
-    """Register the webhook of this replica like the chart."""
     ca = {"mode": "files", "secretName": "unused", "caBundle": served.ca.decode()}
     values: dict[str, Any] = {"webhook": {"url": served.webhook_url}, "certificates": ca}
     made = Rendered(values).one("ValidatingWebhookConfiguration")

@@ -28,14 +28,12 @@ WITHIN_SECONDS = 30
 
 
 def recipes() -> dict[str, list[dict[str, Any]]]:
-    """The objects of each recipe by the name of its policy."""
     found = [list(yaml.safe_load_all(text)) for text in RECIPE.findall(PAGE.read_text())]
     return {objects[0]["metadata"]["name"]: objects for objects in found}
 
 
 @contextmanager
 def applied(real: RealCluster, name: str) -> Iterator[None]:
-    """The recipe holds while the body runs."""
     objects = recipes()[name]
     paths = [
         f"{POLICIES}/validatingadmissionpolicies",
@@ -62,7 +60,6 @@ async def answered(send: Callable[[], httpx.Response], *, success: bool) -> http
 
 
 async def refused(send: Callable[[], httpx.Response]) -> str:
-    """The message of the refusal, as soon as the policy is in force."""
     return str((await answered(send, success=False)).json()["message"])
 
 

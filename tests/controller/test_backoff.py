@@ -59,19 +59,16 @@ async def world() -> AsyncIterator[Cluster]:
 
 
 def fail(world: Cluster, failing: Failing) -> Failing:
-    """Let these requests fail from now on."""
     world.server.faults.append(InjectedFault(failing, failing.how, times=None))
     return failing
 
 
 async def tell(world: Cluster, job: str, number: int) -> None:
-    """Something new of a vcjob, which changes nothing for its flow."""
     body = json.dumps({"metadata": {"annotations": {"test/news": str(number)}}}).encode()
     await world.client.patch(JOBS, NAMESPACE, job, body)
 
 
 async def news(world: Cluster, job: str, seconds: float) -> None:
-    """Two events a second."""
     end, number = clock() + seconds, 0
     while clock() < end:
         await tell(world, job, number)
@@ -114,9 +111,7 @@ async def test_events_carry_on_with_what_did_not_fail(world: Cluster) -> None:
     assert len(failing.at) == tried <= BACKOFFS
 
 
-async def test_what_failed_is_sent_at_the_end_of_the_backoff_though_events_came(
-    world: Cluster,
-) -> None:
+async def test_a_request_is_repeated_after_the_backoff_despite_events(world: Cluster) -> None:
     failing = fail(world, Failing("POST", "/jobs", name="f-b"))
     await world.apply(flow("f", {"a": "", "b": ""}))
     await world.until_jobs(f_a="")

@@ -12,25 +12,17 @@ from jobflow.api.command import Command, encoded
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.crashing_requests import Point, first_life, points
-from support.sandbox.running_controller import (
-    DIAMOND,
-    NAMESPACE,
-    Cluster,
-    cluster,
-    flow,
-    template,
-)
+from support.sandbox.running_controller import DIAMOND, NAMESPACE, Cluster, cluster, flow, template
 from support.sandbox.volcano_world import volcano
 
 
 async def apply_diamond(world: Cluster) -> None:
-    """A diamond whose steps b and c run until they are aborted."""
     for step in DIAMOND:
         made = template(step)
         duration = "1h" if step in "bc" else "1ms"
@@ -45,7 +37,6 @@ async def order_at_the_right_time(world: Cluster) -> None:
 
 
 async def all_settled(world: Cluster) -> JobFlow:
-    """Wait until the flow has ended and no Command is left, and return the flow."""
     await world.ended("f")
     await world.seen(COMMANDS, Command, lambda commands: not commands)
     return await world.until("f", lambda flow: flow.final and not flow.status.handled_commands)
@@ -110,7 +101,6 @@ async def test_a_second_cancel_and_an_action_that_is_for_jobs(world: Cluster) ->
 
 
 async def refusals(world: Cluster, count: int) -> set[str]:
-    """Return the messages of the warnings once there are `count`."""
     async with asyncio.timeout(20):
         while True:
             events = [e for e in await world.events() if e["reason"] == "CommandRefused"]
@@ -140,16 +130,6 @@ async def test_commands_on_other_kinds_are_let_alone(world: Cluster) -> None:
     assert [item["metadata"]["name"] for item in await world.raw(COMMANDS)] == ["x"]
 
 
-async def test_without_commands_served_flows_run(world: Cluster) -> None:
-    await world.client.delete(CRDS, "", "commands.bus.volcano.sh")
-    await world.apply(template("a"), flow("f", {"a": ""}))
-    async with world.ends(), world.controller():
-        assert (await world.ended("f")).status.state.phase == "Succeed"
-
-
-# ------------------------------------------------------------------- aborts without effect
-
-
 class Clock:
     """The time, and how far a test has moved it on."""
 
@@ -161,7 +141,6 @@ class Clock:
 
 
 async def nudge(world: Cluster, note: str) -> None:
-    """Something happens to the flow, so that it is looked at again."""
     body = b'{"metadata": {"labels": {"note": "%s"}}}' % note.encode()
     await world.client.patch(JOBFLOWS, NAMESPACE, "f", body)
 

@@ -29,9 +29,6 @@ LONG = 600.0
 """Seconds in which anything that was to start would have started."""
 
 
-# ------------------------------------------------------------------ Commands at a state
-
-
 def suspend(action: str, state: int) -> Orders:
     """Suspend it there, see that nothing starts, resume it."""
 
@@ -53,8 +50,6 @@ def suspend(action: str, state: int) -> Orders:
 
 
 def give(*actions: str, state: int) -> Orders:
-    """One Command there, each further one when the flow has ended."""
-
     async def orders(watched: Watched) -> None:
         await watched.until(lambda: watched.changes >= state)
         for number, action in enumerate(actions):
@@ -69,11 +64,7 @@ def ended(watched: Watched) -> bool:
     return watched.flow is not None and watched.flow.final
 
 
-# ------------------------------------------------------------------ how it ends
-
-
 def told(orders: Orders | None) -> End:
-    """Run the example with these orders and return its end."""
     objects = list(yaml.safe_load_all(EXAMPLE.read_text()))
     for each in objects:
         each["metadata"]["namespace"] = NAMESPACE
@@ -92,7 +83,6 @@ def told(orders: Orders | None) -> End:
 
 @cache
 def undisturbed() -> tuple[End, int]:
-    """Return the end without Commands, and the number of states."""
     states = 0
 
     async def orders(watched: Watched) -> None:
@@ -104,7 +94,6 @@ def undisturbed() -> tuple[End, int]:
 
 
 def come_to(end: End, *names: str) -> Mapping[str, Any]:
-    """These fields of every step and of every run of it."""
     return {
         key: (picked(step, names), [picked(run, names) for run in step["runs"]])
         for key, step in end.steps.items()
@@ -148,8 +137,6 @@ def cancelled(end: End) -> None:
 def nothing_twice(end: End) -> None:
     assert set(end.jobs.values()) <= {1}
 
-
-# ------------------------------------------------------------------ the tests
 
 Story = tuple[Callable[[int], Orders], Callable[[End], None]]
 

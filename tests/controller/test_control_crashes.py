@@ -27,7 +27,6 @@ SOME = 18
 
 
 def annotated(name: str, *, ttl: int | None = None, **said: str) -> dict[str, Any]:
-    """A JobTemplate whose vcjobs go as its annotations say."""
     spec = {} if ttl is None else {"ttlSecondsAfterFinished": ttl}
     made = template(name, **spec)
     words = {SANDBOX + key.replace("_", "-"): value for key, value in said.items()}
@@ -47,7 +46,6 @@ TEMPLATES = (
 
 
 def tale(*steps: Mapping[str, Any], **more: Any) -> Tale:
-    """A flow `f` of these steps, with their templates."""
     orders, stays = more.pop("orders", None), more.pop("stays", True)
     spec = {"flows": [*steps], **more}
     flow = {
@@ -60,14 +58,11 @@ def tale(*steps: Mapping[str, Any], **more: Any) -> Tale:
 
 
 def step(name: str, run: str, after: str = "", **more: Any) -> dict[str, Any]:
-    """One that runs a template, after others."""
     depends_on = {"dependsOn": {"targets": after.split()}} if after else {}
     return {"name": name, "template": run, **depends_on, **more}
 
 
 async def commands(watched: Watched) -> None:
-    """Send every Command, each after the previous one has acted."""
-
     async def runs(job: str) -> None:
         await watched.until(lambda: watched.phase(job) == "Running")
 
@@ -151,7 +146,6 @@ async def carried(told: Tale, point: Point) -> Lives:
 
 @cache
 def undisturbed(name: str) -> Lives:
-    """Run the tale without a crash."""
     return in_leaps(carried(TALES[name], Point(-1, after=False)))
 
 

@@ -17,8 +17,6 @@ from support.sandbox.running_controller import DIAMOND, Cluster, Ends, cluster, 
 
 @dataclass
 class Story:
-    """A flow that runs with a crash in the middle."""
-
     steps: Mapping[str, str]
     jobs: Mapping[str, str]
     """The phases of each job that has to be created."""

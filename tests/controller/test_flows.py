@@ -10,7 +10,6 @@ from jobflow.api.flow_status import StepCondition
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES
-from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
@@ -18,7 +17,6 @@ from support.sandbox.running_controller import (
     DIAMOND,
     NAMESPACE,
     Cluster,
-    Product,
     cluster,
     flow,
     set_phase,
@@ -27,30 +25,30 @@ from support.sandbox.running_controller import (
 
 
 def reason(step: str, word: str) -> Callable[[JobFlow], bool]:
-    """Return a predicate: the step has this reason."""
     return lambda flow: condition(flow, step).reason == word
 
 
 def phase(step: str, word: str) -> Callable[[JobFlow], bool]:
-    """Return a predicate: the step has this phase."""
     return lambda flow: condition(flow, step).phase == word
 
 
 def condition(flow: JobFlow, step: str) -> StepCondition:
-    """Return the condition of a step."""
     conditions = flow.status.conditions or {}
     return conditions.get(f"{flow.metadata.name}-{step}", StepCondition())
 
 
 def posts_a_job(request: Request) -> bool:
-    """Whether a request creates a job."""
     return request.method == "POST" and request.path.endswith("/jobs")
 
 
 async def delete_job(world: Cluster, name: str) -> None:
-    """Delete a job like `kubectl delete vcjob`, and wait for its end."""
     await world.client.delete(JOBS, NAMESPACE, name)
     await world.seen(JOBS, Job, lambda jobs: name not in jobs)
+
+
+async def set_finalizers(world: Cluster, *names: str) -> None:
+    body = json.dumps({"metadata": {"finalizers": names or None}}).encode()
+    await world.client.patch(JOBS, NAMESPACE, "f-a", body)
 
 
 async def test_a_diamond_is_carried_to_its_end_by_few_writes() -> None:
@@ -138,34 +136,27 @@ async def test_of_two_flows_that_make_the_same_name_the_second_is_told() -> None
 
 async def test_a_name_that_becomes_free_is_taken() -> None:
     async with cluster() as world, world.controller(), world.ends({}):
-        dying = {
-            "apiVersion": JOBS.api_version,
-            "kind": "Job",
-            "metadata": {"name": "f-a", "namespace": NAMESPACE, "finalizers": ["test/hold"]},
-            "spec": {"tasks": []},
-        }
-        await world.apply(dying)
+        metadata = {"name": "f-a", "namespace": NAMESPACE, "finalizers": ["test/hold"]}
+        job = {"apiVersion": JOBS.api_version, "kind": "Job", "metadata": metadata}
+        await world.apply(job | {"spec": {"tasks": []}})
         await world.client.delete(JOBS, NAMESPACE, "f-a")
         await world.apply(template("a"), flow("f", {"a": ""}))
         await world.until("f", reason("a", "NameInUse"))
-        release = json.dumps({"metadata": {"finalizers": None}}).encode()
-        await world.client.patch(JOBS, NAMESPACE, "f-a", release)
+        await set_finalizers(world)
         assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
-async def test_a_flow_made_anew_waits_for_the_jobs_of_its_namesake() -> None:
+async def test_a_new_flow_waits_for_the_jobs_of_its_namesake() -> None:
     async with cluster() as world:
         await world.apply(template("a"), flow("f", {"a": ""}))
         async with world.controller():
             await world.until_jobs(f_a="")
-        hold = json.dumps({"metadata": {"finalizers": ["test/hold"]}}).encode()
-        await world.client.patch(JOBS, NAMESPACE, "f-a", hold)
+        await set_finalizers(world, "test/hold")
         await world.client.delete(JOBFLOWS, NAMESPACE, "f")
         await world.apply(flow("f", {"a": ""}))
         async with world.controller(), world.ends():
             await world.until("f", reason("a", "NameInUse"))
-            release = json.dumps({"metadata": {"finalizers": None}}).encode()
-            await world.client.patch(JOBS, NAMESPACE, "f-a", release)
+            await set_finalizers(world)
             assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
@@ -227,15 +218,6 @@ async def test_stopping_finishes_what_is_under_way_and_starts_nothing_new() -> N
                 await product.running
             await set_phase(world.client, "f-a", "Completed")
         assert await world.jobs() == {"f-a": "Completed"}
-
-
-async def test_it_can_be_stopped_before_the_store_is_synced() -> None:
-    async with Client.at("http://127.0.0.1:1") as client:
-        product = Product(client)
-        product.controller.stop()
-        async with asyncio.timeout(5):
-            await product.running
-        await product.kill()
 
 
 async def test_many_flows_at_once_each_create_their_jobs_once() -> None:

@@ -27,7 +27,6 @@ async def replica(world: Cluster) -> AsyncIterator[FollowingReplica[Client]]:
 
 
 async def carried_out_by_the_last_leader(world: Cluster) -> None:
-    """The Command is recorded, its effect too; its deletion was yet to come."""
     await world.apply(flow("f", {"a": ""}))
     handled = [await world.order("TerminateJob")]
     state = {"phase": "Failed", "reason": "Cancelled"}
@@ -37,9 +36,7 @@ async def carried_out_by_the_last_leader(world: Cluster) -> None:
     )
 
 
-async def test_a_leader_whose_copy_is_old_does_not_take_a_command_for_gone(
-    world: Cluster, replica: FollowingReplica[Client]
-) -> None:
+async def test_stale_copies_hide_nothing(world: Cluster, replica: FollowingReplica[Client]) -> None:
     await replica.stop_following(COMMANDS)
     await carried_out_by_the_last_leader(world)
     async with replica.leading():
@@ -73,9 +70,7 @@ async def test_a_command_that_is_gone_does_not_act_while_commands_cannot_be_read
 
 
 @pytest.mark.parametrize("code", [403, 404])
-async def test_where_no_commands_are_listed_a_leader_goes_to_work(
-    world: Cluster, code: int
-) -> None:
+async def test_a_leader_works_without_a_list_of_commands(world: Cluster, code: int) -> None:
     def strikes(request: Request) -> bool:
         return "/commands" in request.path
 

@@ -21,7 +21,6 @@ EMPTY = json.dumps({"status": None}).encode()
 
 
 async def lose(world: Cluster, *jobs: str) -> None:
-    """The flow's status and these vcjobs are gone."""
     for job in jobs:
         await world.client.delete(JOBS, NAMESPACE, job)
     await world.client.patch(JOBFLOWS, NAMESPACE, "f", EMPTY, subresource="status")

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 from jobflow.api.job import Job
 from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBS, PODS
-from jobflow.controller.hooks import Hooks, ReconcileResult
+from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check
 from jobflow.sandbox.apiserver.requests.failures import failure
@@ -27,37 +28,23 @@ from support.sandbox.running_controller import (
 )
 
 
-class Counting(Hooks):
-    """Return how often a flow was planned."""
-
-    def __init__(self) -> None:
-        self.passes = 0
-
-    def reconciled(self, seconds: float, result: ReconcileResult) -> None:
-        self.passes += 1
-
-
 def probing(**probe: list[dict[str, Any]]) -> dict[str, Any]:
-    """A flow whose step b depends on the state of the job of a."""
     steps = [{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a"], "probe": probe}}]
     return flow("f", {}, flows=steps)
 
 
 async def running_a(world: Cluster) -> Job:
-    """The vcjob f-a, Running."""
     await world.until_jobs(f_a="")
     await set_phase(world.client, "f-a", "Running")
     return await world.client.get(JOBS, NAMESPACE, "f-a", Job)
 
 
 def lists_of_pods(world: Cluster) -> list[str]:
-    """The label selectors of pods that were listed, the reflectors' aside."""
     asked = [seen for seen in world.server.requests if seen.path == PODS.path(NAMESPACE)]
     return [seen.method for seen in asked if seen.method == "GET"]
 
 
 async def test_a_pod_alone_starts_the_step_that_probes_its_task(world: Cluster) -> None:
-    """Volcano's count has not come: the vcjob is as it was."""
     await world.apply(template("a"), template("b"))
     await world.apply(probing(taskStatusList=[{"taskName": "main", "phase": "Succeeded"}]))
     async with world.controller():
@@ -92,17 +79,17 @@ async def test_a_step_starts_when_its_target_answers(world: Cluster) -> None:
 
 
 async def test_pods_of_flows_without_probes_cost_no_pass_and_no_request(world: Cluster) -> None:
-    hooks = Counting()
+    hooks = Mock(spec=Hooks)
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.controller(hooks=hooks) as made:
         job = await running_a(world)
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
-        before = hooks.passes
+        before = hooks.reconciled.call_count
         name = await make_pod(world.client, job.metadata)
         for number in range(5):
             await move_pod(world.client, NAMESPACE, name, "Running", podIP=f"10.0.0.{number}")
         await until_watched(made, job, name, "10.0.0.4")
-        passes = hooks.passes - before
+        passes = hooks.reconciled.call_count - before
         await end_pod(world.client, NAMESPACE, name, message="done")
         await until_watched(made, job, name, "10.0.0.4", phase="Succeeded")
         await set_phase(world.client, "f-a", "Completed")
@@ -115,8 +102,6 @@ async def test_pods_of_flows_without_probes_cost_no_pass_and_no_request(world: C
 async def until_watched(
     made: Product, job: Job, name: str, ip: str, *, phase: str = "Running"
 ) -> None:
-    """Return when the store has the pod so."""
-
     def held(pods: Mapping[str, Pod]) -> bool:
         pod = pods.get(name)
         return pod is not None and (pod.status.pod_ip, pod.phase) == (ip, phase)

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import Mock
 
 import pytest
 
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.queue import FLOOR, WorkQueue
-
-
-class Counting(Hooks):
-    """Hooks that record the queue's calls."""
-
-    def __init__(self) -> None:
-        self.depths: list[int] = []
-        self.waits: list[float] = []
-        self.retries = 0
-
-    def depth(self, keys: int) -> None:
-        self.depths.append(keys)
-
-    def waited(self, seconds: float) -> None:
-        self.waits.append(seconds)
-
-    def retried(self) -> None:
-        self.retries += 1
+from jobflow.controller.queue import WorkQueue
 
 
 class Timed:
-    """A queue whose time the test moves."""
-
     def __init__(self) -> None:
         self.now = 0.0
-        self.hooks = Counting()
+        self.hooks = Mock(spec=Hooks)
         self.queue = WorkQueue[str](hooks=self.hooks, clock=lambda: self.now, dice=lambda: 0.0)
 
     def pass_time(self, seconds: float) -> None:
@@ -41,7 +22,6 @@ class Timed:
         self.queue.release()
 
     async def take(self) -> list[str]:
-        """All keys that are ready, and done at once."""
         taken = []
         while len(self.queue):
             key = await self.queue.get()
@@ -60,16 +40,6 @@ async def test_a_key_is_in_it_once_and_in_order(timed: Timed) -> None:
     for key in "abacb":
         timed.queue.add(key)
     assert await timed.take() == ["a", "b", "c"]
-
-
-async def test_a_key_that_is_worked_on_comes_again_afterwards(timed: Timed) -> None:
-    timed.queue.add("a")
-    await timed.queue.get()
-    timed.queue.add("a")
-    timed.queue.add("a")
-    assert len(timed.queue) == 0
-    timed.queue.done("a")
-    assert await timed.take() == ["a"]
 
 
 async def test_the_earliest_of_several_times_counts(timed: Timed) -> None:
@@ -115,53 +85,17 @@ async def test_a_wait_of_many_years_is_none_too_long(timed: Timed) -> None:
     assert await timed.take() == ["a"]
 
 
-@pytest.mark.parametrize("seconds", [-1.0, 0.0, FLOOR / 2])
-async def test_no_requeue_comes_before_the_floor(timed: Timed, seconds: float) -> None:
-    timed.queue.add_after("a", seconds)
-    timed.pass_time(FLOOR * 0.9)
-    assert await timed.take() == []
-    timed.pass_time(FLOOR * 0.2)
-    assert await timed.take() == ["a"]
-
-
-async def test_a_key_that_always_asks_to_come_back_at_once_costs_ten_passes_a_second(
-    timed: Timed,
-) -> None:
-    passes = 0
-    timed.queue.add("a")
-    for _ in range(10_000):
-        for key in await timed.take():
-            passes += 1
-            timed.queue.add_after(key, 0)
-        timed.pass_time(0.001)
-    assert 90 <= passes <= 101
-
-
 async def test_backoff_doubles_for_each_key_alone_until_it_works(timed: Timed) -> None:
     assert [timed.queue.retry("a") for _ in range(3)] == [0.2, 0.4, 0.8]
     assert timed.queue.retry("b") == 0.2
     assert timed.queue.retry("b", at_least=7) == 7
     timed.queue.forget("a")
     assert timed.queue.retry("a") == 0.2
-    assert timed.hooks.retries == 6
+    assert timed.hooks.retried.call_count == 6
 
 
 async def test_backoff_has_a_limit(timed: Timed) -> None:
     assert max(timed.queue.retry("a") for _ in range(100)) == 60
-
-
-@pytest.mark.parametrize("before", [True, False])
-async def test_no_requeue_undercuts_a_backoff(timed: Timed, before: bool) -> None:
-    if before:
-        timed.queue.add_after("a", 0.1)
-    for wait in (0.2, 0.4):
-        assert timed.queue.retry("a") == wait
-    if not before:
-        timed.queue.add_after("a", 0.1)
-    timed.pass_time(0.39)
-    assert await timed.take() == []
-    timed.pass_time(0.02)
-    assert await timed.take() == ["a"]
 
 
 async def test_an_event_is_worked_on_in_a_backoff_whose_end_still_comes(timed: Timed) -> None:
@@ -178,18 +112,6 @@ async def test_an_event_is_worked_on_in_a_backoff_whose_end_still_comes(timed: T
     assert await timed.take() == ["a"]
 
 
-async def test_a_backoff_that_ends_during_the_work_on_its_key_is_not_forgotten(
-    timed: Timed,
-) -> None:
-    timed.queue.retry("a")
-    timed.queue.add("a")
-    await timed.queue.get()
-    timed.pass_time(1)
-    timed.queue.done("a")
-    timed.pass_time(2 * FLOOR)
-    assert await timed.take() == ["a"]
-
-
 async def test_work_that_succeeds_ends_the_backoff(timed: Timed) -> None:
     timed.queue.retry("a", at_least=5)
     timed.queue.add("a")
@@ -203,22 +125,6 @@ async def test_work_that_succeeds_ends_the_backoff(timed: Timed) -> None:
     assert await timed.take() == ["a"]
     timed.pass_time(100)
     assert await timed.take() == []
-
-
-async def test_nothing_is_handed_out_before_the_time_that_a_server_asked_for(
-    timed: Timed,
-) -> None:
-    timed.queue.add("a")
-    await timed.queue.get()
-    timed.queue.add("a")
-    timed.queue.retry("a", at_least=7)
-    timed.queue.done("a")
-    timed.queue.add("a")
-    timed.pass_time(6.9)
-    timed.queue.add_after("a", 0)
-    assert await timed.take() == []
-    timed.pass_time(0.1)
-    assert await timed.take() == ["a"]
 
 
 async def test_a_waiting_worker_is_woken(timed: Timed) -> None:
@@ -253,8 +159,8 @@ async def test_depth_and_waiting_time_are_told(timed: Timed) -> None:
     timed.queue.add("b")
     timed.pass_time(3)
     await timed.take()
-    assert timed.hooks.depths == [1, 2, 1, 0]
-    assert timed.hooks.waits == [3, 3]
+    assert [told.args for told in timed.hooks.depth.call_args_list] == [(1,), (2,), (1,), (0,)]
+    assert [told.args for told in timed.hooks.waited.call_args_list] == [(3,), (3,)]
 
 
 async def test_real_time_works_too() -> None:
@@ -265,35 +171,7 @@ async def test_real_time_works_too() -> None:
     queue.close()
 
 
-async def test_no_key_is_lost_and_none_is_worked_on_twice_at_once() -> None:
-    queue, working, seen = WorkQueue[int](), set[int](), dict[int, int]()
-
-    async def work() -> None:
-        while (key := await queue.get()) is not None:
-            assert key not in working
-            working.add(key)
-            for _ in range(key % 3):
-                await asyncio.sleep(0)
-            seen[key] = seen.get(key, 0) + 1
-            working.discard(key)
-            queue.done(key)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(5):
-            group.create_task(work())
-        for _ in range(20):
-            seen.clear()
-            for key in range(10):
-                queue.add(key)
-            await asyncio.sleep(0)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        queue.close()
-    assert seen.keys() == set(range(10))
-
-
 async def test_everything_else_gets_a_turn_between_two_keys() -> None:
-    """Work that never waits, by many workers."""
     queue, turns, seen = WorkQueue[int](), 0, list[int]()
 
     async def beat() -> None:

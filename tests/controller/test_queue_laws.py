@@ -35,8 +35,6 @@ class Work:
 
 @dataclass(frozen=True)
 class History:
-    """The input of a run of the queue."""
-
     events: list[tuple[float, str]]
     """Times and keys of events."""
     script: list[Work]
@@ -47,8 +45,6 @@ class History:
 
 @dataclass
 class Pass:
-    """Work on a key as it went."""
-
     key: str
     begin: float
     work: Work
@@ -61,8 +57,6 @@ class Pass:
 
 @dataclass
 class Run:
-    """The course of a run."""
-
     passes: list[Pass] = field(default_factory=list)
     events: list[tuple[float, str]] = field(default_factory=list)
     most_at_once: dict[str, int] = field(default_factory=dict)
@@ -82,8 +76,6 @@ class Run:
 
 
 class Worker:
-    """Takes keys from the queue and records the course."""
-
     def __init__(self, queue: WorkQueue[str], script: list[Work], run: Run) -> None:
         self._queue, self._script, self._run = queue, script, run
         self._working: dict[str, int] = {}
@@ -204,7 +196,6 @@ def test_nothing_comes_late_while_a_worker_is_free(history: History) -> None:
         if one.backoff_until:
             due.append(max(one.end + FLOOR, one.backoff_until))
         if due:
-            assert other is not None
             assert other.begin <= min(due) + EPSILON
 
 
@@ -213,9 +204,7 @@ def test_nothing_comes_late_while_a_worker_is_free(history: History) -> None:
 @example(BROKEN)
 @example(STORM)
 @example(ENDS_DURING)
-def test_only_an_event_comes_before_the_end_of_a_backoff(
-    history: History,
-) -> None:
+def test_only_an_event_comes_before_the_end_of_a_backoff(history: History) -> None:
     for one, other, events in carried_out(history).followed():
         if other is not None and not events:
             assert other.begin >= one.backoff_until - EPSILON
@@ -224,9 +213,7 @@ def test_only_an_event_comes_before_the_end_of_a_backoff(
 @tries(100)
 @given(histories)
 @example(STORM)
-def test_nothing_comes_before_the_time_that_a_server_asked_for(
-    history: History,
-) -> None:
+def test_nothing_comes_before_the_time_that_a_server_asked_for(history: History) -> None:
     for one, other, _ in carried_out(history).followed():
         if other is not None:
             assert other.begin >= one.asked_until - EPSILON
@@ -236,9 +223,7 @@ def test_nothing_comes_before_the_time_that_a_server_asked_for(
 @given(histories)
 @example(SPINNING)
 @example(BROKEN)
-def test_without_an_event_nothing_comes_before_the_floor(
-    history: History,
-) -> None:
+def test_without_an_event_nothing_comes_before_the_floor(history: History) -> None:
     for one, other, events in carried_out(history).followed():
         if other is not None and not events:
             assert other.begin >= one.end + FLOOR - EPSILON

@@ -36,16 +36,14 @@ async def test_status_that_nothing_waits_for_is_written_once_a_second_and_not_fo
         assert (world.writes, outcome.after) == (writes, wait)
 
 
-async def test_status_that_something_waits_for_is_written_at_once(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_urgent_status_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         planning(monkeypatch, says=str(number), urgent=True)
         await world.reconciler.reconcile(KEY)
     assert world.writes == 3
 
 
-async def test_a_status_that_says_nothing_new_is_not_written(
+async def test_equal_statuses_are_not_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planning(monkeypatch, requeue_after=timedelta(seconds=7))
@@ -53,9 +51,7 @@ async def test_a_status_that_says_nothing_new_is_not_written(
     assert world.writes == 0
 
 
-async def test_a_status_that_the_server_stores_otherwise_is_not_sent_again_and_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_pruned_status_is_sent_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     planning(monkeypatch, says="x", urgent=True)
     await world.reconciler.reconcile(KEY)
     stored = world.store.flow(*KEY)
@@ -69,9 +65,7 @@ async def test_a_status_that_the_server_stores_otherwise_is_not_sent_again_and_a
     assert world.writes == 1
 
 
-async def test_events_are_told_with_the_status_that_they_belong_to(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_events_follow_their_status(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     event = Event(EventType.NORMAL, "Told", "once")
     planning(monkeypatch, says="first")
     await world.reconciler.reconcile(KEY)
@@ -91,9 +85,7 @@ async def test_a_flow_that_is_gone_needs_nothing(world: World) -> None:
     assert outcome == module.ReconcileOutcome()
 
 
-async def test_a_flow_that_we_fail_on_does_not_take_the_others_with_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_one_failing_flow_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = module.plan_flow
 
     def failing(flow: JobFlow, view: View, *, now: datetime) -> Plan:

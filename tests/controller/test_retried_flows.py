@@ -15,8 +15,6 @@ from support.sandbox.running_controller import NAMESPACE, Cluster, flow, templat
 
 
 def refuse(world: Cluster, code: int, times: int | None = 1) -> InjectedFault:
-    """Creates of vcjobs are refused, this often."""
-
     def strikes(request: Request) -> bool:
         return request.method == "POST" and request.path.endswith("/jobs")
 
@@ -26,7 +24,6 @@ def refuse(world: Cluster, code: int, times: int | None = 1) -> InjectedFault:
 
 
 def asked(world: Cluster) -> int:
-    """Return the number of attempts to create a job."""
     path = JOBS.path(NAMESPACE)
     return sum(r.method == "POST" and r.path == path for r in world.server.requests)
 
@@ -44,9 +41,7 @@ def succeeded(flow: JobFlow) -> bool:
 @pytest.mark.parametrize(
     "spec", [{}, {"forEach": {"count": 2}}, {"repeat": {"until": "true", "max": 2}}]
 )
-async def test_a_create_that_was_refused_is_sent_again(
-    world: Cluster, spec: dict[str, object]
-) -> None:
+async def test_a_refused_create_is_sent_again(world: Cluster, spec: dict[str, object]) -> None:
     refuse(world, 422, times=2)
     made = flow("f", {"a": ""})
     made["spec"]["flows"][0] |= spec
@@ -77,7 +72,6 @@ async def test_a_name_that_was_taken_is_asked_for_again(world: Cluster) -> None:
 
 
 async def test_a_backoff_from_before_is_not_waited_for(world: Cluster) -> None:
-    """The quota was exceeded, the flow was retried and room was made, all at the same moment."""
     fault, moment = refuse(world, 403, times=None), datetime.now(UTC)
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.ends(), world.controller(now=lambda: moment):

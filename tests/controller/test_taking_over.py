@@ -22,13 +22,7 @@ from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store, feeds
 from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.job_pods import end_pod, make_pod
-from support.sandbox.running_controller import (
-    NAMESPACE,
-    Cluster,
-    flow,
-    set_phase,
-    template,
-)
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
 
 
 class Hearing(Client):
@@ -64,7 +58,6 @@ class Hearing(Client):
 
 @asynccontextmanager
 async def follower(world: Cluster) -> AsyncIterator[FollowingReplica[Hearing]]:
-    """A replica that has read everything and hears nothing more."""
     async with Hearing.at(world.server.url) as client:
         assert isinstance(client, Hearing)
         client.begin()
@@ -87,8 +80,7 @@ async def test_it_makes_no_job_that_is_there(world: Cluster) -> None:
             await world.until("f", lambda flow: "f-b" in (flow.status.conditions or {}))
         replica.client.answered.clear()
         async with replica.leading():
-            await replica.client.until_listed(JOBS.path())
-            await asyncio.sleep(0.2)  # time for requests that it must not send
+            await taken_over(world, replica)
             await set_phase(world.client, "f-b", "Completed")
             replica.client.hear_again()
             done = await world.ended("f")
@@ -110,9 +102,7 @@ async def test_it_makes_jobs_from_the_template_as_it_is(world: Cluster) -> None:
     assert job["spec"]["queue"] == "new"
 
 
-async def test_it_makes_no_job_for_a_flow_that_is_gone(
-    world: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_deleted_flow_gets_no_job(world: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "DELETIONS_WITHIN", 0.05)
     await world.apply(flow("gone", {"a": ""}))
     async with follower(world) as replica:
@@ -135,8 +125,7 @@ async def test_the_end_of_a_job_that_is_gone_is_waited_for(world: Cluster) -> No
         await set_phase(world.client, "f-a", "Completed")
         await world.client.delete(JOBS, NAMESPACE, "f-a")
         async with replica.leading(), world.ends():
-            await replica.client.until_listed(JOBS.path())
-            await asyncio.sleep(0.2)  # time for requests that it must not send
+            await taken_over(world, replica)
             assert world.count("POST", JOBS) == 1
             replica.client.hear_again()
             done = await world.ended("f")
@@ -144,9 +133,7 @@ async def test_the_end_of_a_job_that_is_gone_is_waited_for(world: Cluster) -> No
     assert world.count("POST", JOBS) == 2
 
 
-async def test_each_kind_is_listed_once_consistently_whoever_refuses_at_first(
-    world: Cluster,
-) -> None:
+async def test_each_kind_is_listed_once_despite_first_refusals(world: Cluster) -> None:
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with follower(world) as replica:
         replica.client.answered.clear()
@@ -165,9 +152,7 @@ async def test_each_kind_is_listed_once_consistently_whoever_refuses_at_first(
         assert all("resourceVersion" not in query for _, query in lists)
 
 
-async def test_many_changes_are_read_by_one_list(
-    world: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_list_reads_many_changes(world: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "READ_ONE_BY_ONE", 3)
     async with follower(world) as replica:
         names = [f"t{number}" for number in range(5)]
@@ -204,7 +189,7 @@ async def test_it_knows_the_pods_of_a_job_that_ended_meanwhile(world: Cluster) -
 
 
 async def taken_over(world: Cluster, replica: FollowingReplica[Hearing]) -> None:
-    """A controller, to count requests that a new leader must not send."""
+    """Wait until the replica leads, and for requests that it must not send."""
     await replica.client.until_listed(JOBS.path())
     await asyncio.sleep(0.2)
 

@@ -40,7 +40,6 @@ class World:
         self.lists = self.leader()
 
     def leader(self) -> TemplateStatuses:
-        """One that listens and knows of nothing yet."""
         made = TemplateStatuses(self.servers.client, self.store, clock=lambda: self.now)
         self.store.subscribe(made)
         return made

@@ -26,7 +26,6 @@ async def caught(client: Client) -> ApiError:
 
 
 def kubeconfig(path: Path, server: str, authority: Path | None = None, **user: Any) -> str:
-    """Writes a kubeconfig; JSON is YAML."""
     at = {"server": server}
     if authority is not None:
         at["certificate-authority-data"] = base64.b64encode(authority.read_bytes()).decode()
@@ -40,9 +39,7 @@ def kubeconfig(path: Path, server: str, authority: Path | None = None, **user: A
     return str(path)
 
 
-async def test_a_kubeconfig_says_server_token_and_namespace(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
+async def test_a_kubeconfig_of_server_and_token(server: ScriptedServer, tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", server.url, token="t1")
     server.others.append(Answer(body={}))
     async with await Client.from_kubeconfig(path) as client:
@@ -51,9 +48,7 @@ async def test_a_kubeconfig_says_server_token_and_namespace(
     assert server.asked[0].headers["Authorization"] == "Bearer t1"
 
 
-async def test_a_refused_token_is_read_anew_and_the_request_sent_again(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
+async def test_a_refused_token_is_read_again(server: ScriptedServer, tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", server.url, token="t1")
     server.others += [Answer(401, failure(401, "Unauthorized")), Answer(body={})]
     async with await Client.from_kubeconfig(path) as client:
@@ -63,9 +58,7 @@ async def test_a_refused_token_is_read_anew_and_the_request_sent_again(
     assert [asked.body for asked in server.asked] == [b'{"a":1}', b'{"a":1}']
 
 
-async def test_a_refused_token_that_has_not_changed_is_not_tried_again(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
+async def test_an_unchanged_token_is_not_retried(server: ScriptedServer, tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", server.url, token="t1")
     server.others.append(Answer(401, failure(401, "Unauthorized")))
     async with await Client.from_kubeconfig(path) as client:
@@ -101,17 +94,13 @@ async def test_credentials_that_cannot_be_read_again_stay_as_they_were() -> None
     assert await credentials.renewed(login) is None
 
 
-async def test_a_credential_plugin_is_run_again_after_a_refusal(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
+async def test_a_refusal_runs_the_plugin_again(server: ScriptedServer, tmp_path: Path) -> None:
     plugin = tmp_path / "plugin"
     counter = tmp_path / "count"
     plugin.write_text(
-        "#!/bin/sh\n"
-        f"echo x >> {counter}\n"
-        f"n=$(wc -l < {counter})\n"
-        'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", '
-        '\\"kind\\": \\"ExecCredential\\", \\"status\\": {\\"token\\": \\"t$((n))\\"}}"\n'
+        f"#!/bin/sh\necho x >> {counter}\nn=$(wc -l < {counter})\necho "
+        '"{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", \\"kind\\": '
+        '\\"ExecCredential\\", \\"status\\": {\\"token\\": \\"t$((n))\\"}}"\n'
     )
     plugin.chmod(0o755)
     run = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
@@ -137,9 +126,6 @@ async def test_a_kubeconfig_that_is_missing_is_named(tmp_path: Path) -> None:
         await Client.from_kubeconfig(str(tmp_path / "none"))
 
 
-# ---------------------------------------------------------------------- files and TLS
-
-
 @pytest.fixture
 def pki(tmp_path: Path) -> PkiFiles:
     return write_development_pki(tmp_path / "pki", ["127.0.0.1"])
@@ -153,7 +139,7 @@ async def secure(pki: PkiFiles) -> AsyncIterator[ScriptedServer]:
         yield server
 
 
-async def test_https_is_checked_against_the_kubeconfigs_authority(
+async def test_https_trusts_the_kubeconfig(
     secure: ScriptedServer, pki: PkiFiles, tmp_path: Path
 ) -> None:
     secure.others.append(Answer(body={}))
@@ -163,9 +149,7 @@ async def test_https_is_checked_against_the_kubeconfigs_authority(
     assert secure.asked[0].headers["Authorization"] == "Bearer t1"
 
 
-async def test_a_server_of_another_authority_is_not_talked_to(
-    secure: ScriptedServer, tmp_path: Path
-) -> None:
+async def test_an_untrusted_server_is_refused(secure: ScriptedServer, tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", secure.url, token="t1")
     async with await Client.from_kubeconfig(path) as client:
         with pytest.raises(NETWORK_ERRORS):
@@ -197,9 +181,7 @@ async def test_in_a_pod_the_service_account_is_used_and_its_token_followed(
     assert tokens == ["Bearer t1", "Bearer t1", "Bearer t2"]
 
 
-async def test_outside_of_everything_it_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_any_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -207,7 +189,7 @@ async def test_outside_of_everything_it_says_what_to_do(
         await Client.from_kubeconfig(None)
 
 
-async def test_a_token_file_is_followed(
+async def test_a_token_file(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(credentials, "REREAD_SECONDS", 0.0)

@@ -14,8 +14,6 @@ from jobflow.store import Queue, Store
 
 
 class World:
-    """A store, and a counter for resource versions."""
-
     def __init__(self) -> None:
         self.store = Store()
         self.version = 0
@@ -102,9 +100,7 @@ async def test_jobs_are_found_by_their_flow(world: World) -> None:
     ],
     ids=lambda status: next(iter(status)),
 )
-async def test_the_end_of_a_deleted_job_is_kept_until_the_status_has_it(
-    world: World, status: dict[str, Any]
-) -> None:
+async def test_the_end_of_a_deleted_job_is_kept(world: World, status: dict[str, Any]) -> None:
     world.flow("f")
     world.store.jobs.deleted(world.job("j", "f", "Completed"))
     assert world.store.jobs_of("uid-f")["j"].phase == "Completed"
@@ -128,9 +124,7 @@ async def test_an_end_recorded_of_a_run_counts_too(world: World) -> None:
     assert world.store.deleted_of("uid-f") == {"f-a-1", "f-a-2"}
 
 
-async def test_a_run_that_was_deleted_is_kept_until_the_status_knows_that_it_was(
-    world: World,
-) -> None:
+async def test_a_deleted_run_is_kept_until_the_status_has_it(world: World) -> None:
     world.flow("f")
     world.store.jobs.deleted(world.job("f-a-0", "f", "Running"))
     world.flow("f", conditions={"f-a": {"phase": "Running", "attempts": 1, "runs": []}})
@@ -140,9 +134,7 @@ async def test_a_run_that_was_deleted_is_kept_until_the_status_knows_that_it_was
     assert world.store.deleted_of("uid-f") == frozenset()
 
 
-async def test_a_deletion_whose_last_object_had_ended_counts_though_no_event_said_so(
-    world: World,
-) -> None:
+async def test_a_deletion_counts_as_the_end_of_an_ended_job(world: World) -> None:
     world.flow("f")
     running = world.job("j", "f", "Running")
     ended = msgspec.structs.replace(
@@ -154,9 +146,7 @@ async def test_a_deletion_whose_last_object_had_ended_counts_though_no_event_sai
     assert world.store.deleted_of("uid-f") == {"j"}
 
 
-async def test_a_job_deleted_while_it_ran_is_kept_until_the_status_knows_that_it_was(
-    world: World,
-) -> None:
+async def test_a_job_deleted_while_it_ran_is_kept(world: World) -> None:
     world.flow("f")
     world.store.jobs.deleted(world.job("j", "f", "Running"))
     assert world.store.deleted_of("uid-f") == {"j"}
@@ -237,18 +227,12 @@ async def test_queues_are_known_only_where_they_are_served(world: World) -> None
     assert store.queues() is None
 
 
-async def test_it_is_synced_when_all_was_listed_and_what_may_be_absent_was_asked_for(
-    world: World,
-) -> None:
+async def test_it_is_synced_when_every_kind_was_listed(world: World) -> None:
     store = world.store
     for cache in (store.flows, store.templates_cache, store.jobs):
         assert not store.synced
         cache.replace([], "1")
-    for absent in (
-        store.queues_cache.absent,
-        store.commands_cache.absent,
-        store.pods.cache.absent,
-    ):
+    for absent in (store.queues_cache.absent, store.commands_cache.absent, store.pods.cache.absent):
         assert not store.synced
         absent()
     assert store.synced

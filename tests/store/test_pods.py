@@ -17,8 +17,6 @@ LABELS = {"volcano.sh/job-name": "j", "volcano.sh/task-spec": "worker"}
 
 
 class World:
-    """A store with a flow `f`, by events of watches."""
-
     def __init__(self) -> None:
         self.store = Store()
         self.version = 0
@@ -129,9 +127,7 @@ async def test_whatever_is_listed_first_the_same_is_kept(world: World, order: st
     assert world.kept == set()
 
 
-async def test_all_pods_of_a_flow_that_is_over_go_when_their_vcjobs_have_ended(
-    world: World,
-) -> None:
+async def test_pods_of_an_ended_flow_go_when_their_vcjobs_have_ended(world: World) -> None:
     world.flow()
     world.job("Completed")
     world.pod()
@@ -178,9 +174,6 @@ async def test_who_carries_nothing_out_needs_no_pods() -> None:
     assert store.synced
 
 
-# ---------------------------------------------------------------------- memory
-
-
 async def test_a_slim_pod_keeps_what_decisions_are_made_of() -> None:
     ended = {"exitCode": 0, "reason": "Completed", "message": '{"acc": 1}'}
     status = {
@@ -200,10 +193,7 @@ async def test_a_slim_pod_keeps_what_decisions_are_made_of() -> None:
     slim = slim_pod(whole)
     assert slim.status == whole.status
     assert (slim.owner, slim.task, slim.index) == ("uid-j", "worker", 0)
-    assert slim.metadata.labels == {
-        "volcano.sh/task-spec": "worker",
-        "volcano.sh/task-index": "0",
-    }
+    assert slim.metadata.labels == {"volcano.sh/task-spec": "worker", "volcano.sh/task-index": "0"}
     assert slim.metadata.annotations is None
 
 

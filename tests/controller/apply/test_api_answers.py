@@ -29,7 +29,6 @@ from support.sandbox.running_controller import (
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    """Of a flow that has ended."""
     async with cluster() as servers:
         await servers.apply(flow("f", {"a": ""}))
         ended = b'{"status": {"state": {"phase": "Succeed"}}}'
@@ -37,17 +36,7 @@ async def world() -> AsyncIterator[World]:
         yield World(servers, await servers.flow("f"))
 
 
-async def test_nothing_is_remembered_of_a_flow_that_has_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planning(monkeypatch)
-    await world.reconciler.reconcile(KEY)
-    assert len(world.memory) == 0
-
-
-async def test_an_ended_flow_that_cannot_be_deleted_is_not_asked_for_at_every_event(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refused_delete_is_sent_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     no = failure(403, "Forbidden", "no")
     world.servers.server.faults.append(
         InjectedFault(lambda request: request.method == "DELETE", no, times=None)
@@ -66,7 +55,6 @@ async def test_an_ended_flow_that_cannot_be_deleted_is_not_asked_for_at_every_ev
 
 
 async def test_nothing_is_remembered_of_flows_that_are_gone_or_over() -> None:
-    """One ends, one is deleted while an answer is under way."""
     async with cluster() as servers, Client.at(servers.server.url) as client:
         await servers.apply(template("a"), flow("f", {"a": ""}), flow("g", {"a": ""}))
         product = Product(client)

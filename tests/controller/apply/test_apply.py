@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -19,16 +18,9 @@ from jobflow.core.planning.actions import AbortJob, DeleteCommand, DeleteFlow, D
 from jobflow.kube.client import UnreadableAnswer
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from support.sandbox.applier_world import NOW, World
-from support.sandbox.running_controller import NAMESPACE, cluster, flow
+from support.sandbox.running_controller import NAMESPACE, flow
 
 KIND_OF_COMMAND = {"apiVersion": COMMANDS.api_version, "kind": "Command"}
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with cluster() as servers:
-        await servers.apply(flow("f", {"a": ""}))
-        yield World(servers, await servers.flow("f"))
 
 
 async def test_a_job_is_in_the_store_before_apply_returns(world: World) -> None:
@@ -45,7 +37,6 @@ async def test_our_own_job_is_adopted(world: World) -> None:
 
 
 async def unreadable(world: World, **owner: Any) -> None:
-    """The vcjob f-a is there, with fields that no vcjob has; a finalizer keeps it."""
     client, manifest = world.cluster.client, world.manifest("f-a", **owner)
     manifest["metadata"]["finalizers"] = ["test/hold"]
     await client.create(JOBS, NAMESPACE, json.dumps(manifest).encode())
@@ -69,45 +60,30 @@ async def test_a_job_of_somebody_else_that_cannot_be_read_has_its_name(world: Wo
     assert world.answers.holders.keys() == {"f-a"}
 
 
-async def owner_alive(world: World, **owner: Any) -> bool:
-    """What is found out about the owner of a vcjob that has our name; a finalizer keeps the
-    collector from it."""
+@pytest.mark.parametrize(
+    ("owner", "alive"),
+    [
+        ({"name": "g", "uid": None}, True),
+        ({"name": "gone", "uid": "x"}, False),
+        ({"uid": "first-life-of-f"}, False),
+        ({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "x"}, False),
+        ({"apiVersion": "none.example/v1", "kind": "None", "uid": "x"}, True),
+        ({"controller": False}, True),
+    ],
+    ids=["alive", "gone", "another of its name", "looked up", "a kind not served", "no controller"],
+)
+async def test_the_owner_of_a_taken_name(world: World, owner: dict[str, Any], alive: bool) -> None:
+    await world.cluster.apply(flow("g", {"a": ""}))
+    if owner.get("name") == "g":
+        owner = owner | {"uid": (await world.cluster.flow("g")).metadata.uid}
     manifest = world.manifest("f-a", **owner)
     manifest["metadata"]["finalizers"] = ["test/hold"]
     await world.cluster.client.create(JOBS, NAMESPACE, json.dumps(manifest).encode())
     assert (await world.apply(world.create())).again
-    return world.answers.holders["f-a"].owner_alive
+    assert world.answers.holders["f-a"].owner_alive is alive
 
 
-async def test_the_owner_of_a_name_in_use_may_be_alive(world: World) -> None:
-    await world.cluster.apply(flow("g", {"a": ""}))
-    other = (await world.cluster.flow("g")).metadata
-    assert await owner_alive(world, name="g", uid=other.uid)
-
-
-async def test_or_gone(world: World) -> None:
-    assert not await owner_alive(world, name="gone", uid="x")
-
-
-async def test_or_another_of_the_same_name(world: World) -> None:
-    assert not await owner_alive(world, uid="first-life-of-f")
-
-
-async def test_or_of_a_kind_that_is_looked_up(world: World) -> None:
-    assert not await owner_alive(world, apiVersion="v1", kind="Pod", name="p", uid="x")
-
-
-async def test_or_of_a_kind_that_nobody_serves_and_then_it_is_left_to_it(world: World) -> None:
-    assert await owner_alive(world, apiVersion="none.example/v1", kind="None", uid="x")
-
-
-async def test_or_nobody_and_then_it_is_left_alone(world: World) -> None:
-    assert await owner_alive(world, controller=False)
-
-
-async def test_a_job_that_went_between_create_and_read_is_created_by_the_next_try(
-    world: World,
-) -> None:
+async def test_a_job_deleted_between_create_and_read_is_created_next(world: World) -> None:
     world.fails("POST", "/jobs", failure(409, "AlreadyExists", "exists"))
     applied = await world.apply(world.create())
     assert (applied.failed, applied.again) == ({"CreateJob f-a"}, False)
@@ -115,9 +91,7 @@ async def test_a_job_that_went_between_create_and_read_is_created_by_the_next_tr
 
 
 @pytest.mark.parametrize(("gone", "reads"), [("", []), ("f-a", ["GET f-a"])])
-async def test_a_further_attempt_is_created_once_the_flow_was_read(
-    world: World, gone: str, reads: list[str]
-) -> None:
+async def test_an_attempt_follows_a_live_read(world: World, gone: str, reads: list[str]) -> None:
     assert await world.apply(world.create_again(gone)) == Applied()
     assert world.requests()[-2 - len(reads) :] == ["GET f", *reads, "POST jobs"]
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a-r1"}
@@ -135,16 +109,13 @@ async def test_a_job_of_somebody_else_does_not_prevent_a_further_attempt(world: 
     assert world.requests()[-1] == "POST jobs"
 
 
-async def test_a_plan_with_a_further_attempt_is_not_sent_if_the_flow_has_changed(
-    world: World,
-) -> None:
+async def test_a_plan_with_a_new_attempt_is_dropped_if_the_flow_changed(world: World) -> None:
     note = json.dumps({"metadata": {"labels": {"x": "y"}}}).encode()
     await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", note)
     actions = world.create_again(), world.create("f-b")
     assert await world.apply(*actions, status=JobFlowStatus()) == Applied(again=True)
     assert world.requests()[-1] == "GET f"
     changed = world.store.flow(NAMESPACE, "f")
-    assert changed is not None
     assert changed.metadata.labels == {"x": "y"}
 
 
@@ -189,7 +160,6 @@ async def test_a_namespace_that_is_going_refuses_for_ever(world: World) -> None:
     world.fails("POST", "/jobs", failure(403, "Forbidden", "terminating", causes=causes))
     await world.apply(world.create())
     held = world.answers.held
-    assert held is not None
     assert (held.message, held.retry_at) == ("terminating", None)
 
 
@@ -203,9 +173,7 @@ async def test_a_namespace_that_is_going_refuses_for_ever(world: World) -> None:
         (None, 0.0),
     ],
 )
-async def test_what_may_work_later_is_no_answer(
-    world: World, how: RequestFailure | None, wait: float
-) -> None:
+async def test_temporary_errors(world: World, how: RequestFailure | None, wait: float) -> None:
     world.fails("POST", "/jobs", how)
     applied = await world.apply(world.create())
     assert applied.errors
@@ -244,7 +212,6 @@ async def test_one_that_has_changed_since_is_read_and_planned_again(world: World
     outdated = Applied(again=True)
     assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == outdated
     known = world.store.flow(NAMESPACE, "f")
-    assert known is not None
     assert known.metadata.labels == {"keep": "me"}
     assert await world.cluster.flow_names() == ["f"]
 
@@ -276,9 +243,7 @@ async def test_a_job_that_the_watch_has_not_brought_is_found(world: World) -> No
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
-async def test_nothing_is_said_about_a_flow_that_is_another_by_now(
-    world: World, again: bool
-) -> None:
+async def test_answers_about_a_replaced_flow_are_ignored(world: World, again: bool) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     if again:
         await world.cluster.apply(flow("f", {"a": ""}))
@@ -293,7 +258,6 @@ async def test_a_status_is_written_for_the_version_it_was_made_from(world: World
     applied = await world.apply(status=running)
     assert (applied.again, applied.status_written, applied.errors) == (True, False, [])
     caught_up = world.store.flow(NAMESPACE, "f")
-    assert caught_up is not None
     assert caught_up.metadata.labels == {"x": "y"}
     world.flow = caught_up
     assert (await world.apply(status=running)).status_written
@@ -331,9 +295,6 @@ async def test_the_requests_of_one_plan_are_bounded(world: World) -> None:
     await world.apply(*(world.create(f"f-{number}") for number in range(50)))
     assert most == 16
     assert len(await world.cluster.jobs()) == 50
-
-
-# -------------------------------------------------------------------- Commands
 
 
 ABORT = AbortJob("f-a", "uid-a")
@@ -382,9 +343,6 @@ async def test_a_command_is_deleted_by_its_uid(world: World) -> None:
     assert await world.apply(DeleteCommand("c", uid)) == Applied()
     assert await world.cluster.raw(COMMANDS) == []
     assert await world.apply(DeleteCommand("c", uid)) == Applied()
-
-
-# ---------------------------------------------------------------------- memory
 
 
 async def test_a_name_that_is_released_is_told_to_who_waits_for_it(world: World) -> None:

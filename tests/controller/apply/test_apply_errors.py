@@ -17,8 +17,6 @@ RUNNING = JobFlowStatus(state=FlowState(phase="Running"))
 
 
 class Requests:
-    """The requests of a world, some of them replaced by what a test says, by the path's end."""
-
     def __init__(self, world: World, **instead: Callable[[], Awaitable[bytes]]) -> None:
         self.ended: list[str] = []
         self._send = world.cluster.client.request
@@ -61,9 +59,7 @@ async def test_an_error_waits_for_the_other_requests_and_is_part_of_the_outcome(
 
 
 @pytest.mark.parametrize("error", [mistaken, broken_off])
-async def test_so_is_that_of_a_single_request(
-    world: World, error: Callable[[], Awaitable[bytes]]
-) -> None:
+async def test_an_error_of_one_request(world: World, error: Callable[[], Awaitable[bytes]]) -> None:
     Requests(world, jobs=error)
     applied = await world.apply(world.create())
     assert len(applied.errors) == 1
@@ -77,9 +73,7 @@ async def test_what_succeeded_is_not_among_what_failed(world: World) -> None:
 
 
 @pytest.mark.parametrize("also", [False, True], ids=["alone", "among others"])
-async def test_a_plan_that_is_broken_off_ends_with_all_its_requests(
-    world: World, also: bool
-) -> None:
+async def test_a_cancelled_plan_cancels_all_its_requests(world: World, also: bool) -> None:
     requests = Requests(world, jobs=slow, status=slow)
     applying = asyncio.create_task(world.apply(world.create(), status=RUNNING if also else None))
     await asyncio.sleep(1)
@@ -89,9 +83,7 @@ async def test_a_plan_that_is_broken_off_ends_with_all_its_requests(
     assert sorted(requests.ended) == (["jobs", "status"] if also else ["jobs"])
 
 
-async def test_requests_that_are_the_same_in_the_next_plan_have_the_same_name(
-    world: World,
-) -> None:
+async def test_requests_that_are_the_same_in_the_next_plan_have_the_same_name(world: World) -> None:
     actions = [ReadJob("f-a"), ReadPods("f-a", "uid-a"), DeleteFlow("uid-f"), world.create()]
     names = ["ReadJob f-a", "ReadPods uid-a", "DeleteFlow uid-f", "CreateJob f-a"]
     assert [request_of(action) for action in actions] == names

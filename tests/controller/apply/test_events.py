@@ -19,8 +19,6 @@ from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow
 
 
 class Dropped(Hooks):
-    """Counts dropped Events."""
-
     count = 0
 
     def event_dropped(self) -> None:
@@ -28,8 +26,6 @@ class Dropped(Hooks):
 
 
 class Recording:
-    """A recorder, and Events on the flow `f`."""
-
     def __init__(self, cluster: Cluster, subject: JobFlow) -> None:
         self.cluster = cluster
         self.subject = subject
@@ -100,9 +96,7 @@ async def test_an_event_is_tried_three_times_and_then_dropped(world: Recording) 
     assert world.dropped.count == 1
 
 
-async def test_the_queue_is_limited_and_drops_the_oldest(
-    world: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_queue_drops_events(world: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "PENDING", 3)
     await world.send(*map(str, range(5)))
     assert (await world.counts()).keys() == {"2", "3", "4"}

@@ -40,7 +40,6 @@ class Namespace:
     writes: int = 0
 
     def run(self, seconds: float) -> None:
-        """Run for this time."""
         end = self.world.now + timedelta(seconds=seconds)
         while self.world.now < end:
             self.plan()
@@ -145,7 +144,6 @@ async def test_a_plan_sends_no_more_creates_once_one_was_refused(
     assert (await world.apply(*(world.create(f"f-a-{n}") for n in range(creates)))).again
     assert 1 <= sum(map(posts_a_job, world.cluster.server.requests)) <= most
     held = world.answers.held
-    assert held is not None
     assert held.message.startswith("exceeded quota: q")
     assert world.answers.held_tries == 1
 

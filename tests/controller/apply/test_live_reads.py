@@ -25,8 +25,6 @@ MANY = 200
 
 
 class Slow(Client):
-    """Answers every request after READ_SECONDS."""
-
     def __init__(self) -> None:
         super().__init__(Credentials(Login("http://nowhere")))
         self.under_way = 0

@@ -54,7 +54,7 @@ async def test_a_definite_answer_is_final(world: World, code: int) -> None:
         (None, (0.4, 0.8, 1.6, 3.2)),
     ],
 )
-async def test_a_failed_read_is_retried_after_a_backoff(
+async def test_a_failed_read_backs_off(
     world: World, how: RequestFailure | None, waits: tuple[float, ...]
 ) -> None:
     world.fails("GET", "/pods", how, times=None)

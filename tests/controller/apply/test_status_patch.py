@@ -15,7 +15,6 @@ from jobflow.controller.apply.status_patch import difference, status_patch
 
 
 def merged(target: Any, patch: Any) -> Any:
-    """Apply a merge patch (RFC 7396)."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -38,9 +37,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 
 
 @given(OBJECTS, OBJECTS)
-def test_the_patch_turns_one_object_into_another(
-    before: dict[str, Any], after: dict[str, Any]
-) -> None:
+def test_a_patch_turns_objects_into_others(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert merged(before, difference(before, after)) == after
 
 
@@ -63,9 +60,7 @@ STATUSES = st.builds(
 
 
 @given(STATUSES, STATUSES)
-def test_the_patch_turns_one_status_into_another(
-    before: JobFlowStatus, after: JobFlowStatus
-) -> None:
+def test_a_patch_turns_a_status_into_another(before: JobFlowStatus, after: JobFlowStatus) -> None:
     patch = msgspec.json.decode(status_patch(JobFlow(status=before), after))["status"]
     assert merged(msgspec.to_builtins(before), patch) == msgspec.to_builtins(after)
 

@@ -47,14 +47,15 @@ def busiest(times: list[float], seconds: float) -> int:
     return max(sum(begin <= time < begin + seconds for time in times) for begin in times)
 
 
-def test_no_stretch_of_time_has_more_than_the_budget() -> None:
-    async def main() -> Crowd:
-        crowd = Crowd(FairSlots(most=10, seconds=0.1))
-        await crowd.all_take(*("a" * 95))
-        return crowd
+def taken(turns: FairSlots[str], wishes: str, lasts: float = 0.0) -> Crowd:
+    """Take turns, a letter for each wish."""
+    crowd = Crowd(turns, lasts)
+    in_virtual_time(crowd.all_take(*wishes))
+    return crowd
 
-    crowd = in_virtual_time(main())
-    times = [time for time, _ in crowd.begun]
+
+def test_no_stretch_of_time_has_more_than_the_budget() -> None:
+    times = [time for time, _ in taken(FairSlots(most=10, seconds=0.1), "a" * 95).begun]
     assert len(times) == 95
     assert busiest(times, 0.1 - 1e-9) == 10
     assert busiest(times, 1.0 - 1e-9) <= 100
@@ -89,23 +90,13 @@ def test_a_budget_that_was_not_used_is_not_saved_up() -> None:
     ]
 
 
-def test_no_more_than_so_many_are_under_way() -> None:
-    async def main() -> Crowd:
-        crowd = Crowd(FairSlots(most=1000, seconds=0.1, at_once=7), lasts=5)
-        await crowd.all_take(*("abcdefghij" * 3))
-        return crowd
-
-    crowd = in_virtual_time(main())
+def test_turns_at_once_are_limited() -> None:
+    crowd = taken(FairSlots(most=1000, seconds=0.1, at_once=7), "abcdefghij" * 3, lasts=5)
     assert (len(crowd.begun), crowd.most) == (30, 7)
 
 
-def test_everyone_is_served_in_rotation_however_many_wishes_one_has() -> None:
-    async def main() -> Crowd:
-        crowd = Crowd(FairSlots(most=1, seconds=1))
-        await crowd.all_take(*"aaaaaabbc")
-        return crowd
-
-    assert in_virtual_time(main()).order == "aabcabaaa"
+def test_everyone_is_served_in_rotation() -> None:
+    assert taken(FairSlots(most=1, seconds=1), "aaaaaabbc").order == "aabcabaaa"
 
 
 def test_who_comes_new_waits_for_one_turn_of_each_other() -> None:

@@ -31,7 +31,6 @@ from support.network.probed_pods import pod
 
 
 def has_ipv6() -> bool:
-    """Return whether this machine has an IPv6 loopback."""
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6):
             return True
@@ -47,9 +46,6 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Limits:
     made = Limits()
     monkeypatch.setattr(asyncio, "timeout", made)
     return made
-
-
-# ---------------------------------------------------------------------- answers that pass
 
 
 @pytest.mark.parametrize("ip", ["127.0.0.1", IPV6])
@@ -106,9 +102,6 @@ async def test_the_body_is_not_waited_for(body: str) -> None:
         await there.all_left()
 
 
-# ---------------------------------------------------------------------- answers that fail
-
-
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -162,7 +155,6 @@ async def test_a_connection_that_is_not_taken(limits: Limits) -> None:
 
 
 async def late(port: int, check: Check, limits: Limits) -> str:
-    """Return the result if time runs out before anything happens."""
     checking = asyncio.create_task(ask(port, check))
     await asyncio.sleep(0)
     limits.time_is_up()
@@ -187,8 +179,6 @@ async def test_a_pod_that_never_answers(limits: Limits) -> None:
 
 
 def silent(limits: Limits) -> Play:
-    """Hears the request and says nothing until time is up."""
-
     async def play(visit: Visit) -> None:
         await visit.hear()
         limits.time_is_up()
@@ -267,9 +257,7 @@ async def test_a_network_without_a_way_there(monkeypatch: pytest.MonkeyPatch) ->
         "",
     ],
 )
-async def test_an_ip_that_no_pod_can_have_is_not_asked(
-    ip: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_ip_that_is_no_pods_is_not_asked(ip: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio, "open_connection", None)
     for check in (HTTP, TCP):
         assert await ask(80, check, ip) == "is not asked: a pod cannot have that IP"
@@ -278,9 +266,6 @@ async def test_an_ip_that_no_pod_can_have_is_not_asked(
 @pytest.mark.parametrize("ip", ["127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"])
 async def test_this_machine_is_asked_only_where_pods_are_its_processes(ip: str) -> None:
     assert (await check_pod(pod("web-0", ip=ip), HTTP)).startswith("is not asked")
-
-
-# ---------------------------------------------------------------------- side effects
 
 
 async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,9 +296,6 @@ async def test_a_check_that_is_broken_off_leaves_no_connection() -> None:
         await asyncio.wait([checking])
         assert checking.cancelled()
         await there.all_left()
-
-
-# ---------------------------------------------------------------------- the product's event loop
 
 
 async def _plays(limits: Limits) -> dict[str, str]:

@@ -65,60 +65,47 @@ async def test_a_flow_is_told_of_pods_that_it_probes() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("changed", "told"),
     [
-        pod("Succeeded"),
-        pod(podIP="10.0.0.9"),
-        pod(metadata={"uid": "another"}),
-        pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        (pod("Succeeded"), True),
+        (pod(podIP="10.0.0.9"), True),
+        (pod(metadata={"uid": "another"}), True),
+        (pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), True),
+        (pod(containerStatuses=[{"name": "main", "restartCount": 3}]), False),
     ],
-    ids=["phase", "IP", "UID", "deletion"],
+    ids=["phase", "IP", "UID", "deletion", "restart"],
 )
-async def test_it_is_told_of_what_a_probe_cares_for(changed: Pod) -> None:
-    assert World().told(pod(), changed)
+async def test_changes_that_a_probe_looks_at(changed: Pod, told: bool) -> None:
+    assert World().told(pod(), changed) is told
 
 
-async def test_it_is_not_told_of_the_rest() -> None:
-    restarted = pod(containerStatuses=[{"name": "main", "restartCount": 3}])
-    assert not World().told(pod(), restarted)
+RETRIED = {"f-b": {"phase": "Waiting", "attempts": 2, "pastAttempts": 2}}
 
 
-async def test_pods_of_a_job_that_nobody_probes_are_of_no_interest() -> None:
-    assert not World().told(None, pod(job="f-c"))
-
-
-async def test_nor_any_of_a_flow_without_probes() -> None:
-    assert not World(probe=None).told(None, pod())
+@pytest.mark.parametrize(
+    ("world", "new", "told"),
+    [
+        ({}, pod(job="f-c"), False),
+        ({}, pod(uid="older"), False),
+        ({}, pod(job="g-a"), False),
+        ({"probe": None}, pod(), False),
+        ({"state": {"phase": "Failed"}}, pod(), False),
+        ({"conditions": RETRIED}, pod(), True),
+        ({"annotations": {}}, pod(), True),
+    ],
+    ids=["not probed", "older job", "unknown job", "no probes", "ended", "retried", "Volcano's"],
+)
+async def test_pods_that_matter(world: dict[str, Any], new: Pod, told: bool) -> None:
+    assert World(**world).told(None, new) is told
 
 
 @pytest.mark.parametrize(
     ("phase", "attempts", "told"),
     [("Waiting", 0, True), ("Waiting", 1, False), ("Running", 1, False), ("Failed", 0, False)],
 )
-async def test_nor_once_the_step_that_probes_has_begun(
-    phase: str, attempts: int, told: bool
-) -> None:
+async def test_pods_of_a_started_step_are_ignored(phase: str, attempts: int, told: bool) -> None:
     world = World(conditions={"f-b": {"phase": phase, "attempts": attempts}})
     assert world.told(None, pod()) == told
-
-
-async def test_a_step_that_waits_again_since_the_flow_was_retried_probes_again() -> None:
-    known = {"phase": "Waiting", "attempts": 2, "pastAttempts": 2}
-    assert World(conditions={"f-b": known}).told(None, pod())
-
-
-async def test_nor_when_the_flow_is_over() -> None:
-    assert not World(state={"phase": "Failed"}).told(None, pod())
-
-
-async def test_nor_pods_of_another_job_of_that_name_or_of_none_that_is_known() -> None:
-    world = World()
-    assert not world.told(None, pod(uid="older"))
-    assert not world.told(None, pod(job="g-a"))
-
-
-async def test_volcanos_own_jobs_are_known_by_their_names() -> None:
-    assert World(annotations={}).told(None, pod())
 
 
 async def test_what_was_worked_out_goes_with_its_flow() -> None:

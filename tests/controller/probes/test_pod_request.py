@@ -14,7 +14,6 @@ from support.network.probed_pods import web
 
 
 async def heard(check: Check) -> list[bytes]:
-    """Return the lines of the request that a pod receives, without the last two."""
     async with server(answering(OK)) as there:
         assert await ask(there.port, check) == ""
         lines = there.visits[0].request.split(b"\r\n")

@@ -25,13 +25,11 @@ def play(lab: Lab, seconds: float, *later: tuple[float, Callable[[], object]]) -
 
 
 def busiest(lab: Lab) -> int:
-    """Return the maximum number of connections that began in any second."""
     times = sorted(time for time, _ in lab.asked)
     return max(bisect_left(times, begin + 1 - 1e-6) - at for at, begin in enumerate(times))
 
 
 def many(lab: Lab, flows: int) -> None:
-    """So many flows that each wait for a pod of their own."""
     for n in range(flows):
         name = f"flow{n}"
         lab.have(pod("web-0", job=name))

@@ -17,13 +17,7 @@ from jobflow.api.resources import JOBS
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import Prober
 from support.sandbox.job_pods import make_pod, move_pod
-from support.sandbox.running_controller import (
-    NAMESPACE,
-    Cluster,
-    flow,
-    set_phase,
-    template,
-)
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods need addresses of their own")
 
@@ -69,7 +63,6 @@ def asking(name: str, targets: str, port: int, path: str = "/ready") -> dict[str
 
 
 async def has_pod(world: Cluster, name: str, ip: str) -> None:
-    """The vcjob of this name runs, and so does its pod, at this address."""
     await world.seen(JOBS, Job, lambda jobs: name in jobs)
     await set_phase(world.client, name, "Running")
     job = await world.client.get(JOBS, NAMESPACE, name, Job)
@@ -82,9 +75,7 @@ def says(flow: JobFlow, step: str, words: str) -> bool:
     return condition is not None and words in f"{condition.message} {condition.passed_targets}"
 
 
-async def test_a_probe_that_waits_is_asked_by_the_next_controller_too(
-    world: Cluster, pods: Pods
-) -> None:
+async def test_the_next_controller_sends_a_waiting_probe(world: Cluster, pods: Pods) -> None:
     await world.apply(template("t"), template("a"))
     await world.apply(flow("f", {}, flows=[{"name": "a"}, asking("b", "a", pods.port)]))
     async with world.controller(probing=PROBING):
@@ -98,10 +89,7 @@ async def test_a_probe_that_waits_is_asked_by_the_next_controller_too(
     assert world.count("POST", JOBS) == 2
 
 
-async def test_a_target_that_has_passed_is_not_asked_by_the_next_controller(
-    world: Cluster, pods: Pods
-) -> None:
-    """It could not even answer any more."""
+async def test_the_next_controller_skips_a_passed_target(world: Cluster, pods: Pods) -> None:
     await world.apply(*map(template, "tab"))
     steps = [{"name": "a"}, {"name": "b"}, asking("c", "a b", pods.port)]
     await world.apply(flow("f", {}, flows=steps))
@@ -119,9 +107,7 @@ async def test_a_target_that_has_passed_is_not_asked_by_the_next_controller(
     assert world.count("POST", JOBS) == 3
 
 
-async def test_what_was_passed_counts_after_the_target_has_ended(
-    world: Cluster, pods: Pods
-) -> None:
+async def test_a_pass_counts_after_the_target_has_ended(world: Cluster, pods: Pods) -> None:
     """b has passed, and its template comes when its target cannot be probed any more."""
     await world.apply(template("a"))
     await world.apply(flow("f", {}, flows=[{"name": "a"}, asking("b", "a", pods.port)]))
@@ -137,9 +123,7 @@ async def test_what_was_passed_counts_after_the_target_has_ended(
     assert pods.asked[FIRST, "/ready"] == 1
 
 
-async def test_two_flows_with_fifty_probes_each_share_the_budget(
-    world: Cluster, pods: Pods
-) -> None:
+async def test_two_flows_with_fifty_probes_share_the_budget(world: Cluster, pods: Pods) -> None:
     paths = [f"/{number}" for number in range(50)]
     await world.apply(template("t"), template("a"))
     for name in "fg":

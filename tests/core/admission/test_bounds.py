@@ -69,9 +69,7 @@ def test_a_rule_is_asked_for_no_more_than_a_thousand() -> None:
     assert last == MAX_FINDINGS
 
 
-def test_only_the_faults_that_are_shown_are_looked_up_in_the_patch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_only_shown_faults_are_located(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up = []
     place = patch_locations.PatchLocations.locate
     monkeypatch.setattr(

@@ -17,7 +17,6 @@ UNTIL = {"until": "phase == 'Completed'"}
 
 
 def places(*steps: dict[str, Any] | str, **spec: Any) -> list[str]:
-    """Where something is wrong, and what kind of thing."""
     return [
         f"{v.path} {v.reason.removeprefix('FieldValue')}"
         for v in validate_flow(flow_of(*steps, **spec), Known()).violations
@@ -123,7 +122,8 @@ def test_a_step_may_not_say(fields: dict[str, Any], expected: list[str]) -> None
     [
         {"parallelism": 1},
         {"timeout": "12h", "ttlSecondsAfterFinished": 0, "suspend": True},
-        {"failurePolicy": "Stop"},
+        {"failurePolicy": "Stop", "jobRetainPolicy": "retain"},
+        {"jobRetainPolicy": "delete"},
         {"failurePolicy": "Abort", "parallelism": None, "finally": None},
         {"failurePolicy": "Continue", "finally": []},
     ],
@@ -136,6 +136,7 @@ def test_a_flow_may_say(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
+        ({"flows": [], "finally": [{"name": "a"}]}, ["spec.flows Required"]),
         ({"parallelism": 0}, ["spec.parallelism Invalid"]),
         ({"timeout": "soon"}, ["spec.timeout Invalid"]),
         ({"timeout": "0h"}, ["spec.timeout Invalid"]),
@@ -187,26 +188,10 @@ def test_a_target_that_is_no_step_at_all_is_none_of_finally() -> None:
     waits = step("b", dependsOn={"targets": ["x", "c"]})
     found = faults(flow_of("a", waits, **{"finally": [step("c")]}))
     assert [line for line in found if "finally" in line] == [
-        (
-            'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": a step of finally, '
-            "which starts after this one; remove this target"
-        )
+        'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": a step of finally, '
+        "which starts after this one; remove this target"
     ]
     assert len(found) == 2
-
-
-def test_two_steps_of_finally_have_two_names() -> None:
-    assert faults(flow_of("a", **{"finally": [{"name": "b"}, {"name": "b"}]})) == [
-        (
-            'spec.finally[1].name: Duplicate value: "b": already the name of '
-            "spec.finally[0]; give each step its own name, and set template if its "
-            "JobTemplate has another name"
-        )
-    ]
-
-
-def test_a_flow_of_finally_alone_has_no_steps() -> None:
-    assert places(**{"finally": [{"name": "a"}]}) == ["spec.flows Required"]
 
 
 @pytest.mark.parametrize("condition", [None, "Completed", "Failed", "Finished", "Running"])
@@ -220,9 +205,7 @@ def test_a_daemon_may_be_waited_for_by_any_condition(condition: str | None) -> N
     ("daemons", "others", "parallelism", "fits"),
     [(1, 1, 2, True), (1, 1, 1, False), (2, 1, 2, False), (2, 1, 3, True), (2, 0, 2, False)],
 )
-def test_daemons_leave_room_for_a_job(
-    daemons: int, others: int, parallelism: int, fits: bool
-) -> None:
+def test_daemons_leave_room(daemons: int, others: int, parallelism: int, fits: bool) -> None:
     steps = [step(f"d{i}", daemon=True) for i in range(daemons)]
     steps += [step(f"s{i}") for i in range(others)]
     expected = [] if fits else ["spec.parallelism Invalid"]
@@ -289,10 +272,8 @@ def test_defaults_have_to_suit_each_template() -> None:
     patch = {"jobSpec": {"tasks": [{"name": "main", "replicas": 2}]}}
     flow = flow_of("a", "b", step("c", template="a", patch=patch), step("d"), jobDefaults=mpi)
     assert faults(flow, known) == [
-        (
-            'spec.jobDefaults.plugins.mpi: Invalid value: "master": the mpi plugin\'s '
-            'master task is no task of this job; set --master=TASK (with template "a")'
-        )
+        'spec.jobDefaults.plugins.mpi: Invalid value: "master": the mpi plugin\'s '
+        'master task is no task of this job; set --master=TASK (with template "a")'
     ]
 
 

@@ -48,8 +48,6 @@ def _steps_that_begin_alike(count: int) -> Callable[[], object]:
 
 
 def _probes(wrong: bool) -> Callable[[int], Callable[[], object]]:
-    """Steps with a probe on all that were before the last tenth, which have their own patches."""
-
     def of(count: int) -> Callable[[], object]:
         first = count // 10
         names = [f"s{i}" for i in range(first)]
@@ -68,7 +66,6 @@ def _probes(wrong: bool) -> Callable[[int], Callable[[], object]]:
 
 
 def _entries(count: int) -> Callable[[], object]:
-    """Far too many, of far too many targets."""
     names = [f"s{i}" for i in range(count)]
     steps: list[dict[str, Any]] = [
         {"name": name, "template": "t", "patch": {"jobSpec": {"maxRetry": 2}}} for name in names
@@ -113,7 +110,6 @@ def _cases(count: int) -> Callable[[], object]:
 
 
 def _one_switch(count: int) -> Callable[[], object]:
-    """Far too many cases."""
     case = {"when": "true", "patch": {"jobSpec": {"maxRetry": "$(item)"}}}
     flow = flow_of({"name": "a", "template": "t", "switch": [case] * count})
     known = knowing(template_of("a"), template_of("t"))
@@ -121,7 +117,6 @@ def _one_switch(count: int) -> Callable[[], object]:
 
 
 def _unknown_places(count: int) -> Callable[[], object]:
-    """A patch of which only a run can tell most, and the rest is wrong."""
     tasks = [{"name": f"t{i}", "replicas": "$(item)", "minAvailable": -1} for i in range(count)]
     patch = {"jobSpec": {"tasks": tasks, "plugins": {f"p{i}": ["$(item)"] for i in range(count)}}}
     flow = flow_of({"name": "a", "patch": patch, "forEach": {"count": 3}})
@@ -130,7 +125,6 @@ def _unknown_places(count: int) -> Callable[[], object]:
 
 
 def _values(count: int) -> Callable[[], object]:
-    """A parameter with many wrong things in it."""
     value = [{"name": "t", "replicas": -1}] * count
     patch = {"jobSpec": {"tasks": "$(params.tasks)"}}
     flow = flow_of({"name": "a", "patch": patch}, params=[{"name": "tasks", "value": value}])
@@ -156,7 +150,6 @@ def _expressions(*texts: str, **more: Any) -> Callable[[int], Callable[[], objec
 
 
 def _references(count: int) -> Callable[[], object]:
-    """Items and references to them, as many of both."""
     items = [{f"k{i}": 1 for i in range(3)}] * (count // 10)
     env = [f"$(item.k{i}) $(params.x) $(index) $(param.x)" for i in range(count)]
     step = {"name": "a", "forEach": {"items": items}, "patch": {"spec": {"plugins": {"env": env}}}}

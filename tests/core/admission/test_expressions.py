@@ -37,6 +37,7 @@ def test_a_condition_that_is_admitted(text: str) -> None:
     assert said_of(when=text) == []
 
 
+NOT_CEL = "is not a CEL expression"
 NO_ORDER = "> does not take a text and a whole number"
 
 
@@ -84,8 +85,7 @@ NO_ORDER = "> does not take a text and a whole number"
          'character 1: write steps["a-b"], because a name with - or . needs quotes'),
         ("1 > 2 || steps.e.f.phase == ''",
          'character 10: write steps["e.f"], because a name with - or . needs quotes'),
-        ("steps.2a.phase == ''",
-         "character 6: is not a CEL expression: unexpected '.2'; write steps[\"2a\"]"),
+        ("steps.2a.phase == ''", f"character 6: {NOT_CEL}: unexpected '.2'; write steps[\"2a\"]"),
         ("steps[params.mode].phase == ''",
          'character 1: write the name of the step, as in steps["NAME"].phase'),
         ("size(steps) > 1", 'character 6: write the name of the step, as in steps["NAME"].phase'),
@@ -107,17 +107,12 @@ NO_ORDER = "> does not take a text and a whole number"
         ("1 / 0 > 1", "division by zero"),
         ("params.workers.startsWith('a')", "startsWith does not take a whole number and a text"),
         # texts
-        ("params.on = true",
-         "character 11: is not a CEL expression: unexpected '='; write == for ="),
-        ("params.on AND true",
-         "character 11: is not a CEL expression: unexpected 'AND'; write && for AND"),
-        ("params.n === 1",
-         "character 12: is not a CEL expression: unexpected '='; write == for ==="),
+        ("params.on = true", f"character 11: {NOT_CEL}: unexpected '='; write == for ="),
+        ("params.on AND true", f"character 11: {NOT_CEL}: unexpected 'AND'; write && for AND"),
+        ("params.n === 1", f"character 12: {NOT_CEL}: unexpected '='; write == for ==="),
         ("params.n <> 1", "character 11: is not a CEL expression: unexpected '>'; write != for <>"),
-        ("not params.on",
-         "character 5: is not a CEL expression: unexpected 'params'; write ! for not"),
-        ("params.n is null",
-         "character 10: is not a CEL expression: unexpected 'is'; write == for is"),
+        ("not params.on", f"character 5: {NOT_CEL}: unexpected 'params'; write ! for not"),
+        ("params.n is null", f"character 10: {NOT_CEL}: unexpected 'is'; write == for is"),
         ("if params.on then true",
          "character 1: is not a CEL expression: if is a reserved word; write condition ? one : "
          "other"),
@@ -129,8 +124,7 @@ NO_ORDER = "> does not take a text and a whole number"
         ("params.on == None", "character 14: there is no variable None; write null"),
         ("steps.a.reason.matches('*')",
          "character 16: the pattern of matches is not a regular expression"),
-        ("params.on and true",
-         "character 11: is not a CEL expression: unexpected 'and'; write && for and"),
+        ("params.on and true", f"character 11: {NOT_CEL}: unexpected 'and'; write && for and"),
         ("$(params.on)",
          "character 1: is not a CEL expression: unexpected '$'; references $(…) are for "
          "patches, in an expression write params.x"),
@@ -181,9 +175,8 @@ def test_every_fault_of_an_expression_is_told() -> None:
         ({"retry": {"limit": 3, "when": "reason == 'JobFailed' && phase == 'Failed'"}}, []),
         ({"retry": {"limit": 3, "when": "steps.a.outputs.x == outputs.y"}}, []),
         ({"retry": {"limit": 3, "when": "index == 0"}}, [
-            ('retry.when: Invalid value: "index == 0": character 1: only the patch, '
-            "the retry.when and the repeat.until of a step with forEach or repeat "
-            "have an index"),
+            ('retry.when: Invalid value: "index == 0": character 1: only the patch, the retry.when '
+            "and the repeat.until of a step with forEach or repeat have an index"),
         ]),
         ({"retry": {"limit": 3, "when": "item.x > index"}, "forEach": {"items": [{"x": 1}]}}, []),
         ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"items": ["a", "b"]}},

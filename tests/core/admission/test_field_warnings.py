@@ -35,13 +35,6 @@ def test_an_unknown_field_of_a_patch_is_a_warning_at_its_place() -> None:
     assert doubt.reason is Reason.FORBIDDEN
 
 
-def test_an_unknown_field_needs_no_template() -> None:
-    (doubt,) = patched("plain", {"env": []})
-    assert str(doubt) == (
-        f"{AT}.env: unknown field; it belongs in tasks[].template.spec.containers[].env"
-    )
-
-
 def test_a_field_in_the_value_of_a_reference_is_told_at_the_reference() -> None:
     flow = flow_of(
         {"name": "a", "patch": {"jobSpec": {"tasks": "$(params.tasks)"}}},
@@ -160,38 +153,29 @@ def test_a_wrong_type_in_a_patch_is_refused_without_a_template() -> None:
     ]
 
 
-def test_a_task_without_replicas_is_a_warning() -> None:
-    task = {"name": "main", "template": TRAIN.spec["tasks"][0]["template"]}
-    verdict = validate_template(template_of("t", tasks=[task]), Known())
+def tasks(*replicas: int | None, **pod: Any) -> list[dict[str, Any]]:
+    """Tasks with these numbers of replicas; None: not set."""
+    template = TRAIN.spec["tasks"][0]["template"]
+    template = template | {"spec": {"containers": template["spec"]["containers"], **pod}}
+    counts = [{} if count is None else {"replicas": count} for count in replicas]
+    return [{"name": f"t{i}", "template": template, **each} for i, each in enumerate(counts)]
+
+
+NEVER = {"restartPolicy": "Never"}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "doubts"),
+    [
+        (tasks(None, **NEVER), [("spec.tasks[0].replicas", Reason.REQUIRED)]),
+        (tasks(0, **NEVER), [("spec.tasks", Reason.REQUIRED)]),
+        (tasks(0, 0, **NEVER), [("spec.tasks", Reason.REQUIRED)]),
+        (tasks(0, 1, **NEVER), []),
+        (tasks(0, None, **NEVER), [("spec.tasks[1].replicas", Reason.REQUIRED)]),
+        (tasks(1), [("spec.tasks[0].template.spec.restartPolicy", None)]),
+    ],
+)
+def test_warnings_of_templates(tasks: Any, doubts: list[tuple[str, Reason | None]]) -> None:
+    verdict = validate_template(template_of("t", tasks=tasks), Known())
     assert verdict.violations == ()
-    (doubt,) = verdict.field_warnings
-    assert (doubt.path, doubt.reason) == ("spec.tasks[0].replicas", Reason.REQUIRED)
-
-
-@pytest.mark.parametrize("tasks", [("main",), ("ps", "worker")])
-def test_a_job_whose_tasks_all_have_0_replicas_is_a_warning(tasks: tuple[str, ...]) -> None:
-    verdict = validate_template(template_of("t", *tasks, replicas=0), Known())
-    assert verdict.violations == ()
-    (doubt,) = verdict.field_warnings
-    assert (doubt.path, doubt.reason) == ("spec.tasks", Reason.REQUIRED)
-    assert "never ends" in doubt.detail
-
-
-def test_a_task_of_0_replicas_beside_one_with_pods_is_no_doubt() -> None:
-    template = template_of("t", "ps", "worker", replicas=1)
-    template.spec["tasks"][0]["replicas"] = 0
-    assert validate_template(template, Known()).field_warnings == ()
-
-
-def test_a_task_without_replicas_is_the_only_doubt_beside_one_of_0() -> None:
-    template = template_of("t", "ps", "worker", replicas=0)
-    del template.spec["tasks"][1]["replicas"]
-    (doubt,) = validate_template(template, Known()).field_warnings
-    assert doubt.path == "spec.tasks[1].replicas"
-
-
-def test_a_pod_without_a_restart_policy_is_a_warning_of_lint_too() -> None:
-    container = {"name": "main", "image": "x"}
-    task = {"name": "main", "replicas": 1, "template": {"spec": {"containers": [container]}}}
-    (doubt,) = validate_template(template_of("t", tasks=[task]), Known()).field_warnings
-    assert (doubt.path, doubt.reason) == ("spec.tasks[0].template.spec.restartPolicy", None)
+    assert [(doubt.path, doubt.reason) for doubt in verdict.field_warnings] == doubts

@@ -42,7 +42,6 @@ def test_plain_steps_have_no_options() -> None:
 
 
 def paths(kind: Any, at: str) -> Iterator[str]:
-    """Paths of all fields of a type, in its order."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = typing.get_type_hints(kind)
         for field in msgspec.structs.fields(kind):

@@ -13,17 +13,10 @@ from support.admission.reviewed import faults, flow_of
 
 KNOWN = "the reasons are JobFailed, JobTerminated, JobAborted, Timeout and OutputsTooLarge"
 NONE = f"is not a reason of a failed attempt; {KNOWN}"
-PATH = "spec.flows[0].retry.when"
 
 
 def retrying(when: str) -> list[str]:
     return faults(flow_of({"name": "a", "retry": {"limit": 1, "when": when}}))
-
-
-def test_a_reason_of_a_container_is_refused_with_those_that_come() -> None:
-    (fault,) = retrying('reason == "OOMKilled"')
-    assert fault.startswith(f"{PATH}: Invalid value: ")
-    assert fault.endswith(f'character 11: "OOMKilled" {NONE}')
 
 
 def compared(text: str) -> list[Comparison]:

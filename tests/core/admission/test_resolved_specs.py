@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jobflow.api.jobflow import JobFlow
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.resolved_specs import open_paths
 from jobflow.core.admission.validate import Known, validate_flow
@@ -192,6 +193,10 @@ def test_templates_of_cases_and_of_finally_are_missed() -> None:
     )
 
 
+def queue_warnings(flow: JobFlow, known: Known) -> list[str]:
+    return [line for line in validate_flow(flow, known).warnings if "queue" in line]
+
+
 def test_queues_of_cases_defaults_and_finally_are_looked_for() -> None:
     def queue(name: str) -> dict[str, Any]:
         return {"patch": {"jobSpec": {"queue": name}}}
@@ -203,19 +208,14 @@ def test_queues_of_cases_defaults_and_finally_are_looked_for() -> None:
         **{"finally": [{"name": "b", "template": "none"} | queue("q2")]},
     )
     known = knowing(TRAIN, template_of("t"), queues={"default": "Open"})
-    assert [line for line in validate_flow(flow, known).warnings if "queue" in line] == [
+    assert queue_warnings(flow, known) == [
         'queues "q1", "q3", "q2" do not exist: Volcano refuses jobs for a queue that does not exist'
     ]
-
-
-def test_the_queue_of_defaults_is_looked_for_without_any_template() -> None:
     flow = flow_of("t", jobDefaults={"queue": "q3"})
-    known = knowing(queues={"default": "Open"})
-    assert [line for line in validate_flow(flow, known).warnings if "queue" in line] == [
+    assert queue_warnings(flow, knowing(queues={"default": "Open"})) == [
         'queue "q3" does not exist: Volcano refuses jobs for a queue that does not exist'
     ]
-    known = knowing(queues={"default": "Open", "q3": "Open"})
-    assert not any("queue" in line for line in validate_flow(flow, known).warnings)
+    assert queue_warnings(flow, knowing(queues={"default": "Open", "q3": "Open"})) == []
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,7 @@ def test_the_queue_of_defaults_is_looked_for_without_any_template() -> None:
         ([{}, {"template": "none"}], "wroker", True),
     ],
 )
-def test_a_probe_may_name_a_task_of_any_case(
-    cases: list[dict[str, Any]], task: str, fits: bool
-) -> None:
+def test_a_probe_of_a_switch(cases: list[dict[str, Any]], task: str, fits: bool) -> None:
     probe = {"taskStatusList": [{"taskName": task, "phase": "Running", "count": 2}]}
     flow = flow_of(
         {"name": "train", "switch": [{"when": "true"} | cases[0], cases[1]]},
@@ -260,7 +258,6 @@ def test_unknown_places_of_a_spec() -> None:
 
 
 def test_patches_of_far_too_much_are_looked_at_without_their_templates() -> None:
-    """Those that are within bounds are not."""
     big = template_of("big", "main", annotation="x" * (5 << 20))
     case = {"when": "true", "template": "big", "patch": {"jobSpec": {"minAvailable": 9}}}
     worse = {**case, "patch": {"jobSpec": {"minAvailable": -1}}}

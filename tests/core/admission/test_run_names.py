@@ -107,9 +107,7 @@ def test_a_case_is_measured_with_its_own_template() -> None:
     ],
     ids=lambda it: str(it)[:120],
 )
-def test_no_two_steps_make_a_vcjob_of_one_name(
-    steps: list[dict[str, Any]], twice: str | None
-) -> None:
+def test_vcjobs_have_unique_names(steps: list[dict[str, Any]], twice: str | None) -> None:
     found = validate_flow(flow_of(*steps), Known()).violations
     assert [(v.reason, v.value) for v in found] == ([(Reason.DUPLICATE, twice)] if twice else [])
     last = flow_of(*steps[:1], **{"finally": steps[1:]})
@@ -194,9 +192,7 @@ def test_a_vcjob_is_made_twice_exactly_where_the_rule_says_so(steps: list[dict[s
     st.lists(STEPS, min_size=1, max_size=3, unique_by=lambda made: made["name"]),
     st.lists(TASKS, min_size=1, max_size=3, unique=True),
 )
-def test_a_pod_is_made_twice_exactly_where_the_rule_says_so(
-    steps: list[dict[str, Any]], tasks: list[str]
-) -> None:
+def test_the_rule_finds_duplicate_pods(steps: list[dict[str, Any]], tasks: list[str]) -> None:
     jobs = [job for made in steps for job in jobs_of(made)]
     pods = [f"{job}-{task}" for job in dict.fromkeys(jobs) for task in tasks]
     jobs_twice, pods_twice = told(flow_of(*steps), knowing(template_of("t", *tasks)))

@@ -22,15 +22,6 @@ from support.admission.reviewed import faults, flow_of, knowing, template_of
 TAIL = "shorten the name of the step or of the flow by"
 
 
-def test_a_vcjob_name_of_63_characters_is_right_and_one_of_64_is_not():
-    assert faults(flow_of("b" * 31, name="a" * 31)) == []
-    job = "a" * 31 + "-" + "b" * 32
-    assert faults(flow_of("ok", "b" * 32, name="a" * 31)) == [
-        f'spec.flows[1].name: Too long: its vcjob "{job}" would have 64 characters, and Volcano '
-        f"accepts at most 63; {TAIL} 1"
-    ]
-
-
 def test_a_very_long_name_is_not_repeated_in_full():
     (fault,) = faults(flow_of("b" * 200))
     assert "would have 202 characters" in fault
@@ -103,18 +94,9 @@ def test_a_dot_in_a_name_that_becomes_a_hostname():
     known = knowing(template_of("a.b"), template_of("c.d", plugins={"env": [], "pytorch": []}))
     assert faults(flow_of("a.b", "c.d"), known) == [
         'spec.flows[1].name: Invalid value: "c.d": its vcjob "f-c.d" has the plugin pytorch, which '
-        'makes the names of its pods their hostnames, and these cannot hold "."; write "-" '
-        "instead"
+        'makes the names of its pods their hostnames, and these cannot hold "."; write "-" instead'
     ]
     assert len(faults(flow_of("a.b", "c.d", name="f.g"), known)) == 1
-
-
-def test_pods_of_two_steps_with_one_name():
-    known = knowing(template_of("a", "x", "b-c"), template_of("a-b", "c", "x"))
-    assert faults(flow_of("a", "a-b"), known) == [
-        'spec.flows[1].name: Duplicate value: "f-a-b-c-0": a pod of step "a" (task "b-c") would '
-        'have the same name as one of this step (task "c"); rename one of them'
-    ]
 
 
 def test_the_later_of_two_steps_is_told_whichever_has_the_longer_name():
@@ -131,13 +113,16 @@ def test_a_name_that_three_steps_would_give_to_a_pod_is_told_of_two():
     assert [line.split(": ")[0] for line in found] == ["spec.flows[1].name", "spec.flows[2].name"]
 
 
-def test_a_task_without_pods_takes_no_name():
-    known = knowing(template_of("a", "b-c", replicas=0), template_of("a-b", "c"))
-    assert faults(flow_of("a", "a-b"), known) == []
-
-
-def test_two_tasks_of_one_name_are_the_templates_fault_and_not_the_flows():
-    assert faults(flow_of("a", "b"), knowing(template_of("a", "x", "x"), template_of("b"))) == []
+@pytest.mark.parametrize(
+    ("steps", "templates"),
+    [
+        (("a", "a-b"), (template_of("a", "b-c", replicas=0), template_of("a-b", "c"))),
+        (("a", "b"), (template_of("a", "x", "x"), template_of("b"))),
+    ],
+    ids=["a task without pods", "two tasks of one name"],
+)
+def test_names_that_clash_with_none(steps, templates):
+    assert faults(flow_of(*steps), knowing(*templates)) == []
 
 
 NAME = "n" * 15
@@ -169,7 +154,6 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
     ids=lambda condition: f"{condition.phase} {condition.reason}",
 )
 def test_the_largest_flow_that_is_admitted_has_a_status_that_fits(condition):
-    """The same for every step, with the status's own rules for what is dropped."""
     names = [f"{NAME}{i:05}" for i in range(5_002)]
     assert faults(flow_of(*names, name="f" * 20)) == []
     jobs = [format_job_name("f" * 20, name) for name in names]

@@ -13,7 +13,6 @@ TRAIN = template_of("train", "ps", "worker", replicas=2, minAvailable=4, queue="
 
 
 def patched(job_spec: Any, known: Known, field: str = "jobSpec") -> list[str]:
-    """What is said of a flow whose second step patches `train` so."""
     step = {"name": "b", "template": "train", "patch": {field: job_spec}}
     return faults(flow_of({"name": "a", "template": "train"}, step), known)
 
@@ -79,16 +78,6 @@ def test_a_fault_that_is_not_in_the_patch_itself_says_where_it_is_in_the_result(
     )
 
 
-def test_the_other_name_of_the_patch_is_named_where_it_is_used():
-    (said,) = patched({"minAvailable": 5}, knowing(TRAIN), "spec")
-    assert said.startswith("spec.flows[1].patch.spec.minAvailable: Invalid value: 5: ")
-
-
-def test_an_element_without_the_key_it_is_merged_by():
-    (said,) = patched({"volumes": [{"volumeClaimName": "data"}]}, Known())
-    assert said.startswith("spec.flows[1].patch.jobSpec.volumes[0].mountPath: Required value: ")
-
-
 def test_what_is_wrong_with_the_template_itself_is_not_the_patchs_fault():
     broken = template_of("train", "main", minAvailable=9)
     assert patched({"queue": "gpu"}, knowing(broken)) == []
@@ -101,31 +90,27 @@ def test_what_is_wrong_with_the_template_itself_is_not_the_patchs_fault():
         ({"minAvailable": 1_000}, []),
         ({"plugins": {"mpi": ["--master=boss"]}}, []),
         ({"tasks": [{"name": "a", "dependsOn": {"name": ["b"]}}]}, []),
-        ({"minAvailable": -1}, [".minAvailable"]),
-        ({"minAvailable": "two"}, [".minAvailable"]),
-        ({"queue": "Gold"}, [".queue"]),
-        ({"plugins": {"gpu": []}}, [".plugins"]),
-        ({"tasks": [{"name": "A"}, {"name": "b", "replicas": -1}]},
-         [".tasks[1].replicas", ".tasks[0].name"]),
-        ({"policies": [{"event": "PodFailed", "exitCode": 3, "action": "AbortJob"}]},
-         [".policies[0]"]),
-        ({"policies": [{"event": "PodFailed", "action": "CompletedJob"}]},
-         [".policies[0].action"]),
-        ({"tasks": "all"}, [".tasks"]),
+        ({"minAvailable": -1}, ["minAvailable"]),
+        ({"minAvailable": "two"}, ["minAvailable"]),
+        ({"queue": "Gold"}, ["queue"]),
+        ({"plugins": {"gpu": []}}, ["plugins"]),
+        ({"tasks": [{"name": "b", "replicas": -1}]}, ["tasks[0].replicas"]),
+        ({"tasks": [{"name": "A"}]}, ["tasks[0].name"]),
+        ({"tasks": [{"name": "x"}, {"name": "x", "maxRetry": -1}]}, ["tasks[1].maxRetry"]),
+        ({"policies": [{"event": "*", "exitCode": 3, "action": "AbortJob"}]}, ["policies[0]"]),
+        ({"policies": [{"event": "*", "action": "CompletedJob"}]}, ["policies[0].action"]),
+        ({"volumes": [{"volumeClaimName": "data"}]}, ["volumes[0].mountPath"]),
+        ({"tasks": "all"}, ["tasks"]),
     ],
-)  # fmt: skip
+)
 def test_without_its_template_a_patch_is_held_to_what_needs_none(patch, places):
     said = patched(patch, Known())
-    found = [line.partition(": ")[0].removeprefix(AT) for line in said]
+    found = [line.partition(": ")[0] for line in said]
     assert len(found) == len(places)
-    assert all(one.startswith(place) for one, place in zip(found, places, strict=True))
+    assert all(one.startswith(f"{AT}.{at}") for one, at in zip(found, places, strict=True))
     assert said == patched(patch, knowing(template_of("other")))
-
-
-def test_a_misspelt_action_says_what_was_meant():
-    (said,) = patched({"policies": [{"event": "*", "action": "CompletedJob"}]}, Known())
-    assert said.startswith(f'{AT}.policies[0].action: Unsupported value: "CompletedJob": ')
-    assert said.endswith('did you mean "CompleteJob"?')
+    other = [line.replace("jobSpec", "spec") for line in said]
+    assert patched(patch, Known(), "spec") == other
 
 
 def test_elements_without_a_key_are_each_at_their_own_place():
@@ -133,11 +118,6 @@ def test_elements_without_a_key_are_each_at_their_own_place():
     found = patched({"tasks": [{"name": "ps"}, 2, {"name": "ps"}, None, [3]]}, known)
     at = [line.split(": ")[0] for line in found if "must be of type object" in line]
     assert at == [f"{AT}.tasks[1]", f"{AT}.tasks[3]", f"{AT}.tasks[4]"]
-
-
-def test_of_elements_with_one_key_the_one_that_is_at_fault_is_shown():
-    found = patched({"tasks": [{"name": "x"}, {"name": "x", "maxRetry": -1}]}, Known())
-    assert [line.split(": ")[0] for line in found] == [f"{AT}.tasks[1].maxRetry"]
 
 
 def test_an_element_that_the_patch_deletes_is_no_place():

@@ -25,10 +25,6 @@ def warnings(flow: Any, known: Known) -> list[str]:
     return list(verdict.warnings)
 
 
-def test_a_good_template_is_admitted():
-    assert validate_template(template_of("a", queue="default"), Known(queues=OPEN)) == Verdict()
-
-
 def test_a_template_is_held_to_the_rules_of_a_vcjob_and_of_names():
     template = template_of("A", replicas=-1, queue="Q")
     assert [line.partition(": ")[0] for line in said(validate_template(template, Known()))] == [
@@ -66,16 +62,11 @@ def test_the_queue_of_a_template(queue, warned):
     assert validate_template(template, Known()).warnings == ()
 
 
-def test_the_queue_that_counts_is_the_patched_one():
-    steps = [{"name": "a", "patch": {"jobSpec": {"queue": queue}}} for queue in ("gone", "default")]
-    known = knowing(template_of("a", queue="shut"), queues=OPEN)
-    assert warnings(flow_of(steps[0]), known) == [MISSING]
-    assert warnings(flow_of(steps[1]), known) == []
-
-
-def test_the_queue_of_a_patch_counts_though_its_template_does_not_exist_yet():
-    step = {"name": "a", "patch": {"spec": {"queue": "gone"}}}
-    assert warnings(flow_of(step), Known(queues=OPEN)) == [MISSING]
+@pytest.mark.parametrize(("queue", "warned"), [("gone", [MISSING]), ("default", [])])
+def test_the_queue_that_counts_is_the_patched_one(queue, warned):
+    flow = flow_of({"name": "a", "patch": {"jobSpec": {"queue": queue}}})
+    assert warnings(flow, knowing(template_of("a", queue="shut"), queues=OPEN)) == warned
+    assert warnings(flow, Known(queues=OPEN)) == warned
 
 
 def test_many_queues_are_one_warning_a_kind_of_suspicion():
@@ -88,10 +79,8 @@ def test_many_queues_are_one_warning_a_kind_of_suspicion():
         "does not exist"
     )
     assert warnings(flow, closed) == [
-        (
-            'queues "q1" (Closing), "q2" (Closing), "q3" (Closing) and 2 more are not '
-            "Open: Volcano refuses jobs for a queue that is not Open"
-        )
+        'queues "q1" (Closing), "q2" (Closing), "q3" (Closing) and 2 more are not '
+        "Open: Volcano refuses jobs for a queue that is not Open"
     ]
 
 

@@ -15,7 +15,6 @@ Edit = Callable[[dict[str, Any]], None]
 
 
 def edited(kind: str, edit: Edit) -> list[str]:
-    """The faults of our own definition after an edit of its version."""
     changed = deepcopy(crd(kind))
     edit(changed["spec"]["versions"][0])
     return definition_faults(kind, changed)

@@ -219,7 +219,6 @@ def pod_labels(job: dict[str, Any]) -> list[Any]:
 
 
 def labelled(*labels: Any) -> dict[str, Any]:
-    """A vcjob spec with a task for each of these labels of a pod template."""
     tasks = [{"name": f"t{i}", "template": {"metadata": {"labels": each}}} for i, each in
              enumerate(labels)]  # fmt: skip
     return {"tasks": tasks}
@@ -232,13 +231,6 @@ def test_pods_say_which_attempt_of_which_step_of_which_flow_they_are():
         OURS | {"flow.volcano.sh/attempt": "2", "flow.volcano.sh/index": "7"}
     ]
     assert pod_labels(job)[0].items() <= job["metadata"]["labels"].items()
-
-
-def test_long_names_are_short_in_labels_of_pods_too():
-    job = made(Step(name="s" * 70), template(), Attempt("x"), flow("f" * 60, "n" * 20))
-    (labels,) = pod_labels(job)
-    assert labels.items() <= job["metadata"]["labels"].items()
-    assert len(labels["flow.volcano.sh/step"]) == 63
 
 
 def test_labels_of_pods_stay_and_ours_go_before_them():

@@ -25,7 +25,6 @@ DEFAULTS: dict[str, Any] = {
 
 
 def job_of(flow: JobFlow, template: Any, case: Case | None = None, **seen: Any) -> dict[str, Any]:
-    """The vcjob of the flow's first step."""
     attempt = Attempt("f-a", case=case, seen=EvaluationScope(flow, lambda name: None, **seen))
     job = build_job(flow, flow.steps[0], template, attempt)
     assert not isinstance(job, EvaluationFailure), job.message

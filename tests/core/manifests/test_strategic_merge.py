@@ -10,7 +10,6 @@ from jobflow.core.manifests.strategic_merge import merge
 
 
 def pod(**spec: Any) -> dict[str, Any]:
-    """A job of one task, `w`, with this pod spec."""
     return {"tasks": [{"name": "w", "template": {"spec": spec}}]}
 
 

@@ -25,7 +25,6 @@ OBJECTS = st.dictionaries(st.sampled_from(KEYS), JSON, max_size=5)
 
 
 def pod(**spec: Any) -> dict[str, Any]:
-    """A job of one task, `w`, with this pod spec."""
     return {"tasks": [{"name": "w", "template": {"spec": spec}}]}
 
 
@@ -43,9 +42,7 @@ def test_neither_side_is_changed_and_nothing_is_shared(spec: dict[str, Any], pat
 
 
 @given(OBJECTS, OBJECTS)
-def test_what_is_only_read_is_the_same_and_changes_neither_side(
-    spec: dict[str, Any], patch: dict[str, Any]
-):
+def test_an_overlay_equals_a_merge_and_changes_neither(spec: dict[str, Any], patch: dict[str, Any]):
     before = copy.deepcopy((spec, patch))
     assert overlaid(spec, patch) == merge(*before)
     assert (spec, patch) == before
@@ -77,9 +74,7 @@ def test_a_patch_with_all_its_keys_is_idempotent(spec: dict[str, Any], patch: di
 
 
 @given(OBJECTS, OBJECTS)
-def test_what_is_null_in_the_patch_is_not_in_the_result(
-    spec: dict[str, Any], patch: dict[str, Any]
-):
+def test_null_in_a_patch_removes_a_field(spec: dict[str, Any], patch: dict[str, Any]):
     result = merge(spec, patch)
     if patch.get("$patch") not in ("replace", "delete"):
         removed = {key for key, value in patch.items() if value is None and key[0] != "$"}
@@ -140,39 +135,30 @@ def test_depth_does_not_matter():
         (
             {"tasks": [{"replicas": 2}, {"name": "w"}]},
             [
-                (
-                    "p.tasks[0].name: Required value: this list merges by name; set the "
-                    "name of the element to change"
-                )
+                "p.tasks[0].name: Required value: this list merges by name; set the "
+                "name of the element to change",
             ],
         ),
         (
             {"volumes": [{"name": "v"}, "x"]},
             [
-                (
-                    "p.volumes[0].mountPath: Required value: this list merges by "
-                    "mountPath; set the mountPath of the element to change"
-                )
+                "p.volumes[0].mountPath: Required value: this list merges by "
+                "mountPath; set the mountPath of the element to change",
             ],
         ),
         (
             pod(topologySpreadConstraints=[{"topologyKey": "z"}]),
             [
-                (
-                    "p.tasks[0].template.spec.topologySpreadConstraints[0].whenUnsatisfiable: "
-                    "Required value: this list merges by whenUnsatisfiable; set the "
-                    "whenUnsatisfiable of the element to change"
-                )
+                "p.tasks[0].template.spec.topologySpreadConstraints[0].whenUnsatisfiable: "
+                "Required value: this list merges by whenUnsatisfiable; set the "
+                "whenUnsatisfiable of the element to change",
             ],
         ),
         (
             {"tasks": [{"name": "w", "$patch": "replace", "replicas": 1}]},
             [
-                (
-                    "p.tasks[0].$patch: Forbidden: replaces the whole list, so it must be "
-                    "an element of its own (`- $patch: replace`), beside the elements of "
-                    "the new list"
-                )
+                "p.tasks[0].$patch: Forbidden: replaces the whole list, so it must be an "
+                "element of its own (`- $patch: replace`), beside the elements of the new list",
             ],
         ),
         (

@@ -17,7 +17,6 @@ POD = "spec.tasks[0].template.spec"
 
 
 def pod(container: Any = None, **spec: Any) -> dict[str, Any]:
-    """A job with one container."""
     whole = {"containers": [{"name": "main", "image": "x", **(container or {})}], **spec}
     return {"tasks": [{"name": "main", "replicas": 1, "template": {"spec": whole}}]}
 

@@ -67,9 +67,7 @@ async def test_reads_need_no_leadership(server: ScriptedServer) -> None:
 
 
 @pytest.mark.parametrize("looks", [1, 2], ids=["before the head", "before the body"])
-async def test_a_fence_that_closes_on_the_way_to_the_wire_stops_the_write(
-    server: ScriptedServer, looks: int
-) -> None:
+async def test_a_fence_that_closes_late_stops_the_write(server: ScriptedServer, looks: int) -> None:
     passed = iter([0.0] * looks)
     async with fenced(server, clock=lambda: next(passed, 20.0)) as (client, _):
         with pytest.raises(NETWORK_ERRORS):
@@ -130,9 +128,7 @@ async def test_a_cancelled_write_is_in_doubt(server: ScriptedServer) -> None:
 
 
 @pytest.mark.parametrize(("code", "in_doubt"), [(409, 0.0), (422, 0.0), (500, 4.0), (504, 4.0)])
-async def test_only_an_answer_that_decides_ends_the_doubt(
-    server: ScriptedServer, code: int, in_doubt: float
-) -> None:
+async def test_clear_answers_end_doubt(server: ScriptedServer, code: int, in_doubt: float) -> None:
     server.others.append(Answer(code, failure(code)))
     async with fenced(server) as (client, fence):
         with pytest.raises(ApiError):

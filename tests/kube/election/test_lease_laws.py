@@ -64,9 +64,7 @@ def test_one_leads_and_only_its_writes_are_stored(lives: list[Life], seed: int) 
     st.lists(times, min_size=1, max_size=3),
     seeds,
 )
-def test_a_lease_deleted_by_hand_makes_no_second_leader(
-    lives: list[Life], deleted_at: list[float], seed: int
-) -> None:
+def test_a_deleted_lease_is_safe(lives: list[Life], deleted_at: list[float], seed: int) -> None:
     # all have seen the lease before: a process that has not cannot know that there was one
     lives = [
         Life(tuple(Stretch(s.at + 1, s.seconds, s.weather) for s in life.stretches), (), life.rate)

@@ -30,7 +30,6 @@ GOOD = review("CREATE", stored(jobflow("f", {"a": []})))
 
 
 def client_of(authority: Pair) -> Pair:
-    """Return a client certificate of a CA."""
     serving = make_serving(authority, ["apiserver"], now=NOW, lifetime=DAY / 2)
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
     certificate = (
@@ -48,8 +47,6 @@ def client_of(authority: Pair) -> Pair:
 
 
 class Webhook:
-    """A served webhook, and clients of it."""
-
     def __init__(self, live: Live, folder: Path) -> None:
         self.live = live
         self._folder = folder
@@ -65,7 +62,6 @@ class Webhook:
         await task
 
     async def answers(self, shown: Pair | None) -> bool:
-        """Return whether a client with this certificate gets an answer."""
         trust = ssl.create_default_context(
             cadata=(SERVING.ca_certificate + OTHER.ca_certificate).decode()
         )
@@ -111,9 +107,7 @@ async def test_clients_need_a_certificate_of_the_ca(webhook: Webhook, file: Path
     assert not await webhook.answers(serving), "it is no client's"
 
 
-async def test_clients_need_one_after_the_serving_certificate_has_changed(
-    webhook: Webhook, file: Path
-) -> None:
+async def test_clients_need_one_after_a_certificate_swap(webhook: Webhook, file: Path) -> None:
     WatchedClientCA(file, webhook.live)
     webhook.live.put(OTHER.certificate, OTHER.key, "tls.crt", "tls.key")
     assert await webhook.answers(client_of(CLIENTS))
@@ -141,9 +135,7 @@ def _change(file: Path, content: bytes, watched: WatchedClientCA) -> None:
     [(text, "is not a PEM certificate of a CA$") for text in (b"", b"no PEM", b"\xff", SERVING.key)]
     + [(None, "no such file")],
 )
-def test_a_file_without_a_ca_is_an_error(
-    content: bytes | None, message: str, tmp_path: Path
-) -> None:
+def test_a_file_without_ca_is_refused(content: bytes | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "clients.crt"
     if content is not None:
         path.write_bytes(content)

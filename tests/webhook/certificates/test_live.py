@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -117,7 +118,7 @@ class TestFiles:
         assert presents(live, OTHER)
         assert (live.swaps, watched.waiting_for()) == (1, [])
 
-    async def test_files_are_read_every_few_seconds(
+    async def test_files_are_polled(
         self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("jobflow.webhook.certificates.files.LOOK_SECONDS", 0.01)
@@ -131,10 +132,12 @@ class TestFiles:
         await asyncio.wait([task])
         assert presents(live, OTHER)
 
-    def test_a_pair_is_refused_until_both_files_have_changed(self, files: CertificateFiles) -> None:
+    @pytest.mark.parametrize("key", [ONE.key, None], ids=["other key", "no key"])
+    def test_a_pair_is_refused_until_it_matches(self, files: CertificateFiles, key: Any) -> None:
         live = Live()
         watched = WatchedFiles(files, live)
         files.certificate.write_bytes(OTHER.certificate)
+        files.key.unlink() if key is None else files.key.write_bytes(key)
         watched.look()
         watched.look()
         assert presents(live, ONE)
@@ -156,9 +159,7 @@ class TestFiles:
         monkeypatch.setattr(Path, "read_bytes", changing)
         assert files.read() == (b"tls.crt 9", b"tls.key 10")
 
-    def test_unreadable_files_are_an_error_with_the_reason(
-        self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_unreadable(self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(path: Path) -> bytes:
             raise OSError(5, "Input/output error")
 
@@ -166,20 +167,6 @@ class TestFiles:
         with pytest.raises(CertificateError) as raised:
             files.read()
         assert str(raised.value) == f"{files.certificate}: Input/output error"
-
-    def test_deleted_files_change_nothing(self, files: CertificateFiles) -> None:
-        live = Live()
-        watched = WatchedFiles(files, live)
-        files.key.unlink()
-        watched.look()
-        assert presents(live, ONE)
-        assert live.refused == 1
-
-    def test_files_that_do_not_match_are_an_error_at_first(self, files: CertificateFiles) -> None:
-        files.key.write_bytes(OTHER.key)
-        with pytest.raises(CertificateError) as raised:
-            WatchedFiles(files, Live())
-        assert str(raised.value) == f"{files.key} is not the key of {files.certificate}"
 
 
 def write(files: CertificateFiles, pki: Pki) -> None:

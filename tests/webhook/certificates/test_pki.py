@@ -140,10 +140,6 @@ class TestFilesThatCannotBeServed:
         text = self.check(CertificateFiles(tmp_path, pki.serving.key))
         assert text.startswith(f"{tmp_path}: no such file")
 
-    def test_a_key_of_another_certificate(self, pki: PkiFiles) -> None:
-        files = CertificateFiles(pki.serving.certificate, pki.ca_key)
-        assert self.check(files) == f"{pki.ca_key} is not the key of {pki.serving.certificate}"
-
     def test_no_pem(self, pki: PkiFiles, tmp_path: Path) -> None:
         empty = tmp_path / "empty.crt"
         empty.write_text("nothing\n")

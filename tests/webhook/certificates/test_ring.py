@@ -20,9 +20,7 @@ RING = new_ring(POLICY, now=BEGIN)
 def rsa_key() -> str:
     key = rsa.generate_private_key(65537, 2048)
     text = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return b64encode(text).decode()
 

@@ -46,9 +46,7 @@ async def serving(
         yield replicas
 
 
-async def test_the_first_replica_creates_a_certificate_that_the_api_server_trusts(
-    world: Shared,
-) -> None:
+async def test_the_first_replica_creates_a_trusted_certificate(world: Shared) -> None:
     async with serving(world) as (one,):
         ring = await world.ring()
         assert ring.serving.certificate == one.serves
@@ -81,9 +79,7 @@ async def test_an_emptied_bundle_is_restored(world: Shared) -> None:
         assert one.live.swaps == 0
 
 
-async def test_another_ca_stays_trusted_during_the_overlap(
-    world: Shared,
-) -> None:
+async def test_another_ca_stays_trusted_during_the_overlap(world: Shared) -> None:
     theirs = make_authority(now=BEGIN, lifetime=timedelta(days=100))
     await world.configure(pem(theirs.certificate))
     async with serving(world) as (one,):
@@ -103,9 +99,7 @@ async def test_correct_objects_are_not_written_again(world: Shared) -> None:
         assert writes(world) == before
 
 
-async def test_the_same_ca_renews_the_certificate_after_two_thirds_of_its_lifetime(
-    world: Shared,
-) -> None:
+async def test_the_ca_renews_a_certificate_after_two_thirds_of_its_life(world: Shared) -> None:
     async with serving(world, 2) as (one, other):
         first = await world.ring()
         await world.later(DUE - timedelta(seconds=1))
@@ -189,9 +183,7 @@ async def test_an_unusable_edit_is_reverted(world: Shared, edit: dict[str, bytes
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-async def test_an_unusable_edit_while_no_replica_runs_is_replaced(
-    world: Shared, edit: dict[str, bytes]
-) -> None:
+async def test_an_unusable_edit_is_replaced_later(world: Shared, edit: dict[str, bytes]) -> None:
     async with serving(world):
         pass
     await change_secret(world, edit)

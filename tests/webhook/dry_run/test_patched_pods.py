@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from jobflow.api.resources import StatusCause
 from jobflow.webhook.dry_run.template_pods import DryRun
 from support.admission.admissions import FakeCluster, Response, respond, review, stored
@@ -23,7 +25,6 @@ AT = "spec.flows[0].patch.jobSpec.tasks[0].template.spec.containers[0]"
 
 
 def flow(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """Return a flow with a step for each of these patches of the container of template `a`."""
     made = jobflow("f", {f"s{i}": [] for i in range(len(containers))}, **spec)
     for step, container in zip(made["spec"]["flows"], containers, strict=True):
         pod = {"spec": {"containers": [{"name": "main", **container}]}}
@@ -62,11 +63,20 @@ async def test_a_fault_outside_the_patch_has_its_path_in_the_merged_spec() -> No
     assert answer.faults == {AT: f'Not found: "data" (at {place} in the merged spec)'}
 
 
-async def test_different_patched_pods_are_tried_once() -> None:
-    cluster = knowing()
-    answer = await created(flow({"image": "x"}, {"image": "y"}, {"image": "x"}, {}), cluster)
-    assert answer.allowed
-    assert images(cluster) == ["x", "y"]
+@pytest.mark.parametrize(
+    ("patches", "known", "allowed", "tried"),
+    [
+        ([{"image": "x"}, {"image": "y"}, {"image": "x"}, {}], knowing(), True, ["x", "y"]),
+        ([{"image": "x", "command": "echo"}], knowing(), False, []),
+        ([{"image": "x"}], FakeCluster(), True, []),
+    ],
+    ids=["once each", "refused by a rule", "an unknown template"],
+)
+async def test_patched_pods_that_are_tried(
+    patches: list[Any], known: FakeCluster, allowed: bool, tried: list[str]
+) -> None:
+    assert (await created(flow(*patches), known)).allowed is allowed
+    assert images(known) == tried
 
 
 async def test_only_references_with_a_value_are_tried() -> None:
@@ -77,18 +87,6 @@ async def test_only_references_with_a_value_are_tried() -> None:
     manifest["spec"]["flows"][1]["forEach"] = {"items": ["y", "z"]}
     assert (await created(manifest, cluster)).allowed
     assert images(cluster) == ["x"]
-
-
-async def test_a_flow_that_the_rules_refuse_is_not_tried() -> None:
-    cluster = knowing()
-    answer = await created(flow({"image": "x", "command": "echo"}), cluster)
-    assert (answer.allowed, cluster.tried) == (False, [])
-
-
-async def test_a_template_that_is_not_known_is_not_tried() -> None:
-    cluster = FakeCluster()
-    assert (await created(flow({"image": "x"}), cluster)).allowed
-    assert cluster.tried == []
 
 
 async def test_warnings_are_passed_on_except_unknown_fields() -> None:

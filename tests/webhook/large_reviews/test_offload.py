@@ -154,9 +154,7 @@ async def test_no_large_review_is_judged_while_the_cluster_is_unfit(cluster: Fak
     assert (response.code, response.message) == (503, "a newer CRD; try again")
 
 
-async def test_a_review_that_takes_too_long_is_ended_and_the_next_one_judged(
-    cluster: FakeCluster,
-) -> None:
+async def test_a_slow_review_is_ended_and_the_next_one_judged(cluster: FakeCluster) -> None:
     async with aside_of(cluster, seconds=0.01) as aside:
         response = await respond(MANY_PATCHES, cluster, elsewhere=aside)
         assert aside.pid is None
@@ -182,9 +180,7 @@ async def test_a_process_that_is_killed_is_started_again(cluster: FakeCluster) -
         assert aside.pid not in (None, first)
 
 
-async def test_a_review_that_takes_too_much_memory_is_refused_and_the_next_one_judged(
-    cluster: FakeCluster,
-) -> None:
+async def test_a_review_of_too_much_memory_is_refused(cluster: FakeCluster) -> None:
     much = flow({"name": "a", "patch": {"jobSpec": {"tasks": [{}] * 2_000_000}}})
     async with aside_of(cluster, seconds=60) as aside:
         response = await respond(much, cluster, elsewhere=aside)

@@ -16,7 +16,6 @@ ENVELOPE = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
 
 async def faults(body: bytes, kind: str = "") -> dict[str, str]:
-    """Return the messages of a 422 by field."""
     return Response(await answer_to(body, kind=kind)).faults
 
 
@@ -106,7 +105,6 @@ async def test_all_numbers_for_strings_in_a_template_are_named() -> None:
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the paths of all parts of a JSON value."""
     found = [path] if path else []
     items: Any = ()
     if isinstance(value, dict):

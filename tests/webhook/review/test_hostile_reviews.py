@@ -72,7 +72,6 @@ class Aside:
 
 
 def answered(reviewer: Reviewer, body: bytes) -> Answer:
-    """Return the answer to a review, which must not wait."""
     try:
         reviewer.review(body).send(None)
     except StopIteration as done:
@@ -82,7 +81,6 @@ def answered(reviewer: Reviewer, body: bytes) -> Answer:
 
 
 def check(answer: Answer) -> None:
-    """Assert that an answer is a complete, well-formed and limited review or Status."""
     assert answer.outcome is not ReviewOutcome.FAILED, answer.body
     assert len(answer.body) < MOST_ANSWER
     if answer.outcome is ReviewOutcome.MALFORMED:

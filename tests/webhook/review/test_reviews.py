@@ -132,9 +132,7 @@ class TestDeletes:
         assert response.status["details"]["causes"]
 
     @pytest.mark.parametrize("phase", ["Succeed", "Failed"])
-    async def test_a_final_flow_is_deleted_without_a_read_of_its_namespace(
-        self, phase: str
-    ) -> None:
+    async def test_a_final_flow_is_deleted_without_a_namespace_read(self, phase: str) -> None:
         cluster = FakeCluster()
         flow = FLOW | {"status": {"state": {"phase": phase}}}
         assert (await respond(review("DELETE", None, flow), cluster)).allowed
@@ -175,9 +173,7 @@ async def test_templates_are_judged_on_creates_and_changes_of_the_spec() -> None
 @pytest.mark.parametrize(
     ("error", "code"), [(ZeroDivisionError("a rule is broken"), 500), (RecursionError(), 422)]
 )
-async def test_an_error_in_a_rule_refuses_the_object(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
-) -> None:
+async def test_a_failing_rule(monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
     def broken(*_: Any) -> None:
         raise error
 
