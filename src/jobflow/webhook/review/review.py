@@ -33,6 +33,7 @@ from jobflow.webhook.review.envelope import (
 )
 from jobflow.webhook.review.judges import (
     JUDGES,
+    Cluster,
     Judge,
     NotJudged,
     NotReady,
