@@ -8,7 +8,7 @@ freed at once (docs/performance.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -55,17 +55,23 @@ PLAIN_SPEC_FIELDS = frozenset({"flows", "job_retain_policy", "params", "job_defa
 """Fields of a flow's spec that are no options: rules of their own look at them."""
 
 
-def _has_any(struct: type[msgspec.Struct], plain: frozenset[str]) -> Callable[[Any], bool]:
-    """Return a predicate: whether any field that is not plain is set. It is compiled, because it
-    runs for every step and `getattr` takes three times as long."""
+Select = Callable[[Iterable[Any]], list[tuple[int, Any]]]
+
+
+def _with_options(struct: type[msgspec.Struct], plain: frozenset[str]) -> Select:
+    """Return a function that selects the values in which a field that is not plain is set, with
+    their positions. It is compiled, because it looks at every step and a call for each of them
+    takes three times as long."""
     options = [field.name for field in msgspec.structs.fields(struct) if field.name not in plain]
     tests = " or ".join(f"value.{name} is not None" for name in options)
-    predicate: Callable[[Any], bool] = eval(f"lambda value: {tests}")
-    return predicate
+    select: Select = eval(
+        f"lambda values: [(i, value) for i, value in enumerate(values) if {tests}]"
+    )
+    return select
 
 
-_has_options = _has_any(Step, PLAIN_FIELDS)
-_spec_has_options = _has_any(JobFlowSpec, PLAIN_SPEC_FIELDS)
+_select_steps = _with_options(Step, PLAIN_FIELDS)
+_select_specs = _with_options(JobFlowSpec, PLAIN_SPEC_FIELDS)
 
 RANDOM_SUFFIX = "x" * 5
 """Placeholder for the characters that an API server appends to `generateName`."""
@@ -130,11 +136,9 @@ class FlowFacts:
             for i, depends_on in self.dependencies
             if depends_on.probe is not None and not depends_on.probe.empty
         ]
-        self.steps_with_options: list[tuple[int, Step]] = [
-            (i, step) for i, step in enumerate(self.steps) if _has_options(step)
-        ]
+        self.steps_with_options: list[tuple[int, Step]] = _select_steps(self.steps)
         """Steps with a field set beyond PLAIN_FIELDS. Rules of options walk only these."""
-        self.has_options: bool = bool(self.steps_with_options) or _spec_has_options(flow.spec)
+        self.has_options: bool = bool(self.steps_with_options) or bool(_select_specs([flow.spec]))
         self.patches: list[StepPatch] = step_patches(self.steps_with_options, self.path)
         """Patches of steps and of their cases."""
         self.cases: list[tuple[int, int, Case]] = [
