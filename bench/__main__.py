@@ -4,8 +4,6 @@
 kube-controller-manager in the folder that KUBEBUILDER_ASSETS names, `copies` more memory.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

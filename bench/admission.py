@@ -1,7 +1,5 @@
 """Reviews per second: the webhook on one core, the client on another."""
 
-from __future__ import annotations
-
 import os
 import ssl
 import subprocess

@@ -1,7 +1,5 @@
 """A client that keeps connections busy, and is simple enough that the server is the bottleneck."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import time

@@ -4,8 +4,6 @@ Everything runs on this machine: etcd, kube-apiserver (audit log on), kube-contr
 replica with Lease and webhook, the driver, and this process, which creates flows and watches them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import subprocess

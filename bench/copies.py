@@ -3,8 +3,6 @@
 The server only lists them (bench.listserver); filling a real one would take minutes.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Milliseconds of the pure functions, rules and plan, with warm caches as in `jobflow serve`."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

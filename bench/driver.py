@@ -4,8 +4,6 @@
 of JSON: the events of the watch since the last line, in their order.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

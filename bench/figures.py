@@ -1,7 +1,5 @@
 """A figure: one value per run, and its aim. Nothing is measured here."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Iterable

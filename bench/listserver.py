@@ -5,8 +5,6 @@ have completed and the last is running, so each flow has ten vcjobs. Each vcjob 
 because a Kubernetes cluster has at most 150,000.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable

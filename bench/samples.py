@@ -1,7 +1,5 @@
 """The flows and reviews that are measured."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

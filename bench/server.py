@@ -3,8 +3,6 @@
 `python -m bench.server CORE FOLDER` writes a certificate to FOLDER, prints its port and serves.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 Hooks and Helm's own labels are left out. The definitions, which a hook applies, are files here.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

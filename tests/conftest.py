@@ -1,7 +1,5 @@
 """What every test gets: signals that arrive, no task that outlives it. In CI no tool is missing."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

@@ -1,7 +1,5 @@
 """docs/architecture.md draws the layers of the import contracts; pages name files that exist."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`make dist`: the wheel runs a flow in an environment without this repository."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ A fence ```sh is a script, and ```sh exit=1 one that exits with 1. A fence ```te
 is its output. `<!-- not run …` in the line before a script excludes it, with the reason.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -4,8 +4,6 @@ The models of kubernetes-asyncio take 36 MB and 0.2 s to import, so the product 
 instead. `make manifests` runs this script; a test compares the file with its output.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

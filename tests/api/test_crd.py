@@ -1,7 +1,5 @@
 """The CRDs, generated from the types, and their copies in the chart."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from typing import Any

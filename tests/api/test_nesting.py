@@ -1,7 +1,5 @@
 """Nesting depth, independent of the interpreter's recursion limit."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

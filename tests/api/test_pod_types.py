@@ -1,7 +1,5 @@
 """The generated table of pod types."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Definitions that change under a running product: it stops by itself and comes back by itself."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

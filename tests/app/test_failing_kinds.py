@@ -1,8 +1,6 @@
 """A kind that only warnings, Commands or details of ends need cannot be listed: the replica runs
 without it, concludes nothing from its absence, and uses it as soon as it can be listed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 

@@ -1,7 +1,5 @@
 """Metrics and their labels."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 

@@ -1,8 +1,6 @@
 """Without the right to list pods a replica is not ready but runs flows; without a controller it
 needs no pods."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

@@ -1,7 +1,5 @@
 """`jobflow serve` from its start to its end, against the sandbox's API server."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,7 +1,5 @@
 """Settings: flags before the environment before defaults, and errors that name both."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

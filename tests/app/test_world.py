@@ -1,7 +1,5 @@
 """The sandbox's world: everything together over real HTTP and TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

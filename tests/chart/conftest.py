@@ -1,7 +1,5 @@
 """Fixtures of chart tests: Helm, and a control plane without JobFlow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every object that the chart makes is one that a real API server takes, word for word."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The chart without a cluster: rendered objects, values and refused values."""
 
-from __future__ import annotations
-
 import importlib.util
 import tomllib
 from base64 import b64decode

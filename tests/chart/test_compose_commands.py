@@ -1,7 +1,5 @@
 """The command lines of docker-compose.yml, started without containers, carry flows."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """Dockerfile and docker-compose.yml, as far as they can be judged without containers."""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import re

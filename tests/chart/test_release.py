@@ -1,7 +1,5 @@
 """The chart installed, upgraded and uninstalled by Helm on a real API server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The service account's rights: all that a release asks for is allowed, and nothing else is."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

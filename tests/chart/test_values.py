@@ -1,7 +1,5 @@
 """The values of the chart: each does something, each is checked, and no other name is taken."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import helm_python

@@ -1,7 +1,5 @@
 """The sandbox's API server, for commands that need a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Help, wrong calls, and the commands that only print or write files."""
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess

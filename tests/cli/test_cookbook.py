@@ -3,8 +3,6 @@
 tests/test_docs_commands.py runs the pages that need a sandbox for kubectl.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from datetime import UTC, datetime

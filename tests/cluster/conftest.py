@@ -1,7 +1,5 @@
 """`jobflow serve` as a process on the real API server, and a replacement for Volcano."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 

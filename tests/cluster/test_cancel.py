@@ -1,7 +1,5 @@
 """A flow is cancelled on a real API server, by a user who may make Commands and little else."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Certificates on a real API server: shared, rotated under load, damaged; a token that ended."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

@@ -1,8 +1,6 @@
 """Commands and TTLs on a real API server: Commands that kubectl creates suspend, resume and retry a
 flow; ended jobs and flows are deleted after their TTL."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -5,8 +5,6 @@ Each flow has a namespace and a controller of its own, and its own crash point. 
 once. Their jobs end as soon as they are seen (`fast_volcano`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping

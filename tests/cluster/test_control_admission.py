@@ -1,7 +1,5 @@
 """Flows with loops, cases and finally on the real API server: all that is wrong is one answer."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The control plane of these tests: its users, its audit log, its ends and beginnings."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

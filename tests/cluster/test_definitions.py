@@ -1,7 +1,5 @@
 """Another's definitions in the place of ours, on a real API server with two replicas."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

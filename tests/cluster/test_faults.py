@@ -1,7 +1,5 @@
 """An API server that is away, refuses, forgets or hangs up: flows end right, no job twice."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """The product on a real API server: flows by kubectl, counted writes, crashes, taking over."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

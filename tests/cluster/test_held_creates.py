@@ -1,7 +1,5 @@
 """A namespace without quota, and an account without rights, on a real API server."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Steps that look inside jobs, on a real API server, with pods that are simulated or processes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Two replicas on a real API server: one writes; it stops, is killed, frozen or cut off."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

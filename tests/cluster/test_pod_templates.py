@@ -1,7 +1,5 @@
 """JobTemplates in depth on the real API server, which tries their pod templates for the webhook."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

@@ -1,8 +1,6 @@
 """Flows with probes on the real API server: the definition accepts them, and the webhook refuses
 faults."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Many flows on a real API server: requests, killed leaders, deleted namespaces."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The policies in docs/security.md, applied to a real API server unchanged."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Two servers with one contract: the sandbox's API server and a real kube-apiserver."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

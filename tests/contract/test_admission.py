@@ -1,7 +1,5 @@
 """Admission webhooks on both servers, over TLS: requests to them, and their answers."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

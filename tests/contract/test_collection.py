@@ -1,7 +1,5 @@
 """Owner references, finalizers and namespaces on both servers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Real kubectl on both servers, without the product, command by command."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Lists on both servers: selectors, pages, versions."""
 
-from __future__ import annotations
-
 import base64
 import json
 

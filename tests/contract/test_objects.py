@@ -1,7 +1,5 @@
 """Objects on both servers: create, read, replace, delete, and the messages of refusals."""
 
-from __future__ import annotations
-
 import pytest
 
 from support.sandbox.rest_client import MERGE, failure_status, flow, vcjob

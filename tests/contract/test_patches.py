@@ -1,7 +1,5 @@
 """Patches on both servers: merge, JSON and apply, of an object and of its status."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

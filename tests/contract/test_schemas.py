@@ -1,7 +1,5 @@
 """CRD schemas on both servers: refusals, pruning and warnings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Watches on both servers: start versions, bookmarks, expired history, JobFlow's reflector."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Fixtures of controller tests. Time leaps for the controller and its servers, so no test waits."""
 
-from __future__ import annotations
-
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable
 

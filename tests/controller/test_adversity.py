@@ -1,7 +1,5 @@
 """Flows that run while watches repeat, lag and break, and writes fail."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncGenerator

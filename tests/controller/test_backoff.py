@@ -1,7 +1,5 @@
 """A flow in backoff: its failing requests are repeated at the end of the backoff and not before."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

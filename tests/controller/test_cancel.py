@@ -1,7 +1,5 @@
 """Cancelling a flow on a server: Commands act once, even if the controller crashes."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any

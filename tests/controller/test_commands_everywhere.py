@@ -5,8 +5,6 @@ Time leaps (`leaping_loop`) and jobs end at once (`fast_volcano`). `make test` t
 states, others for each Command; `make test-long` tries all.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache

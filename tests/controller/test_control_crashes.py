@@ -5,8 +5,6 @@ Time leaps (`leaping_loop`) and jobs end at once (`fast_volcano`). `make test` t
 crash points of each tale, `make test-long` all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any

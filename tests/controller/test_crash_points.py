@@ -1,7 +1,5 @@
 """The controller is killed at each of its API requests, then started again on the same server."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Flows on the sandbox's API server, and changes by users while they run."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 So many such waits in a row take longer than a flow here may take.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any

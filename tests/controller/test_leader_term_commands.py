@@ -1,7 +1,5 @@
 """Commands and a new leader: a Command that the last leader has executed does not act again."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """A flow whose status and jobs are lost while no controller runs keeps the ends of its steps."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

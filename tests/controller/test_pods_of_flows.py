@@ -1,7 +1,5 @@
 """Pods and flows with the real controller: pod events that cause plans, and pods that are read."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """A work queue: each key once, one worker a key, delays and backoffs by an injected clock."""
 
-from __future__ import annotations
-
 import asyncio
 from unittest.mock import Mock
 

@@ -1,7 +1,5 @@
 """Laws of the work queue, in virtual time: any events, any work, any outcomes of it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

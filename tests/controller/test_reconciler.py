@@ -1,7 +1,5 @@
 """Outcomes of reconciles: exceptions, statuses that are not stored, flows that plan in circles."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Retried flows: earlier answers to their creates no longer count."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

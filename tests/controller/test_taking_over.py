@@ -1,7 +1,5 @@
 """A new leader knows what the last one did, even if no watch reports it: nothing runs twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator

@@ -1,7 +1,5 @@
 """`jobDependsOnList` of templates: its content, and how seldom it is written."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

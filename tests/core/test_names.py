@@ -1,7 +1,5 @@
 """Names of vcjobs and label values."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

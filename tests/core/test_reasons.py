@@ -1,7 +1,5 @@
 """Reasons: the reference, the code and the worlds below have the same ones, and each appears."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace

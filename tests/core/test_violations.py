@@ -1,7 +1,5 @@
 """Violations have the format of the API server's errors."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobflow.core.violations import Reason, Violation, join_path, quote, some

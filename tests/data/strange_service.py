@@ -1,8 +1,6 @@
 """A pod that answers in strange ways, a port each. Ends when the file `end` is there; every request
 but to the last port is to come from a probe."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """A `jobflow sandbox` for the tests of this folder, and a kubectl that uses it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Probes and outputs of jobs whose pods are processes: real requests and real messages."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Cancelling a flow by `jobflow cancel` and by a Command from kubectl, then deleting it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Flows in kubectl, from apply to delete."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

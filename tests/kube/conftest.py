@@ -1,7 +1,5 @@
 """Fixtures of tests of requests to an API server."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

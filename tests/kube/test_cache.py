@@ -1,7 +1,5 @@
 """A copy that follows lists, watches and writes in any order and never goes back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

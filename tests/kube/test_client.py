@@ -1,7 +1,5 @@
 """Requests and their errors against a server that answers anything."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Address and credentials of the API server, from kubeconfigs, plugins and pods."""
 
-from __future__ import annotations
-
 import base64
 import json
 import ssl

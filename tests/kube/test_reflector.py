@@ -1,7 +1,5 @@
 """A copy kept level with a server that pages, breaks off, forgets and refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """vcjobs that live as a script says, and what Volcano shows of them. Nothing here decides."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

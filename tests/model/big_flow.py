@@ -1,7 +1,5 @@
 """A flow that uses nearly every control primitive, and what its vcjobs do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jobflow.api.control import Backoff, Case, ForEach, JobDefaults, Param, Patch, Repeat, Retry

@@ -1,7 +1,5 @@
 """What the reference keeps of a flow: its steps, their runs, and the attempts of these."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

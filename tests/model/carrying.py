@@ -4,8 +4,6 @@ Plans are carried out until one has nothing more to do; then time goes on to the
 happens, or to when the plan wants to look again. A plan that forgets to ask for that is found out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Random flows with every control primitive, small enough to shrink well, and their vcjobs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """When a step's dependencies are met, and what it ends as otherwise (docs/reference.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from jobflow.api.jobflow import Step

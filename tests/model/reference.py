@@ -4,8 +4,6 @@ At every moment it goes over all steps until nothing changes. It is slow, and it
 plain: a rule of docs/reference.md is a function here, in the words of that page.
 """
 
-from __future__ import annotations
-
 from jobflow.api.duration import parse_duration
 from jobflow.api.jobflow import JobFlow
 from model.at_once import stops_just_now, waits_for_writing

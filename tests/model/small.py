@@ -1,7 +1,5 @@
 """Small flows that run to their end, with scripts for their vcjobs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jobflow.api.control import Patch

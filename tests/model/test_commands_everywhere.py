@@ -4,8 +4,6 @@ The Command comes after a plan, when what follows from that has not been done ye
 goes on, it goes on and ends as the reference says.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from jobflow.api.flow_status import FINAL_PHASES

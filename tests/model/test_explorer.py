@@ -1,7 +1,5 @@
 """The explorer finds no state of a small flow that breaks a law, and it would find one."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Small flows, each of which a random flow once showed to end in an unexpected way."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobflow.api.control import Case as Switched

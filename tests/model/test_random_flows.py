@@ -1,7 +1,5 @@
 """Flows with every control primitive, carried through by `plan`, end as the reference says."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, seed
 

@@ -1,7 +1,5 @@
 """Expressions and references of the few forms that random flows have, worked out by hand."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

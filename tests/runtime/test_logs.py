@@ -1,7 +1,5 @@
 """Log lines: one JSON object each, ours and the libraries'."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

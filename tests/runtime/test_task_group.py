@@ -1,7 +1,5 @@
 """Parts end together if one of them dies, and the first cause is reported."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands in the store: found by their flow, and reported to listeners."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

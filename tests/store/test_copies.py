@@ -1,7 +1,5 @@
 """Indexes of the store: who uses a template, whose vcjob, how a deleted one ended."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

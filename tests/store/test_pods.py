@@ -1,7 +1,5 @@
 """Pods that the store keeps, their jobs, and the fields that are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

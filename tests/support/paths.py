@@ -1,7 +1,5 @@
 """Where the project and its parts are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,5 @@
 """Users' rights to create vcjobs: questions to the API server, and reviews by its answers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

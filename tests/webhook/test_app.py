@@ -1,7 +1,5 @@
 """The webhook as a server: paths, methods, sizes, metrics, and real TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

@@ -1,7 +1,5 @@
 """The webhook's knowledge of the cluster, from the store and from live reads."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

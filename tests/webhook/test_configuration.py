@@ -1,7 +1,5 @@
 """The ValidatingWebhookConfiguration: what an API server sends here, and how it trusts us."""
 
-from __future__ import annotations
-
 from base64 import b64decode
 from urllib.parse import urlsplit
 

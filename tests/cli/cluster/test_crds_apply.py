@@ -1,7 +1,5 @@
 """`jobflow crds --apply` against a scripted server; tests/chart has a real one."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

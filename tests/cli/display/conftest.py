@@ -1,7 +1,5 @@
 """UTC for tests of local times."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Displays of running flows: trees on a terminal, one line per change elsewhere."""
 
-from __future__ import annotations
-
 import io
 import re
 

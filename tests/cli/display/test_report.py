@@ -1,7 +1,5 @@
 """Faults and warnings on a terminal: source lines with carets, colours and escapes."""
 
-from __future__ import annotations
-
 import pytest
 from rich.console import Console
 

@@ -1,7 +1,5 @@
 """Trees and tables of fixed statuses, compared as text."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Trees and tables of flows with forEach, repeat, retry, switch, daemons and finally."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import msgspec

@@ -1,7 +1,5 @@
 """Positions of steps in the tree: below their immediate dominator."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """`jobflow cancel`, `suspend`, `resume` and `retry`: the Commands they send, and their errors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`--wait`: what it prints, when it ends and with which exit code."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

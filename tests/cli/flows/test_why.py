@@ -1,7 +1,5 @@
 """`jobflow why` on the sandbox's API server: its answers and its errors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The examples: how those that run finish, and why the refused ones are refused."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

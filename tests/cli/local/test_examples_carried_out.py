@@ -1,7 +1,5 @@
 """The examples whose commands run on any machine, run by `--runner process`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

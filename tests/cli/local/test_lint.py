@@ -1,7 +1,5 @@
 """`jobflow lint`: all faults at once with their places, for any files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

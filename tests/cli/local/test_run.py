@@ -1,7 +1,5 @@
 """`jobflow run`: the real server, webhook and controller, from files to exit code."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`jobflow run --runner process`: logs of failed steps, real probes, and cleaning up."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

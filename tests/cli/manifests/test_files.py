@@ -1,7 +1,5 @@
 """FILE arguments: files, folders, stdin, and files that cannot be read."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Objects in files, and the place of each JSON path in the text."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """`--param NAME=VALUE` of run and lint: values from the command line for the flows of FILEs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts that are YAML and texts that are not: values, errors with places, and limits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

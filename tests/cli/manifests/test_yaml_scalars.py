@@ -1,7 +1,5 @@
 """Plain scalars are read as kubectl does; the expected values are the output of kubectl 1.32."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

@@ -1,7 +1,5 @@
 """A flow `f` with one step, and an applier for its plans."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

@@ -1,7 +1,5 @@
 """What is remembered of the API server's answers goes when nothing needs it any more."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

@@ -1,7 +1,5 @@
 """What the API server answers to a plan's requests, and what becomes of the answers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Errors that nobody foresaw in a plan's requests: `apply` returns when all of them have ended."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

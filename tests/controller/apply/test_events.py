@@ -1,7 +1,5 @@
 """Events: counted, limited and best effort."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

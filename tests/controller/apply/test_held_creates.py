@@ -1,7 +1,5 @@
 """Creates that the namespace refuses: the number of tries, and recovery."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Live reads: bounded over all flows, and everyone in turn."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

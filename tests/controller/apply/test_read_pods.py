@@ -1,7 +1,5 @@
 """Live reads of a vcjob's pods: selection, retries and the lifetime of answers."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from random import Random

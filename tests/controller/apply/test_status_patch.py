@@ -1,7 +1,5 @@
 """The merge patch between two statuses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Turns: a budget in any stretch of time, everyone in rotation, nothing lost to a cancel."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """Checks of one pod over real sockets: what passes, and the message for everything else."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Pod events that matter to a flow: it has a step that has not started and probes the pod's job."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

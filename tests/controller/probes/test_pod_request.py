@@ -1,7 +1,5 @@
 """The request of a probe is one GET, with any path and header in the flow."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,8 +1,6 @@
 """Number of connections of probes: the budget always holds, and a flow with a thousand pods does
 not delay others. In virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 from bisect import bisect_left
 from collections import Counter

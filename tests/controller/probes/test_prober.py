@@ -1,7 +1,5 @@
 """Rounds of a probe: when one passes, what prevents it, when the next begins. In virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from itertools import pairwise

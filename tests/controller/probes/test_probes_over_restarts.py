@@ -1,7 +1,5 @@
 """Probes by real connections, through the whole controller: over its restarts, and many at once."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections import Counter

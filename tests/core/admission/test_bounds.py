@@ -1,7 +1,5 @@
 """Bounds of one judgement: a thousand findings, and guesses whose cost is limited."""
 
-from __future__ import annotations
-
 import difflib
 import itertools
 from collections.abc import Callable

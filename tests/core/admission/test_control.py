@@ -3,8 +3,6 @@
 examples/refused has the messages, one file a rule.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

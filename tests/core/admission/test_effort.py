@@ -3,8 +3,6 @@
 The webhook judges on the thread that runs the flows, so hostile input must not hold it up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Field warnings: admission accepts the object, lint refuses it or warns too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

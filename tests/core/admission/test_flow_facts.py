@@ -1,7 +1,5 @@
 """Facts of a flow: fields that rules look at by default, and the order of fields."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Iterator
 from typing import Any

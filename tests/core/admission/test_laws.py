@@ -1,7 +1,5 @@
 """Laws of admission, for any JSON and for valid flows with one fault."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -3,8 +3,6 @@
 The webhook rarely runs the garbage collector (`serve.freeze_garbage_collector`).
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from typing import Any

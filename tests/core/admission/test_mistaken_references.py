@@ -1,7 +1,5 @@
 """Warnings about texts that look like references but are not."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobflow.core.admission.mistaken_references import (

@@ -1,7 +1,5 @@
 """Rules of params: names, values and sizes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Warnings about comparisons with words that are no phase."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobflow.core.admission.validate import Known, validate_flow

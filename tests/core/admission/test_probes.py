@@ -1,7 +1,5 @@
 """Rules of probes: valid probes, and the messages of faults."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

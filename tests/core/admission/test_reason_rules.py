@@ -1,7 +1,5 @@
 """Rules of reasons in expressions: unknown ones are refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Admission of references in patches: faults, their places and messages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

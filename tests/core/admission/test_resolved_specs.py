@@ -1,7 +1,5 @@
 """Specs that steps and cases may have before anything runs, with patches and references."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Names of runs and retries: their length and uniqueness."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Free-form values of a flow nest at most a hundred levels deep."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """UPDATE and DELETE of flows and templates in use, and the commands that a refusal names."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules of names, dependencies and policies of a new flow, with their messages."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobflow.core.admission.validate import Known, validate_flow

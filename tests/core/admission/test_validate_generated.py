@@ -1,7 +1,5 @@
 """Names of vcjobs and pods, and the size of the status."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import msgspec

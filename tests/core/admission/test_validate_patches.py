@@ -1,7 +1,5 @@
 """Faults of patched specs, and their locations in the patch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """New and changed templates, and warnings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Direct and indirect dependencies of steps."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

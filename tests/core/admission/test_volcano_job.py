@@ -1,7 +1,5 @@
 """Volcano's rules for vcjobs: the job, its tasks and volumes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Laws of Volcano's rules, for any JSON."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -4,8 +4,6 @@ The verdicts of its webhook (mutating, then validating) and of its CRD's schema 
 Volcano's Go code in tests/data/volcano-admission.jsonl.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Volcano's rules for the pods of a task."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Volcano's rules for lifecycle policies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

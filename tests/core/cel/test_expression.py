@@ -1,7 +1,5 @@
 """CEL expressions: values, failures and faults."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

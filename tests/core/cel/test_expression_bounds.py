@@ -1,7 +1,5 @@
 """Bounds: time, memory and budget of expressions that are made to be expensive."""
 
-from __future__ import annotations
-
 import sys
 import tracemalloc
 from functools import partial

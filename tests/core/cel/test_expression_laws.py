@@ -1,7 +1,5 @@
 """Expressions: laws of any text and any context."""
 
-from __future__ import annotations
-
 import string
 from typing import Any
 

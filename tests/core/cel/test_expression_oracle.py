@@ -1,7 +1,5 @@
 """Expressions have the values that CEL-C++ computes, in another process (`cel_oracle`)."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The budget of all expressions of a plan; further plans evaluate the others."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobflow.api.control import Param, Repeat, Retry

@@ -1,7 +1,5 @@
 """References `$(…)` in patches: found and replaced."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The values that expressions and references see, and the failures of those without a value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

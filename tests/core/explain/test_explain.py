@@ -1,7 +1,5 @@
 """The sentences of `jobflow why` for statuses that a plan has written."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

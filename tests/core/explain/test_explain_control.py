@@ -1,7 +1,5 @@
 """The sentences of `jobflow why` about conditions, loops and retries, for statuses made by hand."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

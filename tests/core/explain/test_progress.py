@@ -1,7 +1,5 @@
 """How far items, repeats and tasks are, in a few words."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobflow.api.control import Case, ForEach, Repeat

@@ -1,7 +1,5 @@
 """Node affinity that keeps pods off nodes, merged with any affinity of the template."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

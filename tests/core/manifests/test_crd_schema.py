@@ -1,7 +1,5 @@
 """Validation against the CRDs. The messages are those of kube-apiserver 1.36 with our CRDs."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

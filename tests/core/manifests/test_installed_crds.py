@@ -1,7 +1,5 @@
 """Faults of definitions that an API server may serve."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any

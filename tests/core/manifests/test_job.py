@@ -1,7 +1,5 @@
 """Manifests of vcjobs from templates."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parts of a vcjob besides its template: jobDefaults, patches, cases, and their values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

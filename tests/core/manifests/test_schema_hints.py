@@ -1,7 +1,5 @@
 """Hints for values and fields that the schema does not have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Strategic merge of patches: a table of cases. test_strategic_merge_laws has the laws."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

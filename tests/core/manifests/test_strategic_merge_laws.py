@@ -1,7 +1,5 @@
 """Laws of the strategic merge, and the faults of patches that cannot be merged."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

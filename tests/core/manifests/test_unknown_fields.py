@@ -1,7 +1,5 @@
 """Unknown fields and wrong types of jobs and their pods, and the right place of a field."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

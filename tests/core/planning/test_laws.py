@@ -1,7 +1,5 @@
 """The laws of `plan`, on random walks of flows and on flows that admission never saw."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Plans of whole flows: what starts, waits, is skipped, and when the flow has ended."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

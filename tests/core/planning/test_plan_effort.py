@@ -1,7 +1,5 @@
 """The work of a plan, in lines of Python: in proportion to steps, targets, runs and vcjobs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

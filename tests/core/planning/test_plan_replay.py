@@ -4,8 +4,6 @@ tests/data/volcano-vcjobs.jsonl was recorded on a real API server. Every event o
 vcjob and pods comes in its order, and after each the flow is planned and its status stored.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

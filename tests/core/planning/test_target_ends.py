@@ -1,7 +1,5 @@
 """The ends of targets that a vcjob tells: what is written and read, and what a plan makes of it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from random import Random

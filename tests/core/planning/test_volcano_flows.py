@@ -1,7 +1,5 @@
 """Flows of Volcano: the same jobs in the same order, also for flows that its controller began."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The pod that made a vcjob fail, and its message."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 

@@ -1,7 +1,5 @@
 """Outputs in termination messages."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from hypothesis import given

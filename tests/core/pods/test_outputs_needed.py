@@ -1,7 +1,5 @@
 """Outputs that an expression or a reference reads are known before the step's end is recorded."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

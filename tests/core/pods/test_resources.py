@@ -1,7 +1,5 @@
 """Quantities, requests of a vcjob, and requested hours."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import msgspec

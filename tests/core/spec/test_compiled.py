@@ -1,7 +1,5 @@
 """The cache of CompiledFlows: one for each spec, with a limit of bytes."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from hypothesis import given, settings

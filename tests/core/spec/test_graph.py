@@ -1,7 +1,5 @@
 """The dependency graph: order, cycles and wrong targets, for graphs of any shape and size."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 

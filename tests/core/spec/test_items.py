@@ -1,7 +1,5 @@
 """Decided items, as a status stores them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jobflow.core.spec.items import drop_null_keys

@@ -1,7 +1,5 @@
 """Readiness: the state of a target by its end, and the state of all targets together."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Elections on the sandbox's API server: the leader, the Lease, and the ends of terms."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

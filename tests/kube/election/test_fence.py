@@ -1,7 +1,5 @@
 """Writes behind a fence begin only before a moment, and end soon after."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

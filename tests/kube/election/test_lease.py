@@ -1,7 +1,5 @@
 """Leases and the table in `kube.election.candidate`."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

@@ -1,8 +1,6 @@
 """At most one process leads, and only its writes are stored, whatever faults processes and network
 have."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

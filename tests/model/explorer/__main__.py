@@ -1,7 +1,5 @@
 """Explore every configuration, in as many processes as there are cores: `make explore`."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

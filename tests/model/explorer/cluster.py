@@ -1,8 +1,6 @@
 """The API server's and Volcano's side: what becomes of a state when requests arrive, in full or in
 part. It follows `controller/apply/apply.py` and decides nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

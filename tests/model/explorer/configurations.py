@@ -3,8 +3,6 @@
 A name says both: the flow, then the rare things.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property

@@ -1,8 +1,6 @@
 """The fair continuation, in which nothing rare happens any more, and its law: every flow ends, or
 waits for something that its status names."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from jobflow.core.reasons import FlowReason, StepReason

@@ -4,8 +4,6 @@ Time is counted from now, and only as far as something waits for it. Values that
 are stored once, under a number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The laws of every state and of every move. A law yields in words how it is broken."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import cache, lru_cache

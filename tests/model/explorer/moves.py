@@ -1,8 +1,6 @@
 """The moves: everything that may happen next, by one generator for each cause. A move is its name
 and the state that it leads to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The search: breadth-first, so that the first story of a violation is a shortest one."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Iterator

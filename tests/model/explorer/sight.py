@@ -1,8 +1,6 @@
 """The controller's view of a state, made as `store` and `Answers` make it, and its plan. Nothing
 changes here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """States of the explorer: all there is at one moment, as values that never change."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from jobflow.api.flow_status import FINAL_PHASES

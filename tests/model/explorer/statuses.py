@@ -4,8 +4,6 @@ A status says the same as another if both are equal but for times that only tell
 (`shape`), and if the times that something waits for (`moments`) are as far away.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A violation as a story: what happened, one move a line, and what came of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from model.explorer.states import State

@@ -1,7 +1,5 @@
 """A fresh API server for each test, and a webhook that it may call."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

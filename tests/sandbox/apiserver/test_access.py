@@ -1,7 +1,5 @@
 """Access to the sandbox: other users, web pages and a second sandbox are refused."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import AsyncIterator

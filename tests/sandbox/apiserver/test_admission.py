@@ -1,7 +1,5 @@
 """Admission webhooks over HTTPS: matching, failures, mutation, configuration rules."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

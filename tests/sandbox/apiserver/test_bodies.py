@@ -1,7 +1,5 @@
 """Request bodies that are not plain JSON: protobuf, YAML, too large, malformed; faults."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CustomResourceDefinitions and discovery: a kind is served as soon as it is defined."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Owner references and namespaces: the order in which objects are deleted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

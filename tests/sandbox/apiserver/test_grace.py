@@ -1,7 +1,5 @@
 """Deleted pods: a pod on a node stays until the node confirms, as on a real API server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

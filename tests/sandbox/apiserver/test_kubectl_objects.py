@@ -1,7 +1,5 @@
 """Real kubectl on the sandbox's API server: get, edit, replace and apply of built-in kinds."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

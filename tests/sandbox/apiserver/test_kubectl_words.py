@@ -1,7 +1,5 @@
 """Output of real kubectl on the sandbox: events, warnings and refusals."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Lists of the API server: selectors, versions, tables, deletion of a collection."""
 
-from __future__ import annotations
-
 import pytest
 
 from support.sandbox.rest_client import FLOWS, NAMESPACES, PODS, TABLE, Rest, flow

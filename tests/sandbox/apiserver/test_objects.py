@@ -1,7 +1,5 @@
 """Objects on the API server: metadata rules, paths and methods, built-in kinds."""
 
-from __future__ import annotations
-
 import pytest
 
 from support.sandbox.rest_client import FLOWS, NAMESPACES, PODS, VCJOBS, Rest, flow, vcjob

@@ -1,7 +1,5 @@
 """Patches: the effect of each type on a document, and the types that each kind accepts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

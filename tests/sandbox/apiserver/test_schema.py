@@ -1,7 +1,5 @@
 """Schemas of CRDs: pruning, defaults and refusals, in the words of a real API server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

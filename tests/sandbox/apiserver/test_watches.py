@@ -1,7 +1,5 @@
 """Watches of the API server: namespaces, history, bookmarks, disconnects."""
 
-from __future__ import annotations
-
 import pytest
 
 from support.sandbox.rest_client import (

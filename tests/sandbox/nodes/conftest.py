@@ -1,7 +1,5 @@
 """A process runner with a log folder, and a pipe on which its processes report their ids."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Probes of simulated pods: nothing listens, so every Running pod passes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

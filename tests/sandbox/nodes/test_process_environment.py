@@ -1,7 +1,5 @@
 """Environment, command and faults that the process runner derives from a pod template."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

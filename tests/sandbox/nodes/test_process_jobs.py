@@ -1,7 +1,5 @@
 """vcjobs whose pods are processes: policies, restarts, deletion, addresses."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator

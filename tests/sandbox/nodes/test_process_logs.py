@@ -1,7 +1,5 @@
 """Logs of processes: size, place, last lines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

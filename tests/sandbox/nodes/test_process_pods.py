@@ -1,7 +1,5 @@
 """Pods as processes: exit codes, logs, messages, restarts, several containers, deadlines."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

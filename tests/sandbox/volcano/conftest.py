@@ -1,7 +1,5 @@
 """A fresh API server without a job controller for each test."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Annotations under sandbox.jobflow.volcano.sh/, and the pods that follow them."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Commands on vcjobs: deleted first, then executed, as in Volcano."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

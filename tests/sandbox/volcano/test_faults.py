@@ -1,7 +1,5 @@
 """The job controller is stopped, restarted and refused at any write; vcjobs still finish."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Laws of the vcjob's state machine, for any spec and any events of its pods."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Effects of policies, counts and commands on a vcjob, without a server."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

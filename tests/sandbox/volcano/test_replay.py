@@ -6,8 +6,6 @@ the job controller are compared. The recorded vcjobs passed their CRD (maxRetry 
 webhook, so the state machine gets that default only.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """vcjobs on the sandbox's API server with its job controller: phases, pods, writes."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Faults of a step's expressions and references."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from support.admission.reviewed import faults, flow_of

@@ -1,7 +1,5 @@
 """Builders of flows and templates, and the faults that admission finds, as text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Requests to an API server, from its audit log."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

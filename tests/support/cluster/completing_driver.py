@@ -3,8 +3,6 @@
 It uses the API server directly, not what a test puts before `jobflow serve`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -4,8 +4,6 @@ Paths of mounts become folders of one directory, ports become free ones, and ser
 127.0.0.1. Volcano and KWOK are left out.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

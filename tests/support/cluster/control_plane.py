@@ -4,8 +4,6 @@ Nothing schedules or runs pods. Only the garbage collector and the namespace con
 process can be stopped, killed and started again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

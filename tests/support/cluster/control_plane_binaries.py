@@ -5,8 +5,6 @@ or Go builds them once from tests/cluster/go.mod into a cache outside the reposi
 it runs a command that needs them: control_plane_binaries.py COMMAND [ARGUMENT…]
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -5,8 +5,6 @@ It honours AbortJob, and deletes the Command first, as Volcano does. Nothing her
 sandbox's server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """kubectl as tests call it: its own home, its own cache, both streams kept."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A pytest plugin for its fixtures, because tests/cluster and tests/contract share the control plane.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

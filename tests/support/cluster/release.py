@@ -1,7 +1,5 @@
 """A Helm release of the chart on a control plane, installed by Helm itself. For tests/chart."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """Steps and checks of tests of a release. For tests/chart."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The chart as rendered by Helm, for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`jobflow serve` as a process with a real API server, for tests that stop and kill it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """Random expressions of CEL: sensible ones, and very expensive ones."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from random import Random

@@ -6,8 +6,6 @@ It is native code that may crash, and each null that it returns takes a referenc
     echo '{"text": "1 + 1"}' | python tests/support/laws/cel_oracle.py
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """How much work something is, counted and not timed, so that no other load disturbs it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

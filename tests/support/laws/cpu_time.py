@@ -1,7 +1,5 @@
 """CPU time of a call. Some machines count the time of other processes as its own now and then."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import TypeVar

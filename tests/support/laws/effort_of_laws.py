@@ -4,8 +4,6 @@ The examples are the same in every run, so that a run says something about the c
 for. JOBFLOW_LAWS=exploring looks for others. No law of these is judged by the time that it takes.
 """
 
-from __future__ import annotations
-
 import os
 
 from hypothesis import HealthCheck, settings

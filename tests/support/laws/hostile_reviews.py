@@ -4,8 +4,6 @@ Most reviews are small and have many faults; some have very much of one thing. E
 equal reviews.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from functools import lru_cache

@@ -4,8 +4,6 @@ Pods move, are watched late or never, and answer or not; the books say what anyb
 The meaning of a probe is written a second time here, from docs/reference.md, Probes.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import replace
 from datetime import timedelta

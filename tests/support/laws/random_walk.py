@@ -6,8 +6,6 @@ counts the jobs that were made and those that may be made again, and raises Asse
 as a plan breaks a law. The laws are written from docs/reference.md, not from the code.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 It asserts nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

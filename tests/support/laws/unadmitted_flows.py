@@ -1,8 +1,6 @@
 """Flows, statuses and vcjobs as no admission lets them through and no version of ours writes them:
 from before admission, by hand, by another version. Each is drawn by dice."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,8 +1,6 @@
 """Servers on loopback in the place of pods, which behave as a test says byte by byte, and checks of
 them."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

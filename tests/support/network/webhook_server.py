@@ -1,7 +1,5 @@
 """An admission webhook over TLS whose answers a test writes, and how it is registered."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

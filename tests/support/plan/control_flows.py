@@ -1,8 +1,6 @@
 """Flows with the primitives of control as they stand, for tests of what is said and drawn of them:
 status objects made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any

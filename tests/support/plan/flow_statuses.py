@@ -1,7 +1,5 @@
 """Flows as they stand, for tests of what is drawn of them: status objects made by hand."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from jobflow.api.flow_status import FlowState, JobFlowStatus, JobRecord, StepCondition

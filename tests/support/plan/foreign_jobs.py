@@ -1,7 +1,5 @@
 """Owners of vcjobs in worlds of `plan`: the flow, or another object."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from jobflow.api.job import Job

@@ -3,8 +3,6 @@
 The step is `a`, and `b` depends on it. Nothing here decides anything.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pods for worlds of `plan`, as Volcano makes them. Nothing here decides anything."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import msgspec

@@ -1,7 +1,5 @@
 """Worlds in which a step looks into its target's vcjob. Nothing here decides anything."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

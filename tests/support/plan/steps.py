@@ -1,7 +1,5 @@
 """Steps and templates for tests, as `worlds.flow` takes them. They decide nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

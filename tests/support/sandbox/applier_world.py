@@ -1,7 +1,5 @@
 """A flow on a server and the parts that apply plans to it, for tests of `apply`."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The command line, run in this process with both streams captured."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Container statuses of pods in tests: ended, restarted or waiting."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import msgspec

@@ -1,7 +1,5 @@
 """Outcome of a flow whose controller dies at one of its writes and is replaced."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence

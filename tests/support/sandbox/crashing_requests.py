@@ -1,7 +1,5 @@
 """A client that dies at one of its API requests, for tests that restart the controller."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Commands about one flow of the sandbox's API server, as a user runs them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """A replica that follows the cluster and may lead, for tests of a term's beginning."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Pods of vcjobs on a server, created and moved like Volcano and a kubelet do."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Manifests that several tests apply, as the YAML that a user writes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

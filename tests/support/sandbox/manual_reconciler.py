@@ -1,7 +1,5 @@
 """A reconciler without workers, with plans that the test gives."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The process runner on single pods, and checks of running processes, for tests."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import select

@@ -1,7 +1,5 @@
 """The sandbox's API server and a webhook in a thread, for tests that run kubectl."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """One interface to the sandbox's API server and a real kube-apiserver."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

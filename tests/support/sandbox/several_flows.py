@@ -1,7 +1,5 @@
 """Manifests of several files, run in one sandbox with a namespace for each."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """An API server with the sandbox's job controller, for tests."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Work that runs while the body of a test does."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager

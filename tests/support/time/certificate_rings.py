@@ -1,7 +1,5 @@
 """Replicas' certificates on a sandbox's API server, under a clock that the test moves."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

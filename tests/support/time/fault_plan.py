@@ -1,7 +1,5 @@
 """Faults of a simulated process (`simulated_processes`): network, pauses, crashes, clock speed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum, auto
 

@@ -5,8 +5,6 @@ Bytes sent within the process arrive at once, so a moment without anything to re
 tasks wait. On a busy machine a request may look slower than it was, no more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 import time

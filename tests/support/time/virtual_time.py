@@ -1,8 +1,6 @@
 """An event loop whose time passes only while all tasks wait: hours take milliseconds, and every run
 is the same. For code that uses the loop's clock and opens no sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from collections.abc import Coroutine

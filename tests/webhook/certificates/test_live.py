@@ -1,7 +1,5 @@
 """The certificate in use: swaps under load, refusals, and files."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from datetime import timedelta

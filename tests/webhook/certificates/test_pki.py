@@ -1,7 +1,5 @@
 """Certificates that strict clients accept, and files that cannot be served."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading

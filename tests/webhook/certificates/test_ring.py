@@ -1,7 +1,5 @@
 """The content of the certificates' Secret: malformed content and due changes."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Replicas that share a certificate in a Secret and write it to caBundles."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from base64 import b64encode

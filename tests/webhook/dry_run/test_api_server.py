@@ -1,7 +1,5 @@
 """Dry runs by an API server whose answers a test sets: requests, faults and failures."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Decode errors of an API server, with recorded messages, located in the template."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Dry runs in reviews of JobFlows, of the pod templates that patches produce."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Dry runs in reviews of JobTemplates: when they are sent, and faults and warnings from answers."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

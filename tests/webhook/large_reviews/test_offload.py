@@ -1,7 +1,5 @@
 """Offload of large reviews to a real worker process: which reviews, equal answers, and limits."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Malformed bodies and objects of the wrong shape: each gets a clear answer."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@
 so that only disproportionate effort exceeds it, and neither other load nor a slow machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any

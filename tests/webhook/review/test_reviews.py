@@ -1,7 +1,5 @@
 """Reviews of flows and templates: verdicts, messages and codes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Deletion of vcjobs and flows: `jobRetainPolicy`, the ttl of a template and of a flow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Commands on a flow: recording, refusal, and `TerminateNow`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

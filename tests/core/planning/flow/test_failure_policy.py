@@ -1,7 +1,5 @@
 """`failurePolicy` and `continueOnFailure`: what a failure skips, stops and aborts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

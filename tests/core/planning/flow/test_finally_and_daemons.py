@@ -1,7 +1,5 @@
 """`spec.finally` and `daemon`: steps that start or end after all other steps."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobflow.api.jobflow import DependsOn, Probe, TaskStatusProbe

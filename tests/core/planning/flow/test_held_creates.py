@@ -1,7 +1,5 @@
 """Creates of a flow after a refusal that concerns the whole namespace."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """`spec.parallelism`: the most vcjobs of a flow at once, in the order of `spec.flows`."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """`RestartJob`: a failed flow runs its failed and skipped steps again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from jobflow.api.control import ForEach

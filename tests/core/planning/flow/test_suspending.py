@@ -1,7 +1,5 @@
 """Suspending and resuming a flow, by Commands and by its spec."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Abort of the runs of a cancelled flow: ask Volcano first, and delete the vcjob after a minute."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Vcjobs that are adopted, lost or refused, and names that are in use."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

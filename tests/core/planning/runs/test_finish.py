@@ -1,7 +1,5 @@
 """The end of a run: its failure, outputs, requested hours and pod counts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """`forEach`: one vcjob for each item, and one step for its dependants."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

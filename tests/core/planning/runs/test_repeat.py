@@ -1,7 +1,5 @@
 """`repeat`: one run after another until an expression holds."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobflow.api.control import Patch, Repeat

@@ -1,7 +1,5 @@
 """`retry` of a failed run, and its backoff."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """`timeout` of a run and of a flow."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The size limit of a status: what is dropped, and in which order."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

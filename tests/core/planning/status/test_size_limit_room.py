@@ -1,7 +1,5 @@
 """Admission reserves enough room for the largest status that cannot be made smaller."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The status of a flow: Volcano's fields, histories and events, and no change without news."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Any
 

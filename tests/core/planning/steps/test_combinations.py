@@ -1,7 +1,5 @@
 """Combinations of primitives: `any` with loops, daemons with retries, probes on later attempts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

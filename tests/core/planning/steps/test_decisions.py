@@ -1,7 +1,5 @@
 """`when` and `switch`: one decision, stored before the create."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """Admission of the ports, paths and headers of a probe."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`dependsOn.probe`: what a probe checks, and probes that can never pass."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """`dependsOn.probe` with several targets, skipped targets and stopped flows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

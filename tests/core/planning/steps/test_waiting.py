@@ -1,7 +1,5 @@
 """Start and skip of a step by the ends of its targets, and `status.nextJobs`."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
