@@ -101,7 +101,7 @@ class FailureStop:
         self._handling = bytearray(len(ctx.steps))
 
     @property
-    def holds_up(self) -> bool:
+    def is_active(self) -> bool:
         """Whether steps may not start, or not yet."""
         return bool(self.failed or self.failing)
 
@@ -118,7 +118,7 @@ class FailureStop:
     def note(self, position: int, phase: str, met: Iterable[int] | None) -> None:
         """Note the phase of a step. `met`: the targets that let it start; None if it has not
         started, so that any target may."""
-        if self.holds_up and phase != StepPhase.SKIPPED:
+        if self.is_active and phase != StepPhase.SKIPPED:
             self._handling[position] = self.admits(position, met)
 
     def admits(self, position: int, met: Iterable[int] | None = None) -> bool:

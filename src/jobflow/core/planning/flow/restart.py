@@ -42,7 +42,7 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
         condition = observed.stored
         if position in back:
             fresh = position >= ctx.last_from or _from_anew(observed, position in changed)
-            condition = _waiting(ctx, position, again=fresh)
+            condition = _back_to_waiting(ctx, position, again=fresh)
         conditions[observed.key] = condition
     stored = flow.status
     begun = any(record.state != JobPhase.PENDING for record in stored.job_status_list or ())
@@ -107,22 +107,22 @@ def _from_anew(observed: ObservedStep, changed: bool) -> bool:
     return all(run.phase == StepPhase.COMPLETED for run in observed.stored.runs or ())
 
 
-def _waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
+def _back_to_waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
     memory = ctx.observed[position].stored
     runs = [
-        RunCondition(index=run.index, **_waiting_again(run))
+        RunCondition(index=run.index, **_kept_fields(run))
         if again or run.phase != StepPhase.COMPLETED
         else msgspec.structs.replace(run, past_attempts=run.attempts)
         for run in memory.runs or ()
     ]
-    again_fields = _waiting_again(memory)
+    again_fields = _kept_fields(memory)
     return StepCondition(last_transition_time=ctx.second, runs=runs or None, **again_fields)
 
 
-def _waiting_again(stored: RunCondition) -> dict[str, Any]:
+def _kept_fields(stored: RunCondition) -> dict[str, Any]:
     return {
         "phase": StepPhase.WAITING,
-        "message": "is to run again, for the flow was retried",
+        "message": "runs again, because the flow was retried",
         "job": stored.job,
         "attempts": stored.attempts,
         "past_attempts": stored.attempts,

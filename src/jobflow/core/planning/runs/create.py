@@ -5,21 +5,21 @@ The answer to an earlier create (refused, or the name in use) and a missing temp
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import count
-from typing import overload
 
 import msgspec
 
-from jobflow.api.flow_status import RunCondition, StepCondition, StepPhase
+from jobflow.api.flow_status import RunCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.job import Attempt, build_job
 from jobflow.core.names import format_attempt_name
 from jobflow.core.planning.actions import Guard
 from jobflow.core.planning.context import Draft, PlanContext, RunDecision
-from jobflow.core.planning.observed import NOTHING, ObservedRun, ObservedStep
+from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.target_ends import ends_of_targets
 from jobflow.core.planning.view import Holder, Refusal
+from jobflow.core.planning.waiting import wait
 from jobflow.core.pods.names import predict_pod_names
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
@@ -29,8 +29,6 @@ UNPROCESSABLE = 422
 """HTTP status of a create that is refused for good."""
 NAME_AGAIN = timedelta(seconds=5)
 """Time until a name in use is tried again if the answer does not say when."""
-
-_WAITING = StepPhase.WAITING.value
 
 
 def first_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
@@ -64,53 +62,6 @@ def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     return _conflict(run, holder)
 
 
-@overload
-def waiting(
-    run: ObservedStep, reason: str, message: str, until: datetime | None = None
-) -> StepCondition: ...
-@overload
-def waiting(
-    run: ObservedRun, reason: str, message: str, until: datetime | None = None
-) -> RunCondition: ...
-def waiting(
-    run: ObservedRun, reason: str, message: str, until: datetime | None = None
-) -> RunCondition:
-    """Return the condition of a run that waits for an attempt. It keeps what is not about a single
-    attempt."""
-    memory, attempts = run.stored, run.attempts
-    still = memory.phase == _WAITING and memory.reason == reason
-    message = shorten(message)
-    if still and not attempts and memory.message == message and memory.next_attempt_time == until:
-        return memory
-    if memory is NOTHING and not attempts:
-        return StepCondition(
-            phase=_WAITING,
-            reason=reason,
-            message=message,
-            next_attempt_time=until,
-            last_transition_time=run.now,
-        )
-    condition = msgspec.structs.replace(
-        memory,
-        index=run.index,
-        phase=_WAITING,
-        reason=reason,
-        message=message,
-        job=run.job_name if attempts else "",
-        attempts=attempts,
-        next_attempt_time=until,
-        last_transition_time=memory.last_transition_time if still else run.now,
-        create_time=None,
-        running_duration="",
-        task_status_count=None,
-        deadline=None,
-        abort_time=None,
-        failure=None,
-        outputs=None,
-    )
-    return memory if memory == condition else condition
-
-
 def _attempt(
     run: ObservedRun, ctx: PlanContext, name: str, number: int, guard: Guard | None = None
 ) -> RunDecision:
@@ -118,7 +69,7 @@ def _attempt(
     template = ctx.view.templates.get(needed)
     if template is None:
         message = f"waits for the JobTemplate {needed}"
-        return RunDecision(waiting(run, StepReason.WAITING_FOR_TEMPLATE, message))
+        return RunDecision(wait(run, StepReason.WAITING_FOR_TEMPLATE, message))
     if (refusal := ctx.view.refusals.get(name)) is not None:
         retry_at = refusal.retry_at
         if refusal.code == UNPROCESSABLE or retry_at is None or ctx.now < retry_at:
@@ -127,13 +78,13 @@ def _attempt(
     elif (holder := ctx.view.holders.get(name)) is not None:
         until = add(ctx.now, NAME_AGAIN) if holder.retry_at is None else holder.retry_at
         message = f"waits until the old job {holder.job.metadata.name} is gone"
-        condition = waiting(run, StepReason.NAME_IN_USE, message)
+        condition = wait(run, StepReason.NAME_IN_USE, message)
         if ctx.now < until:
             return RunDecision(condition, wake_at=until)
     elif run.attempts:
         condition = run.stored
     else:
-        condition = waiting(run, StepReason.STARTING, f"the job {name} is being created")
+        condition = wait(run, StepReason.STARTING, f"the job {name} is being created")
     if (fault := ctx.facts.faults.get(name)) is not None:
         return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, fault.message))
     planned = Attempt(
@@ -156,7 +107,7 @@ def _refused(run: ObservedRun, refusal: Refusal) -> RunDecision:
 
 def _create_refused(run: ObservedRun, refusal: Refusal) -> RunCondition:
     until = None if refusal.retry_at is None else ceil_to_second(refusal.retry_at)
-    return waiting(run, StepReason.CREATE_REFUSED, refusal.message, until)
+    return wait(run, StepReason.CREATE_REFUSED, refusal.message, until)
 
 
 def _conflict(run: ObservedRun, holder: Holder) -> RunDecision:

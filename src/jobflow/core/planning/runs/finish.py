@@ -128,7 +128,7 @@ def _without_pods(job: Job) -> str:
     return "has no pod and never ends, because no task of the job has replicas"
 
 
-def held(run: ObservedRun, ctx: PlanContext) -> RequestedHours | None:
+def requested_hours(run: ObservedRun, ctx: PlanContext) -> RequestedHours | None:
     """Return the requested hours of a run whose latest vcjob has ended; until now if its end was
     not seen. The hours of an attempt are added once, at its end."""
     memory, job = run.stored, run.job
@@ -202,7 +202,7 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
         last_transition_time=_since(job),
         failure=insight.blamed.failure if insight.blamed is not None else None,
         outputs=outputs,
-        requested_hours=held(run, ctx),
+        requested_hours=requested_hours(run, ctx),
     )
     avoided = _avoided(run, insight) if phase == StepPhase.FAILED else None
     if avoided == condition.avoid_nodes:

@@ -92,7 +92,7 @@ def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     starting = [c for c in conditions if c.phase == StepPhase.WAITING]
     first = next((c for c in starting if c.reason != StepReason.STARTING), None)
     if first is not None:
-        return _waits(loop.observed, first)
+        return _as_waiting_run(loop.observed, first)
     message = f"{format_count(len(starting), 'job')} are being created"
     if len(starting) < 2:
         message = "".join(c.message for c in starting)
@@ -108,7 +108,7 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     ended = len(conditions) - running - len(waiting)
     starting = any(c.reason == StepReason.STARTING for c in waiting)
     if held_up is not None and not running and not starting:
-        return _waits(loop.observed, held_up)
+        return _as_waiting_run(loop.observed, held_up)
     message = f"{ended} of {format_count(loop.total, 'item')} are over"
     message += f", {running} under way" if running else ""
     if loop.starts_no_more and loop.not_started:
@@ -140,7 +140,7 @@ def _repeat(conditions: Sequence[RunCondition]) -> dict[str, Any]:
     }
 
 
-def _waits(observed: ObservedStep, condition: RunCondition) -> dict[str, Any]:
+def _as_waiting_run(observed: ObservedStep, condition: RunCondition) -> dict[str, Any]:
     item = f"item {condition.index}: " if observed.step.for_each is not None else ""
     return {
         "phase": StepPhase.WAITING,

@@ -41,7 +41,7 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
     suspended = condition.reason == StepReason.SUSPENDED
     if suspended and why in ("", StepReason.SUSPENDED):
         message = "the flow was suspended: it runs again once the flow is resumed"
-        waits = _waiting(run, condition, reason=StepReason.SUSPENDED, message=message)
+        waits = _between_attempts(run, condition, reason=StepReason.SUSPENDED, message=message)
         return RunDecision(waits, urgent=True)
     if suspended:
         message = aborted(why, f"the job {condition.job} is over", run, ctx)
@@ -87,7 +87,7 @@ def _retried(
         if not again:
             return RunDecision(_final(condition))
     until = ceil_to_second(add(ctx.now, backoff(retry.backoff or Backoff(), failures)))
-    waits = _waiting(
+    waits = _between_attempts(
         run,
         condition,
         reason=StepReason.RETRYING,
@@ -103,7 +103,7 @@ def _later(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     return msgspec.structs.replace(kept, wake_at=ctx.later)
 
 
-def _waiting(run: ObservedRun, condition: RunCondition, **changes: object) -> RunCondition:
+def _between_attempts(run: ObservedRun, condition: RunCondition, **changes: object) -> RunCondition:
     kept = {
         "failures": condition.failures,
         "avoid_nodes": condition.avoid_nodes,

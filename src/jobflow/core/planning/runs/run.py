@@ -17,10 +17,11 @@ from jobflow.core.planning.actions import ReadJob
 from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import abort, aborted, intent
-from jobflow.core.planning.runs.create import next_attempt, waiting
-from jobflow.core.planning.runs.finish import ends_as, finish, held, running_as
+from jobflow.core.planning.runs.create import next_attempt
+from jobflow.core.planning.runs.finish import ends_as, finish, requested_hours, running_as
 from jobflow.core.planning.runs.retry import backoff, retry_or_end
 from jobflow.core.planning.target_ends import told_message
+from jobflow.core.planning.waiting import wait
 from jobflow.core.reasons import StepReason
 from jobflow.core.timestamps import add, ceil_to_second
 
@@ -100,7 +101,7 @@ def _not_again(run: ObservedRun, shown: RunCondition, why: str, ctx: PlanContext
             deadline=None,
             abort_time=None,
             avoid_nodes=shown.avoid_nodes if phase == StepPhase.FAILED else None,
-            requested_hours=held(run, ctx),
+            requested_hours=requested_hours(run, ctx),
         )
     )
 
@@ -110,8 +111,8 @@ def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     until = ceil_to_second(add(ctx.now, pause))
     message = f"the job {run.job_name} is gone and its end was not seen: it runs again"
     condition = msgspec.structs.replace(
-        waiting(run, StepReason.JOB_LOST, message, until),
-        requested_hours=held(run, ctx),
+        wait(run, StepReason.JOB_LOST, message, until),
+        requested_hours=requested_hours(run, ctx),
     )
     return RunDecision(condition, wake_at=until, urgent=True)
 
@@ -130,5 +131,5 @@ def _as_told(
         deadline=None,
         abort_time=None,
         avoid_nodes=None,
-        requested_hours=held(run, ctx),
+        requested_hours=requested_hours(run, ctx),
     )

@@ -26,7 +26,7 @@ LIMIT = 256 * 1024
 """Bytes of a status as JSON above which parts of it are dropped."""
 
 MOST = 1024 * 1024
-"""Most bytes of a status; admission (`rules.status_size`) relies on it."""
+"""Most bytes of a status; admission (`rules/size_limits.py`) relies on it."""
 
 _replace = msgspec.structs.replace
 

@@ -51,7 +51,7 @@ class ProbeState(NamedTuple):
     """The state of a probe on one target."""
 
     reach: TargetState
-    said: str = ""
+    message: str = ""
     """Why it has not passed yet or cannot pass; "" if nothing is known yet."""
     probe: JobProbe | None = None
     """The requests to its pods, also those that passed and are not stored yet."""
