@@ -193,7 +193,10 @@ def test_what_the_step_itself_says_goes_before_what_is_told() -> None:
     world = ends(flow("a", b="a").settled(), "Completed", "f-a")
     again = forgotten(world.with_jobs(a="Failed"))
     assert again.plan().failed == {"a": "JobFailed"}
-    assert forgotten(world.with_jobs(a="Running")).plan().phases["a"] == "Running"
+    running = forgotten(world.with_jobs(a="Running"))
+    assert running.plan().phases["a"] == "Running"
+    skipped = says(running, "f-b", {"a": {"phase": "Skipped", "reason": "Stopped"}})
+    assert skipped.plan().phases["a"] == "Running"
 
 
 def test_a_later_attempt_makes_what_is_told_void() -> None:

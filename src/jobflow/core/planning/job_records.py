@@ -164,11 +164,11 @@ def job_lists(
 def _dropped(run: ObservedRun, job: Job) -> bool:
     """Whether the vcjob's record was dropped for the status's size: the end of an attempt is
     written together with its vcjob's record."""
-    memory = run.stored
+    stored = run.stored
     if not job.ended:
         return False
-    over = run.between_attempts or memory.phase in ENDED_STEP_PHASES
-    return attempt_of(job) < memory.attempts or (over and memory.job == job.metadata.name)
+    over = run.between_attempts or stored.phase in ENDED_STEP_PHASES
+    return attempt_of(job) < stored.attempts or (over and stored.job == job.metadata.name)
 
 
 def _says_it(old: JobRecord, job: Job, gone: bool) -> bool:

@@ -178,7 +178,7 @@ def is_all_that_is_known(end: TargetEnd, observed: ObservedStep) -> bool:
 
 def as_told(end: TargetEnd, observed: ObservedStep) -> StepCondition:
     """Return the condition of a step of which nothing but its end is known."""
-    memory = observed.stored
+    stored = observed.stored
     job = format_latest_name(observed.key, end.attempts) if end.attempts else ""
     return StepCondition(
         phase=end.phase,
@@ -186,10 +186,10 @@ def as_told(end: TargetEnd, observed: ObservedStep) -> StepCondition:
         message=told_message(job),
         job=job,
         attempts=end.attempts,
-        past_attempts=memory.past_attempts,
+        past_attempts=stored.past_attempts,
         last_transition_time=observed.now,
-        requested_hours=memory.requested_hours,
-        decisions=memory.decisions,
+        requested_hours=stored.requested_hours,
+        decisions=stored.decisions,
     )
 
 

@@ -30,12 +30,12 @@ def wait(
 ) -> RunCondition:
     """Return the condition of a run that waits for an attempt. It keeps what is not about a single
     attempt."""
-    memory, attempts = run.stored, run.attempts
-    still = memory.phase == _WAITING and memory.reason == reason
+    stored, attempts = run.stored, run.attempts
+    still = stored.phase == _WAITING and stored.reason == reason
     message = shorten(message)
-    if still and not attempts and memory.message == message and memory.next_attempt_time == until:
-        return memory
-    if memory is NOTHING and not attempts:
+    if still and not attempts and stored.message == message and stored.next_attempt_time == until:
+        return stored
+    if stored is NOTHING and not attempts:
         return StepCondition(
             phase=_WAITING,
             reason=reason,
@@ -44,7 +44,7 @@ def wait(
             last_transition_time=run.now,
         )
     condition = msgspec.structs.replace(
-        memory,
+        stored,
         index=run.index,
         phase=_WAITING,
         reason=reason,
@@ -52,7 +52,7 @@ def wait(
         job=run.job_name if attempts else "",
         attempts=attempts,
         next_attempt_time=until,
-        last_transition_time=memory.last_transition_time if still else run.now,
+        last_transition_time=stored.last_transition_time if still else run.now,
         create_time=None,
         running_duration="",
         task_status_count=None,
@@ -61,7 +61,7 @@ def wait(
         failure=None,
         outputs=None,
     )
-    return memory if memory == condition else condition
+    return stored if stored == condition else condition
 
 
 def postpone(condition: StepCondition, **changes: Any) -> StepCondition:

@@ -66,7 +66,7 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
 
 def _back(ctx: PlanContext) -> set[int]:
     memories = [observed.stored for observed in ctx.observed]
-    back = {p for p, memory in enumerate(memories) if _failed(memory) or p >= ctx.last_from}
+    back = {p for p, stored in enumerate(memories) if _failed(stored) or p >= ctx.last_from}
     graph = ctx.graph
     for position in graph.order:
         if memories[position].phase == StepPhase.SKIPPED:
@@ -75,10 +75,10 @@ def _back(ctx: PlanContext) -> set[int]:
     return back | _services(ctx, back)
 
 
-def _failed(memory: StepCondition) -> bool:
-    if memory.phase == StepPhase.SKIPPED:
-        return memory.reason != StepReason.NOT_TAKEN
-    return memory.phase != StepPhase.COMPLETED
+def _failed(stored: StepCondition) -> bool:
+    if stored.phase == StepPhase.SKIPPED:
+        return stored.reason != StepReason.NOT_TAKEN
+    return stored.phase != StepPhase.COMPLETED
 
 
 def _services(ctx: PlanContext, back: set[int]) -> set[int]:
@@ -108,14 +108,14 @@ def _from_anew(observed: ObservedStep, changed: bool) -> bool:
 
 
 def _back_to_waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
-    memory = ctx.observed[position].stored
+    stored = ctx.observed[position].stored
     runs = [
         RunCondition(index=run.index, **_kept_fields(run))
         if again or run.phase != StepPhase.COMPLETED
         else msgspec.structs.replace(run, past_attempts=run.attempts)
-        for run in memory.runs or ()
+        for run in stored.runs or ()
     ]
-    again_fields = _kept_fields(memory)
+    again_fields = _kept_fields(stored)
     return StepCondition(last_transition_time=ctx.second, runs=runs or None, **again_fields)
 
 

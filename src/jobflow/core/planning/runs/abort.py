@@ -90,15 +90,15 @@ def abort(
     run: ObservedRun, job: Job, running: RunCondition, why: str, ctx: PlanContext
 ) -> RunDecision:
     """Return the decision about a vcjob that has not ended. `running`: its run's condition."""
-    memory = run.stored
-    since = memory.abort_time
+    stored = run.stored
+    since = stored.abort_time
     condition = msgspec.structs.replace(
         running,
         reason=why,
         message=shorten(f"is being aborted: {why_in_words(why, run, ctx)}"),
         abort_time=since or ceil_to_second(ctx.now),
     )
-    condition = memory if condition == memory else condition
+    condition = stored if condition == stored else condition
     if since is None:
         return RunDecision(condition, urgent=True)
     if job.metadata.deletion_timestamp is not None:

@@ -84,28 +84,28 @@ def finish(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
 def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
     """Return until when reading the pods is tried again, counted from the status that says so. None
     if the run is aborted, so that its end does not wait."""
-    memory = run.stored
-    if memory.abort_time is not None or intent(run, ctx) not in ("", StepReason.SUSPENDED):
+    stored = run.stored
+    if stored.abort_time is not None or intent(run, ctx) not in ("", StepReason.SUSPENDED):
         return None
-    if memory.reason != StepReason.PODS_UNREAD:
+    if stored.reason != StepReason.PODS_UNREAD:
         return ctx.now + PATIENCE
-    return add(memory.last_transition_time or _since(job) or ctx.second, PATIENCE)
+    return add(stored.last_transition_time or _since(job) or ctx.second, PATIENCE)
 
 
 def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     """Return the run as before the end of its vcjob, which is not decided yet."""
-    memory = run.stored
-    known = memory.attempts and memory.job == job.metadata.name
-    if not known or memory.phase == StepPhase.WAITING:
-        memory = running_as(run, before_its_end(job), ctx)
-    return RunDecision(memory, unjudged=frozenset({job.metadata.uid}))
+    stored = run.stored
+    known = stored.attempts and stored.job == job.metadata.name
+    if not known or stored.phase == StepPhase.WAITING:
+        stored = running_as(run, before_its_end(job), ctx)
+    return RunDecision(stored, unjudged=frozenset({job.metadata.uid}))
 
 
 def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
     """Return the condition of a run for the phase of its vcjob. It keeps the last counts of tasks,
     which Volcano drops in between."""
-    memory = run.stored
-    kept = memory.phase == job.phase and not memory.reason
+    stored = run.stored
+    kept = stored.phase == job.phase and not stored.reason
     condition = run.new_condition(
         phase=job.phase,
         message=_without_pods(job),
@@ -115,10 +115,10 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
         job=job.metadata.name,
         attempts=run.attempts,
         deadline=deadline(run, job, ctx),
-        last_transition_time=memory.last_transition_time if kept else _since(job),
-        requested_hours=memory.requested_hours,
+        last_transition_time=stored.last_transition_time if kept else _since(job),
+        requested_hours=stored.requested_hours,
     )
-    return memory if condition == memory else condition
+    return stored if condition == stored else condition
 
 
 def _without_pods(job: Job) -> str:
@@ -131,15 +131,15 @@ def _without_pods(job: Job) -> str:
 def requested_hours(run: ObservedRun, ctx: PlanContext) -> RequestedHours | None:
     """Return the requested hours of a run whose latest vcjob has ended; until now if its end was
     not seen. The hours of an attempt are added once, at its end."""
-    memory, job = run.stored, run.job
+    stored, job = run.stored, run.job
     if job is None or run.between_attempts:
-        return memory.requested_hours
+        return stored.requested_hours
     asked = sum_requests(job.spec)
     if not any(asked):
-        return memory.requested_hours
+        return stored.requested_hours
     record = job_record(job, ctx.records.get(job.metadata.name), ctx)
     return add_hours(
-        asked, running_time(record, truncate_to_second(ctx.now)), memory.requested_hours
+        asked, running_time(record, truncate_to_second(ctx.now)), stored.requested_hours
     )
 
 
@@ -272,8 +272,8 @@ def _since(job: Job) -> datetime | None:
 
 
 def _last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:
-    memory = run.stored
-    known = memory.task_status_count if memory.job == job.metadata.name else None
+    stored = run.stored
+    known = stored.task_status_count if stored.job == job.metadata.name else None
     return job.status.task_status_count or known
 
 

@@ -59,26 +59,26 @@ def _condition(
     loop: Loop, conditions: Sequence[RunCondition], runs: list[RunCondition]
 ) -> StepCondition:
     observed = loop.observed
-    memory = observed.stored
-    if runs == (memory.runs or []):
-        runs = memory.runs or []
+    stored = observed.stored
+    if runs == (stored.runs or []):
+        runs = stored.runs or []
     attempts = sum(run.attempts for run in runs)
     if loop.verdict is not None:
         shown = _over(loop, loop.verdict, runs)
-    elif attempts <= memory.past_attempts or not conditions:
+    elif attempts <= stored.past_attempts or not conditions:
         shown = _at_first(loop, conditions)
     elif observed.step.for_each is not None:
         shown = _items(loop, conditions)
     else:
         shown = _repeat(conditions)
-    if memory.passed_targets is not None and attempts <= memory.past_attempts:
-        shown["passed_targets"] = memory.passed_targets
+    if stored.passed_targets is not None and attempts <= stored.past_attempts:
+        shown["passed_targets"] = stored.passed_targets
     created = (run.create_time for run in runs if run.create_time is not None)
-    shown.setdefault("create_time", memory.create_time or min(created, default=None))
+    shown.setdefault("create_time", stored.create_time or min(created, default=None))
     return observed.new_condition(
         runs=runs or None,
         attempts=attempts,
-        last_transition_time=memory.last_transition_time,
+        last_transition_time=stored.last_transition_time,
         task_status_count=_counts(observed, runs),
         requested_hours=_hours(loop),
         **shown,
@@ -196,11 +196,11 @@ def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
 
 def _counts(observed: ObservedStep, runs: Sequence[RunCondition]) -> dict[str, TaskState] | None:
     """A forEach has the counts of all its items together, a repeat those of its last run."""
-    memory = observed.stored
+    stored = observed.stored
     if observed.step.repeat is not None:
         return runs[-1].task_status_count if runs else None
-    if runs is memory.runs:
-        return memory.task_status_count
+    if runs is stored.runs:
+        return stored.task_status_count
     sums: dict[str, dict[str, int]] = {}
     for run in runs:
         for task, state in (run.task_status_count or {}).items():

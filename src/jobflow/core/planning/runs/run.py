@@ -49,13 +49,13 @@ def decide_run(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision | 
 
 def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Decide about a run between two attempts, or retried with its flow."""
-    memory = run.stored
+    stored = run.stored
     if (why := intent(run, ctx)) and why != StepReason.SUSPENDED:
-        return retry_or_end(run, _not_again(run, memory, why, ctx), ctx)
+        return retry_or_end(run, _not_again(run, stored, why, ctx), ctx)
     if ctx.terminating or ctx.suspended:
-        return RunDecision(memory)
-    if memory.next_attempt_time is not None and ctx.now < memory.next_attempt_time:
-        return RunDecision(memory, wake_at=memory.next_attempt_time)
+        return RunDecision(stored)
+    if stored.next_attempt_time is not None and ctx.now < stored.next_attempt_time:
+        return RunDecision(stored, wake_at=stored.next_attempt_time)
     return next_attempt(run, ctx)
 
 

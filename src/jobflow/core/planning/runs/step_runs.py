@@ -32,16 +32,16 @@ def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
             ctx.standing[position] = ended.condition
             continue
         observed = ctx.observed[position]
-        memory = observed.stored
-        if memory.phase in ENDED_STEP_PHASES:
-            found[position] = StepDecision(memory)
+        stored = observed.stored
+        if stored.phase in ENDED_STEP_PHASES:
+            found[position] = StepDecision(stored)
             continue
         end = told(position, ctx) if position in named_ends else None
         if end is not None and is_all_that_is_known(end, observed):
             ctx.standing[position] = as_told(end, observed)
             found[position] = StepDecision(ctx.standing[position])
             continue
-        known = memory.attempts > memory.past_attempts or observed.job is not None
+        known = stored.attempts > stored.past_attempts or observed.job is not None
         if not (known or answered or observed.loops):
             continue
         decision = _carried_on(position, observed, ctx)

@@ -239,7 +239,7 @@ class PendingSteps:
         Probes that have passed stay in the plan until the status says so, so that the prober does
         not forget them.
         """
-        memory, names = self.ctx.observed[position].stored, self.ctx.graph.names
+        stored, names = self.ctx.observed[position].stored, self.ctx.graph.names
         met = [names[target] for target in targets.lasting()]
         condition = decision.condition
         if condition.phase == StepPhase.WAITING:
@@ -252,10 +252,10 @@ class PendingSteps:
         if self.ctx.terminating:
             looks = []
         moments = [at for at in (decision.wake_at, *(look.wake_at for look in looks)) if at]
-        news = not set(met) <= set(memory.passed_targets or ())
+        news = not set(met) <= set(stored.passed_targets or ())
         return msgspec.structs.replace(
             decision,
-            condition=memory if condition == memory else condition,
+            condition=stored if condition == stored else condition,
             urgent=decision.urgent or (bool(targets.looks) and news and not decision.drafts),
             wake_at=min(moments, default=None),
             reads=tuple(look.read for look in looks if look.read is not None),
@@ -296,20 +296,20 @@ def _ended(
     observed: ObservedStep, reason: str, message: str, phase: StepPhase = StepPhase.FAILED
 ) -> StepCondition:
     """Return the end of a step that has not begun; it keeps attempts before a retry."""
-    memory = observed.stored
+    stored = observed.stored
     runs = [
         run if run.phase != StepPhase.WAITING else msgspec.structs.replace(run, phase=phase)
-        for run in memory.runs or ()
+        for run in stored.runs or ()
     ]
     return StepCondition(
         phase=phase,
         reason=reason,
         message=shorten(message),
-        job=memory.job,
-        attempts=memory.attempts,
-        past_attempts=memory.past_attempts,
-        requested_hours=memory.requested_hours,
-        decisions=memory.decisions,
+        job=stored.job,
+        attempts=stored.attempts,
+        past_attempts=stored.past_attempts,
+        requested_hours=stored.requested_hours,
+        decisions=stored.decisions,
         runs=runs or None,
     )
 
