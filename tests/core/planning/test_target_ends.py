@@ -17,7 +17,7 @@ from jobflow.api.flow_status import JobFlowStatus, StepCondition
 from jobflow.api.job import Job
 from jobflow.api.jobflow import Step
 from jobflow.core.planning.context import TargetEnd
-from jobflow.core.planning.target_ends import MOST_BYTES, read, written
+from jobflow.core.planning.target_ends import MOST_BYTES, encode_ends, parse_ends
 from support.laws.effort_of_laws import tries
 from support.laws.random_walk import flows_with_probes
 from support.plan.loop_worlds import ends, runs, stepped, there
@@ -63,9 +63,9 @@ def test_what_was_skipped_is_told_and_what_still_runs_is_not() -> None:
 
 def test_more_ends_than_fit_are_left_out() -> None:
     condition = StepCondition(phase="Completed", attempts=1)
-    text = written({f"{n:04}{'x' * 59}": condition for n in range(1000)})
+    text = encode_ends({f"{n:04}{'x' * 59}": condition for n in range(1000)})
     assert MOST_BYTES - 120 < len(text) <= MOST_BYTES
-    found = read(text)
+    found = parse_ends(text)
     assert list(found) == [f"{n:04}{'x' * 59}" for n in range(len(found))]
 
 
@@ -75,7 +75,9 @@ END = {"phase": "Failed", "reason": "JobFailed", "attempts": 2}
 def test_what_was_written_is_read() -> None:
     condition = StepCondition(phase="Failed", reason="JobFailed", attempts=2)
     waits = StepCondition(phase="Waiting")
-    assert read(written({"a": condition, "b": waits})) == {"a": TargetEnd("Failed", "JobFailed", 2)}
+    assert parse_ends(encode_ends({"a": condition, "b": waits})) == {
+        "a": TargetEnd("Failed", "JobFailed", 2)
+    }
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_what_was_written_is_read() -> None:
     + [json.dumps({"a": END}) + " " * MOST_BYTES],
 )
 def test_a_value_that_is_not_in_this_form_tells_nothing(text: str) -> None:
-    assert read(text) == {}
+    assert parse_ends(text) == {}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_a_value_that_is_not_in_this_form_tells_nothing(text: str) -> None:
     ],
 )
 def test_an_entry_that_no_step_ends_as_is_passed_by(entry: object) -> None:
-    assert read(json.dumps({"a": entry, "b": END})).keys() == {"b"}
+    assert parse_ends(json.dumps({"a": entry, "b": END})).keys() == {"b"}
 
 
 values = st.recursive(
@@ -259,7 +261,7 @@ def step_of(job: Job) -> str:
 
 def told_by(job: Job, world: World) -> set[str]:
     """The steps whose latest end a vcjob tells."""
-    ends = read((job.metadata.annotations or {})[labels.TARGET_ENDS])
+    ends = parse_ends((job.metadata.annotations or {})[labels.TARGET_ENDS])
     now = {step: (world.flow.status.conditions or {})[f"f-{step}"] for step in ends}
     return {
         step

@@ -91,11 +91,11 @@ def test_a_step_is_running_while_an_item_is() -> None:
     world = world.settled()
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason, condition.attempts) == ("Running", "", 3)
-    assert condition.message == "0 of 3 items are over, 3 under way"
+    assert condition.message == "0 of 3 items have ended, 3 under way"
     assert runs(world.plan()) == {0: "Pending", 1: "Pending", 2: "Pending"}
     world = ends(world, "Completed", "f-a-1")
     assert world.plan().phases == {"a": "Running", "b": "Waiting"}
-    assert world.plan().conditions["a"].message == "1 of 3 items are over, 2 under way"
+    assert world.plan().conditions["a"].message == "1 of 3 items have ended, 2 under way"
     assert runs(world.plan()) == {0: "Pending", 1: "Completed", 2: "Pending"}
 
 
@@ -128,7 +128,7 @@ def test_an_item_that_failed_starts_no_further_ones_and_lets_others_end() -> Non
     world = ends(begun(5, parallelism=2), "Failed", "f-a-0")
     assert list(there(world)) == ["f-a-0", "f-a-1"]
     assert world.plan().phases["a"] == "Running"
-    said = "1 of 5 items are over, 1 under way, 3 will not start"
+    said = "1 of 5 items have ended, 1 under way, 3 will not start"
     assert world.plan().conditions["a"].message == said
     world = ends(world, "Completed", "f-a-1")
     condition = world.plan().conditions["a"]
@@ -276,7 +276,7 @@ def test_a_cancelled_flow_with_items_that_had_all_completed_so_far() -> None:
     world = world.later(1).ended("f-a-0", "Completed").with_command().settled()
     assert world.plan().failed == {"a": "Cancelled"}
     message = world.plan().conditions["a"].message
-    assert message == "the flow was cancelled; 1 of 3 items were over"
+    assert message == "the flow was cancelled; 1 of 3 items had ended"
 
 
 def test_a_step_that_wants_it_running_waits_for_the_first_item_that_is() -> None:

@@ -18,7 +18,7 @@ from jobflow.api import labels
 from jobflow.api.control import FailurePolicy
 from jobflow.api.flow_status import ENDED_STEP_PHASES, TIMEOUT, RunCondition
 from jobflow.api.job import Job, JobPhase
-from jobflow.core.planning.actions import AbortJob, Action, DeleteJob
+from jobflow.core.planning.actions import AbortJob, DeleteJob
 from jobflow.core.planning.context import PlanContext, RunDecision
 from jobflow.core.planning.flow.failure_policy import policy_of, stored_failures
 from jobflow.core.planning.lifecycle import HALTS
@@ -111,35 +111,34 @@ def abort(
     asked = ctx.view.aborts.get(job.metadata.uid)
     if asked is not None and ctx.now < add(asked, AGAIN):
         return RunDecision(condition, wake_at=min(add(asked, AGAIN), deadline))
-    action: Action = AbortJob(job.metadata.name, job.metadata.uid)
-    return RunDecision(condition, (action,), wake_at=min(add(ctx.now, AGAIN), deadline))
+    asks = AbortJob(job.metadata.name, job.metadata.uid)
+    return RunDecision(condition, (asks,), wake_at=min(add(ctx.now, AGAIN), deadline))
 
 
 def left_over(ctx: PlanContext) -> Iterator[DeleteJob]:
-    """Yield deletes of the vcjobs that would only delay the end of a flow: those of earlier
-    attempts and of runs that have ended."""
+    """Yield deletes of running vcjobs of earlier attempts and of runs that have ended, which would
+    delay the end of the flow."""
     for observed in ctx.observed:
         for run in observed.each:
-            over = run.stored.phase in ENDED_STEP_PHASES
+            has_ended = run.stored.phase in ENDED_STEP_PHASES
             for job in run.jobs:
-                if (over or job is not run.job) and _is_there(job, ctx):
+                if (has_ended or job is not run.job) and _is_there(job, ctx):
                     yield DeleteJob.of(job)
 
 
 def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob]:
-    """Yield deletes of vcjobs that were created after their run, or the whole flow, had ended.
+    """Yield deletes of running vcjobs that were created after their run or the flow had ended.
 
-    Only vcjobs that this version created are deleted (they have the annotation of their targets'
-    ends), that have not ended, and that the stored status does not know: a user may have resumed
-    one that it knows.
+    Those are vcjobs that this version created (they have the annotation of their targets' ends) and
+    that the stored status does not know: a user may have resumed one that it knows.
     """
     for observed in ctx.observed:
         for run in observed.each:
             for job in run.unheard_of:
                 phases = {run.stored.phase, observed.stored.phase}
-                over = ctx.flow.final or not phases.isdisjoint(ENDED_STEP_PHASES)
-                made = labels.TARGET_ENDS in (job.metadata.annotations or {})
-                if over and made and _is_there(job, ctx):
+                has_ended = ctx.flow.final or not phases.isdisjoint(ENDED_STEP_PHASES)
+                is_ours = labels.TARGET_ENDS in (job.metadata.annotations or {})
+                if has_ended and is_ours and _is_there(job, ctx):
                     yield DeleteJob.of(job)
 
 

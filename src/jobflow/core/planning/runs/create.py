@@ -18,7 +18,7 @@ from jobflow.core.planning.actions import Guard
 from jobflow.core.planning.context import Draft, PlanContext, RunDecision
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.target_ends import ends_of_targets
-from jobflow.core.planning.view import Holder, Refusal
+from jobflow.core.planning.view import Refusal
 from jobflow.core.planning.waiting import wait
 from jobflow.core.pods.names import predict_pod_names
 from jobflow.core.reasons import StepReason
@@ -59,7 +59,13 @@ def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     holder = ctx.view.holders.get(run.key)
     if holder is None or not holder.owner_alive or holder.job.metadata.deletion_timestamp:
         return None
-    return _conflict(run, holder)
+    owner = holder.job.metadata.controller
+    whose = f"{owner.kind} {owner.name}" if owner is not None else "no flow"
+    message = (
+        f"a job named {run.key} exists already and belongs to {whose}: "
+        "delete it, or give the flow or the step another name"
+    )
+    return _failed(run, StepReason.NAME_CONFLICT, message)
 
 
 def _attempt(
@@ -86,7 +92,7 @@ def _attempt(
     else:
         condition = wait(run, StepReason.STARTING, f"the job {name} is being created")
     if (fault := ctx.facts.faults.get(name)) is not None:
-        return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, fault.message))
+        return _failed(run, StepReason.EXPRESSION_ERROR, fault.message)
     planned = Attempt(
         name,
         number,
@@ -101,7 +107,7 @@ def _attempt(
 
 def _refused(run: ObservedRun, refusal: Refusal) -> RunDecision:
     if refusal.code == UNPROCESSABLE:
-        return RunDecision(_failed(run, StepReason.REFUSED, refusal.message))
+        return _failed(run, StepReason.REFUSED, refusal.message)
     return RunDecision(_create_refused(run, refusal), wake_at=refusal.retry_at)
 
 
@@ -110,39 +116,26 @@ def _create_refused(run: ObservedRun, refusal: Refusal) -> RunCondition:
     return wait(run, StepReason.CREATE_REFUSED, refusal.message, until)
 
 
-def _conflict(run: ObservedRun, holder: Holder) -> RunDecision:
-    owner = holder.job.metadata.controller
-    whose = f"{owner.kind} {owner.name}" if owner is not None else "no flow"
-    message = (
-        f"a job named {run.key} exists already and belongs to {whose}: "
-        "delete it, or give the flow or the step another name"
-    )
-    return RunDecision(_failed(run, StepReason.NAME_CONFLICT, message))
-
-
-def _failed(run: ObservedRun, reason: str, message: str) -> RunCondition:
-    return msgspec.structs.replace(
+def _failed(run: ObservedRun, reason: str, message: str) -> RunDecision:
+    condition = msgspec.structs.replace(
         run.stored,
         phase=StepPhase.FAILED,
         reason=reason,
         message=shorten(message),
         next_attempt_time=None,
     )
+    return RunDecision(condition)
 
 
 def _pod_suffix(run: ObservedRun, ctx: PlanContext) -> int:
     """Return how many characters Volcano appends to the vcjob's name for its longest pod name; 0
     without a template."""
-    known = ctx.progress.pod_suffixes.get(run.step.name)
-    if known is None:
-        known = ctx.progress.pod_suffixes[run.step.name] = _longest_suffix(run, ctx)
-    return known
-
-
-def _longest_suffix(run: ObservedRun, ctx: PlanContext) -> int:
-    template = ctx.view.templates.get(run.step.template_for(run.case))
-    if template is None:
-        return 0
-    manifest = build_job(ctx.flow, run.step, template, Attempt(run.key, case=run.case))
-    assert not isinstance(manifest, EvaluationFailure)  # references stay without `seen`
-    return len(predict_pod_names(manifest["spec"]).longest)
+    suffixes, step = ctx.progress.pod_suffixes, run.step
+    if step.name not in suffixes:
+        template = ctx.view.templates.get(step.template_for(run.case))
+        if template is None:
+            return 0
+        manifest = build_job(ctx.flow, step, template, Attempt(run.key, case=run.case))
+        assert not isinstance(manifest, EvaluationFailure)  # references stay without `seen`
+        suffixes[step.name] = len(predict_pod_names(manifest["spec"]).longest)
+    return suffixes[step.name]

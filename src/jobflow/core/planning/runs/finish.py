@@ -51,7 +51,7 @@ class Insight(NamedTuple):
 
     pods: tuple[Pod, ...] = ()
     blamed: PodFailure | None = None
-    said: str | None = None
+    outputs: str | None = None
     """The termination message with the step's outputs; None if it is not known."""
     enough: bool = True
     """Whether a live read would tell nothing more."""
@@ -71,9 +71,9 @@ def finish(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
         if until is None or ctx.now >= until:
             return RunDecision(_ended(run, job, insight, ctx))
         wake_at = None if waits.wake_at is None else min(waits.wake_at, until)
-        said = f"has ended, and its pods cannot be read yet: {waits.trouble}"
+        message = shorten(f"has ended, and its pods cannot be read yet: {waits.trouble}")
         condition = msgspec.structs.replace(
-            decision.condition, reason=StepReason.PODS_UNREAD, message=shorten(said)
+            decision.condition, reason=StepReason.PODS_UNREAD, message=message
         )
         condition = run.stored if condition == run.stored else condition
         decision = msgspec.structs.replace(decision, condition=condition, wake_at=wake_at)
@@ -154,20 +154,20 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
     pod = find_output_pod(job.spec, pods)
-    said = None if pod is None else read_message(job.spec, pod)
+    outputs = None if pod is None else read_message(job.spec, pod)
     if job.phase in FAILURES and _is_aborted(run, job):
-        return Insight(pods, said=said)
+        return Insight(pods, outputs=outputs)
     blamed = find_first_failure(pods) if job.phase in FAILURES else None
     needed = run.step.name in ctx.layout.outputs_needed and has_output_pod(job.spec)
     if job.phase in FAILURES:
-        enough = blamed is not None and blamed.sure and (said is not None or not needed)
+        enough = blamed is not None and blamed.sure and (outputs is not None or not needed)
     else:
         hidden = bool(pods) or not ctx.view.pods_followed
-        enough = said is not None or not (needed or (hidden and has_output_pod(job.spec)))
+        enough = outputs is not None or not (needed or (hidden and has_output_pod(job.spec)))
     missing = ""
-    if needed and said is None:
+    if needed and outputs is None:
         missing = (read.trouble if read is not None else "") or "its pod is gone"
-    return Insight(pods, blamed, said, enough, missing)
+    return Insight(pods, blamed, outputs, enough, missing)
 
 
 # ---------------------------------------------------------------------- the end
@@ -178,11 +178,11 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     phase = ends_as(reason)
     outputs = _outputs(job, insight, ctx)
     if isinstance(outputs, OutputsTooLarge):
-        said = f"the outputs of {run.step.name} {outputs}"
+        excess = f"the outputs of {run.step.name} {outputs}"
         outputs = None
         if not reason:
             phase, reason = StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE
-        message = f"{message}; {said}" if message else said
+        message = f"{message}; {excess}" if message else excess
     if insight.missing and phase == StepPhase.COMPLETED and not reason:
         reason = StepReason.OUTPUTS_MISSING
         message = f"its outputs could not be read: {insight.missing}"
@@ -205,8 +205,6 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
         requested_hours=requested_hours(run, ctx),
     )
     avoided = _avoided(run, insight) if phase == StepPhase.FAILED else None
-    if avoided == condition.avoid_nodes:
-        return condition
     return msgspec.structs.replace(condition, avoid_nodes=avoided)
 
 
@@ -235,7 +233,7 @@ def _outputs(
     noted, uid = ctx.progress.outputs, job.metadata.uid
     if uid not in noted:
         try:
-            outputs = parse_outputs(insight.said) if insight.said else None
+            outputs = parse_outputs(insight.outputs) if insight.outputs else None
             if outputs is not None:
                 ctx.outputs_room.take(outputs)
             noted[uid] = outputs
@@ -245,16 +243,15 @@ def _outputs(
 
 
 def _why(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> tuple[str, str]:
-    reason = FAILURES.get(job.phase, "")
-    if not reason:
+    if job.phase not in FAILURES:
         return "", ""
     state, blamed = job.status.state, insight.blamed
-    said = blamed.said if blamed is not None else state.message or state.reason
+    detail = blamed.said if blamed is not None else state.message or state.reason
     message = f"the job {job.metadata.name} ended {job.phase}"
-    message = f"{message}: {said}" if said else message
+    message = f"{message}: {detail}" if detail else message
     if _is_aborted(run, job):
         return run.stored.reason, aborted(run.stored.reason, message, run, ctx)
-    return reason, message
+    return FAILURES[job.phase], message
 
 
 def _is_aborted(run: ObservedRun, job: Job) -> bool:

@@ -44,12 +44,12 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
         waits = _between_attempts(run, condition, reason=StepReason.SUSPENDED, message=message)
         return RunDecision(waits, urgent=True)
     if suspended:
-        message = aborted(why, f"the job {condition.job} is over", run, ctx)
-        return RunDecision(_final(condition, phase=ends_as(why), reason=why, message=message))
+        message = aborted(why, f"the job {condition.job} has ended", run, ctx)
+        return _final(condition, phase=ends_as(why), reason=why, message=message)
     if condition.reason in _FOR_GOOD or (why and why != StepReason.SUSPENDED):
-        return RunDecision(_final(condition))
+        return _final(condition)
     retry = run.step.retry
-    return RunDecision(_final(condition)) if retry is None else _retried(run, condition, retry, ctx)
+    return _final(condition) if retry is None else _retried(run, condition, retry, ctx)
 
 
 def backoff(policy: Backoff, attempts: int) -> timedelta:
@@ -71,7 +71,7 @@ def _retried(
     failures, limit = run.stored.failures + 1, retry.limit or 0
     condition = msgspec.structs.replace(condition, failures=failures)
     if failures > limit:
-        return RunDecision(_final(condition))
+        return _final(condition)
     if retry.when is not None:
         when = retry.when
         again = ctx.answer(
@@ -80,12 +80,13 @@ def _retried(
             lambda: evaluate_condition("retry.when", when, ctx.seen(run, condition)),
         )
         if again is None:
-            return _later(run, ctx)
+            kept = RunDecision(run.stored) if run.job is None else not_judged(run, run.job, ctx)
+            return msgspec.structs.replace(kept, wake_at=ctx.later)
         if isinstance(again, EvaluationFailure):
             why = shorten(f"{again.message}; {condition.message}")
-            return RunDecision(_final(condition, reason=StepReason.EXPRESSION_ERROR, message=why))
+            return _final(condition, reason=StepReason.EXPRESSION_ERROR, message=why)
         if not again:
-            return RunDecision(_final(condition))
+            return _final(condition)
     until = ceil_to_second(add(ctx.now, backoff(retry.backoff or Backoff(), failures)))
     waits = _between_attempts(
         run,
@@ -95,12 +96,6 @@ def _retried(
         next_attempt_time=until,
     )
     return RunDecision(waits, wake_at=until, urgent=True)
-
-
-def _later(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    job = run.job
-    kept = RunDecision(run.stored) if job is None else not_judged(run, job, ctx)
-    return msgspec.structs.replace(kept, wake_at=ctx.later)
 
 
 def _between_attempts(run: ObservedRun, condition: RunCondition, **changes: object) -> RunCondition:
@@ -116,5 +111,5 @@ def _between_attempts(run: ObservedRun, condition: RunCondition, **changes: obje
     return msgspec.structs.replace(blank, **kept, **changes)
 
 
-def _final(condition: RunCondition, **changes: object) -> RunCondition:
-    return msgspec.structs.replace(condition, avoid_nodes=None, **changes)
+def _final(condition: RunCondition, **changes: object) -> RunDecision:
+    return RunDecision(msgspec.structs.replace(condition, avoid_nodes=None, **changes))
