@@ -1,7 +1,5 @@
 """Text for messages: lists of names, times, durations, commands and counts."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 

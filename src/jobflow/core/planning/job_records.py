@@ -4,8 +4,6 @@ A record outlives its vcjob. An unchanged record is the same object as before, a
 timestamps do not change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 

@@ -6,8 +6,6 @@ and run that its annotations or labels name; one that Volcano's own controller c
 and is known by its name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -9,8 +9,6 @@ last decisions (`status`), the events are its difference from the stored status 
 deletes are decided by the stored status alone (`cleanup`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -11,8 +11,6 @@ If a vcjob does not name a target (an earlier version made it, or not all ends f
 only the one end that its step must have waited for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

@@ -3,8 +3,6 @@
 Callers decide why: `flow` for a quota and for room, `runs` for a vcjob, `steps` for targets.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, overload
 

@@ -3,8 +3,6 @@
 A delete is planned only if the stored status holds the reason, never the status of the same plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime

@@ -5,8 +5,6 @@ deleted once that status is stored, and its UID is dropped when the Command is g
 once, wherever a process stops. Several Commands are applied by creationTimestamp and name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime

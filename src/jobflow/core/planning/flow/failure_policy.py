@@ -6,8 +6,6 @@ Continue starts every step that does not depend on the failure. A failure that t
 continueOnFailure forgives does not count, nor does a failure in `finally`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from jobflow.api.control import FailurePolicy

@@ -4,8 +4,6 @@ The steps of `finally` start in parallel when all other steps have ended, in any
 undone, so they start only once the stored status says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES

@@ -6,8 +6,6 @@ Every vcjob gets its turn, and a smaller one can be created even if another cann
 says when the next try is made, and how many are tried at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 

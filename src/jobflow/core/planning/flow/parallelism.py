@@ -5,8 +5,6 @@ as long as there is room. The others are not even built, because a wide flow may
 them waiting.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ items and repeats stay. Attempts count on: `pastAttempts` says how many were mad
 and a step or run that has made no other since has not begun. Nothing is started here.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

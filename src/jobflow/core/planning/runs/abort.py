@@ -7,8 +7,6 @@ intent gives the reason. The facts about the flow decide whether to abort; the s
 are aborted only by a suspension with AbortJob and by TerminateNow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 

@@ -3,8 +3,6 @@
 The answer to an earlier create (refused, or the name in use) and a missing template decide.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from itertools import count
 

@@ -8,8 +8,6 @@ not complete are not read. It ends for the stored reason, with one exception: af
 only an Aborted vcjob does, because one that ends Failed or Terminated has failed by itself.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta

@@ -7,8 +7,6 @@ the step runs every item (`runs_every_item`). A suspension or the end of the flo
 that have not begun. `summarize` makes one condition of all runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -3,8 +3,6 @@
 A forEach shows counts of its items, a repeat its current run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

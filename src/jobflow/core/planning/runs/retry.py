@@ -4,8 +4,6 @@ A vcjob that was refused is not created again. A run that ends with its flow get
 attempt. A run that was aborted by a suspension gets one that does not count.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import msgspec

@@ -4,8 +4,6 @@ Dependencies do not matter to a run that has begun. A run that has ended by the 
 ended.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -1,7 +1,5 @@
 """Decisions about steps that have begun. A step without forEach and repeat is its own run."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES

@@ -3,8 +3,6 @@
 Time in a queue does not count, restarts by Volcano do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TypeVar

@@ -5,8 +5,6 @@ for the same reason share an Event, and so do steps that cannot start for the sa
 failure in a large flow does not send a thousand Events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from jobflow.api.flow_status import (

@@ -1,7 +1,5 @@
 """Phase, reason, progress and completion time of a flow, from the decisions about its steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from jobflow.api.flow_status import (

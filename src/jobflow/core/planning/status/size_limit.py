@@ -4,8 +4,6 @@ Phase, reason, attempts, passedTargets, decisions and outputs of steps and runs 
 nor the lists of vcjobs. Details of an ended vcjob that are dropped are lost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 

@@ -1,7 +1,5 @@
 """`nextJobs`: the vcjobs that come next. They are a forecast; nothing is created here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ decisions, which are stored before it starts (`stored_decisions`); the flow has 
 failure (`failure_policy`). If a step fails in a pass, all steps are decided again (`plan`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 

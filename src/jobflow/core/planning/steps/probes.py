@@ -8,8 +8,6 @@ that it is not. The prober sends requests to pods as long as plans contain them:
 of the vcjob to its end, and until the status says that they passed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Messages of steps that wait for their targets or are skipped: "waits for c (Running)"."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import compress
 
