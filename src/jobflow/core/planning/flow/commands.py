@@ -5,7 +5,7 @@ deleted once that status is stored, and its UID is dropped when the Command is g
 once, wherever a process stops. Several Commands are applied by creationTimestamp and name.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -19,6 +19,7 @@ from jobflow.core.reasons import FlowReason
 
 AT_ONCE = 20
 """Most handled Commands of a flow that are not deleted yet; bounds the size of the status."""
+_ACTIONS = [str(action) for action in sorted(Action)]
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -38,10 +39,10 @@ class CommandResult:
 
 
 def read_commands(
-    flow: JobFlow, view: View, lifecycle: Lifecycle, now: datetime, *, over: Callable[[], bool]
+    flow: JobFlow, view: View, lifecycle: Lifecycle, now: datetime, *, has_ended: Callable[[], bool]
 ) -> CommandResult:
-    """Return the effect of the Commands in the View. `now`: whole seconds; `over`: whether the flow
-    ends in this plan without them."""
+    """Return the effect of the Commands in the View. `now`: whole seconds; `has_ended`: whether
+    the flow ends in this plan without them."""
     handled = flow.status.handled_commands or []
     if view.commands is None:
         return CommandResult(lifecycle, flow.status.handled_commands)
@@ -55,7 +56,7 @@ def read_commands(
     there = {command.metadata.uid for command in ordered}
     kept = [uid for uid in handled if uid in there]
     new = [command for command in ordered if command.metadata.uid not in known]
-    reader = _Reader(flow, lifecycle, now, over)
+    reader = _Reader(flow, lifecycle, now, has_ended)
     read = [command.metadata.uid for command in reader.read(new[: max(0, AT_ONCE - len(kept))])]
     return CommandResult(
         lifecycle=reader.lifecycle,
@@ -73,11 +74,11 @@ def read_commands(
 
 class _Reader:
     def __init__(
-        self, flow: JobFlow, lifecycle: Lifecycle, now: datetime, over: Callable[[], bool]
+        self, flow: JobFlow, lifecycle: Lifecycle, now: datetime, has_ended: Callable[[], bool]
     ) -> None:
         self._flow = flow
         self._now = now
-        self._over = over
+        self._has_ended = has_ended
         self.lifecycle = lifecycle
         self.retry = False
         self.events: list[Event] = []
@@ -97,48 +98,39 @@ class _Reader:
         if target is None or target.uid != uid:
             other = f"another flow of this name (uid {target.uid})" if target and target.uid else ""
             return f"it is about {other or 'no flow in particular'}; this one has the uid {uid}"
-        if command.action not in _READINGS:
-            return f"JobFlow carries out {_ACTIONS} on flows and no other action"
+        if command.action not in _ACTIONS:
+            return f"JobFlow carries out {', '.join(_ACTIONS[:-1])} and {_ACTIONS[-1]} on flows and no other action"
         return ""
 
     def _read(self, command: Command) -> str:
-        """Return why the Command is refused, or ""."""
+        """Apply the Command; return why it is refused, or ""."""
         if command.action == Action.RESTART_JOB:
-            return self.restart(command)
-        return self._too_late() or _READINGS[command.action](self, command)
-
-    def _too_late(self) -> str:
+            return self._retry()
         if self._flow.final:
             return f"the flow has ended ({self._flow.status.state.phase})"
-        return self._deleted() or ("the flow has ended" if self._over() else "")
+        if why := self._deleted() or ("the flow has ended" if self._has_ended() else ""):
+            return why
+        before = self.lifecycle
+        match command.action:
+            case Action.TERMINATE_JOB:
+                self.lifecycle = before.cancelled(self._now, command.message)
+            case Action.TERMINATE_NOW:
+                self.lifecycle = before.cancelled_now(self._now, command.message)
+            case Action.RESUME_JOB if before.suspended_at is None:
+                return "the flow is not suspended"
+            case Action.RESUME_JOB:
+                self.lifecycle = before.resumed(self._now)
+            case _ if before.ending_reason:
+                return f"the flow ends already, because {before.ending_message}"
+            case _:
+                self.lifecycle = before.suspended_for(command.action, self._now)
+        return ""
 
     def _deleted(self) -> str:
         deleting = self._flow.metadata.deletion_timestamp is not None
         return "the flow is being deleted" if deleting else ""
 
-    # ----------------------------- each returns why the Command is refused, or ""
-
-    def cancel(self, command: Command) -> str:
-        self.lifecycle = self.lifecycle.cancelled(self._now, command.message)
-        return ""
-
-    def cancel_now(self, command: Command) -> str:
-        self.lifecycle = self.lifecycle.cancelled_now(self._now, command.message)
-        return ""
-
-    def suspend(self, command: Command) -> str:
-        if self.lifecycle.ending_reason:
-            return f"the flow ends already, for {self.lifecycle.ending_message}"
-        self.lifecycle = self.lifecycle.suspended_for(command.action, self._now)
-        return ""
-
-    def resume(self, command: Command) -> str:
-        if self.lifecycle.suspended_at is None:
-            return "the flow is not suspended"
-        self.lifecycle = self.lifecycle.resumed(self._now)
-        return ""
-
-    def restart(self, command: Command) -> str:
+    def _retry(self) -> str:
         state = self._flow.status.state
         if why := self._deleted():
             return why
@@ -151,14 +143,3 @@ class _Reader:
             return "the flow is invalid: delete it, correct it and apply it again"
         self.retry = True
         return ""
-
-
-_READINGS: Mapping[str, Callable[[_Reader, Command], str]] = {
-    Action.ABORT_JOB: _Reader.suspend,
-    Action.SUSPEND_FLOW: _Reader.suspend,
-    Action.RESUME_JOB: _Reader.resume,
-    Action.TERMINATE_JOB: _Reader.cancel,
-    Action.TERMINATE_NOW: _Reader.cancel_now,
-    Action.RESTART_JOB: _Reader.restart,
-}
-_ACTIONS = f"{', '.join(sorted(_READINGS)[:-1])} and {max(_READINGS)}"
