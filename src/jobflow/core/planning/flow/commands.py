@@ -19,7 +19,7 @@ from jobflow.core.reasons import FlowReason
 
 AT_ONCE = 20
 """Most handled Commands of a flow that are not deleted yet; bounds the size of the status."""
-_ACTIONS = [str(action) for action in sorted(Action)]
+_ACTIONS = f"{', '.join(sorted(Action)[:-1])} and {max(Action)}"
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -98,8 +98,8 @@ class _Reader:
         if target is None or target.uid != uid:
             other = f"another flow of this name (uid {target.uid})" if target and target.uid else ""
             return f"it is about {other or 'no flow in particular'}; this one has the uid {uid}"
-        if command.action not in _ACTIONS:
-            return f"JobFlow carries out {', '.join(_ACTIONS[:-1])} and {_ACTIONS[-1]} on flows and no other action"
+        if command.action not in set(Action):
+            return f"JobFlow executes {_ACTIONS} on flows and no other action"
         return ""
 
     def _read(self, command: Command) -> str:
