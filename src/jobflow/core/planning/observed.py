@@ -148,10 +148,7 @@ class ObservedStep(ObservedRun):
     @property
     def attempts(self) -> int:
         """The number of vcjobs created for all its runs."""
-        if self.runs:
-            return sum(run.attempts for run in self.runs)
-        known = self.stored.attempts
-        return known if self.job is None else max(known, attempt_of(self.job))
+        return sum(run.attempts for run in self.runs) if self.runs else super().attempts
 
     def new_condition(self, **fields: Any) -> StepCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
@@ -166,10 +163,10 @@ def gather(
     now: datetime,
 ) -> list[ObservedStep]:
     """Return the observed steps by position. `records`: those of the status, by name."""
-    remembered = (flow.status.conditions or {}).get
+    conditions = flow.status.conditions or {}
     found = []
     for step, key, again in zip(layout.steps, layout.keys, layout.loops, strict=True):
-        stored = remembered(key, NOTHING)
+        stored = conditions.get(key, NOTHING)
         runs: Sequence[ObservedRun] = ()
         if again:
             runs = _remembered(step, flow.metadata.name, stored, now)
@@ -242,26 +239,19 @@ def _has_run(run: ObservedRun, now: RunCondition, records: Mapping[str, JobRecor
 
 
 def _volcanos(stored: StepCondition, record: JobRecord | None, key: str) -> StepCondition:
-    """Return the condition that Volcano's controller wrote in JobFlow's terms.
-
-    Volcano writes no attempts and reasons, and drops the condition of a deleted vcjob; then
-    `jobStatusList` still says how it ended. It creates one vcjob for each step, named `key`.
-    """
-    if not stored.phase and record is None:
-        return NOTHING if stored == NOTHING else _started(stored, key, JobPhase.PENDING)
-    said = [stored.phase, record.state if record is not None else ""]
-    ended = next((phase for phase in said if phase in ENDED_PHASES), None)
-    phase = ended or stored.phase or said[1] or JobPhase.PENDING
-    begun = _started(stored, key, phase)
-    if record is not None and begun.create_time is None:
-        begun = msgspec.structs.replace(begun, create_time=record.start_timestamp)
-    return begun
-
-
-def _started(stored: StepCondition, key: str, phase: str) -> StepCondition:
+    """Return the condition that Volcano's controller wrote, in JobFlow's terms: it has no attempts
+    and reasons, and is dropped with the vcjob, whose end `jobStatusList` still has. Volcano
+    creates one vcjob for each step, named `key`."""
+    if record is None and stored == NOTHING:
+        return NOTHING
+    phases = [stored.phase, record.state if record is not None else ""]
+    ended = next((phase for phase in phases if phase in ENDED_PHASES), None)
+    phase = ended or stored.phase or phases[1] or JobPhase.PENDING
     changes: dict[str, Any] = {"phase": phase, "job": key, "attempts": 1}
     if phase in FAILURES:
         changes |= {"phase": StepPhase.FAILED, "reason": FAILURES[phase]}
+    if record is not None and stored.create_time is None:
+        changes["create_time"] = record.start_timestamp
     return msgspec.structs.replace(stored, **changes)
 
 

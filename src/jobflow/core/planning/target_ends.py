@@ -12,6 +12,7 @@ only the one end that its step must have waited for.
 """
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +24,8 @@ from jobflow.core.planning.context import PlanContext, TargetEnd
 from jobflow.core.planning.observed import NOTHING, ObservedStep
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
+
+T = TypeVar("T")
 
 MOST_BYTES = 16 * 1024
 """Most bytes of the annotation's value."""
@@ -57,22 +60,24 @@ def parse_ends(text: str) -> Mapping[str, TargetEnd]:
     """Return the ends in an annotation's value, by target; empty if it is not in this form."""
     if not text or len(text) > MOST_BYTES:
         return {}
-    try:
-        found = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return {}
-    ends = ((name, _end(entry)) for name, entry in found.items())
-    return {name: end for name, end in ends if end is not None}
+    entries = _decode(text, dict[str, msgspec.Raw]) or {}
+    ends = {name: _decode(entry, TargetEnd) for name, entry in entries.items()}
+    return {name: end for name, end in ends.items() if end is not None and _is_possible(end)}
 
 
-def _end(entry: msgspec.Raw) -> TargetEnd | None:
+def _decode(text: str | msgspec.Raw, form: type[T]) -> T | None:
     try:
-        end = msgspec.json.decode(entry, type=TargetEnd)
+        return msgspec.json.decode(text, type=form)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-    sound = end.phase in ENDED_STEP_PHASES and end.reason in _REASONS
-    sound = sound and (end.phase == StepPhase.COMPLETED or end.reason != "")
-    return end if sound and 0 <= end.attempts < MOST_ATTEMPTS else None
+
+
+def _is_possible(end: TargetEnd) -> bool:
+    if end.phase not in ENDED_STEP_PHASES or end.reason not in _REASONS:
+        return False
+    return 0 <= end.attempts < MOST_ATTEMPTS and bool(
+        end.reason or end.phase == StepPhase.COMPLETED
+    )
 
 
 def ends_of_targets(step: Step, ctx: PlanContext) -> str:

@@ -6,7 +6,7 @@ once, wherever a process stops. Several Commands are applied by creationTimestam
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from jobflow.api.command import Action, Command
@@ -72,16 +72,14 @@ def read_commands(
     )
 
 
+@dataclass(slots=True)
 class _Reader:
-    def __init__(
-        self, flow: JobFlow, lifecycle: Lifecycle, now: datetime, has_ended: Callable[[], bool]
-    ) -> None:
-        self._flow = flow
-        self._now = now
-        self._has_ended = has_ended
-        self.lifecycle = lifecycle
-        self.retry = False
-        self.events: list[Event] = []
+    flow: JobFlow
+    lifecycle: Lifecycle
+    now: datetime
+    has_ended: Callable[[], bool]
+    retry: bool = False
+    events: list[Event] = field(default_factory=list)
 
     def read(self, commands: Iterable[Command]) -> Iterator[Command]:
         """Yield the Commands that are handled now. Those after a retry wait for the next plan."""
@@ -94,7 +92,7 @@ class _Reader:
             yield command
 
     def _fault(self, command: Command) -> str:
-        target, uid = command.target, self._flow.metadata.uid
+        target, uid = command.target, self.flow.metadata.uid
         if target is None or target.uid != uid:
             other = f"another flow of this name (uid {target.uid})" if target and target.uid else ""
             return f"it is about {other or 'no flow in particular'}; this one has the uid {uid}"
@@ -106,34 +104,32 @@ class _Reader:
         """Apply the Command; return why it is refused, or ""."""
         if command.action == Action.RESTART_JOB:
             return self._retry()
-        if self._flow.final:
-            return f"the flow has ended ({self._flow.status.state.phase})"
-        if why := self._deleted() or ("the flow has ended" if self._has_ended() else ""):
-            return why
+        if self.flow.final:
+            return f"the flow has ended ({self.flow.status.state.phase})"
+        if self.flow.metadata.deletion_timestamp is not None:
+            return "the flow is being deleted"
+        if self.has_ended():
+            return "the flow has ended"
         before = self.lifecycle
         match command.action:
             case Action.TERMINATE_JOB:
-                self.lifecycle = before.cancelled(self._now, command.message)
+                self.lifecycle = before.cancelled(self.now, command.message)
             case Action.TERMINATE_NOW:
-                self.lifecycle = before.cancelled_now(self._now, command.message)
+                self.lifecycle = before.cancelled(self.now, command.message, finally_too=True)
             case Action.RESUME_JOB if before.suspended_at is None:
                 return "the flow is not suspended"
             case Action.RESUME_JOB:
-                self.lifecycle = before.resumed(self._now)
+                self.lifecycle = before.resumed(self.now)
             case _ if before.ending_reason:
                 return f"the flow ends already, because {before.ending_message}"
             case _:
-                self.lifecycle = before.suspended_for(command.action, self._now)
+                self.lifecycle = before.suspended_for(command.action, self.now)
         return ""
 
-    def _deleted(self) -> str:
-        deleting = self._flow.metadata.deletion_timestamp is not None
-        return "the flow is being deleted" if deleting else ""
-
     def _retry(self) -> str:
-        state = self._flow.status.state
-        if why := self._deleted():
-            return why
+        state = self.flow.status.state
+        if self.flow.metadata.deletion_timestamp is not None:
+            return "the flow is being deleted"
         if state.phase != FlowPhase.FAILED:
             phase = state.phase or FlowPhase.PENDING
             if self.lifecycle.suspended_at is not None:

@@ -28,11 +28,8 @@ def policy_of(flow: JobFlow) -> FailurePolicy:
 
 
 def runs_every_item(flow: JobFlow, step: Step) -> bool:
-    """Return whether every item of the step's forEach starts, however the other items end.
-
-    `continueOnFailure` on the step says so, and so does `failurePolicy: Continue`. For any other
-    step an item that fails for good starts no further item.
-    """
+    """Return whether every item of the step's forEach starts, however the other items end. If not,
+    no further item starts after one has failed for good."""
     return bool(step.continue_on_failure) or policy_of(flow) is FailurePolicy.CONTINUE
 
 
@@ -41,10 +38,9 @@ def broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> list[s
     steps, failed = ctx.steps, StepPhase.FAILED.value
     return [
         steps[position].name
-        for position, decision in enumerate(decisions)
+        for position, decision in enumerate(decisions[: ctx.last_from])
         if decision is not None
         and decision.condition.phase == failed
-        and position < ctx.last_from
         and fails_flow(steps[position], decision.condition)
         and decision.condition.reason != StepReason.FAILURE_POLICY
     ]

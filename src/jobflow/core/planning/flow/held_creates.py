@@ -39,15 +39,15 @@ class Turn:
         return [draft for draft in drafts if self._is_due and draft.name in self._names]
 
     def held_back(self, decision: StepDecision, drafts: Iterable[Draft]) -> StepDecision:
-        """Return the decision with the reason why its step waits. `drafts`: its
-        vcjobs, tried now or not, so that a try alone does not change the condition."""
+        """Return the decision with the reason why its step waits. `drafts`: its vcjobs, tried or
+        not, so that a try alone does not change the condition."""
         retry_at = self._held.retry_at
         is_next = any(draft.name in self._names for draft in drafts)
         made = msgspec.structs.replace(decision, condition=self._refused(decision, is_next))
         if retry_at is None or self._is_due:
             return made
-        wakes = [moment for moment in (decision.wake_at, retry_at) if moment is not None]
-        return msgspec.structs.replace(made, wake_at=min(wakes))
+        wake_at = min(decision.wake_at or retry_at, retry_at)
+        return msgspec.structs.replace(made, wake_at=wake_at)
 
     def _refused(self, decision: StepDecision, is_next: bool) -> StepCondition:
         condition, why, retry_at = decision.condition, self._held.message, self._held.retry_at

@@ -141,9 +141,6 @@ def requested_hours(run: ObservedRun, ctx: PlanContext) -> RequestedHours | None
     )
 
 
-# ---------------------------------------------------------------------- what the pods say
-
-
 def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     uid = job.metadata.uid
     read = ctx.view.read.get(uid)
@@ -166,9 +163,6 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     if needed and outputs is None:
         missing = (read.trouble if read is not None else "") or "its pod is gone"
     return Insight(pods, blamed, outputs, enough, missing)
-
-
-# ---------------------------------------------------------------------- the end
 
 
 def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> RunCondition:
@@ -261,9 +255,6 @@ def _is_aborted(run: ObservedRun, job: Job) -> bool:
 
 def _since(job: Job) -> datetime | None:
     return job.status.state.last_transition_time
-
-
-# ---------------------------------------------------------------------- tasks
 
 
 def _last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:

@@ -144,9 +144,6 @@ def _continue(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:
         _repeats(loop, ctx, sure=end is not None and end.phase == StepPhase.COMPLETED)
 
 
-# ------------------------------------------------------------------------------- forEach
-
-
 def _items(loop: Loop, ctx: PlanContext) -> None:
     """Begin the next items, or end the step if all items that have begun have ended and no other
     may begin. A flow that is suspended or being deleted only delays items."""
@@ -178,9 +175,6 @@ def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
             failed += has_failed
             under_way += not has_failed
     return failed
-
-
-# -------------------------------------------------------------------------------- repeat
 
 
 def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:

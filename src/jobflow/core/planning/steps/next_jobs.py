@@ -31,17 +31,13 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     if ctx.terminating or ctx.suspended:
         return []
     most = ctx.flow.spec.parallelism
-    return Forecast(ctx, decisions).names()[: MAX_NEXT_JOBS if most is None or most < 1 else most][
-        :MAX_NEXT_JOBS
-    ]
+    room = MAX_NEXT_JOBS if most is None or most < 1 else min(most, MAX_NEXT_JOBS)
+    return Forecast(ctx, decisions).names()[:room]
 
 
 class Forecast(PendingSteps):
-    """The pass over the steps after every vcjob has completed.
-
-    It decides the steps that wait for one that ends, and those that wait for room. All others keep
-    their decision.
-    """
+    """The pass over the steps after every vcjob has completed. It decides the steps that wait for
+    one that ends, and those that wait for room. All others keep their decision."""
 
     def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision]) -> None:
         standing = [decision.condition for decision in decisions]
@@ -97,8 +93,6 @@ class Forecast(PendingSteps):
             if condition.phase == StepPhase.WAITING and not _has_begun(condition):
                 self._decide_again(dependant)
 
-    # ----------------------------------------------------- what differs from a pass of today
-
     def _take(self, position: int, decision: StepDecision) -> None:
         super()._take(position, decision)
         if self.ends[position] is not None:
@@ -119,15 +113,12 @@ class Forecast(PendingSteps):
     def _wait_for_targets(self, position: int, targets: TargetStates) -> StepCondition:
         return self.ctx.observed[position].stored
 
-    # ------------------------------------------------------------------------- names
-
     def _names(self, position: int) -> Iterator[str]:
         step = self.ctx.steps[position]
         if not self.ctx.layout.loops[position]:
             yield self.ctx.observed[position].key
             return
-        indices = iter((0,)) if step.for_each is None else self._items(position, step.for_each)
-        for index in indices:
+        for index in (0,) if step.for_each is None else self._items(position, step.for_each):
             yield format_job_name(self.ctx.flow.metadata.name, step.name, index=index)
 
     def _items(self, position: int, each: ForEach) -> Iterator[int]:

@@ -101,14 +101,11 @@ class PendingSteps:
             if decision is None:
                 continue
             if decision.condition.phase in (StepPhase.FAILED, StepPhase.COMPLETED):
-                if self.known[position] is None:
-                    found[position] = decision
+                found.setdefault(position, decision)
             targets = set(self.ctx.graph.targets[position]) - seen
             seen |= targets
             before.extend(targets)
         return found
-
-    # ------------------------------------------------------------------------- one step
 
     def _new(self, position: int) -> StepDecision:
         ctx = self.ctx
@@ -138,7 +135,7 @@ class PendingSteps:
     def _last(self, position: int, observed: ObservedStep) -> StepDecision:
         if self.ctx.lifecycle.finally_too:
             return self._skipped(observed, StepReason.STOPPED, self.ctx.lifecycle.ending_message)
-        if not self._rest_is_over and not self.ctx.terminating:
+        if not self._finally_may_begin and not self.ctx.terminating:
             return StepDecision(wait(observed, "", "waits until all other steps have ended"))
         return self._ready(position, NO_TARGETS)
 
@@ -186,8 +183,6 @@ class PendingSteps:
         message = f"waits until it is known how {join_names(stopping.failing)} ended"
         return StepDecision(wait(observed, "", message))
 
-    # ---------------------------------------------------------------------- its targets
-
     def _target_states(self, position: int, *, began: bool = False) -> TargetStates:
         """`began`: a step that has begun does not need its probe any more."""
         ends, need = self.ends, self.ctx.layout.needs[position]
@@ -209,7 +204,7 @@ class PendingSteps:
         return Probing(self.ctx.view, self.ctx.now)
 
     @cached_property
-    def _rest_is_over(self) -> bool:
+    def _finally_may_begin(self) -> bool:
         return may_begin(self.ctx)
 
     def _met_before(self, position: int, target: int) -> bool:
@@ -232,11 +227,8 @@ class PendingSteps:
     def _lasting(
         self, position: int, decision: StepDecision, verdict: TargetState, targets: TargetStates
     ) -> StepDecision:
-        """Add the targets that stay met, and the probes and reads of the others.
-
-        Probes that have passed stay in the plan until the status says so, so that the prober does
-        not forget them.
-        """
+        """Add the targets that stay met, and the probes and reads of the others. Probes that have
+        passed stay until the status says so, so that the prober does not forget them."""
         stored, names = self.ctx.observed[position].stored, self.ctx.graph.names
         met = [names[target] for target in targets.lasting()]
         condition = decision.condition
@@ -244,11 +236,9 @@ class PendingSteps:
             condition = msgspec.structs.replace(condition, passed_targets=met or None)
         looks = [
             look
-            for look in targets.looks
-            if verdict is TargetState.NOT_YET or look.reach is TargetState.MET
+            for look in (() if self.ctx.terminating else targets.looks)
+            if verdict is _NOT_YET or look.reach is TargetState.MET
         ]
-        if self.ctx.terminating:
-            looks = []
         moments = [at for at in (decision.wake_at, *(look.wake_at for look in looks)) if at]
         news = not set(met) <= set(stored.passed_targets or ())
         return msgspec.structs.replace(
@@ -259,8 +249,6 @@ class PendingSteps:
             reads=tuple(look.read for look in looks if look.read is not None),
             probes=tuple(look.probe for look in looks if look.probe is not None),
         )
-
-    # ----------------------------------------------------------------------- conditions
 
     def _wait_for_targets(self, position: int, targets: TargetStates) -> StepCondition:
         observed, stopping = self.ctx.observed[position], self.stopping
@@ -314,6 +302,5 @@ def _ended(
 
 def _resumed(observed: ObservedStep, ctx: PlanContext) -> str:
     """Return the name of a vcjob from before a retry that was resumed since, or ""."""
-    gone = ctx.view.deleted
     names = (job.metadata.name for job in observed.jobs if not job.ended)
-    return next((name for name in names if name not in gone), "")
+    return next((name for name in names if name not in ctx.view.deleted), "")
