@@ -19,7 +19,7 @@ from jobflow.api.jobflow import Step
 from jobflow.core.planning.context import TargetEnd
 from jobflow.core.planning.target_ends import MOST_BYTES, encode_ends, parse_ends
 from support.laws.effort_of_laws import tries
-from support.laws.random_walk import flows_with_probes
+from support.laws.random_flows import flows_with_probes
 from support.plan.loop_worlds import ends, runs, stepped, there
 from support.plan.plan_world import World, after, flow, world_of
 from support.plan.steps import step
