@@ -85,7 +85,8 @@ def _nested(depth: int) -> Any:
     return value
 
 
-_JSON: tuple[Any, ...] = (None, 1, -1, 1e308, "q", [], {}, {"k": 1}, [1, {"k": 2}], _nested(50), "x" * 500)
+_JSON: list[Any] = [None, 1, -1, 1e308, "q", [], {}, {"k": 1}, [1, {"k": 2}], "x" * 500]
+_JSON.append(_nested(50))
 MANY = 5000
 """Entries of a list or a map that is very long."""
 MOST_BYTES = 1_500_000
