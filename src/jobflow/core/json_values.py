@@ -1,7 +1,5 @@
 """JSON values: copies, equality and differences, without recursion."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any

@@ -1,7 +1,5 @@
 """Attributes that are computed at the first read, and then kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 

@@ -1,7 +1,5 @@
 """Limits that both admission and planning apply."""
 
-from __future__ import annotations
-
 MAX_RUNS = 1000
 """Runs of a step, each of which has an entry in the status. Admission refuses more, and
 planning ignores them."""

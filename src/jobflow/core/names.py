@@ -4,8 +4,6 @@ Names are never parsed; labels identify objects. Admission refuses a flow whose 
 too long, so only further attempts and label values are shortened (annotations have the full text).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 

@@ -1,7 +1,5 @@
 """All reasons in a status. docs/reference.md says what each means and what to do."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from jobflow.api.flow_status import CANCELLED as _CANCELLED

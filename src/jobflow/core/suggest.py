@@ -1,7 +1,5 @@
 """Suggestions for unknown words: "did you mean …"."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain

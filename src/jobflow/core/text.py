@@ -1,7 +1,5 @@
 """Text for messages: lists of names, times, durations, commands and counts."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -33,9 +31,9 @@ def join_names(names: Sequence[str], *, total: int | None = None, last: str = "a
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
-def format_go_duration(format_duration: timedelta) -> str:
+def format_go_duration(duration: timedelta) -> str:
     """Return whole seconds as Go prints a Duration: `3s`, `1m30s`, `2h0m0s`; `0s` if negative."""
-    minutes, seconds = divmod(max(0, format_duration // timedelta(seconds=1)), 60)
+    minutes, seconds = divmod(max(0, duration // timedelta(seconds=1)), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours}h{minutes}m{seconds}s"
@@ -52,8 +50,8 @@ def format_duration(duration: timedelta | None) -> str:
     seconds = int(duration.total_seconds())
     for size, unit, inner_size, inner in _UNITS:
         if seconds >= size:
-            rest = seconds % size // inner_size
-            return f"{seconds // size}{unit}" + (f"{rest}{inner}" if rest else "")
+            inner_count = seconds % size // inner_size
+            return f"{seconds // size}{unit}" + (f"{inner_count}{inner}" if inner_count else "")
     return f"{seconds}s"
 
 
@@ -71,11 +69,9 @@ def format_elapsed(since: datetime, now: datetime) -> str:
 
 def format_since(since: datetime | None, now: datetime) -> str:
     """Return ` for 1m15s (since 12:00:00 UTC)`; "" for None."""
-    return (
-        ""
-        if since is None
-        else f" for {format_elapsed(since, now)} (since {format_time(since, now)})"
-    )
+    if since is None:
+        return ""
+    return f" for {format_elapsed(since, now)} (since {format_time(since, now)})"
 
 
 def format_command(command: str, metadata: ObjectMeta, more: str = "") -> str:

@@ -1,7 +1,5 @@
 """Arithmetic with timestamps of statuses and specs, which may be any that Kubernetes accepts."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC)

@@ -1,7 +1,5 @@
 """Violations and warnings of admission, in the format of the API server's own errors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -19,7 +19,8 @@ from jobflow.core.planning.actions import AbortJob, CreateJob, DeleteCommand, De
 from model.random_flows import EVERY
 from support.laws.cpu_time import least_cpu
 from support.laws.effort_of_laws import tries
-from support.laws.random_walk import Walk, controlled_flows, flows_with_probes, walks
+from support.laws.random_flows import controlled_flows, flows_with_probes
+from support.laws.random_walk import Walk, walks
 from support.laws.reordered_views import seen_in_another_order, steps_in_another_order
 from support.laws.unadmitted_flows import Odd
 from support.plan.loop_worlds import stepped

@@ -1,4 +1,4 @@
-"""The ends of targets that a vcjob tells: what is written and read, and what a plan makes of it."""
+"""Ends of targets in an annotation of vcjobs: encoding, parsing and use in a plan."""
 
 import json
 from dataclasses import replace
@@ -15,65 +15,67 @@ from jobflow.api.flow_status import JobFlowStatus, StepCondition
 from jobflow.api.job import Job
 from jobflow.api.jobflow import Step
 from jobflow.core.planning.context import TargetEnd
-from jobflow.core.planning.target_ends import MOST_BYTES, read, written
+from jobflow.core.planning.target_ends import MOST_BYTES, encode_ends, parse_ends
 from support.laws.effort_of_laws import tries
-from support.laws.random_walk import flows_with_probes
+from support.laws.random_flows import flows_with_probes
 from support.plan.loop_worlds import ends, runs, stepped, there
 from support.plan.plan_world import World, after, flow, world_of
 from support.plan.steps import step
 
 
-def tells(world: World, name: str) -> Any:
+def recorded_by(world: World, name: str) -> Any:
     return json.loads((world.jobs[name].metadata.annotations or {})[labels.TARGET_ENDS])
 
 
-def says(world: World, name: str, value: object) -> World:
+def recording(world: World, name: str, value: object) -> World:
     """Set the annotation of a vcjob: a text unchanged, any other value as JSON."""
     text = value if isinstance(value, str) else json.dumps(value)
     known = world.jobs[name].metadata.annotations or {}
     return world.with_metadata(name, annotations={**known, labels.TARGET_ENDS: text})
 
 
-def forgotten(world: World) -> World:
+def without_status(world: World) -> World:
     """The status is lost."""
     return world.with_status(JobFlowStatus())
 
 
-def test_a_vcjob_tells_the_ends_that_it_was_started_on() -> None:
+def test_a_vcjob_records_the_ends_of_its_targets() -> None:
     world = flow("a", x=step(continue_on_failure=True), b=after("a x")).settled()
-    assert tells(world, "f-a") == {}
+    assert recorded_by(world, "f-a") == {}
     world = ends(ends(world, "Completed", "f-a"), "Failed", "f-x")
-    assert tells(world, "f-b") == {
+    assert recorded_by(world, "f-b") == {
         "a": {"phase": "Completed", "attempts": 1},
         "x": {"phase": "Failed", "reason": "JobFailed", "attempts": 1},
     }
 
 
-def test_what_was_skipped_is_told_and_what_still_runs_is_not() -> None:
+def test_skipped_targets_are_recorded_and_running_ones_are_not() -> None:
     world = flow("a", "s", no=after("a", condition="Failed"), b=after("a no", condition="Finished"))
     world = world.with_spec(
         flows=[*world.flow.steps, Step(name="c", depends_on=after("s a", strategy="any"))]
     )
     world = ends(world.settled(), "Completed", "f-a")
-    assert tells(world, "f-b")["no"] == {"phase": "Skipped", "reason": "NotTaken"}
-    assert tells(world, "f-c") == {"a": {"phase": "Completed", "attempts": 1}}
+    assert recorded_by(world, "f-b")["no"] == {"phase": "Skipped", "reason": "NotTaken"}
+    assert recorded_by(world, "f-c") == {"a": {"phase": "Completed", "attempts": 1}}
 
 
 def test_more_ends_than_fit_are_left_out() -> None:
     condition = StepCondition(phase="Completed", attempts=1)
-    text = written({f"{n:04}{'x' * 59}": condition for n in range(1000)})
+    text = encode_ends({f"{n:04}{'x' * 59}": condition for n in range(1000)})
     assert MOST_BYTES - 120 < len(text) <= MOST_BYTES
-    found = read(text)
+    found = parse_ends(text)
     assert list(found) == [f"{n:04}{'x' * 59}" for n in range(len(found))]
 
 
 END = {"phase": "Failed", "reason": "JobFailed", "attempts": 2}
 
 
-def test_what_was_written_is_read() -> None:
+def test_encoded_ends_are_parsed() -> None:
     condition = StepCondition(phase="Failed", reason="JobFailed", attempts=2)
     waits = StepCondition(phase="Waiting")
-    assert read(written({"a": condition, "b": waits})) == {"a": TargetEnd("Failed", "JobFailed", 2)}
+    assert parse_ends(encode_ends({"a": condition, "b": waits})) == {
+        "a": TargetEnd("Failed", "JobFailed", 2)
+    }
 
 
 @pytest.mark.parametrize(
@@ -81,8 +83,8 @@ def test_what_was_written_is_read() -> None:
     ["", "{", "[]", "null", "7", '"a"', "[" * 10_000, '{"a":' * 2_000, '{"a": {"phase": "\ud800"}}']
     + [json.dumps({"a": END}) + " " * MOST_BYTES],
 )
-def test_a_value_that_is_not_in_this_form_tells_nothing(text: str) -> None:
-    assert read(text) == {}
+def test_an_invalid_annotation_has_no_ends(text: str) -> None:
+    assert parse_ends(text) == {}
 
 
 @pytest.mark.parametrize(
@@ -106,8 +108,8 @@ def test_a_value_that_is_not_in_this_form_tells_nothing(text: str) -> None:
         [[[[[[{}]]]]]],
     ],
 )
-def test_an_entry_that_no_step_ends_as_is_passed_by(entry: object) -> None:
-    assert read(json.dumps({"a": entry, "b": END})).keys() == {"b"}
+def test_an_impossible_end_is_ignored(entry: object) -> None:
+    assert parse_ends(json.dumps({"a": entry, "b": END})).keys() == {"b"}
 
 
 values = st.recursive(
@@ -132,14 +134,14 @@ values = st.recursive(
 @given(values.map(json.dumps) | st.text(max_size=60), st.sampled_from(["Running", "Failed"]))
 @tries(150)
 def test_a_plan_accepts_any_annotation(text: str, phase: str) -> None:
-    world = forgotten(says(flow("a", b="a").with_jobs(b=phase), "f-b", text))
+    world = without_status(recording(flow("a", b="a").with_jobs(b=phase), "f-b", text))
     planned = world.plan()
     assert planned.phases["a"] in ("Waiting", "Completed", "Failed", "Skipped")
     assert planned.plan == world.plan().plan
 
 
 def started(phase: str, *names: str, **fields: Any) -> World:
-    """a ended so, b was started on that, and the vcjobs of a are gone."""
+    """a ended in this phase, b has started, and the vcjobs of a are gone."""
     condition = "Finished" if phase != "Completed" else None
     world = world_of(
         [Step(name="a", **fields), Step(name="b", depends_on=after("a", condition=condition))]
@@ -152,7 +154,7 @@ def started(phase: str, *names: str, **fields: Any) -> World:
 
 @pytest.mark.parametrize(("phase", "reason"), [("Completed", ""), ("Failed", "JobFailed")], ids=str)
 def test_a_step_whose_status_and_vcjob_are_lost_is_not_run_again(phase: str, reason: str) -> None:
-    planned = forgotten(started(phase)).plan()
+    planned = without_status(started(phase)).plan()
     assert (planned.creates, planned.job_reads) == ([], [])
     assert planned.phases == {"a": phase, "b": "Pending"}
     condition = planned.conditions["a"]
@@ -163,8 +165,8 @@ def test_a_step_whose_status_and_vcjob_are_lost_is_not_run_again(phase: str, rea
     assert world.plan().nothing
 
 
-def test_a_target_that_the_status_has_only_seen_starting_has_ended_all_the_same() -> None:
-    """Its vcjob was made, ended and deleted, and its dependant's made, before the next write."""
+def test_a_recorded_end_counts_if_the_status_has_only_seen_the_start() -> None:
+    """Its vcjob was created, ended and deleted before the next write of the status."""
     first = flow("a", b="a").stored()
     world = replace(first.carried_out().settled(), flow=first.flow)
     world = ends(world, "Completed", "f-a").without_jobs("a")
@@ -176,26 +178,29 @@ def test_a_target_that_the_status_has_only_seen_starting_has_ended_all_the_same(
 def test_a_target_that_was_skipped_is_skipped_again() -> None:
     world = flow("x", a=after("x", condition="Failed"), b=after("a x", condition="Finished"))
     world = ends(world.settled(), "Completed", "f-x").without_jobs("x")
-    planned = forgotten(world).plan()
+    planned = without_status(world).plan()
     assert planned.phases == {"x": "Completed", "a": "Skipped", "b": "Pending"}
     assert planned.skipped == {"a": "NotTaken"}
 
 
-def test_a_step_that_may_fail_is_not_taken_for_completed() -> None:
+def test_the_end_of_a_step_that_may_fail_is_not_inferred() -> None:
     world = ends(flow(a=step(continue_on_failure=True), b="a").settled(), "Failed", "f-a")
-    planned = forgotten(world.without_jobs("a")).plan()
+    planned = without_status(world.without_jobs("a")).plan()
     assert planned.failed == {"a": "JobFailed"}
 
 
-def test_what_the_step_itself_says_goes_before_what_is_told() -> None:
+def test_the_job_of_a_step_counts_before_a_recorded_end() -> None:
     world = ends(flow("a", b="a").settled(), "Completed", "f-a")
-    again = forgotten(world.with_jobs(a="Failed"))
+    again = without_status(world.with_jobs(a="Failed"))
     assert again.plan().failed == {"a": "JobFailed"}
-    assert forgotten(world.with_jobs(a="Running")).plan().phases["a"] == "Running"
+    running = without_status(world.with_jobs(a="Running"))
+    assert running.plan().phases["a"] == "Running"
+    skipped = recording(running, "f-b", {"a": {"phase": "Skipped", "reason": "Stopped"}})
+    assert skipped.plan().phases["a"] == "Running"
 
 
-def test_a_later_attempt_makes_what_is_told_void() -> None:
-    world = forgotten(started("Completed"))
+def test_a_later_attempt_makes_a_recorded_end_void() -> None:
+    world = without_status(started("Completed"))
     later = world.with_job(world.job("a", "Running", run=1))
     assert later.plan().phases["a"] == "Running"
     runs_on = StepCondition(phase="Running", job="f-a-r1", attempts=2)
@@ -203,37 +208,39 @@ def test_a_later_attempt_makes_what_is_told_void() -> None:
     assert gone.plan().job_reads == ["f-a-r1"]
 
 
-def test_an_earlier_attempt_that_is_still_there_does_not() -> None:
-    world = says(flow("a", b="a").with_jobs(a="Failed", b="Running"), "f-b", {"a": {
+def test_an_earlier_attempt_does_not_make_a_recorded_end_void() -> None:
+    world = recording(flow("a", b="a").with_jobs(a="Failed", b="Running"), "f-b", {"a": {
         "phase": "Completed", "attempts": 2}})  # fmt: skip
     planned = world.plan()
     assert planned.phases == {"a": "Completed", "b": "Running"}
     assert planned.conditions["a"].job == "f-a-r1"
 
 
-def test_of_several_ends_the_one_after_the_most_attempts_counts() -> None:
+def test_the_recorded_end_after_the_most_attempts_counts() -> None:
     world = flow("a", h=after("a", condition="Failed"), b="a").with_jobs(h="Completed", b="Running")
-    world = says(world, "f-h", {"a": {"phase": "Failed", "reason": "JobFailed", "attempts": 1}})
-    world = says(world, "f-b", {"a": {"phase": "Completed", "attempts": 2}})
+    world = recording(
+        world, "f-h", {"a": {"phase": "Failed", "reason": "JobFailed", "attempts": 1}}
+    )
+    world = recording(world, "f-b", {"a": {"phase": "Completed", "attempts": 2}})
     assert world.plan().phases["a"] == "Completed"
 
 
 @pytest.mark.parametrize(
     "end", [END, {"phase": "Skipped", "reason": "UpstreamFailed"}], ids=["failed", "skipped"]
 )
-def test_what_was_told_before_a_retry_of_the_flow_is_void(end: dict[str, Any]) -> None:
-    """A create that was under way when the flow ended lands after the retry."""
+def test_an_end_recorded_before_a_retry_of_the_flow_is_void(end: dict[str, Any]) -> None:
+    """A create that was sent before the flow ended arrives after the retry."""
     attempts = end.get("attempts", 0)
     waits = StepCondition(phase="Waiting", attempts=attempts, past_attempts=attempts)
     world = flow("a", b=after("a", condition="Finished")).with_jobs(b="Running")
-    world = says(world, "f-b", {"a": end})
+    world = recording(world, "f-b", {"a": end})
     conditions = {"f-a": waits, "f-b": StepCondition(phase="Waiting")}
     world = world.with_status(JobFlowStatus(conditions=conditions))
     assert world.plan().phases == {"a": "Waiting", "b": "Running"}
 
 
-def test_a_vcjob_that_the_status_knows_tells_nothing() -> None:
-    world = says(flow("a", b="a").with_jobs(b="Running"), "f-b", {"a": END})
+def test_a_vcjob_that_the_status_knows_records_nothing() -> None:
+    world = recording(flow("a", b="a").with_jobs(b="Running"), "f-b", {"a": END})
     waiting = StepCondition(phase="Waiting")
     started_b = StepCondition(phase="Running", job="f-b", attempts=1)
     known = world.with_status_fields(conditions={"f-a": waiting, "f-b": started_b})
@@ -241,9 +248,9 @@ def test_a_vcjob_that_the_status_knows_tells_nothing() -> None:
     assert known.plan().phases["a"] == "Waiting"
 
 
-def test_what_is_told_of_steps_that_are_no_targets_is_passed_by() -> None:
-    told = {"a": END, "b": END, "x": END, "": END}
-    world = says(flow("a", "x", b="a").with_jobs(b="Running"), "f-b", told)
+def test_ends_of_steps_that_are_not_targets_are_ignored() -> None:
+    recorded = {"a": END, "b": END, "x": END, "": END}
+    world = recording(flow("a", "x", b="a").with_jobs(b="Running"), "f-b", recorded)
     assert world.plan().phases == {"a": "Failed", "x": "Skipped", "b": "Running"}
     assert world.plan().skipped == {"x": "Stopped"}
 
@@ -252,9 +259,9 @@ def step_of(job: Job) -> str:
     return (job.metadata.annotations or {})[labels.STEP]
 
 
-def told_by(job: Job, world: World) -> set[str]:
-    """The steps whose latest end a vcjob tells."""
-    ends = read((job.metadata.annotations or {})[labels.TARGET_ENDS])
+def ends_recorded_by(job: Job, world: World) -> set[str]:
+    """Return the steps whose latest end a vcjob records."""
+    ends = parse_ends((job.metadata.annotations or {})[labels.TARGET_ENDS])
     now = {step: (world.flow.status.conditions or {})[f"f-{step}"] for step in ends}
     return {
         step
@@ -263,8 +270,8 @@ def told_by(job: Job, world: World) -> set[str]:
     }
 
 
-def gone_on(world: World, random: Random, ends_: int) -> World:
-    """So many vcjobs have ended, mostly well."""
+def continued(world: World, random: Random, ends_: int) -> World:
+    """Let this many vcjobs end."""
     world = world.settled()
     for _ in range(ends_):
         live = [name for name in there(world) if not world.jobs[name].ended]
@@ -276,14 +283,14 @@ def gone_on(world: World, random: Random, ends_: int) -> World:
 
 @given(flows_with_probes(), st.randoms(use_true_random=False), st.integers(1, 7))
 @tries(100)
-def test_a_lost_status_and_lost_vcjobs_change_no_end_that_is_told(
+def test_recorded_ends_survive_a_lost_status_and_lost_vcjobs(
     made: World, random: Random, ends_: int
 ) -> None:
-    world = gone_on(made, random, ends_)
-    told = {step: by for by in world.jobs.values() for step in told_by(by, world)}
-    lost = {step for step, by in told.items() if step_of(by) not in told}
+    world = continued(made, random, ends_)
+    recorded = {step: by for by in world.jobs.values() for step in ends_recorded_by(by, world)}
+    lost = {step for step, by in recorded.items() if step_of(by) not in recorded}
     left = {name: job for name, job in world.jobs.items() if step_of(job) not in lost}
-    planned = forgotten(replace(world, jobs=left)).plan()
+    planned = without_status(replace(world, jobs=left)).plan()
     for name in lost:
         before = (world.flow.status.conditions or {})[f"f-{name}"]
         now = planned.conditions[name]
@@ -308,17 +315,17 @@ def test_a_loop_that_has_ended_does_not_run_again(
     world = stepped(**loop).settled()
     for names in ended:
         world = ends(world, end, *names.split())
-    told = {"phase": end, "attempts": 2} | ({"reason": "JobFailed"} if end == "Failed" else {})
-    assert tells(world, "f-b") == {"a": told}
+    recorded = {"phase": end, "attempts": 2} | ({"reason": "JobFailed"} if end == "Failed" else {})
+    assert recorded_by(world, "f-b") == {"a": recorded}
     left = {name: job for name, job in world.jobs.items() if name not in lost.split()}
-    planned = forgotten(replace(world, jobs=left)).plan()
+    planned = without_status(replace(world, jobs=left)).plan()
     assert (planned.creates, planned.job_reads, planned.phases["a"]) == ([], [], end)
     found = {index: phase.split()[0] for index, phase in runs(planned).items()}
     assert found == {index: end for index in range(2) if f"f-a-{index}" in left}
 
 
-def test_a_retry_runs_what_is_known_to_have_failed_by_that_alone() -> None:
-    world = forgotten(started("Failed")).settled()
+def test_a_retry_runs_a_step_known_to_have_failed_by_a_recorded_end() -> None:
+    world = without_status(started("Failed")).settled()
     world = ends(world, "Completed", "f-b")
     assert world.plan().phase == "Failed"
     world = world.with_command("RestartJob").settled()

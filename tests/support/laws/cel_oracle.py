@@ -64,7 +64,7 @@ _NAMES = {
 
 
 def _serve() -> None:
-    from cel_expr_python import cel
+    from cel_expr_python import cel  # type: ignore[import-untyped]
 
     asked = json.loads(sys.stdin.read())
     env = cel.NewEnv(variables=dict.fromkeys(asked["variables"], cel.Type.DYN))

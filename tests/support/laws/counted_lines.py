@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 
 def lines_run(work: Callable[[], object]) -> int:
     """How many lines of Python this takes."""
     count = 0
 
-    def trace(frame: object, event: str, arg: object) -> object:
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
         nonlocal count
         count += event == "line"
         return trace

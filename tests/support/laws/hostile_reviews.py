@@ -126,7 +126,7 @@ class Maker:
         return made
 
     def _pod(self) -> Json:
-        container = {"name": self._word(), "image": "i", "command": [self._word()]}
+        container: Json = {"name": self._word(), "image": "i", "command": [self._word()]}
         if self._odds() < 0.4:
             container["resources"] = {"requests": {"cpu": self._choice(["1", "1e400", -1, "x"])}}
         return {"metadata": {"labels": {"a": self._word()}}, "spec": {"containers": [container]}}

@@ -18,9 +18,7 @@ from hypothesis import strategies as st
 from jobflow.api import labels
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
 from jobflow.api.job import Job
-from jobflow.api.jobflow import Condition, DependsOn, JobFlow, Step, Strategy
-from jobflow.api.meta import ObjectMeta
-from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.api.jobflow import Step
 from jobflow.core.planning.actions import (
     AbortJob,
     CreateJob,
@@ -30,17 +28,15 @@ from jobflow.core.planning.actions import (
     ReadPods,
 )
 from jobflow.core.planning.view import Refusal
-from model.random_flows import EVERY, TEMPLATES, Drawing
-from support.laws.random_pods import SPEC, Insides, probes
+from support.laws.random_pods import Insides
 from support.plan.plan_pods import pod_of
-from support.plan.plan_world import FLOW_UID, NOW, World, template, world_of
+from support.plan.plan_world import FLOW_UID, World
 from support.plan.planned import Planned
 from support.sandbox.containers import ended, with_containers
 
 Key = tuple[str, str]
 """A step and an index; the index of a step without items or repeats is empty."""
 
-NAMES = "abcdefg"
 PHASES = ("Pending", "Running", "Running", "Restarting", "Completing", "Aborting")
 OUTCOMES = ("Completed", "Completed", "Completed", "Failed", "Terminated", "Aborted")
 MESSAGES = ("", "oops", *(json.dumps({"n": n, "l": [1] * n}) for n in range(3)))
@@ -57,37 +53,6 @@ GOOD_FOR = {
 """The ends of a target that satisfy each condition."""
 
 
-@st.composite
-def flows_with_probes(draw: st.DrawFn) -> World:
-    """An admitted flow of dependencies and probes, its steps in any order."""
-    steps = []
-    for n, name in enumerate(NAMES[: draw(st.integers(1, len(NAMES)))]):
-        targets = draw(st.lists(st.sampled_from(NAMES[:n]), unique=True)) if n else []
-        depends_on = DependsOn(
-            targets=targets,
-            strategy=draw(st.sampled_from([None, *Strategy])),
-            condition=draw(st.sampled_from([None, None, *Condition])),
-            probe=draw(probes),
-        )
-        steps.append(Step(name=name, depends_on=depends_on if targets else None))
-    world = world_of(draw(st.permutations(steps)), retain=draw(st.sampled_from([None, "delete"])))
-    assert not validate_flow(world.flow, Known()).violations
-    templates = {name: template(name, SPEC) for name in world.templates}
-    return replace(world, templates=templates, asked_before=False)
-
-
-@st.composite
-def controlled_flows(draw: st.DrawFn, features: frozenset[str] = EVERY) -> World:
-    """An admitted flow with these primitives."""
-    metadata = ObjectMeta(
-        name="f", namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
-    )
-    flow = JobFlow(metadata=metadata, spec=Drawing(draw, features).spec())
-    assert not validate_flow(flow, Known()).violations
-    known = {name: template(name, spec) for name, spec in TEMPLATES.items()}
-    return World(flow, known, asked_before=False)
-
-
 class Walk:
     """A world, and counts of what happened in it."""
 
@@ -96,9 +61,7 @@ class Walk:
         self.random = random
         self.templates = world.templates
         self.last = {step.name for step in world.flow.spec.finally_ or ()}
-        self.steps: dict[str, Step] = {
-            step.name: step for step in (*world.flow.steps, *(world.flow.spec.finally_ or ()))
-        }
+        self.steps: dict[str, Step] = {step.name: step for step in world.flow.all_steps}
         self.insides = Insides(random) if probes else None
         """What pods show, for flows with probes; other jobs have one pod each."""
         self.made: Counter[Key] = Counter()
@@ -107,8 +70,6 @@ class Walk:
         self.taken: Counter[str] = Counter()
         """How often each Command was recorded."""
         self.commands = 0
-
-    # ------------------------------------------------------------------ what happens
 
     def happen(self) -> None:
         events: list[Callable[[], Any]] = [
@@ -132,8 +93,10 @@ class Walk:
             if self.random.random() > share:
                 continue
             before = self.live()
-            reads = self.insides is not None and isinstance(action, ReadPods)
-            self.world = (self.insides.read if reads else World.acted)(self.world, action)
+            if self.insides is not None and isinstance(action, ReadPods):
+                self.world = self.insides.read(self.world, action)
+            else:
+                self.world = self.world.acted(action)
             self.over.update(before[name] for name in before.keys() - self.live().keys())
             if isinstance(action, CreateJob):
                 self.made[key_of(self.world.jobs[action.name])] += 1
@@ -267,8 +230,6 @@ class Walk:
             action = self.random.choice(COMMANDS)
             self.world = self.world.with_command(action, name=f"c{self.commands}", uid=uid)
 
-    # ---------------------------------------------------------------------- the end
-
     def end_well(self, *, retries: bool = True) -> World:
         """From here on nothing is lost or refused, and every job ends; a flow that ended may be
         retried once."""
@@ -293,8 +254,6 @@ class Walk:
                 for name in sorted(self.live()):
                     self.goes(name, self.random.choice(OUTCOMES))
         raise AssertionError(f"the flow does not end: {self.world.plan().conditions}")
-
-    # ------------------------------------------------------------------------ the laws
 
     def stored(self, name: str) -> StepCondition:
         conditions = self.world.flow.status.conditions or {}
@@ -372,8 +331,6 @@ class Walk:
         failing = self.world.flow.spec.failure_policy == "Abort"
         ended = self.stored(key[0]).phase in ENDED_STEP_PHASES
         return self.is_aborted(key) or ended or ending or failing
-
-    # ---------------------------------------------- starts of flows without other primitives
 
     def may_start(self, step: Step, planned: Planned) -> bool:
         if self.made[step.name, ""]:

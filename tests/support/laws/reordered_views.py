@@ -5,6 +5,7 @@ It asserts nothing.
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -13,12 +14,11 @@ from support.plan.plan_world import World
 
 def seen_in_another_order(world: World, random: Random, fields: tuple[str, ...]) -> World:
     """With the entries of these mappings of the world in another order."""
-    shuffled = {
-        field: dict(random.sample(sorted(items.items()), len(items)))
-        for field in fields
-        if (items := getattr(world, field))
-    }
-    return replace(world, **shuffled)
+    for field in fields:
+        if items := getattr(world, field):
+            shuffled: Any = dict(random.sample(sorted(items.items()), len(items)))
+            world = replace(world, **{field: shuffled})
+    return world
 
 
 def steps_in_another_order(world: World, random: Random) -> World:

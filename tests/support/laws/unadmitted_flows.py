@@ -1,7 +1,7 @@
 """Flows, statuses and vcjobs as no admission lets them through and no version of ours writes them:
 from before admission, by hand, by another version. Each is drawn by dice."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -83,7 +83,8 @@ def _nested(depth: int) -> Any:
     return value
 
 
-_JSON = (None, 1, -1, 1e308, "q", [], {}, {"k": 1}, [1, {"k": 2}], _nested(50), "x" * 500)
+_JSON: list[Any] = [None, 1, -1, 1e308, "q", [], {}, {"k": 1}, [1, {"k": 2}], "x" * 500]
+_JSON.append(_nested(50))
 MANY = 5000
 """Entries of a list or a map that is very long."""
 MOST_BYTES = 1_500_000
@@ -238,12 +239,13 @@ class Odd:
             return self._several(kind, name)
         if kind is str:
             return self._one(_WORDS.get(name, _JOBS if name.endswith("jobs") else _TEXTS))
-        return {
-            int: lambda: self._one(_COUNTS.get(name, _WHOLE)),
-            bool: lambda: self._one([False, True]),
-            datetime: lambda: self._one(_TIMES[1:]),
-            Any: lambda: self._one(_JSON),
-        }[kind]()
+        choices: dict[Any, Sequence[Any]] = {
+            int: _COUNTS.get(name, _WHOLE),
+            bool: [False, True],
+            datetime: _TIMES[1:],
+            Any: _JSON,
+        }
+        return self._one(choices[kind])
 
     def _several(self, kind: Any, name: str) -> Any:
         """A few entries, or very many that are much alike."""

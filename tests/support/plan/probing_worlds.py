@@ -7,8 +7,9 @@ import msgspec
 
 from jobflow.api.job import TaskState
 from jobflow.api.jobflow import DependsOn, Probe, Step
-from support.plan.plan_world import World, after, template, world_of
+from support.plan.plan_world import World, world_of
 from support.plan.planned import Planned
+from support.plan.steps import after, template
 
 SERVE: dict[str, Any] = {
     "tasks": [{"name": "ps", "replicas": 1}, {"name": "worker", "replicas": 3}]

@@ -132,8 +132,8 @@ class Progress:
     outputs_room: OutputsRoom | None = None
     pod_suffixes: dict[str, int] = field(default_factory=dict)
     """Length of the longest suffix of pod names, by step (`create`)."""
-    told: dict[int, TargetEnd] | None = None
-    """Ends that annotations of vcjobs tell, by position (`target_ends`)."""
+    recorded_ends: dict[int, TargetEnd] | None = None
+    """Ends in annotations of vcjobs, by position (`target_ends`)."""
     stored_failures: str | None = None
     """The steps that failed by the stored status, as a clause (`failure_policy`)."""
 

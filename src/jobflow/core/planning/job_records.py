@@ -4,8 +4,6 @@ A record outlives its vcjob. An unchanged record is the same object as before, a
 timestamps do not change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -43,9 +41,8 @@ UNKNOWN_LIST = "un_know_jobs"
 """The list of vcjobs in another phase, and of those that are gone and whose end was not seen."""
 JOB_LISTS = frozenset({*_LISTS.values(), UNKNOWN_LIST})
 
-_ROOM = 32
+_INDEX_BITS = 32
 """Bits of a record's rank for the run's index; the step's position is above them."""
-_PENDING = JobPhase.PENDING
 
 _CLOSED = frozenset({StepPhase.WAITING, StepPhase.COMPLETED, StepPhase.FAILED})
 _PHASE_OF: Mapping[str, str] = {
@@ -62,10 +59,8 @@ _PHASE_OF: Mapping[str, str] = {
 
 
 def job_records(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[JobRecord]:
-    """Return all records, ordered by step, run and attempt.
-
-    The end of a vcjob is recorded together with the end of its run, never before.
-    """
+    """Return all records, ordered by step, run and attempt. The end of a vcjob is recorded together
+    with the end of its run, never before."""
     old = ctx.records
     new: dict[str, JobRecord] = {}
     ranks: dict[str, int] = {}
@@ -74,7 +69,7 @@ def job_records(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[Job
         condition = decision.condition
         if observed.loops:
             for run in observed.runs:
-                rank = _rank(position, run.index)
+                rank = (position << _INDEX_BITS) + (run.index or 0)
                 ranks[run.key] = ranks[run.stored.job or run.key] = rank
                 _of_run(new, ranks, run, rank, decision, ctx)
             missing = {run.index for run in observed.runs if run.job is None or run.gone}
@@ -82,17 +77,13 @@ def job_records(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[Job
                 if each.index in missing:
                     _close(new, old, each, ctx)
         elif observed.jobs or condition.job:
-            rank = _rank(position, None)
+            rank = position << _INDEX_BITS
             if observed.stored.job:
                 ranks[observed.stored.job] = rank
             _of_run(new, ranks, observed, rank, decision, ctx)
             if condition.job and (observed.job is None or observed.gone):
                 _close(new, old, condition, ctx)
     return _ordered({**old, **new}, ranks, ctx.layout.by_key)
-
-
-def _rank(position: int, index: int | None) -> int:
-    return (position << _ROOM) + (index or 0)
 
 
 def _of_run(
@@ -109,7 +100,7 @@ def _of_run(
         if known is None and _dropped(run, job):
             continue
         ranks[name] = rank
-        if known is not None and _says_it(known, job, name in ctx.view.deleted):
+        if known is not None and _is_current(known, job, name in ctx.view.deleted):
             continue
         if job is run.job and job.ended and job.metadata.uid in decision.unjudged:
             new[name] = known or job_record(before_its_end(job), None, ctx)
@@ -120,7 +111,7 @@ def _of_run(
 def job_record(job: Job, old: JobRecord | None, ctx: PlanContext) -> JobRecord:
     """Return the record of a vcjob; `old` itself if nothing has changed."""
     gone = job.metadata.name in ctx.view.deleted
-    if old is not None and _says_it(old, job, gone):
+    if old is not None and _is_current(old, job, gone):
         return old
     return JobRecord(
         name=job.metadata.name,
@@ -140,10 +131,8 @@ def ended(record: JobRecord) -> bool:
 def job_lists(
     records: Sequence[JobRecord], decisions: Sequence[StepDecision]
 ) -> dict[str, list[str]]:
-    """Return the `…Jobs` lists by field name, without empty ones.
-
-    If the record of a vcjob was dropped for the status's size, its run's condition counts.
-    """
+    """Return the `…Jobs` lists by field name, without empty ones. If the record of a vcjob was
+    dropped for the status's size, its run's condition counts."""
     lists: dict[str, list[str]] = {}
     recorded = {record.name for record in records}
     for record in records:
@@ -152,11 +141,9 @@ def job_lists(
         lists.setdefault(into, []).append(record.name)
     for decision in decisions:
         condition = decision.condition
-        if not condition.runs and (not condition.job or condition.job in recorded):
-            continue
         for run in condition.runs or (condition,):
             if run.job and run.job not in recorded:
-                into = _LISTS.get(_phase_of(run), UNKNOWN_LIST)
+                into = _LISTS.get(_PHASE_OF.get(run.reason, run.phase), UNKNOWN_LIST)
                 lists.setdefault(into, []).append(run.job)
     return lists
 
@@ -164,22 +151,22 @@ def job_lists(
 def _dropped(run: ObservedRun, job: Job) -> bool:
     """Whether the vcjob's record was dropped for the status's size: the end of an attempt is
     written together with its vcjob's record."""
-    memory = run.stored
+    stored = run.stored
     if not job.ended:
         return False
-    over = run.between_attempts or memory.phase in ENDED_STEP_PHASES
-    return attempt_of(job) < memory.attempts or (over and memory.job == job.metadata.name)
+    has_ended = run.between_attempts or stored.phase in ENDED_STEP_PHASES
+    return attempt_of(job) < stored.attempts or (has_ended and stored.job == job.metadata.name)
 
 
-def _says_it(old: JobRecord, job: Job, gone: bool) -> bool:
+def _is_current(old: JobRecord, job: Job, gone: bool) -> bool:
     status = job.status
     phase = status.state.phase
-    over = phase in ENDED_PHASES
-    if gone and not over and old.end_timestamp is not None:
+    has_ended = phase in ENDED_PHASES
+    if gone and not has_ended and old.end_timestamp is not None:
         return True  # it was closed; its last object knows less than that
-    if old.state != (phase or _PENDING) or old.restart_count != (status.retry_count or 0):
+    if old.state != (phase or JobPhase.PENDING) or old.restart_count != (status.retry_count or 0):
         return False
-    if not (old.end_timestamp is not None if over else gone or old.end_timestamp is None):
+    if not (old.end_timestamp is not None if has_ended else gone or old.end_timestamp is None):
         return False
     histories = old.running_histories or None
     return not phase or (histories is not None and histories[-1].state == phase)
@@ -188,11 +175,11 @@ def _says_it(old: JobRecord, job: Job, gone: bool) -> bool:
 def running_time(record: JobRecord, until: datetime) -> timedelta:
     """Return how long the vcjob was Running by its record; `until` ends a phase that lasts."""
     spans = (
-        (entry.end_timestamp or until) - entry.start_timestamp
+        max((entry.end_timestamp or until) - entry.start_timestamp, timedelta())
         for entry in record.running_histories or ()
         if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None
     )
-    return sum((max(span, timedelta(0)) for span in spans), timedelta(0))
+    return sum(spans, timedelta())
 
 
 def before_its_end(job: Job) -> Job:
@@ -206,11 +193,8 @@ def before_its_end(job: Job) -> Job:
 
 
 def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunningHistory]:
-    """Return the phases of the vcjob, by its `conditions` or its current phase.
-
-    Entries of the old record are kept, because Volcano's conditions hold each phase only once, with
-    its last time.
-    """
+    """Return the phases of the vcjob, after those of the old record: Volcano's conditions hold a
+    phase only once, with its last time."""
     known = list((old.running_histories if old is not None else None) or ())
     for state, since in _new_phases(known, _phases(job, now)):
         if known:
@@ -260,13 +244,9 @@ def _close(
     record = new.get(run.job) or old.get(run.job)
     if record is None or ended(record) or run.phase not in _CLOSED:
         return
-    state = record.state if run.phase == StepPhase.WAITING else _phase_of(run)
+    state = record.state if run.phase == StepPhase.WAITING else _PHASE_OF.get(run.reason, run.phase)
     end = record.end_timestamp or ctx.second
     new[run.job] = msgspec.structs.replace(record, state=state, end_timestamp=end)
-
-
-def _phase_of(run: RunCondition) -> str:
-    return _PHASE_OF.get(run.reason, run.phase)
 
 
 def _ordered(
@@ -281,7 +261,7 @@ def _ordered(
         if rank is not None:
             last = rank
         elif name in positions:
-            last = _rank(positions[name], None)
+            last = positions[name] << _INDEX_BITS
         ranked.append((last, record))
     ranked.sort(key=lambda rank: rank[0])
     return [record for _, record in ranked]

@@ -53,17 +53,17 @@ class Lifecycle:
         """Whether running vcjobs are aborted while it is suspended."""
         return self.suspended_at is not None and self.suspended_by == Action.ABORT_JOB
 
-    def cancelled(self, now: datetime, message: str = "") -> Lifecycle:
-        """Return it cancelled, and no longer suspended, so that `finally` runs."""
+    def cancelled(self, now: datetime, message: str, *, finally_too: bool = False) -> Lifecycle:
+        """Return it cancelled, and no longer suspended, so that `finally` runs; a reason that
+        is set already stays."""
         if self.ending_reason:
-            return self
-        clause = f": {message}" if message else ""
-        sentence = shorten(f"the flow was cancelled{clause}")
-        return replace(self.resumed(now), ending_reason=CANCELLED, ending_message=sentence)
-
-    def cancelled_now(self, now: datetime, message: str = "") -> Lifecycle:
-        """Return it cancelled with `finally`; a reason to end that is set already stays."""
-        return replace(self.cancelled(now, message), finally_too=True)
+            return replace(self, finally_too=self.finally_too or finally_too)
+        return replace(
+            self.resumed(now),
+            ending_reason=CANCELLED,
+            ending_message=shorten(f"the flow was cancelled{f': {message}' if message else ''}"),
+            finally_too=finally_too,
+        )
 
     def timed_out(self, timeout: str) -> Lifecycle:
         """Return it ended by its own timeout."""
@@ -80,9 +80,8 @@ class Lifecycle:
         """Return it not suspended. `now`: whole seconds."""
         if self.suspended_at is None:
             return self
-        seconds = (self.suspended_seconds or 0) + max(
-            0, int((now - self.suspended_at).total_seconds())
-        )
+        seconds = max(0, int((now - self.suspended_at).total_seconds()))
+        seconds += self.suspended_seconds or 0
         return replace(self, suspended_at=None, suspended_by="", suspended_seconds=seconds or None)
 
 
@@ -97,17 +96,14 @@ def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
     status = flow.status
     state = status.state
     ends = state.reason in HALTS
-    if flow.spec.suspend and untouched(flow):
-        suspended: tuple[datetime | None, str] = (now, BY_SPEC)
-    else:
-        suspended = (status.suspended_at, status.suspended_by)
+    by_spec = flow.spec.suspend and untouched(flow)
     return Lifecycle(
         started=_started(flow, now),
         ending_reason=state.reason if ends else "",
         ending_message=state.message if ends else "",
         finally_too=status.finally_cancelled,
-        suspended_at=suspended[0],
-        suspended_by=suspended[1],
+        suspended_at=now if by_spec else status.suspended_at,
+        suspended_by=BY_SPEC if by_spec else status.suspended_by,
         suspended_seconds=status.suspended_seconds,
     )
 

@@ -6,8 +6,6 @@ and run that its annotations or labels name; one that Volcano's own controller c
 and is known by its name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -100,10 +98,10 @@ class ObservedRun:
     @property
     def between_attempts(self) -> bool:
         """Whether its latest attempt has ended and the next has not begun."""
-        memory = self.stored
+        stored = self.stored
         return (
-            memory.phase == StepPhase.WAITING
-            and memory.past_attempts < memory.attempts == self.attempts
+            stored.phase == StepPhase.WAITING
+            and stored.past_attempts < stored.attempts == self.attempts
         )
 
     @property
@@ -121,11 +119,11 @@ class ObservedRun:
         return RunCondition(index=self.index, **self._kept(), **fields)
 
     def _kept(self) -> dict[str, Any]:
-        memory = self.stored
+        stored = self.stored
         return {
-            "failures": memory.failures,
-            "past_attempts": memory.past_attempts,
-            "avoid_nodes": memory.avoid_nodes,
+            "failures": stored.failures,
+            "past_attempts": stored.past_attempts,
+            "avoid_nodes": stored.avoid_nodes,
         }
 
 
@@ -150,10 +148,7 @@ class ObservedStep(ObservedRun):
     @property
     def attempts(self) -> int:
         """The number of vcjobs created for all its runs."""
-        if self.runs:
-            return sum(run.attempts for run in self.runs)
-        known = self.stored.attempts
-        return known if self.job is None else max(known, attempt_of(self.job))
+        return sum(run.attempts for run in self.runs) if self.runs else super().attempts
 
     def new_condition(self, **fields: Any) -> StepCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
@@ -168,19 +163,19 @@ def gather(
     now: datetime,
 ) -> list[ObservedStep]:
     """Return the observed steps by position. `records`: those of the status, by name."""
-    remembered = (flow.status.conditions or {}).get
+    conditions = flow.status.conditions or {}
     found = []
     for step, key, again in zip(layout.steps, layout.keys, layout.loops, strict=True):
-        memory = remembered(key, NOTHING)
+        stored = conditions.get(key, NOTHING)
         runs: Sequence[ObservedRun] = ()
         if again:
-            runs = _remembered(step, flow.metadata.name, memory, now)
-        elif memory.attempts or memory.reason or memory.phase in _OWN_PHASES:  # JobFlow wrote it
-            if memory.attempts and not memory.job:  # dropped for the status's size
-                memory = _named(memory, key)
-        elif memory is not NOTHING or key in records:
-            memory = _volcanos(memory, records.get(key), key)
-        found.append(ObservedStep(step, key, memory, now, None, memory.decisions, again, runs))
+            runs = _remembered(step, flow.metadata.name, stored, now)
+        elif stored.attempts or stored.reason or stored.phase in _OWN_PHASES:  # JobFlow wrote it
+            if stored.attempts and not stored.job:  # dropped for the status's size
+                stored = _named(stored, key)
+        elif stored is not NOTHING or key in records:
+            stored = _volcanos(stored, records.get(key), key)
+        found.append(ObservedStep(step, key, stored, now, None, stored.decisions, again, runs))
     _assign(found, layout, view, flow.metadata.name)
     return found
 
@@ -188,8 +183,8 @@ def gather(
 def fresh(observed: ObservedStep, flow: str, index: int) -> ObservedRun:
     """Return a run of this flow without stored condition and vcjobs."""
     key = format_job_name(flow, observed.step.name, index=index)
-    memory = RunCondition(index=index)
-    return ObservedRun(observed.step, key, memory, observed.now, index, observed.decided)
+    stored = RunCondition(index=index)
+    return ObservedRun(observed.step, key, stored, observed.now, index, observed.decided)
 
 
 def attempt_of(job: Job) -> int:
@@ -243,45 +238,38 @@ def _has_run(run: ObservedRun, now: RunCondition, records: Mapping[str, JobRecor
     )
 
 
-def _volcanos(memory: StepCondition, record: JobRecord | None, key: str) -> StepCondition:
-    """Return the condition that Volcano's controller wrote in JobFlow's terms.
-
-    Volcano writes no attempts and reasons, and drops the condition of a deleted vcjob; then
-    `jobStatusList` still says how it ended. It creates one vcjob for each step, named `key`.
-    """
-    if not memory.phase and record is None:
-        return NOTHING if memory == NOTHING else _started(memory, key, JobPhase.PENDING)
-    said = [memory.phase, record.state if record is not None else ""]
-    ended = next((phase for phase in said if phase in ENDED_PHASES), None)
-    phase = ended or memory.phase or said[1] or JobPhase.PENDING
-    begun = _started(memory, key, phase)
-    if record is not None and begun.create_time is None:
-        begun = msgspec.structs.replace(begun, create_time=record.start_timestamp)
-    return begun
-
-
-def _started(memory: StepCondition, key: str, phase: str) -> StepCondition:
+def _volcanos(stored: StepCondition, record: JobRecord | None, key: str) -> StepCondition:
+    """Return the condition that Volcano's controller wrote, in JobFlow's terms: it has no attempts
+    and reasons, and is dropped with the vcjob, whose end `jobStatusList` still has. Volcano
+    creates one vcjob for each step, named `key`."""
+    if record is None and stored == NOTHING:
+        return NOTHING
+    phases = [stored.phase, record.state if record is not None else ""]
+    ended = next((phase for phase in phases if phase in ENDED_PHASES), None)
+    phase = ended or stored.phase or phases[1] or JobPhase.PENDING
     changes: dict[str, Any] = {"phase": phase, "job": key, "attempts": 1}
     if phase in FAILURES:
         changes |= {"phase": StepPhase.FAILED, "reason": FAILURES[phase]}
-    return msgspec.structs.replace(memory, **changes)
+    if record is not None and stored.create_time is None:
+        changes["create_time"] = record.start_timestamp
+    return msgspec.structs.replace(stored, **changes)
 
 
-def _remembered(step: Step, flow: str, memory: StepCondition, now: datetime) -> list[ObservedRun]:
+def _remembered(step: Step, flow: str, stored: StepCondition, now: datetime) -> list[ObservedRun]:
     found: dict[int, ObservedRun] = {}
-    for known in memory.runs or ():
+    for known in stored.runs or ():
         index = known.index
         if index is None or index < 0 or index in found:
             continue
         key = format_job_name(flow, step.name, index=index)
         if known.attempts and not known.job:  # dropped for the status's size
             known = _named(known, key)
-        found[index] = ObservedRun(step, key, known, now, index, memory.decisions)
+        found[index] = ObservedRun(step, key, known, now, index, stored.decisions)
     return [found[index] for index in sorted(found)]
 
 
-def _named(memory: C, key: str) -> C:
-    return msgspec.structs.replace(memory, job=format_latest_name(key, memory.attempts))
+def _named(stored: C, key: str) -> C:
+    return msgspec.structs.replace(stored, job=format_latest_name(key, stored.attempts))
 
 
 def _assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow: str) -> None:
@@ -334,12 +322,12 @@ def _share_out(observed: ObservedStep, flow: str) -> None:
 def _choose(run: ObservedRun, view: View) -> None:
     """Choose the latest attempt, unless the status has a later one whose vcjob is gone, or the flow
     was retried since."""
-    memory = run.stored
+    stored = run.stored
     if len(run.jobs) > 1:
         run.jobs = sorted(run.jobs, key=lambda job: (attempt_of(job), job.metadata.name))
     latest = run.jobs[-1]
     attempt = attempt_of(latest)
-    if attempt < memory.attempts or attempt <= memory.past_attempts:
+    if attempt < stored.attempts or attempt <= stored.past_attempts:
         return
     run.job = latest
     run.gone = latest.metadata.name in view.deleted

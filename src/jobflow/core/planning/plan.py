@@ -9,8 +9,6 @@ last decisions (`status`), the events are its difference from the stored status 
 deletes are decided by the stored status alone (`cleanup`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -20,11 +18,11 @@ import msgspec
 from jobflow.api.control import FailurePolicy
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.admission.validate import Known, validate_flow
-from jobflow.core.planning.actions import Action, DeleteFlow, Event, EventType, Plan
+from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
 from jobflow.core.planning.context import Facts, PlanContext, StepDecision, with_times
 from jobflow.core.planning.flow import finally_and_daemons
 from jobflow.core.planning.flow.cleanup import expires, retention
-from jobflow.core.planning.flow.commands import CommandResult, read_commands
+from jobflow.core.planning.flow.commands import read_commands
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.flow.parallelism import in_room
 from jobflow.core.planning.flow.restart import restarted
@@ -32,7 +30,7 @@ from jobflow.core.planning.lifecycle import Lifecycle, deadline, stored_lifecycl
 from jobflow.core.planning.runs.abort import brings_to_end, left_over, unheard_of
 from jobflow.core.planning.runs.step_runs import begun_steps
 from jobflow.core.planning.status.events import flow_events, step_events
-from jobflow.core.planning.status.flow_state import is_over
+from jobflow.core.planning.status.flow_state import has_ended
 from jobflow.core.planning.status.status import flow_status, invalid_status
 from jobflow.core.planning.steps.next_jobs import next_jobs
 from jobflow.core.planning.steps.pending import PendingSteps
@@ -57,25 +55,32 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     return _plan_unfinished(ctx)
 
 
-# -------------------------------------------------------------------- a flow that has ended
-
-
 def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
     """Plan an ended flow: retry it if a Command says so, else delete vcjobs that are due, and in
     the end the flow itself."""
     second = truncate_to_second(now)
-    commands = read_commands(flow, view, stored_lifecycle(flow, second), second, over=lambda: True)
+    lifecycle = stored_lifecycle(flow, second)
+    commands = read_commands(flow, view, lifecycle, second, has_ended=lambda: True)
     if commands.retry:
-        return _retried(flow, commands, now)
+        status = restarted(flow, now, commands.handled)
+        message = "the flow continues from the steps that failed"
+        events = (*commands.events, Event(EventType.NORMAL, "FlowRetried", message))
+        return Plan(commands.deletes, status, urgent=True, events=events)
     kept = retention(flow, view, now)
     lives = any(not job.ended for job in view.jobs.values())
     strays = unheard_of(PlanContext.of(flow, view, now)) if lives else ()
     status = flow.status
     if commands.handled != status.handled_commands:
         status = msgspec.structs.replace(status, handled_commands=commands.handled)
-    goes, until = _expired(flow, now)
+    until = expires(flow)
+    is_due = until is not None and until <= now
     return Plan(
-        actions=(*kept.deletes, *strays, *commands.deletes, *goes),
+        actions=(
+            *kept.deletes,
+            *strays,
+            *commands.deletes,
+            *((DeleteFlow(flow.metadata.uid),) if is_due else ()),
+        ),
         status=status,
         urgent=commands.urgent,
         events=commands.events,
@@ -83,28 +88,11 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
     )
 
 
-def _retried(flow: JobFlow, commands: CommandResult, now: datetime) -> Plan:
-    status = restarted(flow, now, commands.handled)
-    again = Event(EventType.NORMAL, "FlowRetried", "the flow continues from the steps that failed")
-    return Plan(commands.deletes, status, urgent=True, events=(*commands.events, again))
-
-
-def _expired(flow: JobFlow, now: datetime) -> tuple[tuple[Action, ...], datetime | None]:
-    """Return the deletion of the flow if it is due, else its time."""
-    until = expires(flow)
-    if until is None or now < until:
-        return (), until
-    return (DeleteFlow(flow.metadata.uid),), None
-
-
-# ---------------------------------------------------------------- a flow that has not ended
-
-
 def _plan_unfinished(ctx: PlanContext) -> Plan:
     flow, view, now = ctx.flow, ctx.view, ctx.now
     ctx, decisions = _decide(ctx)
     commands = read_commands(
-        flow, view, ctx.lifecycle, ctx.second, over=lambda: is_over(ctx, decisions)
+        flow, view, ctx.lifecycle, ctx.second, has_ended=lambda: has_ended(ctx, decisions)
     )
     lifecycle, times_out_at = _lifecycle_in_time(commands.lifecycle, ctx, decisions)
     changes = lifecycle != ctx.lifecycle
@@ -140,7 +128,7 @@ def _lifecycle_in_time(
     ends the flow, or None if it cannot change anything any more."""
     timeout = ctx.flow.spec.timeout
     until = deadline(timeout, lifecycle)
-    if timeout is None or until is None or is_over(ctx, decisions):
+    if timeout is None or until is None or has_ended(ctx, decisions):
         return lifecycle, None
     return (lifecycle, until) if ctx.now < until else (lifecycle.timed_out(timeout), None)
 

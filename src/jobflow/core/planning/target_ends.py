@@ -11,9 +11,8 @@ If a vcjob does not name a target (an earlier version made it, or not all ends f
 only the one end that its step must have waited for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -26,10 +25,11 @@ from jobflow.core.planning.observed import NOTHING, ObservedStep
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 
+T = TypeVar("T")
+
 MOST_BYTES = 16 * 1024
 """Most bytes of the annotation's value."""
 MOST_ATTEMPTS = 10**9
-
 
 _REASONS = frozenset({"", *StepReason})
 _BY_CONDITION: Mapping[Condition, TargetEnd] = {
@@ -39,15 +39,9 @@ _BY_CONDITION: Mapping[Condition, TargetEnd] = {
 """How a target must have ended if a dependant that waits for this has started."""
 
 
-# ------------------------------------------------------------------------ the annotation
-
-
-def written(ends: Mapping[str, StepCondition]) -> str:
-    """Return the annotation's value for targets by name; those that have not ended are left out.
-
-    JSON in the order of the names; `{}` without any end. The last names are left out if the value
-    would be longer than MOST_BYTES.
-    """
+def encode_ends(ends: Mapping[str, StepCondition]) -> str:
+    """Return the annotation's value for targets by name: the ends as JSON, in the order of the
+    names, without the last ones if it would be longer than MOST_BYTES."""
     entries: list[bytes] = []
     size = len("{}")
     for name, condition in sorted(ends.items()):
@@ -62,27 +56,28 @@ def written(ends: Mapping[str, StepCondition]) -> str:
     return f"{{{b','.join(entries).decode()}}}"
 
 
-def read(text: str) -> Mapping[str, TargetEnd]:
-    """Return the ends that an annotation's value tells, by the name of the target; empty if it is
-    too long or not in this form."""
+def parse_ends(text: str) -> Mapping[str, TargetEnd]:
+    """Return the ends in an annotation's value, by target; empty if it is not in this form."""
     if not text or len(text) > MOST_BYTES:
         return {}
-    try:
-        found = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return {}
-    ends = ((name, _end(entry)) for name, entry in found.items())
-    return {name: end for name, end in ends if end is not None}
+    entries = _decode(text, dict[str, msgspec.Raw]) or {}
+    ends = {name: _decode(entry, TargetEnd) for name, entry in entries.items()}
+    return {name: end for name, end in ends.items() if end is not None and _is_possible(end)}
 
 
-def _end(entry: msgspec.Raw) -> TargetEnd | None:
+def _decode(text: str | msgspec.Raw, form: type[T]) -> T | None:
     try:
-        end = msgspec.json.decode(entry, type=TargetEnd)
+        return msgspec.json.decode(text, type=form)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-    sound = end.phase in ENDED_STEP_PHASES and end.reason in _REASONS
-    sound = sound and (end.phase == StepPhase.COMPLETED or end.reason != "")
-    return end if sound and 0 <= end.attempts < MOST_ATTEMPTS else None
+
+
+def _is_possible(end: TargetEnd) -> bool:
+    if end.phase not in ENDED_STEP_PHASES or end.reason not in _REASONS:
+        return False
+    return 0 <= end.attempts < MOST_ATTEMPTS and bool(
+        end.reason or end.phase == StepPhase.COMPLETED
+    )
 
 
 def ends_of_targets(step: Step, ctx: PlanContext) -> str:
@@ -91,23 +86,19 @@ def ends_of_targets(step: Step, ctx: PlanContext) -> str:
     if text is None:
         graph = ctx.graph
         targets = graph.targets[graph.index[step.name]]
-        text = written({graph.names[target]: ctx.standing[target] for target in targets})
+        text = encode_ends({graph.names[target]: ctx.standing[target] for target in targets})
         ctx.progress.target_ends[step.name] = text
     return text
 
 
-# --------------------------------------------------------------------------- what is told
-
-
-def told(position: int, ctx: PlanContext) -> TargetEnd | None:
+def recorded_end(position: int, ctx: PlanContext) -> TargetEnd | None:
     """Return how the step ended according to annotations of its dependants' vcjobs, or None.
 
-    If there are several ends, the one after the most attempts counts. It is void if a later attempt
-    is known. An end without an attempt, such as Skipped, counts only if nothing else is known of
-    the step, because it may be from before a retry of the flow; the step's own targets lead to it
-    again.
+    The end after the most attempts counts, unless a later attempt is known. An end without an
+    attempt, such as Skipped, counts only if nothing else is known of the step, because it may be
+    from before a retry of the flow; the step's own targets lead to it again.
     """
-    end = named(ctx).get(position)
+    end = recorded_ends(ctx).get(position)
     if end is None:
         return None
     observed = ctx.observed[position]
@@ -116,12 +107,12 @@ def told(position: int, ctx: PlanContext) -> TargetEnd | None:
     return end if end.attempts >= observed.attempts else None
 
 
-def named(ctx: PlanContext) -> Mapping[int, TargetEnd]:
+def recorded_ends(ctx: PlanContext) -> Mapping[int, TargetEnd]:
     """Return the ends in the annotations of vcjobs that the stored status does not know, by the
     position of the target; gathered once a plan."""
-    if ctx.progress.told is not None:
-        return ctx.progress.told
-    found = ctx.progress.told = dict[int, TargetEnd]()
+    if ctx.progress.recorded_ends is not None:
+        return ctx.progress.recorded_ends
+    found = ctx.progress.recorded_ends = dict[int, TargetEnd]()
     graph = ctx.graph
     for position, observed in enumerate(ctx.observed):
         if not observed.jobs or observed.stored.phase in ENDED_STEP_PHASES:
@@ -130,7 +121,7 @@ def named(ctx: PlanContext) -> Mapping[int, TargetEnd]:
         # all items of a step usually have the same value
         metas = (job.metadata for run in observed.each for job in run.unheard_of)
         for text in {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in metas}:
-            for name, end in read(text).items():
+            for name, end in parse_ends(text).items():
                 target = graph.index.get(name, -1)
                 if target in targets and (target not in found or _rank(end) > _rank(found[target])):
                     found[target] = end
@@ -141,14 +132,14 @@ def _rank(end: TargetEnd) -> tuple[int, str, str]:
     return end.attempts, end.phase, end.reason
 
 
-def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
+def known_or_inferred_end(position: int, ctx: PlanContext) -> TargetEnd | None:
     """Return how a step that has begun ended. If no annotation names it, return the one end that a
     started dependant must have waited for (docs/decisions/lost-jobs.md)."""
-    if (end := told(position, ctx)) is not None:
+    if (end := recorded_end(position, ctx)) is not None:
         return end
     step = ctx.steps[position]
-    if step.continue_on_failure or position in named(ctx):
-        return None  # dependants start after either end, or what they tell is void
+    if step.continue_on_failure or position in recorded_ends(ctx):
+        return None  # dependants start after either end, or their record is void
     for dependant in ctx.graph.dependants[position]:
         other = ctx.observed[dependant]
         if not other.jobs or any(run.stored_as_started for run in other.each):
@@ -156,7 +147,7 @@ def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
         if all(run.job is None for run in other.each):
             continue
         if get_probe(other.step) is not None:
-            continue  # a probe does not tell that its target has ended
+            continue  # a probe does not show that its target has ended
         alone = len(ctx.graph.targets[dependant]) == 1
         if alone or get_strategy(other.step) is Strategy.ALL:
             end = _BY_CONDITION.get(get_condition_for(other.step, step))
@@ -165,35 +156,34 @@ def told_or_guessed(position: int, ctx: PlanContext) -> TargetEnd | None:
     return None
 
 
-# ----------------------------------------------------------------- a step known by that alone
+def end_beyond_all_known(position: int, ctx: PlanContext) -> TargetEnd | None:
+    """Return a recorded end that is later than all that status and vcjobs say about the step, or
+    None. The known runs of a loop are judged by themselves."""
+    end, observed = recorded_end(position, ctx), ctx.observed[position]
+    if end is None or end.phase == StepPhase.SKIPPED:
+        return end
+    is_later = end.attempts > observed.attempts or not observed.attempts
+    return end if is_later and not observed.loops else None
 
 
-def is_all_that_is_known(end: TargetEnd, observed: ObservedStep) -> bool:
-    """Whether a recorded end is later than all that status and vcjobs say about the step. The
-    known runs of a loop are judged by themselves."""
-    if end.phase == StepPhase.SKIPPED:
-        return True
-    return not observed.loops and (end.attempts > observed.attempts or not observed.attempts)
-
-
-def as_told(end: TargetEnd, observed: ObservedStep) -> StepCondition:
+def ended_as_recorded(end: TargetEnd, observed: ObservedStep) -> StepCondition:
     """Return the condition of a step of which nothing but its end is known."""
-    memory = observed.stored
+    stored = observed.stored
     job = format_latest_name(observed.key, end.attempts) if end.attempts else ""
     return StepCondition(
         phase=end.phase,
         reason=end.reason,
-        message=told_message(job),
+        message=recorded_end_message(job),
         job=job,
         attempts=end.attempts,
-        past_attempts=memory.past_attempts,
+        past_attempts=stored.past_attempts,
         last_transition_time=observed.now,
-        requested_hours=memory.requested_hours,
-        decisions=memory.decisions,
+        requested_hours=stored.requested_hours,
+        decisions=stored.decisions,
     )
 
 
-def told_message(job: str) -> str:
+def recorded_end_message(job: str) -> str:
     """Return the message of a step or run of which only its end is known; "" for no vcjob."""
     gone = f"the job {job} is gone; " if job else ""
     return f"{gone}a job that started after it recorded its end"

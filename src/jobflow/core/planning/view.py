@@ -1,7 +1,5 @@
 """View: everything that `plan` reads besides the flow and the time, as values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

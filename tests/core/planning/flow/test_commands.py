@@ -86,7 +86,7 @@ def test_an_action_that_flows_do_not_know_is_refused(action: str) -> None:
     world = running().with_command(action)
     known = "AbortJob, RestartJob, ResumeJob, SuspendFlow, TerminateJob and TerminateNow"
     assert world.plan().refused_commands == [
-        f"JobFlow carries out {known} on flows and no other action"
+        f"JobFlow executes {known} on flows and no other action"
     ]
     assert world.plan().plan.urgent
     assert world.plan().phases == {"a": "Running", "b": "Waiting"}

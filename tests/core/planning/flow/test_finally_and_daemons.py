@@ -202,7 +202,7 @@ def test_one_that_a_suspension_has_aborted_by_then_has_completed_too(resumed: bo
     world = world.ended("f-a", "Aborted")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Completed", "DaemonEnded")
-    assert condition.message == "all other steps have ended; the job f-a is over"
+    assert condition.message == "all other steps have ended; the job f-a has ended"
     assert world.plan().phase == "Succeed"
 
 

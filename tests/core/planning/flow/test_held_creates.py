@@ -81,7 +81,7 @@ def test_items_that_wait_behind_others_are_told_with_these() -> None:
     condition = planned.conditions["a"]
     assert (condition.phase, condition.reason) == ("Running", "")
     assert condition.message == (
-        "1 of 3 items are over, 1 under way; the next waits: exceeded quota; the flow's jobs are "
+        "1 of 3 items have ended, 1 under way; the next waits: exceeded quota; the flow's jobs are "
         "tried in turn"
     )
     assert planned.plan.requeue_after == timedelta(seconds=2)

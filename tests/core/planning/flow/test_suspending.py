@@ -203,7 +203,9 @@ def test_resuming_what_is_not_suspended_is_refused() -> None:
 
 def test_suspending_what_ends_already_is_refused() -> None:
     world = running().cancelled().with_command("SuspendFlow", name="s")
-    assert world.plan().refused_commands == ["the flow ends already, for the flow was cancelled"]
+    assert world.plan().refused_commands == [
+        "the flow ends already, because the flow was cancelled"
+    ]
 
 
 @pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob"])

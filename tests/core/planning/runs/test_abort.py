@@ -177,6 +177,14 @@ def test_a_job_that_shows_up_for_a_skipped_step_is_deleted() -> None:
     assert world.flow.status.state.phase == "Failed"
 
 
+def test_a_resumed_job_of_an_earlier_attempt_is_deleted_when_the_flow_is_cancelled() -> None:
+    world = flow("a").with_jobs(a="Running").settled().without_jobs("a").with_missing("f-a")
+    world = world.settled().later(1).settled()
+    world = world.with_jobs(a="Running").cancelled()
+    assert "f-a" in world.deleted
+    assert "f-a-r1" not in world.deleted
+
+
 def test_a_job_that_was_aborted_and_then_resumed_by_somebody_is_theirs() -> None:
     world = flow("a").with_jobs(a="Running").cancelled().ended("f-a", "Aborted").settled()
     assert world.flow.final

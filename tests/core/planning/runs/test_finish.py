@@ -42,12 +42,12 @@ def with_job(
 
 
 def running_flow() -> World:
-    """Where `a` runs and was seen to."""
+    """`a` runs, and the status says so."""
     return with_job(flow("a", b="a"), "a", "Running").settled()
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Terminated", "Aborted"])
-def test_nothing_new_starts_while_it_is_read_why_a_job_failed(phase: str) -> None:
+def test_no_step_starts_while_the_reason_of_a_failure_is_read(phase: str) -> None:
     world = flow("a", "b", c="b", d=after("a", condition="Finished"))
     world = world.with_jobs(a="Running", b="Running").settled()
     world = replace(world, asked_before=False).with_jobs(a=phase, b="Completed")
@@ -58,7 +58,7 @@ def test_nothing_new_starts_while_it_is_read_why_a_job_failed(phase: str) -> Non
     assert (planned.skipped, planned.creates) == ({"c": "Stopped"}, ["f-d"])
 
 
-def test_a_watched_pod_tells_why_its_job_failed() -> None:
+def test_a_watched_pod_shows_why_its_job_failed() -> None:
     world = with_job(running_flow(), "a", "Failed", ("worker", 1, "Failed", ended(3)))
     planned = world.plan()
     assert planned.reads == []
@@ -91,7 +91,7 @@ def test_unwatched_pods_are_read_once_before_the_end_is_recorded(phase: str) -> 
     assert again.status.job_status_list[0].state == phase
 
 
-def test_a_step_that_was_first_seen_at_its_end_is_shown_as_before_it() -> None:
+def test_a_step_first_seen_at_its_end_is_shown_as_running() -> None:
     world = with_job(flow("a", b="a"), "a", "Failed", watched=False)
     planned = world.plan()
     assert planned.reads == ["f-a"]
@@ -104,15 +104,15 @@ def test_a_step_that_was_first_seen_at_its_end_is_shown_as_before_it() -> None:
     assert waiting.settled().plan().failed == {"a": "JobFailed"}
 
 
-def test_a_step_whose_end_is_still_read_is_not_lost_with_its_job() -> None:
-    """Not even by the ttl of its template: the end stays known until it is recorded."""
+def test_a_step_whose_pods_are_being_read_keeps_its_end_without_the_job() -> None:
+    """The ttl of its template may delete the job: its end stays known until it is stored."""
     world = with_job(running_flow(), "a", "Failed", watched=False)
     world = world.with_status(world.plan().status).last_seen("a")
     assert world.settled().plan().failed == {"a": "JobFailed"}
     assert world.plan().job_reads == []
 
 
-def test_pods_that_cannot_be_read_leave_an_end_without_insight() -> None:
+def test_an_end_is_stored_without_pods_that_cannot_be_read() -> None:
     world = with_job(running_flow(), "a", "Failed", watched=False)
     uid = world.jobs["f-a"].metadata.uid
     planned = replace(world, read={uid: PodsRead(trouble="forbidden")}).plan()
@@ -121,7 +121,7 @@ def test_pods_that_cannot_be_read_leave_an_end_without_insight() -> None:
     assert planned.conditions["a"].message == "the job f-a ended Failed"
 
 
-def test_a_pod_in_trouble_is_not_enough_not_to_read() -> None:
+def test_a_running_pod_that_failed_once_is_read_again() -> None:
     world = with_job(running_flow(), "a", "Failed", ("ps", 0, "Running", ended(1)))
     assert world.plan().reads == ["f-a"]
     found = world.settled().plan().conditions["a"].failure
@@ -129,8 +129,8 @@ def test_a_pod_in_trouble_is_not_enough_not_to_read() -> None:
     assert found.pod == "f-a-ps-0"
 
 
-def test_of_what_we_aborted_ourselves_the_outputs_that_are_seen_are_kept() -> None:
-    """Nothing is read for them, though an expression names them."""
+def test_watched_outputs_of_an_aborted_job_are_kept() -> None:
+    """No pods are read, although an expression uses the outputs."""
     said = ("ps", 0, "Failed", ended(143, message='{"epoch": 7}'))
     world = flow("a", b="a").with_last(z=step(when='steps["a"].outputs.epoch > 6'))
     world = with_job(world, "a", "Running").settled().cancelled()
@@ -144,7 +144,7 @@ def test_of_what_we_aborted_ourselves_the_outputs_that_are_seen_are_kept() -> No
     assert unseen.conditions["a"].outputs is None
 
 
-def test_a_daemon_that_we_end_has_completed_though_its_outputs_are_too_large() -> None:
+def test_a_daemon_completes_even_if_its_outputs_are_too_large() -> None:
     world = with_job(flow("b", a=step(daemon=True)), "a", "Running")
     world = with_job(world, "b", "Completed").settled()
     said = ("ps", 0, "Failed", ended(143, message="x" * 5000))
@@ -154,7 +154,7 @@ def test_a_daemon_that_we_end_has_completed_though_its_outputs_are_too_large() -
     assert "the outputs of a have 5000 bytes" in condition.message
 
 
-def test_what_is_recorded_once_never_changes() -> None:
+def test_a_stored_end_never_changes() -> None:
     world = with_job(running_flow(), "a", "Failed", ("worker", 0, "Failed", ended(9)), cpu="1")
     world = world.settled()
     kept = world.plan().conditions["a"]
@@ -176,14 +176,14 @@ def test_outputs_are_recorded_with_the_end() -> None:
     assert completed(running_flow(), "").plan().conditions["a"].outputs is None
 
 
-def test_where_no_pod_is_known_nothing_is_read_for_outputs() -> None:
+def test_pods_are_not_read_for_outputs_if_no_pod_is_known() -> None:
     world = with_job(running_flow(), "a", "Completed")
     assert world.plan().reads == []
     assert world.plan().phases["a"] == "Completed"
 
 
-def test_a_first_pod_that_was_not_seen_to_end_is_read() -> None:
-    """Its job's end may be known before its own."""
+def test_a_first_pod_that_has_not_ended_is_read() -> None:
+    """The end of its job may be known first."""
     world = with_job(running_flow(), "a", "Completed", ("ps", 0, "Running", running()))
     uid = world.jobs["f-a"].metadata.uid
     world = replace(world, live=completed(running_flow(), "done").live)
@@ -210,7 +210,7 @@ def test_outputs_that_are_too_large_fail_the_step() -> None:
     assert completed(running_flow(), "x" * 4096).settled().plan().nothing
 
 
-def test_outputs_that_are_too_large_are_no_further_reason_for_a_job_that_failed() -> None:
+def test_a_failed_job_keeps_its_reason_if_its_outputs_are_too_large() -> None:
     world = completed(running_flow(), "x" * 5000, phase="Failed").settled()
     condition = world.plan().conditions["a"]
     assert condition.reason == "JobFailed"
@@ -256,7 +256,7 @@ def hours(world: World) -> RequestedHours | None:
     return world.plan().conditions["a"].requested_hours
 
 
-def test_hours_count_the_time_in_running_when_the_job_has_ended() -> None:
+def test_requested_hours_count_the_time_in_running_at_the_end() -> None:
     going = with_phases(
         flow("a"), ("Pending", 0), ("Running", 100), cpu="2", memory="1Gi"
     ).settled()
@@ -279,7 +279,7 @@ def test_restarts_count_every_time_that_the_job_ran() -> None:
     assert hours(world) == RequestedHours(cpu="3")
 
 
-def test_a_lost_attempt_counts_until_its_end_was_noticed_and_only_once() -> None:
+def test_a_lost_attempt_counts_once_until_its_end_is_noticed() -> None:
     world = with_phases(flow("a"), ("Pending", 0), ("Running", 100), cpu="1").settled()
     lost = world.later(3700).last_seen("a")
     lost = lost.with_missing("f-a").stored()
@@ -295,7 +295,7 @@ def test_a_lost_attempt_counts_until_its_end_was_noticed_and_only_once() -> None
     assert hours(again.settled()) == RequestedHours(cpu="4.5")
 
 
-def test_a_job_that_asks_for_nothing_or_never_ran_has_no_hours() -> None:
+def test_a_job_without_requests_or_that_never_ran_has_no_hours() -> None:
     world = with_phases(flow("a"), ("Pending", 0), ("Running", 1), ("Completed", 4000))
     assert hours(world) is None
     world = with_phases(flow("a"), ("Pending", 0), ("Aborted", 4000), cpu="4")
@@ -306,7 +306,7 @@ def count(**phases: int) -> TaskState:
     return TaskState(phase=phases)
 
 
-def test_counts_are_brought_up_to_date_by_what_ended_last() -> None:
+def test_pods_that_ended_last_update_the_counts() -> None:
     """Volcano drops them on the way to Completing; the parameter server was deleted."""
     seen = {"ps": count(Running=1), "worker": count(Running=1, Succeeded=1)}
     world = with_job(flow("a"), "a", "Running", counts=seen).settled()
@@ -318,7 +318,7 @@ def test_counts_are_brought_up_to_date_by_what_ended_last() -> None:
     }
 
 
-def test_pods_that_lag_behind_the_counts_do_not_turn_them_back() -> None:
+def test_pods_that_are_behind_do_not_reduce_the_counts() -> None:
     seen = {"worker": count(Succeeded=2)}
     pods = [("worker", 0, "Running", running()), ("worker", 1, "Succeeded", ended(0))]
     world = with_job(flow("a"), "a", "Completed", *pods, counts=seen).settled()

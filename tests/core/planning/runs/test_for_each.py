@@ -24,11 +24,11 @@ from support.sandbox.containers import outlined
 
 
 def begun(count: int = 3, **fields: object) -> World:
-    """All items that may have begun, and were seen to."""
+    """All items that may start have started, and the status says so."""
     return each(count, **fields).settled()  # type: ignore[arg-type]
 
 
-def test_every_item_gets_a_job_that_says_which_it_is() -> None:
+def test_the_job_of_an_item_has_its_index() -> None:
     world = begun()
     assert list(there(world)) == ["f-a-0", "f-a-1", "f-a-2"]
     meta = world.jobs["f-a-1"].metadata
@@ -46,12 +46,12 @@ def test_no_more_items_at_once_than_parallelism(most: int) -> None:
     assert world.plan().phases["a"] == "Completed"
 
 
-def test_items_are_taken_in_their_order_whichever_ends_first() -> None:
+def test_items_start_in_order_whichever_ends_first() -> None:
     world = ends(begun(4, parallelism=2), "Completed", "f-a-1")
     assert list(there(world)) == ["f-a-0", "f-a-1", "f-a-2"]
 
 
-def test_items_are_put_into_patches() -> None:
+def test_patches_get_the_values_of_items() -> None:
     patch = Patch(job_spec={"queue": "$(item.q)", "minAvailable": "$(item.n)", "x": "$(index)"})
     items = [{"q": "low", "n": 1}, {"q": "high", "n": 2}]
     world = stepped(for_each=ForEach(items=items), patch=patch)
@@ -68,7 +68,7 @@ def test_with_count_the_item_is_the_index() -> None:
     assert [spec["minAvailable"] for spec in specs] == [0, 1]
 
 
-def test_decided_items_begin_once_they_are_stored() -> None:
+def test_decided_items_start_after_they_are_stored() -> None:
     world = stepped(for_each=ForEach(from_="[1, 2].map(x, x * 10)"))
     planned = world.plan()
     assert planned.creates == []
@@ -89,11 +89,11 @@ def test_a_step_is_running_while_an_item_is() -> None:
     world = world.settled()
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason, condition.attempts) == ("Running", "", 3)
-    assert condition.message == "0 of 3 items are over, 3 under way"
+    assert condition.message == "0 of 3 items have ended, 3 under way"
     assert runs(world.plan()) == {0: "Pending", 1: "Pending", 2: "Pending"}
     world = ends(world, "Completed", "f-a-1")
     assert world.plan().phases == {"a": "Running", "b": "Waiting"}
-    assert world.plan().conditions["a"].message == "1 of 3 items are over, 2 under way"
+    assert world.plan().conditions["a"].message == "1 of 3 items have ended, 2 under way"
     assert runs(world.plan()) == {0: "Pending", 1: "Completed", 2: "Pending"}
 
 
@@ -106,7 +106,7 @@ def test_jobs_are_listed_by_item_and_attempt() -> None:
     assert world.flow.status.pending_jobs == ["f-a-0", "f-a-1"]
 
 
-def test_what_items_leave_is_kept_apart() -> None:
+def test_each_item_has_its_own_outputs() -> None:
     world = begun(2)
     for index in (0, 1):
         world = leaves(world, f"f-a-{index}", f'{{"acc": 0.{index}}}').settled()
@@ -126,7 +126,7 @@ def test_an_item_that_failed_starts_no_further_ones_and_lets_others_end() -> Non
     world = ends(begun(5, parallelism=2), "Failed", "f-a-0")
     assert list(there(world)) == ["f-a-0", "f-a-1"]
     assert world.plan().phases["a"] == "Running"
-    said = "1 of 5 items are over, 1 under way, 3 will not start"
+    said = "1 of 5 items have ended, 1 under way, 3 will not start"
     assert world.plan().conditions["a"].message == said
     world = ends(world, "Completed", "f-a-1")
     condition = world.plan().conditions["a"]
@@ -137,8 +137,8 @@ def test_an_item_that_failed_starts_no_further_ones_and_lets_others_end() -> Non
     assert world.flow.status.state.reason == "StepFailed"
 
 
-def test_the_failure_is_told_of_the_first_item_that_failed_by_itself() -> None:
-    """Item 0 is only aborted when another step has failed too."""
+def test_the_message_is_that_of_the_first_item_that_failed_by_itself() -> None:
+    """Item 0 is aborted only after another step has failed."""
     steps = [Step(name="a", for_each=ForEach(count=2)), Step(name="x")]
     world = world_of(steps).with_spec(failure_policy="Abort").settled()
     world = ends(world, "Failed", "f-a-1")
@@ -150,7 +150,7 @@ def test_the_failure_is_told_of_the_first_item_that_failed_by_itself() -> None:
     assert condition.message.startswith("2 of 2 items failed; item 1: the job f-a-1 ended Failed")
 
 
-def test_several_failures_are_counted_and_the_first_is_told() -> None:
+def test_several_failures_are_counted_and_the_first_is_named() -> None:
     condition = ends(begun(), "Failed", "f-a-0", "f-a-1", "f-a-2").plan().conditions["a"]
     assert condition.message.startswith("3 of 3 items failed; item 0: the job f-a-0 ended")
     assert condition.job == "f-a-0"
@@ -179,14 +179,14 @@ def test_a_refused_item_fails_the_step_and_lets_others_end() -> None:
     assert condition.message == "2 of 3 items not started; item 1: no such queue"
 
 
-def test_an_item_whose_name_is_taken_fails_the_step_once_the_others_ended() -> None:
+def test_an_item_whose_name_is_in_use_fails_the_step_after_the_others_end() -> None:
     world = begun(2, parallelism=1).with_holder("a-1", stranger())
     assert world.plan().phases["a"] == "Running"
     world = ends(world, "Completed", "f-a-0")
     assert world.plan().failed == {"a": "NameConflict"}
 
 
-def test_a_create_that_is_refused_for_now_is_shown_where_nothing_runs() -> None:
+def test_a_refused_create_is_shown_if_no_item_runs() -> None:
     world = each(1).stored().with_refusal("a-0", 403, "quota", retry_in=3)
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Waiting", "CreateRefused")
@@ -214,7 +214,7 @@ def every(count: int, parallelism: int | None = None, **fields: object) -> World
     return begun(count, parallelism=parallelism, continue_on_failure=True, **fields)
 
 
-def test_items_without_a_value_take_no_place_of_the_others() -> None:
+def test_items_without_a_value_take_no_room() -> None:
     patch = Patch(job_spec={"queue": "$(item.q)"})
     each = ForEach(from_="[{'p': 1}, {'p': 2}, {'p': 3}, {'p': 4}, {'q': 'z'}]", parallelism=1)
     world = stepped(for_each=each, patch=patch, continue_on_failure=True).stored().settled()
@@ -232,7 +232,7 @@ def test_a_cancelled_flow_starts_no_further_items() -> None:
     assert condition.message.startswith(said)
 
 
-def test_a_flow_that_aborts_for_another_step_starts_no_further_items() -> None:
+def test_a_flow_that_aborts_because_of_another_step_starts_no_further_items() -> None:
     each = Step(name="a", for_each=ForEach(count=3, parallelism=1), continue_on_failure=True)
     world = world_of([each, Step(name="x")]).with_spec(failure_policy="Abort").settled()
     world = ends(world, "Failed", "f-x").settled()
@@ -269,35 +269,35 @@ def test_next_jobs_are_the_items_that_will_start() -> None:
     assert last.plan().status.next_jobs == ["f-b"]
 
 
-def test_a_cancelled_flow_with_items_that_had_all_completed_so_far() -> None:
+def test_a_step_fails_if_the_flow_is_cancelled_before_its_last_items() -> None:
     world = begun(3, parallelism=1)
     world = world.later(1).ended("f-a-0", "Completed").with_command().settled()
     assert world.plan().failed == {"a": "Cancelled"}
     message = world.plan().conditions["a"].message
-    assert message == "the flow was cancelled; 1 of 3 items were over"
+    assert message == "the flow was cancelled; 1 of 3 items had ended"
 
 
-def test_a_step_that_wants_it_running_waits_for_the_first_item_that_is() -> None:
+def test_a_dependant_with_condition_running_waits_for_the_first_running_item() -> None:
     world = each(2, condition="Running").settled()
     assert "f-b" not in there(world)
     world = ends(world, "Running", "f-a-1")
     assert "f-b" in there(world)
 
 
-def test_jobs_say_of_which_item_they_are_whatever_they_are_called() -> None:
+def test_the_index_of_a_job_says_which_item_it_belongs_to() -> None:
     world = begun(2)
     status = JobFlowStatus(conditions={"f-a": StepCondition(phase="Running")})
     planned = World(world.flow, world.templates, world.jobs).with_status(status).plan()
     assert runs(planned) == {0: "Pending", 1: "Pending"}
 
 
-def test_a_job_that_does_not_say_of_which_item_it_is_is_nobodys() -> None:
+def test_a_job_without_an_index_belongs_to_no_item() -> None:
     world = each(2).settled()
     assert world.with_jobs(a="Failed").plan().nothing
 
 
-def test_runs_that_somebody_else_wrote_into_a_status_do_no_harm() -> None:
-    """Without an index, with one that cannot be, and with one that was there before."""
+def test_invalid_runs_in_a_status_are_ignored() -> None:
+    """Runs without an index, with a negative one, and with a duplicate one."""
     world = begun(2)
     known = world.plan().conditions["a"]
     strange = [RunCondition(index=index, phase="Failed") for index in (None, -1, 0)]

@@ -107,7 +107,7 @@ def test_nothing_follows_once_the_flow_is_cancelled() -> None:
     assert list(there(world)) == ["f-a-0"]
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "Cancelled")
-    assert condition.message == "the flow was cancelled; 1 of at most 3 runs were over"
+    assert condition.message == "the flow was cancelled; 1 of at most 3 runs had ended"
 
 
 def test_a_lost_run_is_made_again_before_the_next() -> None:

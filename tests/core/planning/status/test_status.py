@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import FlowState, JobFlowStatus
+from jobflow.api.flow_status import FlowState, JobFlowStatus, JobRunningHistory
 from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
 from jobflow.core.text import format_go_duration, join_names, shorten
 from support.plan.plan_world import NOW, Planned, World, after, flow
@@ -319,6 +319,16 @@ def test_the_last_history_continues_after_the_others_were_dropped() -> None:
     seen = (("Pending", 1), ("Running", 2), ("Completing", 4))
     world = with_conditions(world.with_status(status), *seen).settled()
     assert histories(world) == [("Running", 2, 4), ("Completing", 4, None)]
+
+
+@pytest.mark.parametrize("recorded", [None, [JobRunningHistory(state="Pending")]])
+def test_a_record_without_the_current_phase_gets_it(
+    recorded: list[JobRunningHistory] | None,
+) -> None:
+    world = flow("a").with_jobs(a="Running").settled()
+    record = msgspec.structs.replace(world.records["f-a"], running_histories=recorded)
+    world = world.with_status_fields(job_status_list=[record]).settled()
+    assert [state for state, _, _ in histories(world)] == ["Pending", "Running"]
 
 
 def test_a_resumed_job_has_no_end() -> None:

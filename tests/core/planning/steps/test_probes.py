@@ -85,7 +85,7 @@ def _going(world: World, pod: Pod) -> Pod:
     return going(pod, world.now)
 
 
-def test_a_task_that_loses_a_pod_between_two_looks_has_to_have_it_again() -> None:
+def test_a_task_that_loses_a_pod_must_have_it_again() -> None:
     world = serving({"taskStatusList": [{"taskName": "worker", "phase": "Running"}]})
     world = workers(world, "Running Running").settled()
     assert workers(world, "Running").plan().waiting_for_probe == {
@@ -100,7 +100,7 @@ def test_pods_of_another_job_do_not_count() -> None:
     assert replace(world, pods=pods).plan().creates == []
 
 
-def test_all_entries_have_to_hold() -> None:
+def test_all_entries_of_a_probe_must_hold() -> None:
     both = SUCCEEDED["taskStatusList"] + [{"taskName": "ps", "phase": "Running"}]
     world = serving({"taskStatusList": both})
     world = world.with_pods("serve", ps="Pending", worker="Succeeded Succeeded Succeeded")
@@ -110,13 +110,13 @@ def test_all_entries_have_to_hold() -> None:
     assert workers(world, "Succeeded Succeeded Succeeded").plan().creates == ["f-next"]
 
 
-def test_a_probe_with_nothing_in_it_is_none() -> None:
+def test_an_empty_probe_is_ignored() -> None:
     world = serving({"taskStatusList": []}, condition="Running")
     assert world.plan().waiting == {}
     assert "f-next" in world.jobs
 
 
-def test_requests_are_asked_for_while_the_job_is_there() -> None:
+def test_a_probe_is_planned_while_the_job_exists() -> None:
     world = serving(HEALTHY | OPEN)
     (asked,) = world.plan().plan.probes
     assert (asked.step, asked.job, asked.uid) == ("next", "f-serve", "uid-f-serve")
@@ -124,19 +124,19 @@ def test_requests_are_asked_for_while_the_job_is_there() -> None:
     assert world.plan().plan.actions == ()
 
 
-def test_a_header_is_sent_along() -> None:
+def test_a_probe_has_its_header() -> None:
     get = HEALTHY["httpGetList"][0] | {"httpHeader": {"name": "X-Who", "value": "me"}}
     (asked,) = serving({"httpGetList": [get]}).plan().plan.probes
     assert asked.checks[0].header == ("X-Who", "me")
 
 
-def test_nothing_is_asked_before_there_is_a_job() -> None:
+def test_no_probe_is_planned_before_the_job_exists() -> None:
     world = flow("serve", next=probed("serve", HEALTHY)).without_template("serve")
     planned = world.plan()
     assert (planned.probes, planned.waiting) == ([], {"next": "waits for serve (Waiting)"})
 
 
-def test_the_message_tells_why_a_probe_has_not_passed() -> None:
+def test_the_message_says_why_a_probe_has_not_passed() -> None:
     world = serving(HEALTHY)
     assert world.plan().waiting_for_probe == {
         "next": "waits for serve: task ps has not answered at port 8080 yet"
@@ -147,7 +147,7 @@ def test_the_message_tells_why_a_probe_has_not_passed() -> None:
     assert (planned.reason, planned.phase) == ("", "Running")
 
 
-def test_requests_and_phases_both_have_to_hold() -> None:
+def test_requests_and_phases_must_both_hold() -> None:
     world = serving(HEALTHY | SUCCEEDED).with_probe("next", "serve", passed=True)
     planned = workers(world, "Succeeded Running Running").plan()
     assert (planned.creates, planned.probes) == ([], [("next", "f-serve")])
@@ -159,8 +159,8 @@ def test_an_answer_of_an_earlier_job_does_not_count() -> None:
     assert world.plan().creates == []
 
 
-def test_a_target_that_has_passed_is_met_for_good() -> None:
-    """It is written at once, and stays in the plan until then."""
+def test_a_target_that_has_passed_stays_met() -> None:
+    """The status is written at once, and the probe stays in the plan until then."""
     world = serving(HEALTHY).without_template("next").with_probe("next", "serve", passed=True)
     planned = world.plan()
     assert (planned.plan.urgent, planned.probes) == (True, [("next", "f-serve")])
@@ -172,14 +172,14 @@ def test_a_target_that_has_passed_is_met_for_good() -> None:
     assert world.settled().with_template("next").plan().creates == ["f-next"]
 
 
-def test_what_was_passed_is_forgotten_when_the_step_has_begun() -> None:
+def test_passed_targets_are_dropped_when_the_step_has_started() -> None:
     world = serving(HEALTHY).without_template("next").with_probe("next", "serve", passed=True)
     world = world.settled().with_template("next").settled()
     assert world.plan().conditions["next"].passed_targets is None
     assert world.plan().phases["next"] == "Pending"
 
 
-def test_a_target_that_starts_again_has_passed_all_the_same() -> None:
+def test_a_target_that_is_retried_stays_passed() -> None:
     steps = [Step(name=n) for n in ("one", "two")]
     world = world_of([*steps, Step(name="next", depends_on=probed("one two", PORT))])
     world = world.with_jobs(one="Running", two="Running").with_probe("next", "one", passed=True)
@@ -189,7 +189,7 @@ def test_a_target_that_starts_again_has_passed_all_the_same() -> None:
     assert world.with_probe("next", "two", passed=True).plan().creates == ["f-next"]
 
 
-def test_a_new_attempt_of_a_target_is_asked_anew() -> None:
+def test_a_new_attempt_of_a_target_gets_a_new_probe() -> None:
     world = world_of([Step(name="one"), Step(name="next", depends_on=probed("one", PORT))])
     world = world.with_jobs(one="Running").settled()
     assert world.plan().probes == [("next", "f-one")]
@@ -210,21 +210,21 @@ def test_workers_succeed_before_the_job_completes() -> None:
     assert known(world).creates == ["f-next"]
 
 
-def test_nothing_is_read_where_what_was_watched_will_do() -> None:
+def test_pods_are_not_read_if_the_watched_ones_are_enough() -> None:
     three = "Succeeded Succeeded Succeeded"
     world = serving(SUCCEEDED).with_pods("serve", ps="Succeeded", worker=three)
     planned = world.with_jobs(serve="Completed").plan()
     assert (planned.reads, planned.creates) == ([], ["f-next"])
 
 
-def test_what_was_counted_last_is_remembered_over_the_end() -> None:
+def test_the_last_counts_are_kept_after_the_end() -> None:
     world = counted(serving(SUCCEEDED).without_template("next"), worker={"Succeeded": 2}).settled()
     assert world.plan().conditions["serve"].task_status_count is not None
     world = counted(world, worker={"Succeeded": 3}).settled().with_jobs(serve="Completed")
     assert world.with_template("next").plan().creates == ["f-next"]
 
 
-def test_phases_that_did_not_come_about_fail_the_step() -> None:
+def test_phases_that_were_not_reached_fail_the_step() -> None:
     world = workers(serving(SUCCEEDED).with_jobs(serve="Completed"), "Succeeded Failed Running")
     planned = known(world)
     assert planned.failed == {"next": "ProbeUnsatisfiable"}
@@ -236,7 +236,7 @@ def test_phases_that_did_not_come_about_fail_the_step() -> None:
     assert "StepFailed" in planned.events
 
 
-def test_pods_that_could_not_be_read_are_said() -> None:
+def test_the_message_says_that_pods_could_not_be_read() -> None:
     world = serving(SUCCEEDED).with_jobs(serve="Completed")
     world = replace(world, read={"uid-f-serve": PodsRead(trouble="503 Service Unavailable")})
     planned = world.plan()
@@ -244,7 +244,7 @@ def test_pods_that_could_not_be_read_are_said() -> None:
     assert planned.conditions["next"].message.endswith("could not be read: 503 Service Unavailable")
 
 
-def test_a_probe_waits_for_pods_that_cannot_be_read_for_now() -> None:
+def test_a_probe_waits_for_pods_that_cannot_be_read_yet() -> None:
     world = serving(SUCCEEDED).with_jobs(serve="Completed")
     answer = PodsRead(trouble="503", retry_at=world.now + timedelta(seconds=2))
     world = replace(world, read={"uid-f-serve": answer})
@@ -273,12 +273,12 @@ def test_requests_that_were_not_answered_in_time_fail_the_step(said: str, messag
     )
 
 
-def test_requests_that_were_answered_just_before_the_end_count() -> None:
+def test_answers_just_before_the_end_count() -> None:
     world = serving(HEALTHY).with_probe("next", "serve", passed=True)
     assert world.with_jobs(serve="Completed").plan().creates == ["f-next"]
 
 
-def test_what_was_answered_is_kept_while_pods_are_read() -> None:
+def test_answers_are_kept_while_pods_are_read() -> None:
     world = serving(HEALTHY | SUCCEEDED).with_probe("next", "serve", passed=True)
     world = world.with_jobs(serve="Completed")
     world = workers(world, "Succeeded Succeeded Succeeded", watched=False)
@@ -287,7 +287,7 @@ def test_what_was_answered_is_kept_while_pods_are_read() -> None:
     assert known(world).creates == ["f-next"]
 
 
-def test_a_target_whose_job_is_gone_is_judged_by_what_is_remembered() -> None:
+def test_a_target_whose_job_is_gone_is_judged_by_the_status() -> None:
     entry = {"taskName": "worker", "phase": "Succeeded", "count": 2}
     world = serving({"taskStatusList": [entry]}).without_template("next")
     world = counted(world, worker={"Succeeded": 2}).settled().with_jobs(serve="Completed").settled()
@@ -299,7 +299,7 @@ def test_a_target_whose_job_is_gone_is_judged_by_what_is_remembered() -> None:
     assert world.without_jobs("serve").with_template("next").plan().creates == ["f-next"]
 
 
-def test_a_target_whose_job_is_gone_can_no_longer_be_asked() -> None:
+def test_a_probe_fails_if_the_job_of_its_target_is_gone() -> None:
     for probe in (HEALTHY, SUCCEEDED):
         world = flow("serve", next=probed("serve", probe)).with_jobs(serve="Completed")
         stored = flow("serve", "next").with_jobs(serve="Completed").without_template("next")
@@ -309,15 +309,15 @@ def test_a_target_whose_job_is_gone_can_no_longer_be_asked() -> None:
         assert "the job f-serve is gone" in planned.conditions["next"].message
 
 
-def test_a_target_whose_job_was_resumed_has_ended_all_the_same() -> None:
-    """Nothing is read again and again, for what it does now is not its step's doing."""
+def test_a_target_whose_job_was_resumed_stays_ended() -> None:
+    """No pods are read, because the job runs outside of its step."""
     stored = flow("serve", "other").with_jobs(serve="Aborted", other="Running").settled()
     world = serving(SUCCEEDED).with_status(stored.flow.status).with_jobs(serve="Running")
     planned = world.plan()
     assert (planned.failed["next"], planned.reads) == ("ProbeUnsatisfiable", [])
 
 
-def test_a_target_that_never_had_a_job_cannot_be_looked_into() -> None:
+def test_a_probe_fails_if_its_target_never_had_a_job() -> None:
     world = flow("serve", next=probed("serve", SUCCEEDED)).with_refusal("serve", 422)
     planned = world.plan()
     assert planned.failed == {"serve": "Refused", "next": "ProbeUnsatisfiable"}
@@ -355,8 +355,8 @@ def test_a_target_that_never_had_a_job_cannot_be_looked_into() -> None:
         ),
     ],
 )
-def test_a_probe_that_can_never_pass_is_not_waited_for(probe: dict[str, Any], flaw: str) -> None:
-    """Past admission, or of a template that has changed since."""
+def test_a_probe_that_can_never_pass_fails_the_step(probe: dict[str, Any], flaw: str) -> None:
+    """The flow was not admitted, or the template has changed since."""
     spec = {"tasks": [*SERVE["tasks"], {"name": "none", "replicas": 0}]}
     world = serving(probe, spec=spec)
     planned = world.plan()
@@ -365,12 +365,12 @@ def test_a_probe_that_can_never_pass_is_not_waited_for(probe: dict[str, Any], fl
     assert (planned.conditions["next"].message, planned.probes) == (message, [])
 
 
-def test_every_pod_of_a_task_without_pods_has_any_phase() -> None:
+def test_a_task_without_pods_has_every_phase() -> None:
     spec = {"tasks": [{"name": "ps", "replicas": 1}, {"name": "worker"}]}
     assert "f-next" in serving(SUCCEEDED, spec=spec).jobs
 
 
-def test_a_task_without_a_name_has_the_one_that_volcano_gives_it() -> None:
+def test_a_task_without_a_name_gets_the_one_of_volcano() -> None:
     entry = {"taskName": "default1", "phase": "Running"}
     spec = {"tasks": [SERVE["tasks"][0], {"replicas": 3}]}
     world = serving({"taskStatusList": [entry]}, spec=spec)

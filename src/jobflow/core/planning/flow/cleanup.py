@@ -3,8 +3,6 @@
 A delete is planned only if the stored status holds the reason, never the status of the same plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,12 +40,9 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
     timed = [(job, due) for job in _there(view) if (due := _due(job)) is not None]
     recorded = _recorded(flow)
     later = [due for _, due in timed if due > now]
-    over = [job for job, due in timed if due <= now]
-    return Retention(
-        deletes=tuple(DeleteJob.of(job) for job in over if job.metadata.name in recorded),
-        wake_at=min(later, default=None),
-        urgent=any(job.metadata.name not in recorded for job in over),
-    )
+    expired = [job for job, due in timed if due <= now]
+    deletes = tuple(DeleteJob.of(job) for job in expired if job.metadata.name in recorded)
+    return Retention(deletes, min(later, default=None), urgent=len(deletes) < len(expired))
 
 
 def _there(view: View) -> Iterator[Job]:

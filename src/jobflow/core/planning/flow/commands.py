@@ -5,10 +5,8 @@ deleted once that status is stored, and its UID is dropped when the Command is g
 once, wherever a process stops. Several Commands are applied by creationTimestamp and name.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from jobflow.api.command import Action, Command
@@ -21,6 +19,7 @@ from jobflow.core.reasons import FlowReason
 
 AT_ONCE = 20
 """Most handled Commands of a flow that are not deleted yet; bounds the size of the status."""
+_ACTIONS = f"{', '.join(sorted(Action)[:-1])} and {max(Action)}"
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -40,10 +39,10 @@ class CommandResult:
 
 
 def read_commands(
-    flow: JobFlow, view: View, lifecycle: Lifecycle, now: datetime, *, over: Callable[[], bool]
+    flow: JobFlow, view: View, lifecycle: Lifecycle, now: datetime, *, has_ended: Callable[[], bool]
 ) -> CommandResult:
-    """Return the effect of the Commands in the View. `now`: whole seconds; `over`: whether the flow
-    ends in this plan without them."""
+    """Return the effect of the Commands in the View. `now`: whole seconds; `has_ended`: whether
+    the flow ends in this plan without them."""
     handled = flow.status.handled_commands or []
     if view.commands is None:
         return CommandResult(lifecycle, flow.status.handled_commands)
@@ -57,7 +56,7 @@ def read_commands(
     there = {command.metadata.uid for command in ordered}
     kept = [uid for uid in handled if uid in there]
     new = [command for command in ordered if command.metadata.uid not in known]
-    reader = _Reader(flow, lifecycle, now, over)
+    reader = _Reader(flow, lifecycle, now, has_ended)
     read = [command.metadata.uid for command in reader.read(new[: max(0, AT_ONCE - len(kept))])]
     return CommandResult(
         lifecycle=reader.lifecycle,
@@ -73,16 +72,14 @@ def read_commands(
     )
 
 
+@dataclass(slots=True)
 class _Reader:
-    def __init__(
-        self, flow: JobFlow, lifecycle: Lifecycle, now: datetime, over: Callable[[], bool]
-    ) -> None:
-        self._flow = flow
-        self._now = now
-        self._over = over
-        self.lifecycle = lifecycle
-        self.retry = False
-        self.events: list[Event] = []
+    flow: JobFlow
+    lifecycle: Lifecycle
+    now: datetime
+    has_ended: Callable[[], bool]
+    retry: bool = False
+    events: list[Event] = field(default_factory=list)
 
     def read(self, commands: Iterable[Command]) -> Iterator[Command]:
         """Yield the Commands that are handled now. Those after a retry wait for the next plan."""
@@ -95,55 +92,44 @@ class _Reader:
             yield command
 
     def _fault(self, command: Command) -> str:
-        target, uid = command.target, self._flow.metadata.uid
+        target, uid = command.target, self.flow.metadata.uid
         if target is None or target.uid != uid:
             other = f"another flow of this name (uid {target.uid})" if target and target.uid else ""
             return f"it is about {other or 'no flow in particular'}; this one has the uid {uid}"
-        if command.action not in _READINGS:
-            return f"JobFlow carries out {_ACTIONS} on flows and no other action"
+        if command.action not in set(Action):
+            return f"JobFlow executes {_ACTIONS} on flows and no other action"
         return ""
 
     def _read(self, command: Command) -> str:
-        """Return why the Command is refused, or ""."""
+        """Apply the Command; return why it is refused, or ""."""
         if command.action == Action.RESTART_JOB:
-            return self.restart(command)
-        return self._too_late() or _READINGS[command.action](self, command)
-
-    def _too_late(self) -> str:
-        if self._flow.final:
-            return f"the flow has ended ({self._flow.status.state.phase})"
-        return self._deleted() or ("the flow has ended" if self._over() else "")
-
-    def _deleted(self) -> str:
-        deleting = self._flow.metadata.deletion_timestamp is not None
-        return "the flow is being deleted" if deleting else ""
-
-    # ----------------------------- each returns why the Command is refused, or ""
-
-    def cancel(self, command: Command) -> str:
-        self.lifecycle = self.lifecycle.cancelled(self._now, command.message)
+            return self._retry()
+        if self.flow.final:
+            return f"the flow has ended ({self.flow.status.state.phase})"
+        if self.flow.metadata.deletion_timestamp is not None:
+            return "the flow is being deleted"
+        if self.has_ended():
+            return "the flow has ended"
+        before = self.lifecycle
+        match command.action:
+            case Action.TERMINATE_JOB:
+                self.lifecycle = before.cancelled(self.now, command.message)
+            case Action.TERMINATE_NOW:
+                self.lifecycle = before.cancelled(self.now, command.message, finally_too=True)
+            case Action.RESUME_JOB if before.suspended_at is None:
+                return "the flow is not suspended"
+            case Action.RESUME_JOB:
+                self.lifecycle = before.resumed(self.now)
+            case _ if before.ending_reason:
+                return f"the flow ends already, because {before.ending_message}"
+            case _:
+                self.lifecycle = before.suspended_for(command.action, self.now)
         return ""
 
-    def cancel_now(self, command: Command) -> str:
-        self.lifecycle = self.lifecycle.cancelled_now(self._now, command.message)
-        return ""
-
-    def suspend(self, command: Command) -> str:
-        if self.lifecycle.ending_reason:
-            return f"the flow ends already, for {self.lifecycle.ending_message}"
-        self.lifecycle = self.lifecycle.suspended_for(command.action, self._now)
-        return ""
-
-    def resume(self, command: Command) -> str:
-        if self.lifecycle.suspended_at is None:
-            return "the flow is not suspended"
-        self.lifecycle = self.lifecycle.resumed(self._now)
-        return ""
-
-    def restart(self, command: Command) -> str:
-        state = self._flow.status.state
-        if why := self._deleted():
-            return why
+    def _retry(self) -> str:
+        state = self.flow.status.state
+        if self.flow.metadata.deletion_timestamp is not None:
+            return "the flow is being deleted"
         if state.phase != FlowPhase.FAILED:
             phase = state.phase or FlowPhase.PENDING
             if self.lifecycle.suspended_at is not None:
@@ -153,14 +139,3 @@ class _Reader:
             return "the flow is invalid: delete it, correct it and apply it again"
         self.retry = True
         return ""
-
-
-_READINGS: Mapping[str, Callable[[_Reader, Command], str]] = {
-    Action.ABORT_JOB: _Reader.suspend,
-    Action.SUSPEND_FLOW: _Reader.suspend,
-    Action.RESUME_JOB: _Reader.resume,
-    Action.TERMINATE_JOB: _Reader.cancel,
-    Action.TERMINATE_NOW: _Reader.cancel_now,
-    Action.RESTART_JOB: _Reader.restart,
-}
-_ACTIONS = f"{', '.join(sorted(_READINGS)[:-1])} and {max(_READINGS)}"

@@ -6,8 +6,6 @@ Continue starts every step that does not depend on the failure. A failure that t
 continueOnFailure forgives does not count, nor does a failure in `finally`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from jobflow.api.control import FailurePolicy
@@ -30,11 +28,8 @@ def policy_of(flow: JobFlow) -> FailurePolicy:
 
 
 def runs_every_item(flow: JobFlow, step: Step) -> bool:
-    """Return whether every item of the step's forEach starts, however the other items end.
-
-    `continueOnFailure` on the step says so, and so does `failurePolicy: Continue`. For any other
-    step an item that fails for good starts no further item.
-    """
+    """Return whether every item of the step's forEach starts, however the other items end. If not,
+    no further item starts after one has failed for good."""
     return bool(step.continue_on_failure) or policy_of(flow) is FailurePolicy.CONTINUE
 
 
@@ -43,10 +38,9 @@ def broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> list[s
     steps, failed = ctx.steps, StepPhase.FAILED.value
     return [
         steps[position].name
-        for position, decision in enumerate(decisions)
+        for position, decision in enumerate(decisions[: ctx.last_from])
         if decision is not None
         and decision.condition.phase == failed
-        and position < ctx.last_from
         and fails_flow(steps[position], decision.condition)
         and decision.condition.reason != StepReason.FAILURE_POLICY
     ]
@@ -101,7 +95,7 @@ class FailureStop:
         self._handling = bytearray(len(ctx.steps))
 
     @property
-    def holds_up(self) -> bool:
+    def is_active(self) -> bool:
         """Whether steps may not start, or not yet."""
         return bool(self.failed or self.failing)
 
@@ -118,7 +112,7 @@ class FailureStop:
     def note(self, position: int, phase: str, met: Iterable[int] | None) -> None:
         """Note the phase of a step. `met`: the targets that let it start; None if it has not
         started, so that any target may."""
-        if self.holds_up and phase != StepPhase.SKIPPED:
+        if self.is_active and phase != StepPhase.SKIPPED:
             self._handling[position] = self.admits(position, met)
 
     def admits(self, position: int, met: Iterable[int] | None = None) -> bool:

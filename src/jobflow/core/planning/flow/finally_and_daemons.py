@@ -4,8 +4,6 @@ The steps of `finally` start in parallel when all other steps have ended, in any
 undone, so they start only once the stored status says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES
@@ -14,29 +12,24 @@ from jobflow.core.planning.context import PlanContext, StepDecision
 
 def may_begin(ctx: PlanContext) -> bool:
     """Whether every other step has ended by the stored status, and so have all their vcjobs."""
-    rest = ctx.observed[: ctx.last_from]
-    if any(observed.stored.phase not in ENDED_STEP_PHASES for observed in rest):
-        return False
-    gone = ctx.view.deleted
-    return all(job.ended or job.metadata.name in gone for observed in rest for job in observed.jobs)
+    others, gone = ctx.observed[: ctx.last_from], ctx.view.deleted
+    return all(each.stored.phase in ENDED_STEP_PHASES for each in others) and all(
+        job.ended or job.metadata.name in gone for each in others for job in each.jobs
+    )
 
 
 def wait_for_status(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
     """Whether the other steps end in this plan, so that `finally` waits for the status."""
     if ctx.last_from == len(ctx.steps):
         return False
-    rest = range(ctx.last_from)
-    return all(decisions[i].condition.phase in ENDED_STEP_PHASES for i in rest) and any(
-        ctx.observed[i].stored.phase not in ENDED_STEP_PHASES for i in rest
+    others = range(ctx.last_from)
+    return all(decisions[i].condition.phase in ENDED_STEP_PHASES for i in others) and any(
+        ctx.observed[i].stored.phase not in ENDED_STEP_PHASES for i in others
     )
 
 
 def are_done(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
     """Whether only daemons have not ended, so that no step needs them any more."""
-    left = False
-    for step, decision in zip(ctx.steps[: ctx.last_from], decisions, strict=False):
-        if decision.condition.phase not in ENDED_STEP_PHASES:
-            if not step.daemon:
-                return False
-            left = True
-    return left
+    pairs = zip(ctx.steps[: ctx.last_from], decisions, strict=False)
+    lasting = [s.daemon for s, d in pairs if d.condition.phase not in ENDED_STEP_PHASES]
+    return bool(lasting) and all(lasting)

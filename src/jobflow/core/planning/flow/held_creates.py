@@ -1,22 +1,20 @@
 """Which creates are tried while a quota or missing rights refuse them.
 
 A full quota or a missing right refuses every vcjob of the flow, so only a few are tried: first
-those that were never tried, in the order of the flow, then those that were refused longest ago.
+those that were never tried, in their start order, then those that were refused longest ago.
 Every vcjob gets its turn, and a smaller one can be created even if another cannot. `Held`
 says when the next try is made, and how many are tried at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.core.planning.context import Draft, StepDecision
 from jobflow.core.planning.view import Held
+from jobflow.core.planning.waiting import postpone
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import ceil_to_second
@@ -41,17 +39,17 @@ class Turn:
         return [draft for draft in drafts if self._is_due and draft.name in self._names]
 
     def held_back(self, decision: StepDecision, drafts: Iterable[Draft]) -> StepDecision:
-        """Return the decision with the reason why its step waits. `drafts`: its
-        vcjobs, tried now or not, so that a try alone does not change the condition."""
+        """Return the decision with the reason why its step waits. `drafts`: its vcjobs, tried or
+        not, so that a try alone does not change the condition."""
         retry_at = self._held.retry_at
         is_next = any(draft.name in self._names for draft in drafts)
-        made = msgspec.structs.replace(decision, condition=self._waiting(decision, is_next))
+        made = msgspec.structs.replace(decision, condition=self._refused(decision, is_next))
         if retry_at is None or self._is_due:
             return made
-        wakes = [moment for moment in (decision.wake_at, retry_at) if moment is not None]
-        return msgspec.structs.replace(made, wake_at=min(wakes))
+        wake_at = min(decision.wake_at or retry_at, retry_at)
+        return msgspec.structs.replace(made, wake_at=wake_at)
 
-    def _waiting(self, decision: StepDecision, is_next: bool) -> StepCondition:
+    def _refused(self, decision: StepDecision, is_next: bool) -> StepCondition:
         condition, why, retry_at = decision.condition, self._held.message, self._held.retry_at
         if retry_at is not None:
             why = f"{why}; the flow's jobs are tried in turn"
@@ -59,19 +57,12 @@ class Turn:
             message = f"{condition.message}; the next waits: {why}"
             return msgspec.structs.replace(condition, message=shorten(message))
         until = ceil_to_second(retry_at) if retry_at is not None and is_next else None
-        return waits_instead(
+        return postpone(
             condition,
             reason=StepReason.CREATE_REFUSED,
             message=shorten(why),
             next_attempt_time=None if condition.attempts else until,
         )
-
-
-def waits_instead(condition: StepCondition, **changes: Any) -> StepCondition:
-    """Return the condition of a step that would start now, if it waits instead."""
-    return msgspec.structs.replace(
-        condition, phase=StepPhase.WAITING, last_transition_time=None, **changes
-    )
 
 
 def under_way(condition: StepCondition) -> bool:

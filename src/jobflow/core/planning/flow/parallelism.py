@@ -5,8 +5,6 @@ as long as there is room. The others are not even built, because a wide flow may
 them waiting.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,7 +13,8 @@ import msgspec
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import Draft, PlanContext, StepDecision
-from jobflow.core.planning.flow.held_creates import Turn, under_way, waits_instead
+from jobflow.core.planning.flow.held_creates import Turn, under_way
+from jobflow.core.planning.waiting import postpone
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_count
 
@@ -31,15 +30,15 @@ class Made(NamedTuple):
 
 
 def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
-    """Return the decisions with as many creates as there is room for, in place order. While a quota
-    or missing rights refuse creates, only those whose turn it is are tried."""
+    """Return the decisions with as many creates as there is room for. While a quota or missing
+    rights refuse creates, only those whose turn it is are tried."""
     most, held = ctx.flow.spec.parallelism, ctx.view.held
     room = None
     if most is not None and most >= 1:
         jobs, deleted = ctx.view.jobs, ctx.view.deleted
         alive = sum(not job.ended and name not in deleted for name, job in jobs.items())
         room = max(most - alive, 0)
-    order = in_place_order(ctx, range(len(decisions)))
+    order = in_start_order(ctx, range(len(decisions)))
     turn = None
     if held is not None and room != 0:
         turn = Turn(held, [decisions[position] for position in order], ctx.now, room)
@@ -68,9 +67,9 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
     return Made(found, faults)
 
 
-def in_place_order(ctx: PlanContext, positions: Iterable[int]) -> list[int]:
-    """Return these steps in the order in which they take free places: the order of `spec.flows`,
-    then that of `finally`."""
+def in_start_order(ctx: PlanContext, positions: Iterable[int]) -> list[int]:
+    """Return these steps in the order in which they start if there is not room for all: that of
+    `spec.flows`, then that of `finally`."""
     return sorted(positions)
 
 
@@ -95,7 +94,7 @@ def _without_room(decision: StepDecision, most: int) -> StepDecision:
     condition = decision.condition
     if under_way(condition):
         return decision
-    condition = waits_instead(
+    condition = postpone(
         condition,
         reason=StepReason.PARALLELISM,
         message=f"waits for room: the flow has at most {format_count(most, 'job')} at once",

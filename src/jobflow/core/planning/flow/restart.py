@@ -7,8 +7,6 @@ items and repeats stay. Attempts count on: `pastAttempts` says how many were mad
 and a step or run that has made no other since has not begun. Nothing is started here.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 
@@ -37,13 +35,11 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
     ctx = PlanContext.of(flow, View(), now)
     back = _back(ctx)
     changed = _behind(ctx, back)
-    conditions = {}
-    for position, observed in enumerate(ctx.observed):
-        condition = observed.stored
-        if position in back:
-            fresh = position >= ctx.last_from or _from_anew(observed, position in changed)
-            condition = _waiting(ctx, position, again=fresh)
-        conditions[observed.key] = condition
+    conditions = {observed.key: observed.stored for observed in ctx.observed}
+    for position in back:
+        observed = ctx.observed[position]
+        fresh = position >= ctx.last_from or _runs_all_again(observed, position in changed)
+        conditions[observed.key] = _back_to_waiting(ctx, position, again=fresh)
     stored = flow.status
     begun = any(record.state != JobPhase.PENDING for record in stored.job_status_list or ())
     return msgspec.structs.replace(
@@ -65,26 +61,24 @@ def restarted(flow: JobFlow, now: datetime, handled: list[str] | None) -> JobFlo
 
 
 def _back(ctx: PlanContext) -> set[int]:
-    memories = [observed.stored for observed in ctx.observed]
-    back = {p for p, memory in enumerate(memories) if _failed(memory) or p >= ctx.last_from}
-    graph = ctx.graph
+    conditions, graph = [observed.stored for observed in ctx.observed], ctx.graph
+    back = {p for p, stored in enumerate(conditions) if _failed(stored) or p >= ctx.last_from}
     for position in graph.order:
-        if memories[position].phase == StepPhase.SKIPPED:
+        if conditions[position].phase == StepPhase.SKIPPED:
             if not back.isdisjoint(graph.targets[position]):
                 back.add(position)
     return back | _services(ctx, back)
 
 
-def _failed(memory: StepCondition) -> bool:
-    if memory.phase == StepPhase.SKIPPED:
-        return memory.reason != StepReason.NOT_TAKEN
-    return memory.phase != StepPhase.COMPLETED
+def _failed(stored: StepCondition) -> bool:
+    if stored.phase == StepPhase.SKIPPED:
+        return stored.reason != StepReason.NOT_TAKEN
+    return stored.phase != StepPhase.COMPLETED
 
 
 def _services(ctx: PlanContext, back: set[int]) -> set[int]:
     """Return the daemons that ended with the flow and that a step going back depends on."""
-    graph = ctx.graph
-    ahead: set[int] = set()
+    graph, ahead = ctx.graph, set[int]()
     for position in reversed(graph.order):
         if position in back or position in ahead:
             ahead.update(graph.targets[position])
@@ -99,7 +93,7 @@ def _behind(ctx: PlanContext, back: set[int]) -> set[int]:
     return found
 
 
-def _from_anew(observed: ObservedStep, changed: bool) -> bool:
+def _runs_all_again(observed: ObservedStep, changed: bool) -> bool:
     """Whether all runs of a loop run again: its items may differ now, or all of its repeats have
     completed and `until` did not hold."""
     if (each := observed.step.for_each) is not None:
@@ -107,22 +101,22 @@ def _from_anew(observed: ObservedStep, changed: bool) -> bool:
     return all(run.phase == StepPhase.COMPLETED for run in observed.stored.runs or ())
 
 
-def _waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
-    memory = ctx.observed[position].stored
+def _back_to_waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
+    stored = ctx.observed[position].stored
     runs = [
-        RunCondition(index=run.index, **_waiting_again(run))
+        RunCondition(index=run.index, **_kept_fields(run))
         if again or run.phase != StepPhase.COMPLETED
         else msgspec.structs.replace(run, past_attempts=run.attempts)
-        for run in memory.runs or ()
+        for run in stored.runs or ()
     ]
-    again_fields = _waiting_again(memory)
-    return StepCondition(last_transition_time=ctx.second, runs=runs or None, **again_fields)
+    kept = _kept_fields(stored)
+    return StepCondition(last_transition_time=ctx.second, runs=runs or None, **kept)
 
 
-def _waiting_again(stored: RunCondition) -> dict[str, Any]:
+def _kept_fields(stored: RunCondition) -> dict[str, Any]:
     return {
         "phase": StepPhase.WAITING,
-        "message": "is to run again, for the flow was retried",
+        "message": "runs again, because the flow was retried",
         "job": stored.job,
         "attempts": stored.attempts,
         "past_attempts": stored.attempts,

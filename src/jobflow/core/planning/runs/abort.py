@@ -7,8 +7,6 @@ intent gives the reason. The facts about the flow decide whether to abort; the s
 are aborted only by a suspension with AbortJob and by TerminateNow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
@@ -18,7 +16,7 @@ from jobflow.api import labels
 from jobflow.api.control import FailurePolicy
 from jobflow.api.flow_status import ENDED_STEP_PHASES, TIMEOUT, RunCondition
 from jobflow.api.job import Job, JobPhase
-from jobflow.core.planning.actions import AbortJob, Action, DeleteJob
+from jobflow.core.planning.actions import AbortJob, DeleteJob
 from jobflow.core.planning.context import PlanContext, RunDecision
 from jobflow.core.planning.flow.failure_policy import policy_of, stored_failures
 from jobflow.core.planning.lifecycle import HALTS
@@ -90,15 +88,15 @@ def abort(
     run: ObservedRun, job: Job, running: RunCondition, why: str, ctx: PlanContext
 ) -> RunDecision:
     """Return the decision about a vcjob that has not ended. `running`: its run's condition."""
-    memory = run.stored
-    since = memory.abort_time
+    stored = run.stored
+    since = stored.abort_time
     condition = msgspec.structs.replace(
         running,
         reason=why,
         message=shorten(f"is being aborted: {why_in_words(why, run, ctx)}"),
         abort_time=since or ceil_to_second(ctx.now),
     )
-    condition = memory if condition == memory else condition
+    condition = stored if condition == stored else condition
     if since is None:
         return RunDecision(condition, urgent=True)
     if job.metadata.deletion_timestamp is not None:
@@ -111,35 +109,34 @@ def abort(
     asked = ctx.view.aborts.get(job.metadata.uid)
     if asked is not None and ctx.now < add(asked, AGAIN):
         return RunDecision(condition, wake_at=min(add(asked, AGAIN), deadline))
-    action: Action = AbortJob(job.metadata.name, job.metadata.uid)
-    return RunDecision(condition, (action,), wake_at=min(add(ctx.now, AGAIN), deadline))
+    asks = AbortJob(job.metadata.name, job.metadata.uid)
+    return RunDecision(condition, (asks,), wake_at=min(add(ctx.now, AGAIN), deadline))
 
 
 def left_over(ctx: PlanContext) -> Iterator[DeleteJob]:
-    """Yield deletes of the vcjobs that would only delay the end of a flow: those of earlier
-    attempts and of runs that have ended."""
+    """Yield deletes of running vcjobs of earlier attempts and of runs that have ended, which would
+    delay the end of the flow."""
     for observed in ctx.observed:
         for run in observed.each:
-            over = run.stored.phase in ENDED_STEP_PHASES
+            has_ended = run.stored.phase in ENDED_STEP_PHASES
             for job in run.jobs:
-                if (over or job is not run.job) and _is_there(job, ctx):
+                if (has_ended or job is not run.job) and _is_there(job, ctx):
                     yield DeleteJob.of(job)
 
 
 def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob]:
-    """Yield deletes of vcjobs that were created after their run, or the whole flow, had ended.
+    """Yield deletes of running vcjobs that were created after their run or the flow had ended.
 
-    Only vcjobs that this version created are deleted (they have the annotation of their targets'
-    ends), that have not ended, and that the stored status does not know: a user may have resumed
-    one that it knows.
+    Those are vcjobs that this version created (they have the annotation of their targets' ends) and
+    that the stored status does not know: a user may have resumed one that it knows.
     """
     for observed in ctx.observed:
         for run in observed.each:
             for job in run.unheard_of:
                 phases = {run.stored.phase, observed.stored.phase}
-                over = ctx.flow.final or not phases.isdisjoint(ENDED_STEP_PHASES)
-                made = labels.TARGET_ENDS in (job.metadata.annotations or {})
-                if over and made and _is_there(job, ctx):
+                has_ended = ctx.flow.final or not phases.isdisjoint(ENDED_STEP_PHASES)
+                is_ours = labels.TARGET_ENDS in (job.metadata.annotations or {})
+                if has_ended and is_ours and _is_there(job, ctx):
                     yield DeleteJob.of(job)
 
 

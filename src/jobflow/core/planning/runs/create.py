@@ -3,23 +3,21 @@
 The answer to an earlier create (refused, or the name in use) and a missing template decide.
 """
 
-from __future__ import annotations
-
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import count
-from typing import overload
 
 import msgspec
 
-from jobflow.api.flow_status import RunCondition, StepCondition, StepPhase
+from jobflow.api.flow_status import RunCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.manifests.job import Attempt, build_job
 from jobflow.core.names import format_attempt_name
 from jobflow.core.planning.actions import Guard
 from jobflow.core.planning.context import Draft, PlanContext, RunDecision
-from jobflow.core.planning.observed import NOTHING, ObservedRun, ObservedStep
+from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.target_ends import ends_of_targets
-from jobflow.core.planning.view import Holder, Refusal
+from jobflow.core.planning.view import Refusal
+from jobflow.core.planning.waiting import wait
 from jobflow.core.pods.names import predict_pod_names
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
@@ -29,8 +27,6 @@ UNPROCESSABLE = 422
 """HTTP status of a create that is refused for good."""
 NAME_AGAIN = timedelta(seconds=5)
 """Time until a name in use is tried again if the answer does not say when."""
-
-_WAITING = StepPhase.WAITING.value
 
 
 def first_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
@@ -61,54 +57,13 @@ def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     holder = ctx.view.holders.get(run.key)
     if holder is None or not holder.owner_alive or holder.job.metadata.deletion_timestamp:
         return None
-    return _conflict(run, holder)
-
-
-@overload
-def waiting(
-    run: ObservedStep, reason: str, message: str, until: datetime | None = None
-) -> StepCondition: ...
-@overload
-def waiting(
-    run: ObservedRun, reason: str, message: str, until: datetime | None = None
-) -> RunCondition: ...
-def waiting(
-    run: ObservedRun, reason: str, message: str, until: datetime | None = None
-) -> RunCondition:
-    """Return the condition of a run that waits for an attempt. It keeps what is not about a single
-    attempt."""
-    memory, attempts = run.stored, run.attempts
-    still = memory.phase == _WAITING and memory.reason == reason
-    message = shorten(message)
-    if still and not attempts and memory.message == message and memory.next_attempt_time == until:
-        return memory
-    if memory is NOTHING and not attempts:
-        return StepCondition(
-            phase=_WAITING,
-            reason=reason,
-            message=message,
-            next_attempt_time=until,
-            last_transition_time=run.now,
-        )
-    condition = msgspec.structs.replace(
-        memory,
-        index=run.index,
-        phase=_WAITING,
-        reason=reason,
-        message=message,
-        job=run.job_name if attempts else "",
-        attempts=attempts,
-        next_attempt_time=until,
-        last_transition_time=memory.last_transition_time if still else run.now,
-        create_time=None,
-        running_duration="",
-        task_status_count=None,
-        deadline=None,
-        abort_time=None,
-        failure=None,
-        outputs=None,
+    owner = holder.job.metadata.controller
+    whose = f"{owner.kind} {owner.name}" if owner is not None else "no flow"
+    message = (
+        f"a job named {run.key} exists already and belongs to {whose}: "
+        "delete it, or give the flow or the step another name"
     )
-    return memory if memory == condition else condition
+    return _failed(run, StepReason.NAME_CONFLICT, message)
 
 
 def _attempt(
@@ -118,7 +73,7 @@ def _attempt(
     template = ctx.view.templates.get(needed)
     if template is None:
         message = f"waits for the JobTemplate {needed}"
-        return RunDecision(waiting(run, StepReason.WAITING_FOR_TEMPLATE, message))
+        return RunDecision(wait(run, StepReason.WAITING_FOR_TEMPLATE, message))
     if (refusal := ctx.view.refusals.get(name)) is not None:
         retry_at = refusal.retry_at
         if refusal.code == UNPROCESSABLE or retry_at is None or ctx.now < retry_at:
@@ -127,15 +82,15 @@ def _attempt(
     elif (holder := ctx.view.holders.get(name)) is not None:
         until = add(ctx.now, NAME_AGAIN) if holder.retry_at is None else holder.retry_at
         message = f"waits until the old job {holder.job.metadata.name} is gone"
-        condition = waiting(run, StepReason.NAME_IN_USE, message)
+        condition = wait(run, StepReason.NAME_IN_USE, message)
         if ctx.now < until:
             return RunDecision(condition, wake_at=until)
     elif run.attempts:
         condition = run.stored
     else:
-        condition = waiting(run, StepReason.STARTING, f"the job {name} is being created")
+        condition = wait(run, StepReason.STARTING, f"the job {name} is being created")
     if (fault := ctx.facts.faults.get(name)) is not None:
-        return RunDecision(_failed(run, StepReason.EXPRESSION_ERROR, fault.message))
+        return _failed(run, StepReason.EXPRESSION_ERROR, fault.message)
     planned = Attempt(
         name,
         number,
@@ -150,48 +105,35 @@ def _attempt(
 
 def _refused(run: ObservedRun, refusal: Refusal) -> RunDecision:
     if refusal.code == UNPROCESSABLE:
-        return RunDecision(_failed(run, StepReason.REFUSED, refusal.message))
+        return _failed(run, StepReason.REFUSED, refusal.message)
     return RunDecision(_create_refused(run, refusal), wake_at=refusal.retry_at)
 
 
 def _create_refused(run: ObservedRun, refusal: Refusal) -> RunCondition:
     until = None if refusal.retry_at is None else ceil_to_second(refusal.retry_at)
-    return waiting(run, StepReason.CREATE_REFUSED, refusal.message, until)
+    return wait(run, StepReason.CREATE_REFUSED, refusal.message, until)
 
 
-def _conflict(run: ObservedRun, holder: Holder) -> RunDecision:
-    owner = holder.job.metadata.controller
-    whose = f"{owner.kind} {owner.name}" if owner is not None else "no flow"
-    message = (
-        f"a job named {run.key} exists already and belongs to {whose}: "
-        "delete it, or give the flow or the step another name"
-    )
-    return RunDecision(_failed(run, StepReason.NAME_CONFLICT, message))
-
-
-def _failed(run: ObservedRun, reason: str, message: str) -> RunCondition:
-    return msgspec.structs.replace(
+def _failed(run: ObservedRun, reason: str, message: str) -> RunDecision:
+    condition = msgspec.structs.replace(
         run.stored,
         phase=StepPhase.FAILED,
         reason=reason,
         message=shorten(message),
         next_attempt_time=None,
     )
+    return RunDecision(condition)
 
 
 def _pod_suffix(run: ObservedRun, ctx: PlanContext) -> int:
     """Return how many characters Volcano appends to the vcjob's name for its longest pod name; 0
     without a template."""
-    known = ctx.progress.pod_suffixes.get(run.step.name)
-    if known is None:
-        known = ctx.progress.pod_suffixes[run.step.name] = _longest_suffix(run, ctx)
-    return known
-
-
-def _longest_suffix(run: ObservedRun, ctx: PlanContext) -> int:
-    template = ctx.view.templates.get(run.step.template_for(run.case))
-    if template is None:
-        return 0
-    manifest = build_job(ctx.flow, run.step, template, Attempt(run.key, case=run.case))
-    assert not isinstance(manifest, EvaluationFailure)  # references stay without `seen`
-    return len(predict_pod_names(manifest["spec"]).longest)
+    suffixes, step = ctx.progress.pod_suffixes, run.step
+    if step.name not in suffixes:
+        template = ctx.view.templates.get(step.template_for(run.case))
+        if template is None:
+            return 0
+        manifest = build_job(ctx.flow, step, template, Attempt(run.key, case=run.case))
+        assert not isinstance(manifest, EvaluationFailure)  # references stay without `seen`
+        suffixes[step.name] = len(predict_pod_names(manifest["spec"]).longest)
+    return suffixes[step.name]

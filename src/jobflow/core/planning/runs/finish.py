@@ -8,8 +8,6 @@ not complete are not read. It ends for the stored reason, with one exception: af
 only an Aborted vcjob does, because one that ends Failed or Terminated has failed by itself.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -51,7 +49,7 @@ class Insight(NamedTuple):
 
     pods: tuple[Pod, ...] = ()
     blamed: PodFailure | None = None
-    said: str | None = None
+    outputs: str | None = None
     """The termination message with the step's outputs; None if it is not known."""
     enough: bool = True
     """Whether a live read would tell nothing more."""
@@ -71,9 +69,9 @@ def finish(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
         if until is None or ctx.now >= until:
             return RunDecision(_ended(run, job, insight, ctx))
         wake_at = None if waits.wake_at is None else min(waits.wake_at, until)
-        said = f"has ended, and its pods cannot be read yet: {waits.trouble}"
+        message = shorten(f"has ended, and its pods cannot be read yet: {waits.trouble}")
         condition = msgspec.structs.replace(
-            decision.condition, reason=StepReason.PODS_UNREAD, message=shorten(said)
+            decision.condition, reason=StepReason.PODS_UNREAD, message=message
         )
         condition = run.stored if condition == run.stored else condition
         decision = msgspec.structs.replace(decision, condition=condition, wake_at=wake_at)
@@ -84,28 +82,28 @@ def finish(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
 def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
     """Return until when reading the pods is tried again, counted from the status that says so. None
     if the run is aborted, so that its end does not wait."""
-    memory = run.stored
-    if memory.abort_time is not None or intent(run, ctx) not in ("", StepReason.SUSPENDED):
+    stored = run.stored
+    if stored.abort_time is not None or intent(run, ctx) not in ("", StepReason.SUSPENDED):
         return None
-    if memory.reason != StepReason.PODS_UNREAD:
+    if stored.reason != StepReason.PODS_UNREAD:
         return ctx.now + PATIENCE
-    return add(memory.last_transition_time or _since(job) or ctx.second, PATIENCE)
+    return add(stored.last_transition_time or _since(job) or ctx.second, PATIENCE)
 
 
 def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     """Return the run as before the end of its vcjob, which is not decided yet."""
-    memory = run.stored
-    known = memory.attempts and memory.job == job.metadata.name
-    if not known or memory.phase == StepPhase.WAITING:
-        memory = running_as(run, before_its_end(job), ctx)
-    return RunDecision(memory, unjudged=frozenset({job.metadata.uid}))
+    stored = run.stored
+    known = stored.attempts and stored.job == job.metadata.name
+    if not known or stored.phase == StepPhase.WAITING:
+        stored = running_as(run, before_its_end(job), ctx)
+    return RunDecision(stored, unjudged=frozenset({job.metadata.uid}))
 
 
 def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
     """Return the condition of a run for the phase of its vcjob. It keeps the last counts of tasks,
     which Volcano drops in between."""
-    memory = run.stored
-    kept = memory.phase == job.phase and not memory.reason
+    stored = run.stored
+    kept = stored.phase == job.phase and not stored.reason
     condition = run.new_condition(
         phase=job.phase,
         message=_without_pods(job),
@@ -115,10 +113,10 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
         job=job.metadata.name,
         attempts=run.attempts,
         deadline=deadline(run, job, ctx),
-        last_transition_time=memory.last_transition_time if kept else _since(job),
-        requested_hours=memory.requested_hours,
+        last_transition_time=stored.last_transition_time if kept else _since(job),
+        requested_hours=stored.requested_hours,
     )
-    return memory if condition == memory else condition
+    return stored if condition == stored else condition
 
 
 def _without_pods(job: Job) -> str:
@@ -128,22 +126,19 @@ def _without_pods(job: Job) -> str:
     return "has no pod and never ends, because no task of the job has replicas"
 
 
-def held(run: ObservedRun, ctx: PlanContext) -> RequestedHours | None:
+def requested_hours(run: ObservedRun, ctx: PlanContext) -> RequestedHours | None:
     """Return the requested hours of a run whose latest vcjob has ended; until now if its end was
     not seen. The hours of an attempt are added once, at its end."""
-    memory, job = run.stored, run.job
+    stored, job = run.stored, run.job
     if job is None or run.between_attempts:
-        return memory.requested_hours
+        return stored.requested_hours
     asked = sum_requests(job.spec)
     if not any(asked):
-        return memory.requested_hours
+        return stored.requested_hours
     record = job_record(job, ctx.records.get(job.metadata.name), ctx)
     return add_hours(
-        asked, running_time(record, truncate_to_second(ctx.now)), memory.requested_hours
+        asked, running_time(record, truncate_to_second(ctx.now)), stored.requested_hours
     )
-
-
-# ---------------------------------------------------------------------- what the pods say
 
 
 def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
@@ -154,23 +149,20 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
     pod = find_output_pod(job.spec, pods)
-    said = None if pod is None else read_message(job.spec, pod)
+    outputs = None if pod is None else read_message(job.spec, pod)
     if job.phase in FAILURES and _is_aborted(run, job):
-        return Insight(pods, said=said)
+        return Insight(pods, outputs=outputs)
     blamed = find_first_failure(pods) if job.phase in FAILURES else None
     needed = run.step.name in ctx.layout.outputs_needed and has_output_pod(job.spec)
     if job.phase in FAILURES:
-        enough = blamed is not None and blamed.sure and (said is not None or not needed)
+        enough = blamed is not None and blamed.sure and (outputs is not None or not needed)
     else:
         hidden = bool(pods) or not ctx.view.pods_followed
-        enough = said is not None or not (needed or (hidden and has_output_pod(job.spec)))
+        enough = outputs is not None or not (needed or (hidden and has_output_pod(job.spec)))
     missing = ""
-    if needed and said is None:
+    if needed and outputs is None:
         missing = (read.trouble if read is not None else "") or "its pod is gone"
-    return Insight(pods, blamed, said, enough, missing)
-
-
-# ---------------------------------------------------------------------- the end
+    return Insight(pods, blamed, outputs, enough, missing)
 
 
 def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> RunCondition:
@@ -178,11 +170,11 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     phase = ends_as(reason)
     outputs = _outputs(job, insight, ctx)
     if isinstance(outputs, OutputsTooLarge):
-        said = f"the outputs of {run.step.name} {outputs}"
+        excess = f"the outputs of {run.step.name} {outputs}"
         outputs = None
         if not reason:
             phase, reason = StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE
-        message = f"{message}; {said}" if message else said
+        message = f"{message}; {excess}" if message else excess
     if insight.missing and phase == StepPhase.COMPLETED and not reason:
         reason = StepReason.OUTPUTS_MISSING
         message = f"its outputs could not be read: {insight.missing}"
@@ -202,11 +194,9 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
         last_transition_time=_since(job),
         failure=insight.blamed.failure if insight.blamed is not None else None,
         outputs=outputs,
-        requested_hours=held(run, ctx),
+        requested_hours=requested_hours(run, ctx),
     )
     avoided = _avoided(run, insight) if phase == StepPhase.FAILED else None
-    if avoided == condition.avoid_nodes:
-        return condition
     return msgspec.structs.replace(condition, avoid_nodes=avoided)
 
 
@@ -235,7 +225,7 @@ def _outputs(
     noted, uid = ctx.progress.outputs, job.metadata.uid
     if uid not in noted:
         try:
-            outputs = parse_outputs(insight.said) if insight.said else None
+            outputs = parse_outputs(insight.outputs) if insight.outputs else None
             if outputs is not None:
                 ctx.outputs_room.take(outputs)
             noted[uid] = outputs
@@ -245,16 +235,15 @@ def _outputs(
 
 
 def _why(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> tuple[str, str]:
-    reason = FAILURES.get(job.phase, "")
-    if not reason:
+    if job.phase not in FAILURES:
         return "", ""
     state, blamed = job.status.state, insight.blamed
-    said = blamed.said if blamed is not None else state.message or state.reason
+    detail = blamed.said if blamed is not None else state.message or state.reason
     message = f"the job {job.metadata.name} ended {job.phase}"
-    message = f"{message}: {said}" if said else message
+    message = f"{message}: {detail}" if detail else message
     if _is_aborted(run, job):
         return run.stored.reason, aborted(run.stored.reason, message, run, ctx)
-    return reason, message
+    return FAILURES[job.phase], message
 
 
 def _is_aborted(run: ObservedRun, job: Job) -> bool:
@@ -268,12 +257,9 @@ def _since(job: Job) -> datetime | None:
     return job.status.state.last_transition_time
 
 
-# ---------------------------------------------------------------------- tasks
-
-
 def _last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:
-    memory = run.stored
-    known = memory.task_status_count if memory.job == job.metadata.name else None
+    stored = run.stored
+    known = stored.task_status_count if stored.job == job.metadata.name else None
     return job.status.task_status_count or known
 
 

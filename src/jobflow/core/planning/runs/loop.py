@@ -7,8 +7,6 @@ the step runs every item (`runs_every_item`). A suspension or the end of the flo
 that have not begun. `summarize` makes one condition of all runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,10 +21,11 @@ from jobflow.core.planning.flow.failure_policy import runs_every_item
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, fresh
 from jobflow.core.planning.runs.abort import aborted, ending_reason
 from jobflow.core.planning.runs.create import first_attempt, refused_for_good
-from jobflow.core.planning.runs.run import Told, decide_run, next_attempt_when_due
-from jobflow.core.planning.target_ends import told_message
+from jobflow.core.planning.runs.run import FindEnd, decide_run, next_attempt_when_due
+from jobflow.core.planning.target_ends import recorded_end_message
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
+from jobflow.core.text import format_count
 
 
 class LoopEnd(NamedTuple):
@@ -46,7 +45,7 @@ class Loop:
     known: Mapping[int | None, ObservedRun]
     """The runs in the status or with a vcjob, by index."""
     every: bool = False
-    """Whether every item starts, however the others end."""
+    """Whether every item starts (`runs_every_item`)."""
     decided: dict[int, tuple[ObservedRun, RunDecision]] = field(default_factory=dict)
     """Runs that have begun or start now, by index."""
     verdict: LoopEnd | None = None
@@ -63,7 +62,6 @@ class Loop:
 
     @property
     def failed(self) -> bool:
-        """Whether a run has failed for good."""
         return any(d.condition.phase == StepPhase.FAILED for _, d in self.decided.values())
 
     @property
@@ -83,18 +81,15 @@ class Loop:
         return decision
 
 
-def continue_loop(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop | None:
-    """Return the decisions about a step that has begun; None if it has not.
-
-    If its dependants tell that it ended after more attempts than are known, it ends so once the
-    known runs have ended.
-    """
-    loop = _known(observed, ctx, told)
-    end = told()
+def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> Loop | None:
+    """Return the decisions about a step that has begun; None if it has not. If it ended after more
+    attempts than are known (`find_end`), it ends so once the known runs have ended."""
+    loop = _known(observed, ctx, find_end)
+    end = find_end()
     if end is not None and end.attempts > observed.attempts:
         if all(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values()):
             well = end.phase == StepPhase.COMPLETED or loop.failed
-            loop.verdict = LoopEnd() if well else LoopEnd(end.reason, told_message(""))
+            loop.verdict = LoopEnd() if well else LoopEnd(end.reason, recorded_end_message(""))
     elif observed.started or loop.failed:
         _continue(loop, ctx, end)
     else:
@@ -109,14 +104,14 @@ def begin(observed: ObservedStep, ctx: PlanContext) -> Loop:
     return loop
 
 
-def _known(observed: ObservedStep, ctx: PlanContext, told: Told) -> Loop:
+def _known(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> Loop:
     step = observed.step
     items = get_items(step, observed.decided)
     total = _most(observed) if step.for_each is None else len(items or ())
     every = runs_every_item(ctx.flow, step)
     loop = Loop(observed, total, {run.index: run for run in observed.runs}, every)
     for run in observed.runs:
-        decision = decide_run(run, ctx, told)
+        decision = decide_run(run, ctx, find_end)
         if decision is not None and run.index is not None:
             loop.decided[run.index] = run, decision
     if ctx.view.refusals or ctx.view.holders:
@@ -149,16 +144,9 @@ def _continue(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:
         _repeats(loop, ctx, sure=end is not None and end.phase == StepPhase.COMPLETED)
 
 
-# ------------------------------------------------------------------------------- forEach
-
-
 def _items(loop: Loop, ctx: PlanContext) -> None:
-    """Begin the next items, or end the step.
-
-    The step ends when all items that have begun have ended and no other item may begin: because all
-    have begun, because one failed and the step does not run every item, or because the flow is
-    brought to its end. A flow that is suspended or being deleted only holds items up.
-    """
+    """Begin the next items, or end the step if all items that have begun have ended and no other
+    may begin. A flow that is suspended or being deleted only delays items."""
     ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
     why = ending_reason(loop.observed, ctx)
     if not (why or ctx.terminating or ctx.suspended or loop.starts_no_more):
@@ -169,8 +157,8 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     if not loop.not_started or loop.starts_no_more or (loop.failed and for_good):
         loop.verdict = LoopEnd()
     elif for_good:
-        over = f"{ended} of {loop.total} items were over"
-        loop.verdict = LoopEnd(why, aborted(why, over, loop.observed, ctx))
+        count = f"{ended} of {loop.total} items had ended"
+        loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
 
 
 def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
@@ -182,16 +170,11 @@ def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
     for index in range(loop.total):
         if under_way >= room or (failed and not loop.every):
             break
-        if index in loop.decided:
-            continue
-        if loop.start(index, ctx).condition.phase == StepPhase.FAILED:
-            failed += 1
-        else:
-            under_way += 1
+        if index not in loop.decided:
+            has_failed = loop.start(index, ctx).condition.phase == StepPhase.FAILED
+            failed += has_failed
+            under_way += not has_failed
     return failed
-
-
-# -------------------------------------------------------------------------------- repeat
 
 
 def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:
@@ -211,8 +194,8 @@ def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:
             continue
         if sure:
             loop.verdict = LoopEnd()
-        else:
-            _until(loop, run, condition, ctx)
+            return
+        _until(loop, run, condition, ctx)
         if loop.verdict is not None or loop.wake_at is not None:
             return
 
@@ -235,16 +218,14 @@ def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) 
             loop.verdict = LoopEnd()
             return
     if (run.index or 0) + 1 >= loop.total:
-        runs = "1 run" if loop.total == 1 else f"{loop.total} runs"
-        loop.verdict = LoopEnd(
-            StepReason.UNTIL_NOT_REACHED, f"`{until}` does not hold after {runs}"
-        )
+        message = f"`{until}` does not hold after {format_count(loop.total, 'run')}"
+        loop.verdict = LoopEnd(StepReason.UNTIL_NOT_REACHED, message)
 
 
 def _next_repeat(loop: Loop, index: int, ctx: PlanContext) -> None:
     if (why := ending_reason(loop.observed, ctx)) and why != StepReason.SUSPENDED:
-        over = f"{index} of at most {loop.total} runs were over"
-        loop.verdict = LoopEnd(why, aborted(why, over, loop.observed, ctx))
+        count = f"{index} of at most {loop.total} runs had ended"
+        loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
         return
     if ctx.terminating or ctx.suspended:
         return

@@ -3,8 +3,6 @@
 A forEach shows counts of its items, a repeat its current run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,43 +57,39 @@ def _condition(
     loop: Loop, conditions: Sequence[RunCondition], runs: list[RunCondition]
 ) -> StepCondition:
     observed = loop.observed
-    memory = observed.stored
-    if runs == (memory.runs or []):
-        runs = memory.runs or []
+    stored = observed.stored
+    if runs == (stored.runs or []):
+        runs = stored.runs or []
     attempts = sum(run.attempts for run in runs)
     if loop.verdict is not None:
-        shown = _over(loop, loop.verdict, runs)
-    elif attempts <= memory.past_attempts or not conditions:
-        shown = _at_first(loop, conditions)
+        fields = _ended(loop, loop.verdict, runs)
+    elif attempts <= stored.past_attempts or not conditions:
+        fields = _at_first(loop, conditions)
     elif observed.step.for_each is not None:
-        shown = _items(loop, conditions)
+        fields = _items(loop, conditions)
     else:
-        shown = _repeat(conditions)
-    if memory.passed_targets is not None and attempts <= memory.past_attempts:
-        shown["passed_targets"] = memory.passed_targets
+        fields = _repeat(conditions)
+    if stored.passed_targets is not None and attempts <= stored.past_attempts:
+        fields["passed_targets"] = stored.passed_targets
     created = (run.create_time for run in runs if run.create_time is not None)
-    shown.setdefault("create_time", memory.create_time or min(created, default=None))
+    fields.setdefault("create_time", stored.create_time or min(created, default=None))
     return observed.new_condition(
         runs=runs or None,
         attempts=attempts,
-        last_transition_time=memory.last_transition_time,
+        last_transition_time=stored.last_transition_time,
         task_status_count=_counts(observed, runs),
         requested_hours=_hours(loop),
-        **shown,
+        **fields,
     )
-
-
-# ------------------------------------------------------------------------- while it lasts
 
 
 def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     starting = [c for c in conditions if c.phase == StepPhase.WAITING]
     first = next((c for c in starting if c.reason != StepReason.STARTING), None)
     if first is not None:
-        return _waits(loop.observed, first)
+        return _as_waiting_run(loop.observed, first)
     message = f"{format_count(len(starting), 'job')} are being created"
-    if len(starting) < 2:
-        message = "".join(c.message for c in starting)
+    message = message if len(starting) > 1 else "".join(c.message for c in starting)
     return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
 
 
@@ -108,8 +102,8 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     ended = len(conditions) - running - len(waiting)
     starting = any(c.reason == StepReason.STARTING for c in waiting)
     if held_up is not None and not running and not starting:
-        return _waits(loop.observed, held_up)
-    message = f"{ended} of {format_count(loop.total, 'item')} are over"
+        return _as_waiting_run(loop.observed, held_up)
+    message = f"{ended} of {format_count(loop.total, 'item')} have ended"
     message += f", {running} under way" if running else ""
     if loop.starts_no_more and loop.not_started:
         message += f", {loop.not_started} will not start"
@@ -140,7 +134,7 @@ def _repeat(conditions: Sequence[RunCondition]) -> dict[str, Any]:
     }
 
 
-def _waits(observed: ObservedStep, condition: RunCondition) -> dict[str, Any]:
+def _as_waiting_run(observed: ObservedStep, condition: RunCondition) -> dict[str, Any]:
     item = f"item {condition.index}: " if observed.step.for_each is not None else ""
     return {
         "phase": StepPhase.WAITING,
@@ -150,38 +144,32 @@ def _waits(observed: ObservedStep, condition: RunCondition) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------------------ its end
-
-
-def _over(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[str, Any]:
+def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[str, Any]:
     failed = [run for run in runs if run.phase == StepPhase.FAILED]
-    shown: dict[str, Any]
+    fields: dict[str, Any] = {"phase": StepPhase.COMPLETED}
     if verdict.reason:
-        shown = {"phase": StepPhase.FAILED, "reason": verdict.reason, "message": verdict.message}
+        fields = {"phase": StepPhase.FAILED, "reason": verdict.reason, "message": verdict.message}
     elif failed:
-        shown = _failed(loop, failed)
-    else:
-        shown = {"phase": StepPhase.COMPLETED}
+        fields = _failed(loop, failed)
     if loop.observed.step.repeat is not None and runs:
         last = runs[-1]
-        shown |= {
+        fields |= {
             "job": last.job,
             "create_time": last.create_time,
             "running_duration": last.running_duration,
         }
-    return shown
+    return fields
 
 
 def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
-    """Show the first run that failed by itself, after the counts, which a long message must not cut
-    off."""
+    """Show the first run that failed by itself, behind the counts, which must not be cut off."""
     by = next((run for run in failed if run.reason not in WITH_THE_FLOW), failed[0])
     message = by.message  # of a repeat, which names the job
     if loop.observed.step.for_each is not None:
         items = format_count(loop.total, "item")
-        said = [f"{len(failed)} of {items} failed"] if len(failed) > 1 else []
-        said += [f"{loop.not_started} of {items} not started"] if loop.not_started else []
-        message = "; ".join([*said, f"item {by.index}: {by.message}"])
+        counts = [f"{len(failed)} of {items} failed"] if len(failed) > 1 else []
+        counts += [f"{loop.not_started} of {items} not started"] if loop.not_started else []
+        message = "; ".join([*counts, f"item {by.index}: {by.message}"])
     return {
         "phase": StepPhase.FAILED,
         "reason": by.reason,
@@ -191,16 +179,13 @@ def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------------------- sums
-
-
 def _counts(observed: ObservedStep, runs: Sequence[RunCondition]) -> dict[str, TaskState] | None:
-    """A forEach has the counts of all its items together, a repeat those of its last run."""
-    memory = observed.stored
+    """Return the counts of all items together, or of the last repeat."""
+    stored = observed.stored
     if observed.step.repeat is not None:
         return runs[-1].task_status_count if runs else None
-    if runs is memory.runs:
-        return memory.task_status_count
+    if runs is stored.runs:
+        return stored.task_status_count
     sums: dict[str, dict[str, int]] = {}
     for run in runs:
         for task, state in (run.task_status_count or {}).items():

@@ -4,8 +4,6 @@ A vcjob that was refused is not created again. A run that ends with its flow get
 attempt. A run that was aborted by a suspension gets one that does not count.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import msgspec
@@ -41,15 +39,15 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
     suspended = condition.reason == StepReason.SUSPENDED
     if suspended and why in ("", StepReason.SUSPENDED):
         message = "the flow was suspended: it runs again once the flow is resumed"
-        waits = _waiting(run, condition, reason=StepReason.SUSPENDED, message=message)
+        waits = _between_attempts(run, condition, reason=StepReason.SUSPENDED, message=message)
         return RunDecision(waits, urgent=True)
     if suspended:
-        message = aborted(why, f"the job {condition.job} is over", run, ctx)
-        return RunDecision(_final(condition, phase=ends_as(why), reason=why, message=message))
+        message = aborted(why, f"the job {condition.job} has ended", run, ctx)
+        return _final(condition, phase=ends_as(why), reason=why, message=message)
     if condition.reason in _FOR_GOOD or (why and why != StepReason.SUSPENDED):
-        return RunDecision(_final(condition))
+        return _final(condition)
     retry = run.step.retry
-    return RunDecision(_final(condition)) if retry is None else _retried(run, condition, retry, ctx)
+    return _final(condition) if retry is None else _retried(run, condition, retry, ctx)
 
 
 def backoff(policy: Backoff, attempts: int) -> timedelta:
@@ -71,7 +69,7 @@ def _retried(
     failures, limit = run.stored.failures + 1, retry.limit or 0
     condition = msgspec.structs.replace(condition, failures=failures)
     if failures > limit:
-        return RunDecision(_final(condition))
+        return _final(condition)
     if retry.when is not None:
         when = retry.when
         again = ctx.answer(
@@ -80,14 +78,15 @@ def _retried(
             lambda: evaluate_condition("retry.when", when, ctx.seen(run, condition)),
         )
         if again is None:
-            return _later(run, ctx)
+            kept = RunDecision(run.stored) if run.job is None else not_judged(run, run.job, ctx)
+            return msgspec.structs.replace(kept, wake_at=ctx.later)
         if isinstance(again, EvaluationFailure):
             why = shorten(f"{again.message}; {condition.message}")
-            return RunDecision(_final(condition, reason=StepReason.EXPRESSION_ERROR, message=why))
+            return _final(condition, reason=StepReason.EXPRESSION_ERROR, message=why)
         if not again:
-            return RunDecision(_final(condition))
+            return _final(condition)
     until = ceil_to_second(add(ctx.now, backoff(retry.backoff or Backoff(), failures)))
-    waits = _waiting(
+    waits = _between_attempts(
         run,
         condition,
         reason=StepReason.RETRYING,
@@ -97,13 +96,7 @@ def _retried(
     return RunDecision(waits, wake_at=until, urgent=True)
 
 
-def _later(run: ObservedRun, ctx: PlanContext) -> RunDecision:
-    job = run.job
-    kept = RunDecision(run.stored) if job is None else not_judged(run, job, ctx)
-    return msgspec.structs.replace(kept, wake_at=ctx.later)
-
-
-def _waiting(run: ObservedRun, condition: RunCondition, **changes: object) -> RunCondition:
+def _between_attempts(run: ObservedRun, condition: RunCondition, **changes: object) -> RunCondition:
     kept = {
         "failures": condition.failures,
         "avoid_nodes": condition.avoid_nodes,
@@ -116,5 +109,5 @@ def _waiting(run: ObservedRun, condition: RunCondition, **changes: object) -> Ru
     return msgspec.structs.replace(blank, **kept, **changes)
 
 
-def _final(condition: RunCondition, **changes: object) -> RunCondition:
-    return msgspec.structs.replace(condition, avoid_nodes=None, **changes)
+def _final(condition: RunCondition, **changes: object) -> RunDecision:
+    return RunDecision(msgspec.structs.replace(condition, avoid_nodes=None, **changes))

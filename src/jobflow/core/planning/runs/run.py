@@ -4,8 +4,6 @@ Dependencies do not matter to a run that has begun. A run that has ended by the 
 ended.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec
@@ -17,18 +15,19 @@ from jobflow.core.planning.actions import ReadJob
 from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import abort, aborted, intent
-from jobflow.core.planning.runs.create import next_attempt, waiting
-from jobflow.core.planning.runs.finish import ends_as, finish, held, running_as
+from jobflow.core.planning.runs.create import next_attempt
+from jobflow.core.planning.runs.finish import ends_as, finish, requested_hours, running_as
 from jobflow.core.planning.runs.retry import backoff, retry_or_end
-from jobflow.core.planning.target_ends import told_message
+from jobflow.core.planning.target_ends import recorded_end_message
+from jobflow.core.planning.waiting import wait
 from jobflow.core.reasons import StepReason
 from jobflow.core.timestamps import add, ceil_to_second
 
-Told = Callable[[], TargetEnd | None]
+FindEnd = Callable[[], TargetEnd | None]
 """Returns how a step ended according to its dependants (`target_ends`); called only if needed."""
 
 
-def decide_run(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision | None:
+def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDecision | None:
     """Return the decision about a run, or None if it has not begun."""
     if run.stored.phase in ENDED_STEP_PHASES:
         return RunDecision(run.stored)
@@ -36,25 +35,25 @@ def decide_run(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision | 
         return None
     job = run.job
     if job is None:
-        return _without_job(run, ctx, told)
+        return _without_job(run, ctx, find_end)
     if job.ended:
         if run.between_attempts and run.stored.reason != StepReason.JOB_LOST:
             return next_attempt_when_due(run, ctx)
         return retry_or_end(run, finish(run, job, ctx), ctx)
     if not run.gone:
         return _running(run, job, ctx)
-    return _without_job(run, ctx, told)
+    return _without_job(run, ctx, find_end)
 
 
 def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Decide about a run between two attempts, or retried with its flow."""
-    memory = run.stored
+    stored = run.stored
     if (why := intent(run, ctx)) and why != StepReason.SUSPENDED:
-        return retry_or_end(run, _not_again(run, memory, why, ctx), ctx)
+        return _aborted_without_job(run, stored, why, ctx)
     if ctx.terminating or ctx.suspended:
-        return RunDecision(memory)
-    if memory.next_attempt_time is not None and ctx.now < memory.next_attempt_time:
-        return RunDecision(memory, wake_at=memory.next_attempt_time)
+        return RunDecision(stored)
+    if stored.next_attempt_time is not None and ctx.now < stored.next_attempt_time:
+        return RunDecision(stored, wake_at=stored.next_attempt_time)
     return next_attempt(run, ctx)
 
 
@@ -68,40 +67,56 @@ def _running(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     return RunDecision(running, wake_at=running.deadline)
 
 
-def _without_job(run: ObservedRun, ctx: PlanContext, told: Told) -> RunDecision:
+def _without_job(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDecision:
     """Decide about a run that has begun and whose latest vcjob is gone or not in the View."""
     between, job = run.between_attempts, run.job
-    shown = run.stored if between or job is None else running_as(run, job, ctx)
-    if (end := told()) is not None:
-        return RunDecision(_as_told(run, shown, end, ctx))
+    last = run.stored if between or job is None else running_as(run, job, ctx)
+    if (end := find_end()) is not None:
+        message = recorded_end_message(run.job_name)
+        return RunDecision(_ended(run, last, end.phase, end.reason, message, ctx))
     if between:
         return next_attempt_when_due(run, ctx)
     why, name = intent(run, ctx), run.job_name
     if ctx.terminating and not why:
-        return RunDecision(shown)
+        return RunDecision(last)
     if name not in ctx.view.deleted and name not in ctx.view.holders:
-        return RunDecision(shown, (ReadJob(name),))
-    return retry_or_end(run, _not_again(run, shown, why, ctx), ctx) if why else _lost(run, ctx)
+        return RunDecision(last, (ReadJob(name),))
+    return _aborted_without_job(run, last, why, ctx) if why else _lost(run, ctx)
 
 
-def _not_again(run: ObservedRun, shown: RunCondition, why: str, ctx: PlanContext) -> RunDecision:
-    name, phase = run.job_name, ends_as(why)
+def _aborted_without_job(
+    run: ObservedRun, last: RunCondition, why: str, ctx: PlanContext
+) -> RunDecision:
     there = run.job is not None and not run.gone
-    gone = f"the job {name} is {'over' if there else 'gone'}"
-    return RunDecision(
-        msgspec.structs.replace(
-            shown,
-            phase=phase,
-            reason=why,
-            message=aborted(why, gone, run, ctx),
-            job=name,
-            attempts=run.attempts,
-            next_attempt_time=None,
-            deadline=None,
-            abort_time=None,
-            avoid_nodes=shown.avoid_nodes if phase == StepPhase.FAILED else None,
-            requested_hours=held(run, ctx),
-        )
+    end = f"the job {run.job_name} {'has ended' if there else 'is gone'}"
+    phase, message = ends_as(why), aborted(why, end, run, ctx)
+    avoided = last.avoid_nodes if phase == StepPhase.FAILED else None
+    condition = _ended(run, last, phase, why, message, ctx, avoided)
+    return retry_or_end(run, RunDecision(condition), ctx)
+
+
+def _ended(
+    run: ObservedRun,
+    last: RunCondition,
+    phase: str,
+    reason: str,
+    message: str,
+    ctx: PlanContext,
+    avoid_nodes: list[str] | None = None,
+) -> RunCondition:
+    """Return the end of a run without a vcjob. `last`: its last known condition."""
+    return msgspec.structs.replace(
+        last,
+        phase=phase,
+        reason=reason,
+        message=message,
+        job=run.job_name,
+        attempts=run.attempts,
+        next_attempt_time=None,
+        deadline=None,
+        abort_time=None,
+        avoid_nodes=avoid_nodes,
+        requested_hours=requested_hours(run, ctx),
     )
 
 
@@ -110,25 +125,6 @@ def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     until = ceil_to_second(add(ctx.now, pause))
     message = f"the job {run.job_name} is gone and its end was not seen: it runs again"
     condition = msgspec.structs.replace(
-        waiting(run, StepReason.JOB_LOST, message, until),
-        requested_hours=held(run, ctx),
+        wait(run, StepReason.JOB_LOST, message, until), requested_hours=requested_hours(run, ctx)
     )
     return RunDecision(condition, wake_at=until, urgent=True)
-
-
-def _as_told(
-    run: ObservedRun, shown: RunCondition, end: TargetEnd, ctx: PlanContext
-) -> RunCondition:
-    return msgspec.structs.replace(
-        shown,
-        phase=end.phase,
-        reason=end.reason,
-        message=told_message(run.job_name),
-        job=run.job_name,
-        attempts=run.attempts,
-        next_attempt_time=None,
-        deadline=None,
-        abort_time=None,
-        avoid_nodes=None,
-        requested_hours=held(run, ctx),
-    )

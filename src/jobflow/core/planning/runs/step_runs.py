@@ -1,7 +1,5 @@
 """Decisions about steps that have begun. A step without forEach and repeat is its own run."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES
@@ -12,11 +10,10 @@ from jobflow.core.planning.runs.create import first_attempt, refused_for_good
 from jobflow.core.planning.runs.loop_summary import summarize
 from jobflow.core.planning.runs.run import decide_run, next_attempt_when_due
 from jobflow.core.planning.target_ends import (
-    as_told,
-    is_all_that_is_known,
-    named,
-    told,
-    told_or_guessed,
+    end_beyond_all_known,
+    ended_as_recorded,
+    known_or_inferred_end,
+    recorded_ends,
 )
 
 
@@ -25,26 +22,22 @@ def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
     are decided first, because a run may use their outputs."""
     found: list[StepDecision | None] = [None] * len(ctx.steps)
     answered = bool(ctx.view.refusals or ctx.view.holders)
-    named_ends = named(ctx)
+    ends, ended = recorded_ends(ctx), ctx.facts.ended
     for position in ctx.layout.order:
-        if (ended := ctx.facts.ended.get(position)) is not None:
-            found[position] = ended
-            ctx.standing[position] = ended.condition
-            continue
         observed = ctx.observed[position]
-        memory = observed.stored
-        if memory.phase in ENDED_STEP_PHASES:
-            found[position] = StepDecision(memory)
+        stored = observed.stored
+        if position in ended:
+            decision: StepDecision | None = ended[position]
+        elif stored.phase in ENDED_STEP_PHASES:
+            decision = StepDecision(stored)
+        elif position in ends and (end := end_beyond_all_known(position, ctx)) is not None:
+            decision = StepDecision(ended_as_recorded(end, observed))
+        elif stored.attempts > stored.past_attempts or observed.job is not None:
+            decision = _continue(position, observed, ctx)
+        elif answered or observed.loops:
+            decision = _continue(position, observed, ctx)
+        else:
             continue
-        end = told(position, ctx) if position in named_ends else None
-        if end is not None and is_all_that_is_known(end, observed):
-            ctx.standing[position] = as_told(end, observed)
-            found[position] = StepDecision(ctx.standing[position])
-            continue
-        known = memory.attempts > memory.past_attempts or observed.job is not None
-        if not (known or answered or observed.loops):
-            continue
-        decision = _carried_on(position, observed, ctx)
         if decision is not None:
             found[position] = decision
             ctx.standing[position] = decision.condition
@@ -59,11 +52,11 @@ def begin(observed: ObservedStep, ctx: PlanContext) -> StepDecision:
     return cast(StepDecision, start(observed, ctx))
 
 
-def _carried_on(position: int, observed: ObservedStep, ctx: PlanContext) -> StepDecision | None:
+def _continue(position: int, observed: ObservedStep, ctx: PlanContext) -> StepDecision | None:
     if observed.loops:
-        loop = looping.continue_loop(observed, ctx, lambda: told_or_guessed(position, ctx))
+        loop = looping.continue_loop(observed, ctx, lambda: known_or_inferred_end(position, ctx))
         return None if loop is None else summarize(loop)
-    decision = decide_run(observed, ctx, lambda: told_or_guessed(position, ctx))
+    decision = decide_run(observed, ctx, lambda: known_or_inferred_end(position, ctx))
     if decision is None:
         decision = refused_for_good(observed, ctx)
     return cast(StepDecision | None, decision)  # the condition of a step that is its own run

@@ -3,8 +3,6 @@
 Time in a queue does not count, restarts by Volcano do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -25,9 +23,9 @@ def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
     text = run.step.timeout
     if not text:
         return None
-    memory = run.stored
-    if memory.deadline is not None and memory.job == job.metadata.name:
-        return memory.deadline
+    stored = run.stored
+    if stored.deadline is not None and stored.job == job.metadata.name:
+        return stored.deadline
     seconds = duration(text, None)
     since = min(_running(job, ctx.records.get(job.metadata.name)), default=None)
     return None if seconds is None or since is None else ceil_to_second(add(since, seconds))

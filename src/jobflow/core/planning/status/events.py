@@ -5,8 +5,6 @@ for the same reason share an Event, and so do steps that cannot start for the sa
 failure in a large flow does not send a thousand Events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from jobflow.api.flow_status import (
@@ -27,15 +25,10 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.text import join_names, shorten
 
 TROUBLES: frozenset[str] = frozenset(
-    {
-        StepReason.JOB_LOST,
-        StepReason.CREATE_REFUSED,
-        StepReason.NAME_IN_USE,
-        StepReason.RETRYING,
-    }
+    {StepReason.JOB_LOST, StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE, StepReason.RETRYING}
 )
 """Reasons of a waiting step that send one warning."""
-
+_NOT_BEGUN = RunCondition()
 
 _HALTED: Mapping[str, tuple[EventType, str]] = {
     CANCELLED: (EventType.NORMAL, "FlowCancelled"),
@@ -54,9 +47,11 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
             continue
         name = observed.step.name
         if observed.loops:
-            yield from run_events(observed.step, old, new, TROUBLES)
-        else:
-            yield from _begun(name, old, new)
+            yield from _run_events(observed.step, old, new)
+        elif new.attempts > old.attempts and new.job:
+            again = f" (attempt {new.attempts})" if new.attempts > 1 else ""
+            message = f"step {name}: created job {new.job}{again}"
+            yield Event(EventType.NORMAL, "JobCreated", message)
         if new.phase in ENDED_STEP_PHASES:
             if new.phase == StepPhase.SKIPPED:
                 skipped.setdefault(new.reason, []).append(name)
@@ -93,12 +88,6 @@ def _steps(names: Sequence[str]) -> str:
     return f"{'step' if len(names) == 1 else 'steps'} {join_names(names)}"
 
 
-def _begun(name: str, old: StepCondition, new: StepCondition) -> Iterator[Event]:
-    if new.attempts > old.attempts and new.job:
-        again = f" (attempt {new.attempts})" if new.attempts > 1 else ""
-        yield Event(EventType.NORMAL, "JobCreated", f"step {name}: created job {new.job}{again}")
-
-
 def _ended(name: str, new: StepCondition) -> Event:
     if new.reason == StepReason.OUTPUTS_MISSING:
         return Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
@@ -107,37 +96,28 @@ def _ended(name: str, new: StepCondition) -> Event:
     return Event(EventType.WARNING, "StepFailed", f"step {name}: {new.message or new.reason}")
 
 
-NOTHING = RunCondition()
-
-
-def run_events(
-    step: Step, old: StepCondition, new: StepCondition, troubles: frozenset[str]
-) -> Iterator[Event]:
+def _run_events(step: Step, old: StepCondition, new: StepCondition) -> Iterator[Event]:
     """Yield the Events of changed runs: created jobs, runs that failed while others continue, and
     new troubles."""
     before: Mapping[int | None, RunCondition] = {run.index: run for run in old.runs or ()}
-    made: list[str] = []
-    told: dict[str, list[RunCondition]] = {}
+    created: list[str] = []
+    warnings: dict[str, list[RunCondition]] = {}
     for run in new.runs or ():
-        was = before.get(run.index, NOTHING)
+        was = before.get(run.index, _NOT_BEGUN)
         if run is was:
             continue
         if run.attempts > was.attempts and run.job:
-            made.append(run.job)
+            created.append(run.job)
         if run.phase == StepPhase.FAILED != was.phase and new.phase not in ENDED_STEP_PHASES:
-            told.setdefault("RunFailed", []).append(run)
-        elif run.phase == StepPhase.WAITING and run.reason in troubles - {was.reason}:
-            told.setdefault(run.reason, []).append(run)
-    if made:
-        jobs = "job" if len(made) == 1 else "jobs"
-        yield Event(
-            EventType.NORMAL, "JobCreated", f"step {step.name}: created {jobs} {join_names(made)}"
-        )
-    for reason, runs in sorted(told.items()):
-        yield Event(EventType.WARNING, reason, f"step {step.name}: {_said(step, runs)}")
-
-
-def _said(step: Step, runs: list[RunCondition]) -> str:
-    which = "item" if step.for_each is not None else "run"
-    more = f", and {len(runs) - 1} more" if len(runs) > 1 else ""
-    return f"{which} {runs[0].index}{more}: {shorten(runs[0].message or runs[0].reason)}"
+            warnings.setdefault("RunFailed", []).append(run)
+        elif run.phase == StepPhase.WAITING and run.reason in TROUBLES - {was.reason}:
+            warnings.setdefault(run.reason, []).append(run)
+    if created:
+        jobs = f"{'job' if len(created) == 1 else 'jobs'} {join_names(created)}"
+        yield Event(EventType.NORMAL, "JobCreated", f"step {step.name}: created {jobs}")
+    noun = "item" if step.for_each is not None else "run"
+    for reason, runs in sorted(warnings.items()):
+        more = f", and {len(runs) - 1} more" if len(runs) > 1 else ""
+        message = shorten(runs[0].message or runs[0].reason)
+        which = f"{noun} {runs[0].index}{more}"
+        yield Event(EventType.WARNING, reason, f"step {step.name}: {which}: {message}")

@@ -1,7 +1,5 @@
 """Phase, reason, progress and completion time of a flow, from the decisions about its steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from jobflow.api.flow_status import (
@@ -30,36 +28,34 @@ def flow_state(
     """Return phase, reason and message of the flow."""
     failed: list[tuple[str, StepCondition]] = []
     held_up: list[tuple[Step, StepCondition]] = []
-    over = not ctx.terminating
+    has_ended = not ctx.terminating
     for step, decision in zip(ctx.steps, decisions, strict=True):
         condition = decision.condition
         if condition.phase not in ENDED_STEP_PHASES:
-            over = False
+            has_ended = False
             if condition.reason in HELD_UP and condition.phase == StepPhase.WAITING:
                 held_up.append((step, condition))
         elif condition.phase != _COMPLETED and fails_flow(step, condition):
             failed.append((step.name, condition))
-    over = over and not _alive(ctx)
+    has_ended = has_ended and not _alive(ctx)
     lifecycle = ctx.lifecycle
-    phase = _phase(ctx, records, over=over, failed=bool(failed or lifecycle.ending_reason))
+    phase = _phase(
+        ctx, records, has_ended=has_ended, failed=bool(failed or lifecycle.ending_reason)
+    )
+    reason, message = lifecycle.ending_reason, lifecycle.ending_message
     if phase is FlowPhase.TERMINATING:
         message = "the flow is being deleted"
-        return FlowState(phase=phase, reason=lifecycle.ending_reason, message=message)
-    if lifecycle.ending_reason:
-        return FlowState(
-            phase=phase, reason=lifecycle.ending_reason, message=lifecycle.ending_message
-        )
-    reason, message = "", ""
-    if lifecycle.suspended and not over:
-        reason, message = FlowReason.SUSPENDED, lifecycle.suspended
-    elif failed:
-        reason, message = _failure(failed)
-    elif held_up:
-        reason, message = _trouble(held_up)
+    elif not reason:
+        if lifecycle.suspended and not has_ended:
+            reason, message = FlowReason.SUSPENDED, lifecycle.suspended
+        elif failed:
+            reason, message = _failure(failed)
+        elif held_up:
+            reason, message = _trouble(held_up)
     return FlowState(phase=phase, reason=reason, message=message)
 
 
-def is_over(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
+def has_ended(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
     """Whether every step has ended and no vcjob is left that may do anything."""
     return all(d.condition.phase in ENDED_STEP_PHASES for d in decisions) and not _alive(ctx)
 
@@ -90,11 +86,11 @@ def _alive(ctx: PlanContext) -> bool:
 
 
 def _phase(
-    ctx: PlanContext, records: Sequence[JobRecord], *, over: bool, failed: bool
+    ctx: PlanContext, records: Sequence[JobRecord], *, has_ended: bool, failed: bool
 ) -> FlowPhase:
     if ctx.terminating:
         return FlowPhase.TERMINATING
-    if over:
+    if has_ended:
         return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
     if ctx.flow.status.state.phase == FlowPhase.RUNNING:
         return FlowPhase.RUNNING
@@ -122,6 +118,6 @@ def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
     conflict = condition.reason == StepReason.NAME_CONFLICT
     reason = FlowReason.NAME_CONFLICT if conflict else FlowReason.STEP_FAILED
     if len(failed) == 1:
-        said = f": {condition.message}" if condition.message else f" ({condition.reason})"
-        return reason, shorten(f"step {name} failed{said}")
+        why = f": {condition.message}" if condition.message else f" ({condition.reason})"
+        return reason, shorten(f"step {name} failed{why}")
     return reason, shorten(f"steps {join_names([name for name, _ in failed])} failed")

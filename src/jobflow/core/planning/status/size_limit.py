@@ -4,10 +4,8 @@ Phase, reason, attempts, passedTargets, decisions and outputs of steps and runs 
 nor the lists of vcjobs. Details of an ended vcjob that are dropped are lost.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,11 +24,14 @@ LIMIT = 256 * 1024
 """Bytes of a status as JSON above which parts of it are dropped."""
 
 MOST = 1024 * 1024
-"""Most bytes of a status; admission (`rules.status_size`) relies on it."""
+"""Most bytes of a status; admission (`rules/size_limits.py`) relies on it."""
 
 _replace = msgspec.structs.replace
 
 _ASKED_AGAIN = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
+
+_TIME = {"last_transition_time": None}
+_DETAILS = {"create_time": None, "running_duration": "", "requested_hours": None, "failure": None}
 
 C = TypeVar("C", bound=RunCondition)
 """The condition of a step or of one of its runs."""
@@ -54,7 +55,7 @@ def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
         if fits is None and _size(status) <= LIMIT:
             fits = status
     if fits is None and _size(status) > MOST:
-        status = _what_can_be_told_again(status)
+        status = _known_from_jobs(status)
         return stored if status == stored else status
     return fits if fits is not None else status
 
@@ -75,139 +76,106 @@ def _uncut(status: JobFlowStatus) -> JobFlowStatus:
 
 
 def _histories_but_the_last(status: JobFlowStatus) -> JobFlowStatus:
-    return _records(
-        status,
-        [
-            _replace(record, running_histories=histories[-1:])
-            if (histories := record.running_histories) is not None and len(histories) > 1
-            else record
-            for record in status.job_status_list or ()
-        ],
-    )
+    records = [
+        _replace(record, running_histories=histories[-1:])
+        if (histories := record.running_histories) is not None and len(histories) > 1
+        else record
+        for record in status.job_status_list or ()
+    ]
+    return _with_records(status, records)
 
 
-def _transitions_of_jobs(status: JobFlowStatus) -> JobFlowStatus:
-    """Drop `lastTransitionTime` of steps whose vcjob's last history has it."""
-    return _conditions(
-        status,
-        lambda each: bool(each.job) and each.last_transition_time is not None,
-        lambda _, each: _without_transition(each) if each.job else each,
-    )
+def _times_of_steps_with_jobs(status: JobFlowStatus) -> JobFlowStatus:
+    # the last history of the job has the time
+    return _conditions(status, _TIME, lambda each: bool(each.job))
 
 
 def _task_status_counts(status: JobFlowStatus) -> JobFlowStatus:
     if status.pod_failure_ratio:
         status = _replace(status, pod_failure_ratio="")
-    return _conditions(
-        status,
-        lambda each: each.task_status_count is not None,
-        lambda _, each: _replace(each, task_status_count=None),
-    )
+    return _conditions(status, {"task_status_count": None})
 
 
 def _messages(status: JobFlowStatus) -> JobFlowStatus:
-    return _conditions(
-        status, lambda each: bool(each.message), lambda _, each: _replace(each, message="")
-    )
+    return _conditions(status, {"message": ""})
 
 
-def _times_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
-    over = ENDED_STEP_PHASES
-    return _conditions(
-        status,
-        lambda each: each.phase in over and each != _without_times(each),
-        lambda _, each: _without_times(each) if each.phase in over else each,
-    )
-
-
-def _without_times(condition: C) -> C:
-    return _replace(
-        condition,
-        create_time=None,
-        running_duration="",
-        requested_hours=None,
-        failure=None,
-    )
+def _details_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
+    return _conditions(status, _DETAILS, lambda each: each.phase in ENDED_STEP_PHASES)
 
 
 def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
-    return _records(status, [r for r in status.job_status_list or () if not ended(r)])
+    return _with_records(status, [r for r in status.job_status_list or () if not ended(r)])
 
 
-def _transitions(status: JobFlowStatus) -> JobFlowStatus:
-    return _conditions(
-        status,
-        lambda each: each.last_transition_time is not None,
-        lambda _, each: _without_transition(each),
-    )
+def _times(status: JobFlowStatus) -> JobFlowStatus:
+    return _conditions(status, _TIME)
 
 
-def _without_transition(condition: C) -> C:
-    return _replace(condition, last_transition_time=None)
-
-
-def _what_can_be_told_again(status: JobFlowStatus) -> JobFlowStatus:
+def _known_from_jobs(status: JobFlowStatus) -> JobFlowStatus:
     """Drop, for thousands of jobs at once: everything that an existing job says itself, names of
     jobs that follow from their attempt (`observed` restores them), jobs of earlier attempts, the
     time of the next try of a refused create, and the nodes to avoid."""
-    conditions = (status.conditions or {}).values()
-    latest = {run.job for each in conditions for run in each.runs or (each,)}
+    stored = status.conditions or {}
+    latest = {run.job for each in stored.values() for run in each.runs or (each,)}
     lists: dict[str, list[str] | None] = {}
     for field in JOB_LISTS:
         names = [name for name in getattr(status, field) or () if name in latest]
         lists[field] = names or None
-    status = _conditions(status, lambda each: True, _least)
-    return _replace(status, job_status_list=None, **lists)
+    conditions = {key: _least(key, each) for key, each in stored.items()}
+    return _replace(status, conditions=conditions or None, job_status_list=None, **lists)
 
 
 def _least(key: str, condition: C) -> C:
-    """Drop `pastAttempts` only beside a time and after another attempt: until then it is needed."""
+    # `pastAttempts` is needed until another attempt was made, and without a time beside it
     attempts, past = condition.attempts, condition.past_attempts
-    told_again = condition.reason in _ASKED_AGAIN
-    until = None if told_again else condition.next_attempt_time
+    until = None if condition.reason in _ASKED_AGAIN else condition.next_attempt_time
     timed = until is not None or condition.abort_time is not None
-    return _replace(
-        _without_times(condition),
-        job="" if condition.job == format_latest_name(key, attempts) else condition.job,
-        past_attempts=0 if timed and attempts > past else past,
-        next_attempt_time=until,
-        avoid_nodes=None,
-    )
+    fields: dict[str, Any] = {
+        **_DETAILS,
+        "job": "" if condition.job == format_latest_name(key, attempts) else condition.job,
+        "past_attempts": 0 if timed and attempts > past else past,
+        "next_attempt_time": until,
+        "avoid_nodes": None,
+    }
+    if isinstance(condition, StepCondition) and condition.runs:
+        fields["runs"] = [_least(f"{key}-{run.index}", run) for run in condition.runs]
+    return _replace(condition, **fields)
 
 
 DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
     _histories_but_the_last,
-    _transitions_of_jobs,
+    _times_of_steps_with_jobs,
     _task_status_counts,
     _messages,
-    _times_of_ended_steps,
+    _details_of_ended_steps,
     _records_of_ended_jobs,
-    _transitions,
+    _times,
 )
 """One after the other, each on top of those before it."""
 
 
-def _records(status: JobFlowStatus, records: list[JobRecord]) -> JobFlowStatus:
+def _with_records(status: JobFlowStatus, records: list[JobRecord]) -> JobFlowStatus:
     same = records == (status.job_status_list or [])
     return status if same else _replace(status, job_status_list=records or None)
 
 
-class _Change(Protocol):
-    """Changes one condition; the key is the name of its first vcjob."""
-
-    def __call__(self, key: str, condition: C, /) -> C: ...
-
-
 def _conditions(
-    status: JobFlowStatus, is_affected: Callable[[StepCondition], bool], change: _Change
+    status: JobFlowStatus,
+    empty: Mapping[str, Any],
+    concerns: Callable[[RunCondition], bool] = lambda condition: True,
 ) -> JobFlowStatus:
-    """Change the conditions that are affected, and those with runs together with all runs. Most
-    conditions of a large status were changed when they were written."""
+    """Drop fields of the conditions that this concerns, and of their runs: set them to `empty`."""
+
+    def dropped(condition: C) -> C:
+        full = any(getattr(condition, field) for field in empty)
+        return _replace(condition, **empty) if full and concerns(condition) else condition
+
     changed: dict[str, StepCondition] = {}
     for key, each in (status.conditions or {}).items():
+        less = dropped(each)
         if each.runs:
-            runs = [change(f"{key}-{run.index}", run) for run in each.runs]
-            changed[key] = _replace(change(key, each), runs=runs)
-        elif is_affected(each):
-            changed[key] = change(key, each)
+            less = _replace(less, runs=[dropped(run) for run in each.runs])
+        if less is not each:
+            changed[key] = less
     return _replace(status, conditions=(status.conditions or {}) | changed) if changed else status

@@ -1,7 +1,5 @@
 """The status of a flow, put together from the decisions about its steps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """`nextJobs`: the vcjobs that come next. They are a forecast; nothing is created here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -14,10 +12,10 @@ from jobflow.core.names import format_job_name
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.flow.failure_policy import runs_every_item
-from jobflow.core.planning.flow.parallelism import in_place_order
+from jobflow.core.planning.flow.parallelism import in_start_order
 from jobflow.core.planning.steps.pending import PendingSteps
 from jobflow.core.planning.steps.probes import ProbeState
-from jobflow.core.planning.steps.waiting import Waits
+from jobflow.core.planning.steps.target_messages import TargetStates
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState
@@ -25,7 +23,7 @@ from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState
 
 def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     """Return the names of the vcjobs that would be created once every vcjob that exists, or is
-    created now, has completed, in the order in which steps take free places.
+    created now, has completed, in start order.
 
     A probe passes on a target that completes. A step whose `when`, `switch`, `until` or
     `forEach.from` is not evaluated yet is listed once, as if it ran.
@@ -33,17 +31,13 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     if ctx.terminating or ctx.suspended:
         return []
     most = ctx.flow.spec.parallelism
-    return Forecast(ctx, decisions).names()[: MAX_NEXT_JOBS if most is None or most < 1 else most][
-        :MAX_NEXT_JOBS
-    ]
+    room = MAX_NEXT_JOBS if most is None or most < 1 else min(most, MAX_NEXT_JOBS)
+    return Forecast(ctx, decisions).names()[:room]
 
 
 class Forecast(PendingSteps):
-    """The pass over the steps after every vcjob has completed.
-
-    It decides the steps that wait for one that ends, and those that wait for room. All others keep
-    their decision.
-    """
+    """The pass over the steps after every vcjob has completed. It decides the steps that wait for
+    one that ends, and those that wait for room. All others keep their decision."""
 
     def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision]) -> None:
         standing = [decision.condition for decision in decisions]
@@ -66,7 +60,7 @@ class Forecast(PendingSteps):
         if not starting and None not in self.ends[:last_from]:
             last = range(last_from, len(decisions))
             starting = [p for p in last if decisions[p].condition.phase == StepPhase.WAITING]
-        positions = in_place_order(self.ctx, starting)
+        positions = in_start_order(self.ctx, starting)
         return [name for position in positions for name in self._names(position)]
 
     def _complete(self, position: int, decision: StepDecision) -> None:
@@ -99,17 +93,15 @@ class Forecast(PendingSteps):
             if condition.phase == StepPhase.WAITING and not _has_begun(condition):
                 self._decide_again(dependant)
 
-    # ----------------------------------------------------- what differs from a pass of today
-
     def _take(self, position: int, decision: StepDecision) -> None:
         super()._take(position, decision)
         if self.ends[position] is not None:
             self._decide_dependants_again(position)
 
-    def _ready(self, position: int, waits: Waits) -> StepDecision:
+    def _ready(self, position: int, targets: TargetStates) -> StepDecision:
         observed = self.ctx.observed[position]
-        if (held := self._held_up(position, observed, waits)) is not None:
-            return held
+        if (stopped := self._stopped_by_failure(position, observed, targets)) is not None:
+            return stopped
         self._starting.append(position)
         return StepDecision(observed.stored)
 
@@ -118,22 +110,19 @@ class Forecast(PendingSteps):
             return ProbeState(TargetState.MET)
         return ProbeState(TARGET_STATES[Condition.COMPLETED][self.ends[target]])
 
-    def _waiting(self, position: int, waits: Waits) -> StepCondition:
+    def _wait_for_targets(self, position: int, targets: TargetStates) -> StepCondition:
         return self.ctx.observed[position].stored
-
-    # ------------------------------------------------------------------------- names
 
     def _names(self, position: int) -> Iterator[str]:
         step = self.ctx.steps[position]
         if not self.ctx.layout.loops[position]:
             yield self.ctx.observed[position].key
             return
-        indices = iter((0,)) if step.for_each is None else self._items(position, step.for_each)
-        for index in indices:
+        for index in (0,) if step.for_each is None else self._items(position, step.for_each):
             yield format_job_name(self.ctx.flow.metadata.name, step.name, index=index)
 
     def _items(self, position: int, each: ForEach) -> Iterator[int]:
-        """The indices of the items that begin next; at most MOST."""
+        """The indices of the items that begin next; at most MAX_NEXT_JOBS."""
         step, condition = self.ctx.steps[position], self.ctx.standing[position]
         if _has_failed(condition) and not runs_every_item(self.ctx.flow, step):
             return

@@ -1,12 +1,10 @@
 """Decisions about steps that have not begun: start, wait, skip or fail.
 
-Targets are decided before their dependants, so that one pass carries an end through the whole flow.
+Targets are decided before their dependants, so that one pass carries an end through the flow.
 A ready step is checked in this order: the flow is being deleted or is suspended; the step's own
-decisions (`decisions`), which are stored before it starts; the flow has stopped after a failure
-(`failure_policy`). If a step fails in a pass, all steps are decided again (`plan`).
+decisions, which are stored before it starts (`stored_decisions`); the flow has stopped after a
+failure (`failure_policy`). If a step fails in a pass, all steps are decided again (`plan`).
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -21,18 +19,18 @@ from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import may_begin
 from jobflow.core.planning.observed import ObservedStep, has_run
-from jobflow.core.planning.runs.create import waiting
 from jobflow.core.planning.runs.step_runs import begin
-from jobflow.core.planning.steps.decisions import NotTaken, decide, decides
 from jobflow.core.planning.steps.probes import ProbeState, Probing
-from jobflow.core.planning.steps.waiting import (
+from jobflow.core.planning.steps.stored_decisions import NotTaken, decide, decides
+from jobflow.core.planning.steps.target_messages import (
     NO_TARGETS,
-    Waits,
+    TargetStates,
     blocked_by,
     skipped_for,
     unsatisfiable,
     waits_for,
 )
+from jobflow.core.planning.waiting import wait
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import (
     SKIPS,
@@ -66,15 +64,15 @@ class PendingSteps:
 
     def run(self) -> list[StepDecision]:
         """Return the decision about every step, by position."""
-        blocked, holds_up = self.ctx.layout.blocked, self.stopping.holds_up
+        blocked, stopped = self.ctx.layout.blocked, self.stopping.is_active
         for position in self.ctx.graph.order:
             decision = self.decisions[position]
             began = decision is not None
             if decision is None:
                 decision = self._blocked(position) if position in blocked else self._new(position)
                 self._take(position, decision)
-            if holds_up:
-                met = self._waits(position, began=True).met() if began else None
+            if stopped:
+                met = self._target_states(position, began=True).met() if began else None
                 self.stopping.note(position, decision.condition.phase, met)
         return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
 
@@ -103,114 +101,110 @@ class PendingSteps:
             if decision is None:
                 continue
             if decision.condition.phase in (StepPhase.FAILED, StepPhase.COMPLETED):
-                if self.known[position] is None:
-                    found[position] = decision
+                found.setdefault(position, decision)
             targets = set(self.ctx.graph.targets[position]) - seen
             seen |= targets
             before.extend(targets)
         return found
-
-    # ------------------------------------------------------------------------- one step
 
     def _new(self, position: int) -> StepDecision:
         ctx = self.ctx
         observed = ctx.observed[position]
         if position >= ctx.last_from:
             return self._last(position, observed)
-        waits = self._waits(position)
-        need = waits.need
-        verdict = combine_states(need.how, waits.reaches)
+        targets = self._target_states(position)
+        need = targets.need
+        verdict = combine_states(need.how, targets.reaches)
         skip = SKIPS.get(verdict)
         if ctx.lifecycle.ending_reason and skip in (None, StepEnd.STOPPED):
-            return self._skipped(observed, StepEnd.STOPPED, ctx.lifecycle.ending_message)
+            return self._skipped(observed, StepReason.STOPPED, ctx.lifecycle.ending_message)
         if skip is not None:
-            return self._skipped(
-                observed, skip, skipped_for(skip, ctx, waits, self.stopping.failed)
-            )
+            message = skipped_for(skip, ctx, targets, self.stopping.failed)
+            return self._skipped(observed, StepReason(skip), message)
         if verdict is _UNSATISFIABLE:
-            message = unsatisfiable(ctx, waits)
+            message = unsatisfiable(ctx, targets)
             return StepDecision(_ended(observed, StepReason.PROBE_UNSATISFIABLE, message))
         if verdict is _NOT_YET:
-            decision = StepDecision(self._waiting(position, waits))
+            decision = StepDecision(self._wait_for_targets(position, targets))
         else:
-            decision = self._ready(position, waits)
-        if waits.looks or need.to_run:
-            return self._lasting(position, decision, verdict, waits)
+            decision = self._ready(position, targets)
+        if targets.looks or need.to_run:
+            return self._lasting(position, decision, verdict, targets)
         return decision
 
     def _last(self, position: int, observed: ObservedStep) -> StepDecision:
         if self.ctx.lifecycle.finally_too:
-            return self._skipped(observed, StepEnd.STOPPED, self.ctx.lifecycle.ending_message)
-        if not self._rest_is_over and not self.ctx.terminating:
-            return StepDecision(waiting(observed, "", "waits until all other steps have ended"))
+            return self._skipped(observed, StepReason.STOPPED, self.ctx.lifecycle.ending_message)
+        if not self._finally_may_begin and not self.ctx.terminating:
+            return StepDecision(wait(observed, "", "waits until all other steps have ended"))
         return self._ready(position, NO_TARGETS)
 
-    def _ready(self, position: int, waits: Waits) -> StepDecision:
+    def _ready(self, position: int, targets: TargetStates) -> StepDecision:
         ctx = self.ctx
         observed = ctx.observed[position]
         if ctx.terminating:
             message = "the flow is being deleted"
-            return StepDecision(waiting(observed, StepReason.TERMINATING, message))
+            return StepDecision(wait(observed, StepReason.TERMINATING, message))
         if ctx.suspended:
-            return StepDecision(waiting(observed, StepReason.SUSPENDED, ctx.suspended))
+            return StepDecision(wait(observed, StepReason.SUSPENDED, ctx.suspended))
         decided: Decisions | NotTaken | EvaluationFailure | None = observed.stored.decisions
         if decided is None and decides(observed.step):
             decided = ctx.answer(observed, "when", lambda: decide(observed.step, ctx.seen()))
             if decided is None:
                 message = "its conditions are being looked at"
-                condition = waiting(observed, StepReason.STARTING, message)
+                condition = wait(observed, StepReason.STARTING, message)
                 return StepDecision(condition, wake_at=ctx.later)
         if isinstance(decided, EvaluationFailure):
             return StepDecision(_ended(observed, StepReason.EXPRESSION_ERROR, decided.message))
         if isinstance(decided, NotTaken):
-            return self._skipped(observed, StepEnd.NOT_TAKEN, decided.why, decided.decisions)
-        if (held := self._held_up(position, observed, waits)) is not None:
-            return held
+            return self._skipped(observed, StepReason.NOT_TAKEN, decided.why, decided.decisions)
+        if (stopped := self._stopped_by_failure(position, observed, targets)) is not None:
+            return stopped
         if decided is not observed.stored.decisions:
-            condition = waiting(observed, StepReason.STARTING, "its decisions are being stored")
+            condition = wait(observed, StepReason.STARTING, "its decisions are being stored")
             return StepDecision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
         if (old := _resumed(observed, ctx)) and observed.stored.past_attempts:
             message = f"waits until the old job {old}, which was resumed, has ended"
-            return StepDecision(waiting(observed, StepReason.NAME_IN_USE, message))
+            return StepDecision(wait(observed, StepReason.NAME_IN_USE, message))
         return begin(observed, ctx)
 
-    def _held_up(self, position: int, observed: ObservedStep, waits: Waits) -> StepDecision | None:
+    def _stopped_by_failure(
+        self, position: int, observed: ObservedStep, targets: TargetStates
+    ) -> StepDecision | None:
         """Return the decision if a failure keeps a ready step from starting, else None."""
         stopping = self.stopping
-        if not stopping.holds_up or position >= self.ctx.last_from:
+        if not stopping.is_active or position >= self.ctx.last_from:
             return None
-        if stopping.admits(position, waits.met()):
+        if stopping.admits(position, targets.met()):
             return None
         if stopping.failed:
-            message = skipped_for(StepEnd.STOPPED, self.ctx, waits, stopping.failed)
-            return self._skipped(observed, StepEnd.STOPPED, message)
+            message = skipped_for(StepEnd.STOPPED, self.ctx, targets, stopping.failed)
+            return self._skipped(observed, StepReason.STOPPED, message)
         message = f"waits until it is known how {join_names(stopping.failing)} ended"
-        return StepDecision(waiting(observed, "", message))
+        return StepDecision(wait(observed, "", message))
 
-    # ---------------------------------------------------------------------- its targets
-
-    def _waits(self, position: int, *, began: bool = False) -> Waits:
+    def _target_states(self, position: int, *, began: bool = False) -> TargetStates:
         """`began`: a step that has begun does not need its probe any more."""
         ends, need = self.ends, self.ctx.layout.needs[position]
         if (probe := need.probe) is not None:
             if began:
-                return Waits(need, [TargetState.MET] * len(need.targets))
+                return TargetStates(need, [TargetState.MET] * len(need.targets))
             looks = [self._look(position, probe, target) for target in need.targets]
-            return Waits(need, [look.reach for look in looks], looks)
+            return TargetStates(need, [look.reach for look in looks], looks)
         row = need.reaches
         reaches = [row[ends[target]] for target in need.targets]
         for i in need.to_run:
             target = need.targets[i]
             ran = self._has_run(position, target)
             reaches[i] = TargetState.MET if ran else TARGET_STATES[Condition.RUNNING][ends[target]]
-        return Waits(need, reaches)
+        return TargetStates(need, reaches)
 
     @cached_property
     def _probing(self) -> Probing:
         return Probing(self.ctx.view, self.ctx.now)
 
     @cached_property
-    def _rest_is_over(self) -> bool:
+    def _finally_may_begin(self) -> bool:
         return may_begin(self.ctx)
 
     def _met_before(self, position: int, target: int) -> bool:
@@ -231,57 +225,54 @@ class PendingSteps:
         return has_run(ctx.observed[target], ctx.standing[target], ctx.records)
 
     def _lasting(
-        self, position: int, decision: StepDecision, verdict: TargetState, waits: Waits
+        self, position: int, decision: StepDecision, verdict: TargetState, targets: TargetStates
     ) -> StepDecision:
-        """Add the targets that stay met, and the probes and reads of the others.
-
-        Probes that have passed stay in the plan until the status says so, so that the prober does
-        not forget them.
-        """
-        memory, names = self.ctx.observed[position].stored, self.ctx.graph.names
-        met = [names[target] for target in waits.lasting()]
+        """Add the targets that stay met, and the probes and reads of the others. Probes that have
+        passed stay until the status says so, so that the prober does not forget them."""
+        stored, names = self.ctx.observed[position].stored, self.ctx.graph.names
+        met = [names[target] for target in targets.lasting()]
         condition = decision.condition
         if condition.phase == StepPhase.WAITING:
             condition = msgspec.structs.replace(condition, passed_targets=met or None)
         looks = [
             look
-            for look in waits.looks
-            if verdict is TargetState.NOT_YET or look.reach is TargetState.MET
+            for look in (() if self.ctx.terminating else targets.looks)
+            if verdict is _NOT_YET or look.reach is TargetState.MET
         ]
-        if self.ctx.terminating:
-            looks = []
         moments = [at for at in (decision.wake_at, *(look.wake_at for look in looks)) if at]
-        news = not set(met) <= set(memory.passed_targets or ())
+        news = not set(met) <= set(stored.passed_targets or ())
         return msgspec.structs.replace(
             decision,
-            condition=memory if condition == memory else condition,
-            urgent=decision.urgent or (bool(waits.looks) and news and not decision.drafts),
+            condition=stored if condition == stored else condition,
+            urgent=decision.urgent or (bool(targets.looks) and news and not decision.drafts),
             wake_at=min(moments, default=None),
             reads=tuple(look.read for look in looks if look.read is not None),
             probes=tuple(look.probe for look in looks if look.probe is not None),
         )
 
-    # ----------------------------------------------------------------------- conditions
-
-    def _waiting(self, position: int, waits: Waits) -> StepCondition:
+    def _wait_for_targets(self, position: int, targets: TargetStates) -> StepCondition:
         observed, stopping = self.ctx.observed[position], self.stopping
         if stopping.failed and not stopping.admits(position):
             message = f"will not start, because {stopping.failed[0]} has failed"
-            return waiting(observed, StepEnd.STOPPED, message)
-        return waiting(observed, *waits_for(self.ctx, waits))
+            return wait(observed, StepReason.STOPPED, message)
+        return wait(observed, *waits_for(self.ctx, targets))
 
     def _blocked(self, position: int) -> StepDecision:
         ctx = self.ctx
         observed = ctx.observed[position]
         if ctx.lifecycle.ending_reason:
-            return self._skipped(observed, StepEnd.STOPPED, ctx.lifecycle.ending_message)
+            return self._skipped(observed, StepReason.STOPPED, ctx.lifecycle.ending_message)
         message = blocked_by(ctx, observed.step)
-        return StepDecision(waiting(observed, StepReason.BLOCKED, message))
+        return StepDecision(wait(observed, StepReason.BLOCKED, message))
 
     def _skipped(
-        self, observed: ObservedStep, how: StepEnd, message: str, decided: Decisions | None = None
+        self,
+        observed: ObservedStep,
+        reason: StepReason,
+        message: str,
+        decided: Decisions | None = None,
     ) -> StepDecision:
-        condition = _ended(observed, how, message, phase=StepPhase.SKIPPED)
+        condition = _ended(observed, reason, message, phase=StepPhase.SKIPPED)
         if decided is not None:
             condition = msgspec.structs.replace(condition, decisions=decided)
         return StepDecision(condition)
@@ -291,26 +282,25 @@ def _ended(
     observed: ObservedStep, reason: str, message: str, phase: StepPhase = StepPhase.FAILED
 ) -> StepCondition:
     """Return the end of a step that has not begun; it keeps attempts before a retry."""
-    memory = observed.stored
+    stored = observed.stored
     runs = [
         run if run.phase != StepPhase.WAITING else msgspec.structs.replace(run, phase=phase)
-        for run in memory.runs or ()
+        for run in stored.runs or ()
     ]
     return StepCondition(
         phase=phase,
         reason=reason,
         message=shorten(message),
-        job=memory.job,
-        attempts=memory.attempts,
-        past_attempts=memory.past_attempts,
-        requested_hours=memory.requested_hours,
-        decisions=memory.decisions,
+        job=stored.job,
+        attempts=stored.attempts,
+        past_attempts=stored.past_attempts,
+        requested_hours=stored.requested_hours,
+        decisions=stored.decisions,
         runs=runs or None,
     )
 
 
 def _resumed(observed: ObservedStep, ctx: PlanContext) -> str:
     """Return the name of a vcjob from before a retry that was resumed since, or ""."""
-    gone = ctx.view.deleted
     names = (job.metadata.name for job in observed.jobs if not job.ended)
-    return next((name for name in names if name not in gone), "")
+    return next((name for name in names if name not in ctx.view.deleted), "")

@@ -8,8 +8,6 @@ that it is not. The prober sends requests to pods as long as plans contain them:
 of the vcjob to its end, and until the status says that they passed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -18,20 +16,20 @@ from typing import NamedTuple
 from jobflow.api import jobflow as api
 from jobflow.api.flow_status import StepCondition
 from jobflow.api.jobflow import Step, TaskStatusProbe
-from jobflow.api.pod import Pod, PodPhase
+from jobflow.api.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.planning.actions import Check, JobProbe, ReadPods
 from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs.finish import unread
 from jobflow.core.planning.view import ProbeResult, View
 from jobflow.core.spec.readiness import StepEnd, TargetState
+from jobflow.core.text import format_count
 
 Counts = Mapping[str, Mapping[str, int]]
 """How many pods were seen, by task and phase."""
 
-_ENDED = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 REACHED: Mapping[str | None, frozenset[str]] = {
-    PodPhase.PENDING: _ENDED | {PodPhase.PENDING, PodPhase.RUNNING, PodPhase.UNKNOWN},
-    PodPhase.RUNNING: _ENDED | {PodPhase.RUNNING},
+    PodPhase.PENDING: ENDED_POD_PHASES | {PodPhase.PENDING, PodPhase.RUNNING, PodPhase.UNKNOWN},
+    PodPhase.RUNNING: ENDED_POD_PHASES | {PodPhase.RUNNING},
     PodPhase.SUCCEEDED: frozenset({PodPhase.SUCCEEDED}),
     PodPhase.FAILED: frozenset({PodPhase.FAILED}),
 }
@@ -51,7 +49,7 @@ class ProbeState(NamedTuple):
     """The state of a probe on one target."""
 
     reach: TargetState
-    said: str = ""
+    message: str = ""
     """Why it has not passed yet or cannot pass; "" if nothing is known yet."""
     probe: JobProbe | None = None
     """The requests to its pods, also those that passed and are not stored yet."""
@@ -87,7 +85,7 @@ class Probing:
         if end is None and (job is None or target.gone):
             return ProbeState(TargetState.NOT_YET)
         if job is None:
-            return self._from_memory(probe, target, now)
+            return self._without_job(probe, target, now)
         sizes = self._tasks(target)
         if fault := next(_faults(probe, sizes, job.metadata.name), ""):
             return ProbeState(TargetState.UNSATISFIABLE, fault)
@@ -101,21 +99,19 @@ class Probing:
             return ProbeState(TargetState.MET, probe=asked)
         if end is None:
             return ProbeState(TargetState.NOT_YET, missing or _unanswered(result, checks), asked)
-        over = f"the job {name} ended {job.phase if job.ended else now.phase}"
+        end_of_job = f"the job {name} ended {job.phase if job.ended else now.phase}"
         if unanswered:
             why = f"before the probe passed: {_unanswered(result, checks)}"
-            return ProbeState(TargetState.UNSATISFIABLE, f"{over} {why}")
+            return ProbeState(TargetState.UNSATISFIABLE, f"{end_of_job} {why}")
         waits = unread(job, self._view, self._now)
         if waits is not None and job.ended:  # one that somebody has resumed has ended for its step
-            said = f"{missing}; its pods cannot be read yet: {waits.trouble}"
-            return ProbeState(
-                TargetState.NOT_YET, said if waits.trouble else missing, asked, *waits[1:]
-            )
+            why = f"; its pods cannot be read yet: {waits.trouble}" if waits.trouble else ""
+            return ProbeState(TargetState.NOT_YET, f"{missing}{why}", asked, *waits[1:])
         read = self._view.read.get(uid)
-        trouble = f"; its pods could not be read: {read.trouble}" if read and read.trouble else ""
-        return ProbeState(TargetState.UNSATISFIABLE, f"{over} with {missing}{trouble}")
+        why = f"; its pods could not be read: {read.trouble}" if read and read.trouble else ""
+        return ProbeState(TargetState.UNSATISFIABLE, f"{end_of_job} with {missing}{why}")
 
-    def _from_memory(
+    def _without_job(
         self, probe: api.Probe, target: ObservedStep, now: StepCondition
     ) -> ProbeState:
         if not now.job:
@@ -126,8 +122,6 @@ class Probing:
             why = missing or "its pods cannot answer any more"
             return ProbeState(TargetState.UNSATISFIABLE, f"the job {now.job} is gone, and {why}")
         return ProbeState(TargetState.MET)
-
-    # ----------------------------------------------------------------- phases of pods
 
     def _missing(self, probe: api.Probe, target: ObservedStep, now: StepCondition) -> str:
         """Return the message about the first task with too few pods in the phase, or ""."""
@@ -162,16 +156,15 @@ class Probing:
         )
 
     def _sources(self, target: ObservedStep, now: StepCondition) -> Iterator[Counts]:
-        said = [now.task_status_count]
+        counted = [now.task_status_count]
         if target.job is not None:
             uid = target.job.metadata.uid
             yield _tally(self._view.pods.get(uid, {}).values())
             if (read := self._view.read.get(uid)) is not None:
                 yield _tally(read.pods)
-            said.append(target.job.status.task_status_count)
-        for count in said:
-            if count:
-                yield {task: state.phase or {} for task, state in count.items()}
+            counted.append(target.job.status.task_status_count)
+        for count in counted:
+            yield {task: state.phase or {} for task, state in (count or {}).items()}
 
 
 def _tally(pods: Iterable[Pod]) -> dict[str, Counter[str]]:
@@ -184,12 +177,9 @@ def _tally(pods: Iterable[Pod]) -> dict[str, Counter[str]]:
 
 
 def _so_far(entry: TaskStatusProbe, seen: int, need: int, size: int | None) -> str:
-    of = f"{need}" if need == size else f"at least {need}"
-    pods = "pod" if need == 1 else "pods"
-    return f"{seen} of {of} {pods} of task {entry.task_name} {entry.phase}"
-
-
-# ---------------------------------------------------------------------- requests to pods
+    at_least = "" if need == size else "at least "
+    pods = format_count(need, "pod")
+    return f"{seen} of {at_least}{pods} of task {entry.task_name} {entry.phase}"
 
 
 def _checks(probe: api.Probe, sizes: Mapping[str, int]) -> Iterator[Check]:
@@ -228,5 +218,5 @@ def _phase_faults(entry: TaskStatusProbe, size: int, job: str) -> Iterator[str]:
     if entry.phase not in REACHED:
         yield f"{entry.phase or 'nothing'} is no phase that a pod reaches"
     if entry.count is not None and entry.count > size:
-        pods = "1 pod" if size == 1 else f"{size} pods"
+        pods = format_count(size, "pod")
         yield f"task {entry.task_name} of the job {job} has {pods}, not {entry.count}"

@@ -4,8 +4,6 @@ They are stored before the step's first vcjob is created and never change, so th
 controller takes the same branch.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import msgspec

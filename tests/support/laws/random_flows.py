@@ -1,0 +1,48 @@
+"""Admitted flows for random walks: with probes, or with any primitives of control."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from jobflow.api.jobflow import Condition, DependsOn, JobFlow, Step, Strategy
+from jobflow.api.meta import ObjectMeta
+from jobflow.core.admission.validate import Known, validate_flow
+from model.random_flows import EVERY, TEMPLATES, Drawing
+from support.laws.random_pods import SPEC, probes
+from support.plan.plan_world import FLOW_UID, NOW, World, world_of
+from support.plan.steps import template
+
+NAMES = "abcdefg"
+
+
+@st.composite
+def flows_with_probes(draw: st.DrawFn) -> World:
+    """An admitted flow of dependencies and probes, its steps in any order."""
+    steps = []
+    for n, name in enumerate(NAMES[: draw(st.integers(1, len(NAMES)))]):
+        targets = draw(st.lists(st.sampled_from(NAMES[:n]), unique=True)) if n else []
+        depends_on = DependsOn(
+            targets=targets,
+            strategy=draw(st.sampled_from([None, *Strategy])),
+            condition=draw(st.sampled_from([None, None, *Condition])),
+            probe=draw(probes),
+        )
+        steps.append(Step(name=name, depends_on=depends_on if targets else None))
+    world = world_of(draw(st.permutations(steps)), retain=draw(st.sampled_from([None, "delete"])))
+    assert not validate_flow(world.flow, Known()).violations
+    templates = {name: template(name, SPEC) for name in world.templates}
+    return replace(world, templates=templates, asked_before=False)
+
+
+@st.composite
+def controlled_flows(draw: st.DrawFn, features: frozenset[str] = EVERY) -> World:
+    """An admitted flow with these primitives."""
+    metadata = ObjectMeta(
+        name="f", namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
+    )
+    flow = JobFlow(metadata=metadata, spec=Drawing(draw, features).spec())
+    assert not validate_flow(flow, Known()).violations
+    known = {name: template(name, spec) for name, spec in TEMPLATES.items()}
+    return World(flow, known, asked_before=False)
