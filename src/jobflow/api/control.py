@@ -12,7 +12,7 @@ from jobflow.api.meta import Doc, Struct
 
 
 class FailurePolicy(StrEnum):
-    """What happens to the other steps of a flow when one fails."""
+    """Effect of a failed step on the other steps of its flow."""
 
     STOP = "Stop"
     ABORT = "Abort"

@@ -235,7 +235,9 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
     suspended_at: Annotated[datetime | None, Doc("Since when the flow is suspended.")] = None
     suspended_by: Annotated[
         str,
-        Doc("What suspended it: SuspendFlow, AbortJob (aborts running jobs) or spec.suspend."),
+        Doc(
+            "Origin of the suspension: SuspendFlow, AbortJob (aborts running jobs) or spec.suspend."
+        ),
     ] = ""
     finally_cancelled: Annotated[
         bool, Doc("Whether finally is cancelled too (TerminateNow, `jobflow cancel --now`).")

@@ -14,7 +14,7 @@ from jobflow.api.meta import Doc, ObjectMeta, Struct
 
 
 class Strategy(StrEnum):
-    """How many targets must reach the condition."""
+    """Number of targets that must reach the condition."""
 
     ALL = "all"
     ANY = "any"
@@ -30,7 +30,7 @@ class Condition(StrEnum):
 
 
 class RetainPolicy(StrEnum):
-    """What happens to the vcjobs of a flow that succeeded."""
+    """Fate of the vcjobs of a flow that has succeeded."""
 
     RETAIN = "retain"
     DELETE = "delete"
@@ -247,7 +247,7 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
     failure_policy: Annotated[
         str | None,
         Doc(
-            "What to do when a step fails: Stop (default) starts no more jobs, Abort also aborts "
+            "Effect of a failed step: Stop (default) starts no more jobs, Abort also aborts "
             "running jobs, Continue runs all steps that do not depend on the failed one, and all "
             "items of a forEach."
         ),

@@ -1,9 +1,8 @@
-"""Facts of a flow, in columns that all rules share; each is computed at most once.
+"""Facts of a flow that rules share, such as all names or all probes, each computed at most once.
 
-A rule first looks at a column, which costs far less than a microsecond a step, and walks the steps
-only if the column shows a fault. A group of rules does not run at all if its column is empty
-(`core.admission.rule`). No column may refer to the facts: an object without reference cycles is
-freed at once (docs/performance.md).
+A rule first checks a fact of the whole flow, in far less than a microsecond a step, and walks the
+steps only if that shows a fault. No fact may refer to the FlowFacts that hold it: an object without
+reference cycles is freed at once (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ AnyProbeEntry = ProbeEntry[HTTPGetProbe] | ProbeEntry[TCPSocketProbe] | ProbeEnt
 
 
 class FlowFacts:
-    """Columns of one flow. A step's position is its index in `steps`."""
+    """Facts of one flow. A step's position is its index in `steps`."""
 
     def __init__(self, flow: JobFlow, known: Known) -> None:
         self.flow = flow

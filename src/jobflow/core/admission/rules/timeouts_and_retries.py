@@ -20,7 +20,7 @@ MAX_FACTOR = 100
 _DEFAULT_DURATION, _DEFAULT_MAX = "1s", "5m"
 
 
-def timeouts_are_durations(facts: FlowFacts) -> Iterator[Violation]:
+def timeouts_are_positive_durations(facts: FlowFacts) -> Iterator[Violation]:
     timeouts = [("spec.timeout", facts.flow.spec.timeout)]
     timeouts += [(f"{facts.path(i)}.timeout", step.timeout) for i, step in facts.steps_with_options]
     for path, text in timeouts:
@@ -84,7 +84,7 @@ TIMEOUT_AND_RETRY_RULES = (
     Group[Rule](
         lambda facts: facts.has_options,
         (
-            timeouts_are_durations,
+            timeouts_are_positive_durations,
             retries_are_limited,
             backoffs_are_durations,
             backoffs_grow,
