@@ -78,8 +78,8 @@ def test_a_changed_step_of_an_ended_flow(phase, way):
         (flow_of("b: a", "a", "c"), {"spec.flows": "the order of the steps was changed"}),
         (flow_of("a", "b: a", "c", "d", "e", "g", "h"),
          {"spec.flows": 'steps "d", "e", "g" and 1 more are new'}),
-        (flow_of("a", "x: a"), {"spec.flows": 'step "x" is new and steps "b", "c" are gone'}),
-        (flow_of(flows=None), {"spec.flows": 'steps "a", "b", "c" are gone'}),
+        (flow_of("a", "x: a"), {"spec.flows": 'step "x" is new and steps "b" and "c" are gone'}),
+        (flow_of(flows=None), {"spec.flows": 'steps "a", "b" and "c" are gone'}),
         (
             flow_of({"name": "a", "template": "t"}, "b: a",
                     {"name": "c", "patch": {"jobSpec": {"queue": "q"}}}, jobRetainPolicy="retain"),

@@ -46,29 +46,29 @@ CONDITIONS = '"Completed", "Failed", "Finished", "Running"'
         ("", f"Required value: {NO_NAME}"),
         (
             "Train_A",
-            'Invalid value: "Train_A": a Kubernetes name cannot hold "T", "_", "A": '
+            'Invalid value: "Train_A": a Kubernetes name cannot hold "T", "_" and "A": '
             f'{CHARACTERS}; "train-a" would do',
         ),
         (
             "“a”",
             'Invalid value: "“a”": a Kubernetes name cannot hold "“" (U+201C LEFT DOUBLE QUOTATION '
-            f'MARK), "”" (U+201D RIGHT DOUBLE QUOTATION MARK): {CHARACTERS}; "a" would do',
+            f'MARK) and "”" (U+201D RIGHT DOUBLE QUOTATION MARK): {CHARACTERS}; "a" would do',
         ),
         (
             "größe",
             'Invalid value: "größe": a Kubernetes name cannot hold '
-            '"ö" (U+00F6 LATIN SMALL LETTER O WITH DIAERESIS), '
-            f'"ß" (U+00DF LATIN SMALL LETTER SHARP S): {CHARACTERS}; "grosse" would do',
+            '"ö" (U+00F6 LATIN SMALL LETTER O WITH DIAERESIS) '
+            f'and "ß" (U+00DF LATIN SMALL LETTER SHARP S): {CHARACTERS}; "grosse" would do',
         ),
         (
             "训练",
             'Invalid value: "训练": a Kubernetes name cannot hold "训" (U+8BAD CJK UNIFIED '
-            f'IDEOGRAPH-8BAD), "练" (U+7EC3 CJK UNIFIED IDEOGRAPH-7EC3): {CHARACTERS}',
+            f'IDEOGRAPH-8BAD) and "练" (U+7EC3 CJK UNIFIED IDEOGRAPH-7EC3): {CHARACTERS}',
         ),
         (
             "a\u200bb\n",
             'Invalid value: "a\u200bb\\n": a Kubernetes name cannot hold '
-            f'(U+200B ZERO WIDTH SPACE), U+000A: {CHARACTERS}; "ab" would do',
+            f'(U+200B ZERO WIDTH SPACE) and U+000A: {CHARACTERS}; "ab" would do',
         ),
         (
             "ABCDEF",
@@ -188,7 +188,7 @@ def test_an_unsupported_word(field, word, listed):
     ("name", "said"),
     [
         ("", "Required value: name or generateName is required"),
-        ("My.Flow", 'Invalid value: "My.Flow": a Kubernetes name cannot hold "M", "F": '
+        ("My.Flow", 'Invalid value: "My.Flow": a Kubernetes name cannot hold "M" and "F": '
                     f'{CHARACTERS}; "my.flow" would do'),
     ],
 )  # fmt: skip

@@ -92,7 +92,7 @@ def test_many_queues_are_one_warning_a_kind_of_suspicion():
         (({"name": "y", "template": "z"}, {"name": "x", "template": "z"}),
          ['JobTemplate "z" does not exist yet: its steps wait until it does']),
         (("y", "a", "x"),
-         ['JobTemplates "y", "x" do not exist yet: their steps wait until they do']),
+         ['JobTemplates "y" and "x" do not exist yet: their steps wait until they do']),
     ],
 )  # fmt: skip
 def test_templates_that_do_not_exist_yet(steps, warned):
@@ -112,7 +112,7 @@ def test_a_condition_on_no_target_at_all():
     other = {"name": "b", "dependsOn": {"strategy": "any", "targets": []}}
     tail = "a condition or strategy in dependsOn but no targets: the start waits for nothing"
     assert warnings(flow_of("a", step), Known()) == [f'step "cleanup" has {tail}']
-    assert warnings(flow_of(other, step), Known()) == [f'steps "b", "cleanup" have {tail}']
+    assert warnings(flow_of(other, step), Known()) == [f'steps "b" and "cleanup" have {tail}']
     assert warnings(flow_of({"name": "a", "dependsOn": {}}), Known()) == []
 
 
@@ -123,6 +123,6 @@ def test_a_condition_beside_a_probe():
     one = [{"name": "b", "dependsOn": both}]
     two = [*one, {"name": "c", "dependsOn": both}]
     assert warnings(flow_of("a", *one), Known()) == [f'step "b" has {tail}']
-    assert warnings(flow_of("a", *two), Known()) == [f'steps "b", "c" have {tail}']
+    assert warnings(flow_of("a", *two), Known()) == [f'steps "b" and "c" have {tail}']
     empty = {"name": "b", "dependsOn": both | {"probe": {}}}
     assert warnings(flow_of("a", empty), Known()) == []

@@ -23,7 +23,8 @@ from jobflow.core.admission.volcano.job_view import JobView, job_view
 from jobflow.core.cel.references import find_references
 from jobflow.core.cel.variables import Comparison
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.violations import FieldWarning, Reason, quote, some
+from jobflow.core.text import join_names
+from jobflow.core.violations import FieldWarning, Reason, quote
 
 _TAKES_JOBS = frozenset({"", "Open"})
 """States of a queue; a new one has no state until Volcano opens it."""
@@ -38,7 +39,7 @@ def templates_exist(facts: FlowFacts) -> Iterator[str]:
     if len(missing) == 1:
         yield f"JobTemplate {missing[0]} does not exist yet: its steps wait until it does"
     elif missing:
-        yield f"JobTemplates {some(missing)} do not exist yet: their steps wait until they do"
+        yield f"JobTemplates {join_names(missing)} do not exist yet: their steps wait until they do"
 
 
 def queues_take_jobs(facts: FlowFacts) -> Iterator[str]:
@@ -89,8 +90,8 @@ def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
     if found:
         unchanged = "are left as they are" if len(found) > 1 else "is left as it is"
         yield (
-            f"{some(found)} in params, forEach.items and jobDefaults {unchanged}, because only "
-            "patches of steps have references"
+            f"{join_names(found)} in params, forEach.items and jobDefaults {unchanged}, because "
+            "only patches of steps have references"
         )
 
 
@@ -124,7 +125,7 @@ def compared_phases_exist(facts: FlowFacts) -> Iterator[str]:
     ]
     if listed:
         are = "are no phases" if len(listed) > 1 else "is no phase"
-        yield f"{some(listed)} {are}, so no phase ever equals it"
+        yield f"{join_names(listed)} {are}, so no phase ever equals it"
 
 
 FLOW_WARNINGS = (
@@ -165,7 +166,7 @@ def queue_warnings(specs: Iterable[Mapping[str, Any]], queues: Mapping[str, str]
 def _named(names: list[str], one: str, many: str) -> str:
     """Return `step "a" has`, or `steps "a", "b" have`."""
     noun, verb = (many if len(names) > 1 else one).split()
-    return f"{noun} {some(names)} {verb}"
+    return f"{noun} {join_names(names)} {verb}"
 
 
 STEP_PHASES = frozenset({*StepPhase, *JobPhase})

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from jobflow.api.resources import StatusCause
-from jobflow.core.violations import MAX_FINDINGS, Reason, Verdict, Violation, some
+from jobflow.core.text import join_names
+from jobflow.core.violations import MAX_FINDINGS, Reason, Verdict, Violation
 
 MOST_TRIED = 64
 """Different pod templates of one object that are tried."""
@@ -135,7 +136,7 @@ def _warnings(pairs: Sequence[tuple[Tried, DryRun]], warned: Collection[str]) ->
                 others.append(f"{_path(tried.tasks[0], 'template')}: {text}")
     if unknown:
         word, it = ("fields", "they are") if len(unknown) > 1 else ("field", "it is")
-        yield f"unknown {word} {some(unknown)}: {it} dropped when the pods are made"
+        yield f"unknown {word} {join_names(unknown)}: {it} dropped when the pods are made"
     yield from first_of(others)
 
 

@@ -198,7 +198,7 @@ class FlowFacts:
     @lazy_property
     def expressions(self) -> FlowExpressions:
         """The expressions, parsed, and the names that each may use."""
-        scope = NameScope(self.flow, self.graph, self.steps, self.tasks.get)
+        scope = NameScope(self.flow, self.graph, self.steps, self.tasks)
         return FlowExpressions(self.written_expressions, scope, self.graph)
 
     # ------------------------------------------------------------------ names of jobs

@@ -28,6 +28,7 @@ from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.manifests.job import changes_of, with_defaults
 from jobflow.core.manifests.strategic_merge import JOB_SPEC, Shape, overlaid
 from jobflow.core.pods.names import PodNames, predict_pod_names
+from jobflow.core.suggest import Suggester
 from jobflow.core.violations import join_path
 
 MAX_REFERENCED = 8 << 20
@@ -243,6 +244,7 @@ def open_paths(spec: Mapping[str, Any]) -> Iterator[str]:
             yield at
 
 
+_MAX_SUGGESTERS = 10
 Tasks = Mapping[str, int | None]
 """Task name -> number of pods of a vcjob spec; None if it is no number of pods."""
 
@@ -258,6 +260,7 @@ class KnownTasks:
                 self._specs.setdefault(step, []).append(resolved.spec)
         self._of_steps: dict[int, Tasks] = {}
         self._of_specs: dict[int, Tasks] = {}
+        self._suggesters: dict[int, Suggester] = {}
 
     def __bool__(self) -> bool:
         """Whether the tasks of any step are known."""
@@ -273,6 +276,15 @@ class KnownTasks:
             assert found is not None
             self._of_steps[step] = found
         return found
+
+    def nearest(self, name: str, tasks: Tasks) -> str | None:
+        """Return the most similar of these tasks, which `get` returned, or None. The cost is
+        bounded for any number of templates: only the first ones have a suggester."""
+        if id(tasks) not in self._suggesters:
+            if len(self._suggesters) == _MAX_SUGGESTERS:
+                return None
+            self._suggesters[id(tasks)] = Suggester([*tasks], budget=100)
+        return self._suggesters[id(tasks)].nearest(name)
 
 
 def _either(one: Tasks, other: Tasks) -> Tasks:

@@ -7,18 +7,18 @@ value there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from jobflow.api.jobflow import JobFlow, Step
+from jobflow.core.admission.analysis.resolved_specs import KnownTasks
 from jobflow.core.cel.language.values import TYPES
 from jobflow.core.cel.scope import POD_PHASES, RUN_FIELDS, STEP_FIELDS
 from jobflow.core.cel.variables import Mention
 from jobflow.core.spec.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.violations import some
+from jobflow.core.text import join_names
 
 ITEM_FACTS = ("phase", "outputs")
 """Fields of an entry of a step's items."""
@@ -59,28 +59,19 @@ class NameScope:
         flow: JobFlow,
         graph: Graph,
         steps: Sequence[Step],
-        tasks: Callable[[int], Collection[str] | None] = lambda position: None,
+        tasks: KnownTasks,
     ) -> None:
-        """`graph`: of spec.flows; `steps`: those of `finally` last; `tasks` returns the tasks of
-        the step at a position, or None if its template is not known."""
+        """`graph`: of spec.flows; `steps`: those of `finally` last."""
         self._tasks = tasks
         self._steps = steps
         self._graph = graph
         self._finally_names = {step.name for step in steps[len(graph) :]}
-        self._params = [param.name for param in flow.spec.params or ()]
-        self._known_params = frozenset(self._params)
+        self._params = frozenset(param.name for param in flow.spec.params or ())
         self.upstream = Upstream(graph)
         self._has_open_name: dict[int, bool] = {}
-        """By id of the tasks of a step, which live as long as their flow; so `_task_suggesters`."""
-        self._task_suggesters: dict[int, Suggester] = {}
-
-    @cached_property
-    def _param_suggester(self) -> Suggester:
-        return Suggester(self._params)
-
-    @cached_property
-    def _step_suggester(self) -> Suggester:
-        return Suggester(self._graph.names)
+        """By id of the tasks of a step, which live as long as their flow."""
+        self._param_suggester = Suggester([param.name for param in flow.spec.params or ()])
+        self._step_suggester = Suggester(graph.names)
 
     # -------------------------------------------------------------------- variables
 
@@ -116,7 +107,7 @@ class NameScope:
         root, keys = mention.root, mention.keys
         if root not in _VARIABLES and root not in self.variables(place):
             return None if root in TYPES and not keys else self._no_variable(place, root)
-        if root == "params" and keys and keys[0] not in self._known_params:
+        if root == "params" and keys and keys[0] not in self._params:
             guess = did_you_mean(self._param_suggester.nearest(keys[0]))
             return f'there is no parameter "{keys[0]}"{guess}'
         if root == "flow" and (keys or mention.open):
@@ -136,7 +127,7 @@ class NameScope:
                 f"only repeat.until and retry.when have {root}, of the run that has ended; for "
                 f'another step write steps["NAME"].{root}'
             )
-        if root in self._known_params:
+        if root in self._params:
             return f"there is no variable {root}; write params.{root}"
         if root in self._graph.index:
             return f'there is no variable {root}; write steps["{root}"]'
@@ -200,11 +191,11 @@ class NameScope:
         return self._task(name, keys[1:]) if keys[0] == "tasks" and keys[1:] else None
 
     def _task(self, name: str, keys: Sequence[str]) -> str | None:
-        known = self._tasks(self._graph.index[name])
+        known = self._tasks.get(self._graph.index[name])
         if known is not None and keys[0] not in known and not self._may_have_any_task(known):
-            guess = did_you_mean(self._task_suggester(known).nearest(keys[0]))
+            guess = did_you_mean(self._tasks.nearest(keys[0], known))
             return f'the job of "{name}" has no task "{keys[0]}"' + (
-                guess or f"; it has {some(known)}"
+                guess or f"; it has {join_names(known)}"
             )
         if len(keys) > 1 and keys[1] not in POD_PHASES:
             return _unknown("a task", keys[1:], POD_PHASES)
@@ -215,12 +206,6 @@ class NameScope:
         if id(tasks) not in self._has_open_name:
             self._has_open_name[id(tasks)] = any("$(" in name for name in tasks)
         return self._has_open_name[id(tasks)]
-
-    def _task_suggester(self, tasks: Collection[str]) -> Suggester:
-        """Return the suggester of these tasks; steps of one template share it, and its budget."""
-        if id(tasks) not in self._task_suggesters:
-            self._task_suggesters[id(tasks)] = Suggester([*tasks], budget=100)
-        return self._task_suggesters[id(tasks)]
 
     def _name_without_quotes(self, mention: Mention, text: str) -> str | None:
         """Return the step that `steps.a-b.phase` means if there is no step `a`."""

@@ -11,7 +11,8 @@ from jobflow.core.cel.language.parser import RESERVED
 from jobflow.core.cel.references import measure_json
 from jobflow.core.cel.scope import MAX_PARAMS
 from jobflow.core.suggest import did_you_mean
-from jobflow.core.violations import Reason, Violation, quote, some
+from jobflow.core.text import join_names
+from jobflow.core.violations import Reason, Violation, quote
 
 MAX_SIZE = 65_536
 """Bytes of all values as JSON."""
@@ -59,7 +60,7 @@ def params_have_values(facts: FlowFacts) -> Iterator[Violation]:
             name = param.name or "NAME"
             detail = f"set a value, here or with --param {name}=VALUE of jobflow run and lint"
             if param.enum:
-                detail += f"; supported values: {some(map(quote, param.enum))}"
+                detail += f"; supported values: {join_names(map(quote, param.enum))}"
             yield Violation(f"spec.params[{i}].value", Reason.REQUIRED, None, detail)
 
 

@@ -27,7 +27,8 @@ from jobflow.core.admission.analysis.resolved_specs import ResolvedPatch, Resolv
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.admission.volcano.job import changed_violations, job_violations
 from jobflow.core.manifests.strategic_merge import merge, patch_violations
-from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Violation, some
+from jobflow.core.text import join_names
+from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Violation
 
 _REASONS_WITHOUT_TEMPLATE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
 """Reasons that hold for any template, because they are about the patch's own value."""
@@ -68,7 +69,7 @@ def patched_elements_have_names(facts: FlowFacts) -> Iterator[Violation]:
         if name is None:
             detail = (
                 f'template "{resolved.template.metadata.name}" has {len(known)} {word}s '
-                f"({some(known)}); name the one to change"
+                f"({join_names(known)}); name the one to change"
             )
             fault = Violation(f"{path}.name", Reason.REQUIRED, None, detail)
             yield as_written(fault, patch.path, patch.written)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from jobflow.core.admission.object_names import name_violations
+from jobflow.core.admission.object_names import DNS_LABEL, MAX_OBJECT_NAME, name_violations
 from jobflow.core.admission.volcano.job_view import (
     JobView,
     Map,
@@ -27,15 +27,13 @@ from jobflow.core.admission.volcano.job_view import (
 from jobflow.core.admission.volcano.pods import pod_violations
 from jobflow.core.admission.volcano.policies import duration_violations, policy_violations
 from jobflow.core.manifests.crd_schema import job_spec_violations
+from jobflow.core.names import MAX_NAME
 from jobflow.core.suggest import Suggester, did_you_mean, list_supported
 from jobflow.core.violations import Reason, Violation
 
 PLUGINS = ("env", "hcclrank", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow")
 """Volcano's job plugins (pkg/controllers/job/plugins/factory.go)."""
 TOPOLOGY_MODES = ("hard", "soft")
-
-_MAX_SCHEDULER_NAME = 63
-_MAX_NAME = 253
 
 
 def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Violation]:
@@ -83,16 +81,13 @@ def _names_of_others(job: JobView) -> Iterator[Violation]:
         if name or (name == "" and key != "queue"):
             yield from name_violations(f"{job.path}.{key}", name)
     scheduler = text(job.raw, "schedulerName")
-    if scheduler is not None and len(scheduler) > _MAX_SCHEDULER_NAME:
-        detail = f"may not be more than {_MAX_SCHEDULER_NAME} characters"
+    if scheduler is not None and len(scheduler) > MAX_NAME:
+        detail = f"may not be more than {MAX_NAME} characters"
         yield Violation(f"{job.path}.schedulerName", Reason.TOO_LONG, scheduler, detail)
 
 
 def _running_estimate(job: JobView) -> Iterator[Violation]:
     yield from duration_violations(job.raw, "runningEstimate", job.path)
-
-
-_TASK_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def _tasks(job: JobView) -> Iterator[Violation]:
@@ -104,7 +99,7 @@ def _tasks(job: JobView) -> Iterator[Violation]:
         if task.name is None:
             continue
         path = f"{task.path}.name"
-        if not _TASK_NAME.fullmatch(task.name):
+        if not DNS_LABEL.fullmatch(task.name):
             yield from _label_violations(task.name, path)
         if (first := seen.setdefault(task.name, task.index)) != task.index:
             detail = f"tasks[{first}] already has this name; give each task its own"
@@ -112,8 +107,8 @@ def _tasks(job: JobView) -> Iterator[Violation]:
 
 
 def _label_violations(name: str, path: str) -> Iterator[Violation]:
-    if len(name) > 63:
-        detail = f"{len(name)} characters, but a task's name has at most 63; shorten it"
+    if len(name) > MAX_NAME:
+        detail = f"{len(name)} characters, but a task's name has at most {MAX_NAME}; shorten it"
         yield Violation(path, Reason.TOO_LONG, name, detail)
     if "." in name:
         detail = 'a task\'s name cannot hold ".": use lower-case letters, digits and "-"'
@@ -235,8 +230,8 @@ def _network_topology(owner: Map, path: str) -> Iterator[Violation]:
     if topology.get("highestTierAllowed") is not None and name:
         detail = "excludes highestTierAllowed: set the name of the tier or its number"
         yield Violation(f"{path}.highestTierName", Reason.FORBIDDEN, name, detail)
-    if isinstance(name, str) and len(name) > _MAX_NAME:
-        detail = f"may not be more than {_MAX_NAME} characters"
+    if isinstance(name, str) and len(name) > MAX_OBJECT_NAME:
+        detail = f"may not be more than {MAX_OBJECT_NAME} characters"
         yield Violation(f"{path}.highestTierName", Reason.TOO_LONG, name, detail)
 
 
