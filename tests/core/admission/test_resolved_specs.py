@@ -88,8 +88,8 @@ PARAMS = [
         ({"maxRetry": "x$(params.n)"},
          ['maxRetry: Invalid value: "string": must be of type integer: "string"']),
         ({"queue": "$$(params.n)"},
-         ['queue: Invalid value: "$(params.n)": a Kubernetes name cannot hold "$", "(" and ")": use '
-          'lower-case letters, digits, "-" and "."']),
+         ['queue: Invalid value: "$(params.n)": a Kubernetes name cannot hold "$", "(" and ")": '
+          'use lower-case letters, digits, "-" and "."']),
         ({"queue": "q-$(params.text)"},
          ['queue: Invalid value: "q-x y": a Kubernetes name cannot hold " ": use lower-case '
           'letters, digits, "-" and "."; "q-x-y" would do']),

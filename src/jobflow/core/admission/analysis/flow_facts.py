@@ -199,7 +199,7 @@ class FlowFacts:
     def expressions(self) -> FlowExpressions:
         """The expressions, parsed, and the names that each may use."""
         scope = NameScope(self.flow, self.graph, self.steps, self.tasks)
-        return FlowExpressions(self.written_expressions, scope, self.graph)
+        return FlowExpressions(self.written_expressions, scope)
 
     # ------------------------------------------------------------------ names of jobs
 

@@ -7,7 +7,7 @@ value there.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from jobflow.core.admission.analysis.resolved_specs import KnownTasks
 from jobflow.core.cel.language.values import TYPES
 from jobflow.core.cel.scope import POD_PHASES, RUN_FIELDS, STEP_FIELDS
 from jobflow.core.cel.variables import Mention
+from jobflow.core.lazy import lazy_property
 from jobflow.core.spec.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
@@ -29,8 +30,9 @@ _LITERALS = {"true": "true", "false": "false", "null": "null", "none": "null", "
 _VARIABLES = ("params", "flow", "steps")
 """Variables of every place."""
 _DASHED = re.compile(r"[-.\w]+")
-_STEPS_IN_ONE_WALK = 4096
-"""Targets that one walk over the graph looks up: as bits, they take 512 bytes a step."""
+MOST_STEPS = 10_000
+"""Steps whose dependencies are known: as bits, they take 1.2 KiB a step. A flow of more steps is
+refused, because its status would be too large."""
 
 
 class NameFault(NamedTuple):
@@ -67,7 +69,6 @@ class NameScope:
         self._graph = graph
         self._finally_names = {step.name for step in steps[len(graph) :]}
         self._params = frozenset(param.name for param in flow.spec.params or ())
-        self.upstream = Upstream(graph)
         self._has_open_name: dict[int, bool] = {}
         """By id of the tasks of a step, which live as long as their flow."""
         self._param_suggester = Suggester([param.name for param in flow.spec.params or ()])
@@ -166,10 +167,19 @@ class NameScope:
                 "a step cannot use its own result; repeat.until and retry.when have outputs, phase "
                 "and reason of the run that has just ended"
             )
-        if place.position >= len(self._graph) or self.upstream.has(place.position, target):
+        if place.position >= len(self._graph) or self._depends_on(place.position, target):
             return None
         dependant = self._steps[place.position].name
         return f'step "{dependant}" does not depend on "{name}"; add it to dependsOn.targets'
+
+    def _depends_on(self, step: int, target: int) -> bool:
+        if target in self._graph.targets[step] or len(self._graph) > MOST_STEPS:
+            return True
+        return bool(self._upstream[step] >> target & 1)
+
+    @lazy_property
+    def _upstream(self) -> list[int]:
+        return upstream_bits(self._graph)
 
     def _fact(self, name: str, mention: Mention) -> str | None:
         keys = mention.keys[1:]
@@ -254,61 +264,13 @@ def _unknown(owner: str, keys: Sequence[str], known: Collection[str]) -> str:
     return f'{owner} has no "{keys[0]}"' + (did_you_mean(guess) or f"; it has {listed}")
 
 
-class Upstream:
-    """Whether a step depends on another, directly or not, for pairs that are known beforehand.
-
-    Takes time linear in steps and dependencies for each `_STEPS_IN_ONE_WALK` targets.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._asked: dict[int, set[int]] = {}
-        """Target -> steps that may depend on it."""
-        self._found: set[tuple[int, int]] | None = None
-
-    def ask(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Add pairs of a step and a step that it may depend on; the next `has` looks them up."""
-        targets = self._graph.targets
-        for step, target in pairs:
-            if target not in targets[step]:
-                self._asked.setdefault(target, set()).add(step)
-        self._found = None
-
-    def has(self, step: int, target: int) -> bool:
-        """Whether `step` depends on `target`. Also True if either waits for a cycle, which has a
-        fault of its own."""
-        if target in self._graph.targets[step]:
-            return True
-        if step not in self._asked.get(target, ()):
-            self.ask([(step, target)])
-        if self._found is None:
-            self._found = self._look_up()
-        return (step, target) in self._found
-
-    def _look_up(self) -> set[tuple[int, int]]:
-        found: set[tuple[int, int]] = set()
-        targets = sorted(self._asked)
-        for begin in range(0, len(targets), _STEPS_IN_ONE_WALK):
-            found |= self._walk(targets[begin : begin + _STEPS_IN_ONE_WALK])
-        ordered = set(self._graph.order)
-        if len(ordered) < len(self._graph):
-            found.update(
-                (step, target)
-                for target, steps in self._asked.items()
-                for step in steps
-                if step not in ordered or target not in ordered
-            )
-        return found
-
-    def _walk(self, asked: list[int]) -> set[tuple[int, int]]:
-        bits = {target: 1 << at for at, target in enumerate(asked)}
-        above = [0] * len(self._graph)
-        for step in self._graph.order:
-            for target in self._graph.targets[step]:
-                above[step] |= above[target] | bits.get(target, 0)
-        return {
-            (step, target)
-            for target in asked
-            for step in self._asked[target]
-            if above[step] & bits[target]
-        }
+def upstream_bits(graph: Graph) -> list[int]:
+    """Return the steps that each step depends on, directly or not, as bits. Includes all others if
+    either waits for a cycle, which has a fault of its own."""
+    in_cycles = sum(1 << step for step in {*range(len(graph))}.difference(graph.order))
+    above = [-1] * len(graph)
+    for step in graph.order:
+        above[step] = in_cycles
+        for target in graph.targets[step]:
+            above[step] |= above[target] | 1 << target
+    return above
