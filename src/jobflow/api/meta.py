@@ -8,7 +8,7 @@ stored object may have; the rules are in `jobflow.core.admission`.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -69,7 +69,3 @@ class ListMeta(Struct, frozen=True, kw_only=True):
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
-    remaining_item_count: int | None = None
-
-
-Timestamp = Annotated[datetime, Doc("RFC 3339, UTC, whole seconds.")]

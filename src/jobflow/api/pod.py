@@ -40,7 +40,6 @@ class Terminated(Struct, frozen=True, kw_only=True):
     """Error, OOMKilled, Completed, ContainerCannotRun …"""
     message: str = ""
     """The termination message; the kubelet keeps 4 KiB a container."""
-    started_at: datetime | None = None
     finished_at: datetime | None = None
 
 

@@ -5,20 +5,14 @@ It is served over TLS only; health and metrics have their own port (`jobflow.app
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import FastAPI
-from pydantic import BaseModel
 
 import jobflow
 from jobflow.webhook.middleware import Observe, ReviewMiddleware
 from jobflow.webhook.review.judges import Cluster, Rights
 from jobflow.webhook.review.review import Elsewhere, reviewers
-
-
-class Paths(BaseModel):
-    """The kind that each review path judges."""
-
-    version: str
-    reviews: dict[str, str]
 
 
 def create_app(
@@ -41,14 +35,11 @@ def create_app(
         openapi_url=None,
     )
     app.add_middleware(ReviewMiddleware, reviewers=paths, observe=observe)
-    listed = Paths(
-        version=jobflow.__version__,
-        reviews={path: reviewer.kind for path, reviewer in paths.items()},
-    )
+    kinds = {path: reviewer.kind for path, reviewer in paths.items()}
 
     @app.get("/")
-    async def index() -> Paths:
-        """The review paths."""
-        return listed
+    async def index() -> dict[str, Any]:
+        """The review paths and the kind that each reviews."""
+        return {"version": jobflow.__version__, "reviews": kinds}
 
     return app

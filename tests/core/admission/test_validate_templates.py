@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from jobflow.core.admission.validate import (
     Known,
     validate_flow,
     validate_template,
-    validate_template_update,
 )
-from jobflow.core.violations import Verdict
 from support.admission.reviewed import flow_of, knowing, said, template_of
 
 OPEN = {"default": "Open", "fresh": ""}
@@ -31,18 +28,6 @@ def test_a_template_is_held_to_the_rules_of_a_vcjob_and_of_names():
         "metadata.name",
         "spec.tasks[0].replicas",
         "spec.queue",
-    ]
-
-
-def test_a_template_is_looked_at_again_only_when_its_spec_changes():
-    broken = template_of("a", replicas=-1)
-    labelled = msgspec.structs.replace(
-        broken, metadata=msgspec.structs.replace(broken.metadata, labels={"x": "y"})
-    )
-    assert validate_template_update(broken, labelled, Known(queues={})) == Verdict()
-    changed = template_of("a", replicas=-2)
-    assert [v.path for v in validate_template_update(broken, changed, Known()).violations] == [
-        "spec.tasks[0].replicas"
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache
 from itertools import chain, islice
 from typing import TypeAlias
 
@@ -38,7 +38,6 @@ from jobflow.core.admission.warnings import (
     queue_warnings,
     template_warnings,
 )
-from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 
@@ -95,26 +94,21 @@ def validate_flow_delete(flow: JobFlow, *, namespace_terminating: bool) -> Verdi
 
 
 def validate_template(template: JobTemplate, known: Known) -> Verdict:
-    """Validate a new template by Volcano's own rules for a vcjob: for CREATE and lint."""
+    """Validate a new spec of a template by Volcano's own rules for a vcjob. Vcjobs that exist keep
+    the old one."""
     of_types = misfits(template.spec, "spec")
     violations = chain(
         object_name_violations(template.metadata),
         job_violations(template.spec, "spec", None),
         of_types.violations,
     )
-    field_warnings = chain(of_types.warnings, template_warnings(template.spec, "spec"))
+    field_warnings = chain(of_types.field_warnings, template_warnings(template.spec, "spec"))
     warnings = [] if known.queues is None else queue_warnings([template.spec], known.queues)
     return Verdict(
         tuple(islice(violations, MAX_FINDINGS)),
         tuple(warnings),
         tuple(islice(field_warnings, MAX_FINDINGS)),
     )
-
-
-def validate_template_update(old: JobTemplate, new: JobTemplate, known: Known) -> Verdict:
-    """Validate an update of a template as a new one if its spec changed. Vcjobs that exist keep the
-    old spec."""
-    return PASS if is_same_json(old.spec, new.spec) else validate_template(new, known)
 
 
 def validate_template_delete(
@@ -155,7 +149,7 @@ def _position(violation: Violation) -> tuple[int, ...]:
     return tuple(position)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _fields() -> _Fields:
     return _fields_of(msgspec.inspect.type_info(JobFlow))
 

@@ -209,7 +209,7 @@ MAX_GUESSES = 100
 def fields_of_patches_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
     """Volcano drops a field that it does not know."""
     for patch, found in facts.misfits:
-        for warning in found.warnings:
+        for warning in found.field_warnings:
             yield as_written(warning, patch.path, patch.written)
 
 

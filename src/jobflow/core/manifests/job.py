@@ -155,9 +155,8 @@ def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) 
 def _label_pods(spec: dict[str, Any], ours: Mapping[str, str]) -> None:
     """Set the labels of the attempt on the pods of every task of `spec`, in place. The API server
     refuses a template that is no map."""
-    for task in maps(spec.get("tasks")):
-        template = task.get("template")
-        metadata = inner(template, "metadata") if isinstance(template, dict) else None
+    for template in _pod_templates(spec):
+        metadata = inner(template, "metadata")
         own = inner(metadata, "labels") if metadata is not None else None
         if own is not None:
             for key in _POD_LABELS:
@@ -224,10 +223,8 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 def avoid_nodes(spec: dict[str, Any], nodes: Sequence[str]) -> None:
     """Keep the pods of every task off `nodes`. `spec`: a vcjob's, changed in place."""
-    for task in maps(spec.get("tasks")):
-        template = task.get("template")
-        pod = template.get("spec") if isinstance(template, dict) else None
-        if isinstance(pod, dict):
+    for template in _pod_templates(spec):
+        if isinstance(pod := template.get("spec"), dict):
             _avoid_nodes(pod, nodes)
 
 
@@ -258,6 +255,10 @@ def inner(value: dict[str, Any], key: str) -> dict[str, Any] | None:
         value[key] = {}
     found = value[key]
     return found if isinstance(found, dict) else None
+
+
+def _pod_templates(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return maps([task.get("template") for task in maps(spec.get("tasks"))])
 
 
 def maps(value: Any) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from jobflow.core.manifests.crd_schema import mistyped
@@ -20,6 +20,7 @@ from jobflow.core.violations import (
     FieldWarning,
     Place,
     Reason,
+    Verdict,
     Violation,
     format_path,
     list_keys,
@@ -50,20 +51,9 @@ class Misfit(NamedTuple):
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Misfits:
-    """Misfits of one spec or patch."""
-
-    violations: tuple[Violation, ...] = ()
-    warnings: tuple[FieldWarning, ...] = ()
-
-
-NO_MISFITS = Misfits()
-
-
 def misfits(
     spec: Any, path: str, *, is_open: IsOpen | None = None, unknown_before: int = 0
-) -> Misfits:
+) -> Verdict:
     """Return the misfits of a vcjob spec at `path`; linear in its size.
 
     `is_open`: for a patch, which may have directives: whether a text has a reference without a
@@ -80,9 +70,7 @@ def misfits(
                 break
         elif (before := unknown_before + len(warnings)) < MAX_FINDINGS:
             warnings.append(_unknown_field(found, path, guess=before < MAX_GUESSES))
-    if not violations and not warnings:
-        return NO_MISFITS
-    return Misfits(tuple(violations), tuple(warnings))
+    return Verdict(tuple(violations), field_warnings=tuple(warnings))
 
 
 def _found(spec: Any, is_open: IsOpen | None) -> Iterator[Misfit]:

@@ -206,7 +206,3 @@ def _cut(text: str, limit: int = MAX_TEXT) -> str:
 
 def _short(text: str) -> str:
     return _cut(" ".join(text.split()), 100)
-
-
-Loose = AdmissionReview[Any]
-"""A review whose objects are plain JSON."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -17,13 +16,13 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
 from jobflow.core.admission.rules.size_limits import depth_violations
 from jobflow.core.admission.validate import (
+    PASS,
     Known,
     validate_facts,
     validate_flow_delete,
     validate_flow_update,
     validate_template,
     validate_template_delete,
-    validate_template_update,
 )
 from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.crd_schema import schema_violations
@@ -33,8 +32,6 @@ from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, add_pod_fa
 from jobflow.webhook.review.envelope import UserInfo
 
 T = TypeVar("T", bound=FlowObject)
-
-PASS = Verdict()
 
 
 class Cluster(Protocol):
@@ -180,12 +177,27 @@ class TemplateJudge(Judge[JobTemplate]):
     kind = "JobTemplate"
 
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
-        return await self._judge_spec(new, user, partial(validate_template, new))
+        """The user needs the right to create vcjobs, because flows of other users run what the
+        template says."""
+        if effort_of_json(new.spec) > self._most:
+            raise TooMuch
+        if misfits := _misfits(new):
+            return Verdict(misfits)
+        namespace = new.metadata.namespace
+        verdict = validate_template(new, known(self._cluster, namespace))
+        if not verdict.violations:
+            await self._check_rights(user, new)
+        tried = pod_templates(new.spec)
+        if not tried or not self._cluster.follows(namespace):
+            return verdict
+        first = [each.template for each in tried[:MOST_TRIED]]
+        answers = await self._cluster.dry_run(namespace, first)
+        return add_pod_faults(verdict, tried, answers)
 
     async def update(self, old: JobTemplate, new: JobTemplate, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None or is_same_json(old.spec, new.spec):
             return PASS
-        return await self._judge_spec(new, user, partial(validate_template_update, old, new))
+        return await self.create(new, user)
 
     async def changed(self, new: JobTemplate, user: UserInfo) -> Verdict:
         return await self.create(new, user)
@@ -203,26 +215,6 @@ class TemplateJudge(Judge[JobTemplate]):
                 old, needed_by, namespace_terminating=terminating
             ),
         )
-
-    async def _judge_spec(
-        self, new: JobTemplate, user: UserInfo, validate: Callable[[Known], Verdict]
-    ) -> Verdict:
-        """Judge a new spec. The user needs the right to create vcjobs, because flows of other
-        users run what the template says."""
-        if effort_of_json(new.spec) > self._most:
-            raise TooMuch
-        if misfits := _misfits(new):
-            return Verdict(misfits)
-        namespace = new.metadata.namespace
-        verdict = validate(known(self._cluster, namespace))
-        if not verdict.violations:
-            await self._check_rights(user, new)
-        tried = pod_templates(new.spec)
-        if not tried or not self._cluster.follows(namespace):
-            return verdict
-        first = [each.template for each in tried[:MOST_TRIED]]
-        answers = await self._cluster.dry_run(namespace, first)
-        return add_pod_faults(verdict, tried, answers)
 
 
 def _misfits(template: JobTemplate) -> tuple[Violation, ...]:

@@ -15,12 +15,15 @@ import msgspec
 from jobflow.api.kinds import KINDS
 from jobflow.api.schema.nesting import CUT_DEPTH, cut, is_deeper
 from jobflow.core.admission.rules.size_limits import depth_violations
+from jobflow.core.admission.validate import PASS
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.violations import Reason, Verdict, Violation
-from jobflow.webhook.review.envelope import AdmissionRequest, Loose, MalformedReview
-from jobflow.webhook.review.judges import PASS, Judge
+from jobflow.webhook.review.envelope import AdmissionRequest, AdmissionReview, MalformedReview
+from jobflow.webhook.review.judges import Judge
 
 R = TypeVar("R")
+Loose = AdmissionReview[Any]
+"""A review whose objects are plain JSON."""
 
 _decode = msgspec.json.Decoder(Loose).decode
 

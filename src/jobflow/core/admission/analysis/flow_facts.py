@@ -41,10 +41,10 @@ from jobflow.core.admission.analysis.resolved_specs import (
 )
 from jobflow.core.admission.analysis.visible_names import ExpressionPlace, NameScope
 from jobflow.core.lazy import lazy_property
-from jobflow.core.manifests.unknown_fields import NO_MISFITS, Misfits, misfits
+from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.spec.expressions import list_expressions
 from jobflow.core.spec.graph import Graph
-from jobflow.core.violations import MAX_FINDINGS
+from jobflow.core.violations import MAX_FINDINGS, Verdict
 
 A = TypeVar("A", HTTPGetProbe, TCPSocketProbe, TaskStatusProbe, covariant=True)
 
@@ -243,16 +243,15 @@ class FlowFacts:
         return list(resolved_patches(self.flow, self.patches)) if self.patches else []
 
     @lazy_property
-    def misfits(self) -> list[tuple[ResolvedPatch, Misfits]]:
+    def misfits(self) -> list[tuple[ResolvedPatch, Verdict]]:
         """Fields and values of patches that no vcjob has; about MAX_FINDINGS at most."""
-        found: list[tuple[ResolvedPatch, Misfits]] = []
+        found: list[tuple[ResolvedPatch, Verdict]] = []
         wrong = unknown = 0
         for patch in self.resolved_patches:
             of_patch = misfits(patch.content, patch.path, is_open=is_open, unknown_before=unknown)
-            if of_patch is not NO_MISFITS:
-                found.append((patch, of_patch))
-                wrong += len(of_patch.violations)
-                unknown += len(of_patch.warnings)
+            found.append((patch, of_patch))
+            wrong += len(of_patch.violations)
+            unknown += len(of_patch.field_warnings)
             if wrong >= MAX_FINDINGS:
                 break
         return found
