@@ -4,8 +4,6 @@ The kind is Volcano's (staging/src/volcano.sh/apis/pkg/apis/bus/v1alpha1). The c
 executes a Command deletes it: Volcano for vcjobs, JobFlow for flows.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 import msgspec

@@ -1,7 +1,5 @@
 """Control primitives of a flow: conditions, loops, retries, parameters and defaults."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated, Any
 

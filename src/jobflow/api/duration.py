@@ -1,7 +1,5 @@
 """Durations in Go's notation, such as `1m30s`."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 

@@ -3,8 +3,6 @@
 Volcano's dashboards read it, so its fields have the names and shapes of Volcano's JobFlow.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any

@@ -4,8 +4,6 @@ Source of the shapes: staging/src/volcano.sh/apis/pkg/apis/batch/v1alpha1/job.go
 defaults, because Volcano sets them when the vcjob is created.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any

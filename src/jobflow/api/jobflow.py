@@ -1,7 +1,5 @@
 """`flow.volcano.sh/v1alpha1` JobFlow: the steps of a workflow of Volcano jobs."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated
 

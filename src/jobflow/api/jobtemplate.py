@@ -1,7 +1,5 @@
 """`flow.volcano.sh/v1alpha1` JobTemplate: a vcjob spec that steps of flows run."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec

@@ -4,8 +4,6 @@ The CustomResourceDefinitions, the check of the definitions that a cluster serve
 configuration and paths, the sandbox and the command line all read this table.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from jobflow.api.flow_status import JobFlowStatus

@@ -5,8 +5,6 @@ default value, so an empty timestamp is absent and never null. Decoding accepts 
 stored object may have; the rules are in `jobflow.core.admission`.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`v1` Pod: the owner, the phase and the ends of containers, as far as JobFlow reads them."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from enum import StrEnum
 

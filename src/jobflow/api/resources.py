@@ -1,7 +1,5 @@
 """API resources: group, version, plural, scope and URL path of each kind that JobFlow uses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import msgspec

@@ -3,8 +3,6 @@
 A LocalSubjectAccessReview, unlike a SubjectAccessReview, needs no right outside the namespace.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 It is served over TLS only; health and metrics have their own port (`jobflow.app.health`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from fastapi import FastAPI

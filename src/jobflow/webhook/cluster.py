@@ -1,7 +1,5 @@
 """The webhook's knowledge of the cluster: this process's store, and live reads of namespaces."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 

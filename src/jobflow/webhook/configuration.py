@@ -1,7 +1,5 @@
 """The ValidatingWebhookConfiguration that sends reviews to the webhook."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from typing import Any
 

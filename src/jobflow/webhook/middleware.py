@@ -4,8 +4,6 @@ It limits the size, the time and the number of request bodies; `jobflow.webhook.
 Pure ASGI answers half as many again as a FastAPI route (docs/performance.md).
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping

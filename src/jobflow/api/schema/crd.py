@@ -5,8 +5,6 @@ which reports all faults at once and does not apply to stored objects
 (docs/decisions/crd-shapes-webhook-rules.md). No field has a `default:`.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The depth of a value is the number of nested lists and maps, including itself: `
 depth 2, a string has depth 0.
 """
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections.abc import Iterable

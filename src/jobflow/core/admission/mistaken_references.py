@@ -1,7 +1,5 @@
 """Texts in patches that look like references but are not, so that they stay unchanged."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice

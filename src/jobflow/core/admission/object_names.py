@@ -1,7 +1,5 @@
 """Syntax of Kubernetes object names, and the faults of other texts."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Collection, Iterator

@@ -5,8 +5,6 @@ the probes, and is skipped for a flow without that part, because a rule that fin
 takes as long as one that does (docs/decisions/rules-passed-by.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Generic, NamedTuple, TypeVar

@@ -4,8 +4,6 @@ The webhook, lint and the controller call the same functions. A verdict has all 
 most MAX_FINDINGS. No function raises on an object that decodes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache

@@ -4,8 +4,6 @@ A warning is one sentence about the object, a field warning has a path: `jobflow
 of it if it has a reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any

@@ -5,8 +5,6 @@ that is stored under another schema may differ from what its user wrote. Additio
 fault: an older version works with a newer definition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Admission checks whether Volcano would accept it; nothing here does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

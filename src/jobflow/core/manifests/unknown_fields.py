@@ -5,8 +5,6 @@ the vcjob refuses it. An unknown field is a warning: Volcano drops it, or is new
 (docs/decisions/unknown-fields.md). `crd_schema` reports wrong types of the job's own fields.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Another program writes the files and the caBundles.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import ssl

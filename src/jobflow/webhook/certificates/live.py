@@ -1,7 +1,5 @@
 """The certificate that the server presents, which can change without dropping connections."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime

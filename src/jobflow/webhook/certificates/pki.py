@@ -1,7 +1,5 @@
 """Creation of certificate authorities and serving certificates."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ trusts the new CA, then the replicas serve a certificate that it signed, and the
 only when no replica can still serve a certificate of it.
 """
 
-from __future__ import annotations
-
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

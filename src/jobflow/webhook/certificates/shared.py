@@ -5,8 +5,6 @@ write wins: the API server refuses a create of an existing Secret and a patch of
 and the other replicas read what the first one wrote.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ It does no I/O. An extra CA breaks nothing, so CAs stay in a caBundle until no r
 certificate of them (docs/decisions/certificates.md).
 """
 
-from __future__ import annotations
-
 from base64 import b64decode, b64encode
 from datetime import datetime
 from typing import Any

@@ -3,8 +3,6 @@
 A dry run that fails for another reason than a fault of the template refuses nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

@@ -4,8 +4,6 @@ Its message names the field without indexes of lists, or says only that a quanti
 it names only the first fault.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

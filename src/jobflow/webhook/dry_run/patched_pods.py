@@ -3,8 +3,6 @@
 Like `template_pods`, which does this for a JobTemplate, it sends nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice

@@ -3,8 +3,6 @@
 It sends nothing. The reasons for dry runs are in docs/decisions/pod-template-dry-run.md.
 """
 
-from __future__ import annotations
-
 import heapq
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence

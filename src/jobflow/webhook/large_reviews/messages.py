@@ -4,8 +4,6 @@ The replica sends a review; the worker asks questions about the cluster, each of
 and ends with the finished review.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -5,8 +5,6 @@ for a while. It has no access to the cluster, but asks the replica for what a re
 docs/decisions/large-reviews.md has the reasons.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process

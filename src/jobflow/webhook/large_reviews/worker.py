@@ -4,8 +4,6 @@ It reads reviews from standard input, asks the replica for everything that it ne
 the cluster, and ends with its input.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import resource

@@ -3,8 +3,6 @@
 Source of the shapes: k8s.io/api/admission/v1 types.go, as far as a verdict needs them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Generic, TypeVar

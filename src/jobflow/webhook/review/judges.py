@@ -1,7 +1,5 @@
 """Judges: the core's rules that apply to a request, by kind and operation."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar

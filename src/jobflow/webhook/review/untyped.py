@@ -5,8 +5,6 @@ clients that call the webhook directly, and for objects that were stored under a
 latter may be deleted, and their metadata may change as long as their spec does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

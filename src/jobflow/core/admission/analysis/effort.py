@@ -4,8 +4,6 @@ The unit is a microsecond of the machine of docs/performance.md. Each weight is 
 measured for its kind; the weights of an expression allow for any library that evaluates it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ A trial evaluates on the params as they are and on conditions that steps may hav
 faults that hold in every run; a value that depends on outputs stays open.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ steps only if that shows a fault. No fact may refer to the FlowFacts that hold i
 reference cycles is freed at once (docs/performance.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar

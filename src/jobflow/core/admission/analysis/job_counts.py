@@ -4,8 +4,6 @@ A name is `<flow>-<step>[-<index>][-r<n>]`. A vcjob that nobody plans (a lost on
 again, a retry command) takes a name that is free then; admission does not count it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ A flow may have as many faults as it has words, so the location of each is found
 proportional to its path, however long the lists and maps on the way are.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ values here. A value that only a run knows (`$(item)`, outputs) stays a referenc
 lists its places.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple

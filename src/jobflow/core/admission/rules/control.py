@@ -3,8 +3,6 @@
 docs/decisions/bounds-of-control.md explains the bounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from jobflow.api.control import FailurePolicy

@@ -3,8 +3,6 @@
 The message of a fault names its character, counted from 1.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,8 +1,6 @@
 """Rules of the names that JobFlow and Volcano generate for vcjobs and pods: length and
 uniqueness."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Rules of params: names that an expression can use, and allowed values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

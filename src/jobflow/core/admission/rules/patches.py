@@ -5,8 +5,6 @@ each fault back to the patch, or jobDefaults, that it comes from. Values that on
 (`open_paths`) are not judged.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Sources: RFC 9110 for requests, RFC 9112 for the headers of the connection.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

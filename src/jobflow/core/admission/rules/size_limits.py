@@ -4,8 +4,6 @@ The size of the status counts what is never dropped from it (`core.planning.stat
 its largest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

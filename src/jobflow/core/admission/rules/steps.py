@@ -4,8 +4,6 @@ Names follow k8s.io/apimachinery/pkg/util/validation. A flow that can reach Succ
 a target that is named twice is no fault.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from jobflow.api.jobflow import Condition, RetainPolicy, Strategy

@@ -6,8 +6,6 @@ here, with one exception (docs/decisions/job-rules.md). The state of the queue a
 template are not checked.
 """
 
-from __future__ import annotations
-
 import graphlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping

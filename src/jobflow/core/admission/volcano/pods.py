@@ -5,8 +5,6 @@ validateTaskTopoPolicy, validateK8sPodNameLength). Of the pod template, which th
 in a dry run, only the containers are checked here, because a patch easily breaks them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fractions import Fraction

@@ -4,8 +4,6 @@ Source: pkg/webhooks/admission/jobs/validate/util.go (validatePolicies), which s
 fault.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 
