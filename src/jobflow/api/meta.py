@@ -12,8 +12,8 @@ import msgspec
 
 
 def Doc(description: str, **schema: Any) -> msgspec.Meta:  # noqa: N802 - reads as an annotation
-    """Return a field's description for `kubectl explain` and additions to its CRD schema, which do
-    not constrain decoding."""
+    """Return a field's description and additions to its CRD schema, which do not constrain
+    decoding."""
     return msgspec.Meta(description=description, extra_json_schema=schema or None)
 
 

@@ -20,11 +20,9 @@ def create_app(
     elsewhere: Elsewhere | None = None,
     rights: Rights | None = None,
 ) -> FastAPI:
-    """Return the app that answers reviews from what `cluster` knows.
-
-    `observe` is called after every review. `elsewhere` judges large reviews; without it the event
-    loop judges all. `rights` checks what users may do; without it nothing is checked.
-    """
+    """Return the app that answers reviews from what `cluster` knows. `observe` is called after
+    every review. Without `elsewhere` the event loop judges large reviews too; without `rights`
+    users need none."""
     paths = reviewers(cluster, elsewhere, rights)
     app = FastAPI(
         title="JobFlow admission",

@@ -152,11 +152,8 @@ class ReviewMiddleware:
 
 
 class _Deadlines:
-    """Cancels tasks that read a body for longer than BODY_SECONDS, at most a fifth later.
-
-    It counts turns of a second, because `asyncio.timeout` in each task takes a tenth of the time of
-    a small review.
-    """
+    """Cancels tasks that read a body for longer than BODY_SECONDS, at most a fifth later. It counts
+    turns of a second, because an `asyncio.timeout` takes a tenth of the time of a small review."""
 
     def __init__(self) -> None:
         self.turn_of: dict[asyncio.Task[Any] | None, int] = {}

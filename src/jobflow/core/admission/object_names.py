@@ -42,8 +42,7 @@ def name_violations(path: str, text: str) -> Iterator[Violation]:
 
 
 def object_name_violations(metadata: ObjectMeta) -> Iterator[Violation]:
-    """Yield the faults of the name. An API server checks it before it calls a webhook; for a file,
-    nothing else does."""
+    """Yield the faults of the name. An API server checks it before it calls a webhook."""
     if metadata.name:
         if not all_names([metadata.name]):
             yield from name_violations("metadata.name", metadata.name)

@@ -57,11 +57,7 @@ CREATE_RULES = (
 
 
 def validate_flow(flow: JobFlow, known: Known) -> Verdict:
-    """Validate a new flow: for CREATE, lint, and the controller, which may meet a flow that the
-    webhook never saw.
-
-    Linear in steps and targets. Violations are in the order of the fields.
-    """
+    """Validate a new flow, in time linear in steps and targets. Violations are in field order."""
     return validate_facts(FlowFacts(flow, known))
 
 
@@ -81,8 +77,7 @@ def validate_facts(facts: FlowFacts) -> Verdict:
 
 
 def validate_flow_update(old: JobFlow, new: JobFlow) -> Verdict:
-    """Validate an update of a flow, whose spec is immutable. An invalid flow may still be
-    labelled."""
+    """Validate an update of a flow, whose spec is immutable, even if the flow is invalid."""
     return _verdict(spec_stays(old, new))
 
 
@@ -92,8 +87,7 @@ def validate_flow_delete(flow: JobFlow, *, namespace_terminating: bool) -> Verdi
 
 
 def validate_template(template: JobTemplate, known: Known) -> Verdict:
-    """Validate a new spec of a template by Volcano's own rules for a vcjob. Vcjobs that exist keep
-    the old one."""
+    """Validate a new spec of a template by Volcano's own rules for a vcjob."""
     of_types = misfits(template.spec, "spec")
     violations = chain(
         object_name_violations(template.metadata),
@@ -112,10 +106,8 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
 def validate_template_delete(
     template: JobTemplate, needed_by: Sequence[Need], *, namespace_terminating: bool
 ) -> Verdict:
-    """Validate the deletion of a template: refused while a flow may still create a job from it.
-
-    `needed_by`: each flow of the template's namespace that still needs it (`need_of`).
-    """
+    """Validate the deletion of a template: refused while a flow may still create a job from it
+    (`need_of`)."""
     return _verdict(
         template_is_not_needed(template, needed_by, namespace_terminating=namespace_terminating)
     )
@@ -132,8 +124,7 @@ _Fields: TypeAlias = "dict[str, tuple[int, _Fields]]"
 
 
 def _position(violation: Violation) -> tuple[int, ...]:
-    """Return the position of a violation in a flow, for sorting. Everything below a free-form
-    field, such as a patch, has the position of that field."""
+    """Return the position of a violation in a flow. A free-form field is one position."""
     position = []
     fields = _fields()
     for found in islice(_PARTS.finditer(violation.path), _MAX_PARTS):

@@ -20,9 +20,8 @@ _NOT_OURS = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
-    """Return the faults of the definition of one of JobFlow's kinds (an object of
-    `apiextensions.k8s.io/v1`) that keep this version from working, a clause each, in the order of
-    our schema. KeyError for any other kind."""
+    """Return the faults of the definition of one of JobFlow's kinds that keep this version from
+    working, a clause each, in the order of our schema. KeyError for any other kind."""
     (ours,) = crd(kind)["spec"]["versions"]
     versions = (served.get("spec") or {}).get("versions") or ()
     theirs = next((each for each in versions if each.get("name") == ours["name"]), None)

@@ -99,8 +99,7 @@ def changes_of(patch: Patch | None) -> dict[str, Any] | None:
 
 
 def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict[str, Any]:
-    """Return a vcjob spec with jobDefaults for fields, and for plugins, that it does not set.
-    Shares its content with `spec`."""
+    """Return a spec with jobDefaults for unset fields and plugins. Shares content with `spec`."""
     if defaults is None:
         return dict(spec)
     words = {
@@ -151,8 +150,7 @@ def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) 
 
 
 def _label_pods(spec: dict[str, Any], ours: Mapping[str, str]) -> None:
-    """Set the labels of the attempt on the pods of every task of `spec`, in place. The API server
-    refuses a template that is no map."""
+    """Set the labels of the attempt on the pods of every task of `spec`, in place."""
     for template in _pod_templates(spec):
         metadata = inner(template, "metadata")
         own = inner(metadata, "labels") if metadata is not None else None
@@ -180,8 +178,7 @@ def _annotations(
 
 
 def _ttl_taken_out(spec: dict[str, Any]) -> dict[str, str]:
-    """Move the ttl of a vcjob spec to an annotation. A ttl that is no number stays, and the API
-    server refuses it."""
+    """Move the ttl to an annotation. If it is no number it stays, and the API server refuses it."""
     ttl = spec.get("ttlSecondsAfterFinished")
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int)):
         return {}
@@ -190,11 +187,8 @@ def _ttl_taken_out(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def _inherited(own: dict[str, str] | None) -> dict[str, str]:
-    """Return labels or annotations without bookkeeping.
-
-    `app.kubernetes.io/instance` stays, although Argo CD can track objects by it: Argo CD prunes
-    only objects without an owner, and in a Helm chart the label is the user's own.
-    """
+    """Return labels or annotations without bookkeeping. `app.kubernetes.io/instance` stays: Argo CD
+    prunes only objects without an owner, and in a Helm chart the label is the user's own."""
     return {key: value for key, value in (own or {}).items() if is_inherited(key, value)}
 
 

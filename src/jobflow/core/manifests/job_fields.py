@@ -69,9 +69,8 @@ def place_of(path: Sequence[str | int]) -> str:
 
 
 def meant(place: str, name: str) -> str:
-    """Return the field that a user meant by the unknown field `name` of the object at `place`: a
-    clause that begins with `; `, or "". A place has no indices: `tasks[].template`, "" for the
-    spec."""
+    """Return the field that a user meant by the unknown `name` of the object at `place`
+    (`tasks[].template`, "" for the spec): a clause that begins with `; `, or ""."""
     return _meant(place, name) if len(name) <= _LONGEST_NAME else ""
 
 

@@ -52,12 +52,8 @@ class Misfit(NamedTuple):
 def misfits(
     spec: Any, path: str, *, is_open: IsOpen | None = None, unknown_before: int = 0
 ) -> Verdict:
-    """Return the misfits of a vcjob spec at `path`; linear in its size.
-
-    `is_open`: for a patch, which may have directives: whether a text has a reference without a
-    value, so that it fits any type. `unknown_before`: number of unknown fields in other patches of
-    the flow.
-    """
+    """Return the misfits of a vcjob spec at `path`, in linear time. `is_open`, for a patch, tells
+    whether a text has a reference and so fits any type. `unknown_before` counts earlier patches."""
     violations: list[Violation] = []
     warnings: list[FieldWarning] = []
     for found in _found(spec, is_open):
@@ -90,8 +86,7 @@ def _found(spec: Any, is_open: IsOpen | None) -> Iterator[Misfit]:
 
 
 def _children(node: Any, kind: Type) -> Iterable[tuple[Any, Any, Type | None]] | None:
-    """Return key, value and type of each child of a node; None if the node has another type. A null
-    in a map counts as missing."""
+    """Return key, value and type of each child; None for another type. A null counts as missing."""
     if kind.kind == "list":
         return ((i, v, kind.inner) for i, v in enumerate(node)) if isinstance(node, list) else None
     if not isinstance(node, dict):

@@ -60,10 +60,8 @@ class Pki:
 
 
 def make_pki(hosts: Sequence[str], *, now: datetime | None = None) -> Pki:
-    """Return a new CA and a serving certificate for `hosts`, DNS names and IP addresses.
-
-    Raises CertificateError without a host and for a malformed one.
-    """
+    """Return a new CA and a certificate for `hosts`, names and addresses. Raises
+    CertificateError."""
     now = now or datetime.now(UTC)
     authority = make_authority(now=now, lifetime=CA_LIFETIME)
     serving = make_serving(authority, hosts, now=now, lifetime=SERVING_LIFETIME)
@@ -92,8 +90,7 @@ def make_authority(*, now: datetime, lifetime: timedelta) -> Pair:
 def make_serving(
     authority: Pair, hosts: Sequence[str], *, now: datetime, lifetime: timedelta
 ) -> Pair:
-    """Return a new serving certificate for `hosts`, which expires before its CA. Raises
-    CertificateError as `make_pki` does."""
+    """Return a certificate for `hosts`, which expires before its CA. Raises CertificateError."""
     if not hosts:
         raise CertificateError("a serving certificate needs at least one host name or address")
     names = x509.SubjectAlternativeName([alternative_name(host) for host in hosts])

@@ -212,9 +212,8 @@ class SharedCertificate:
             reflector.cache.learn(decoder(Configuration).decode(answer))
 
     def _adopt(self, ring: Ring) -> bool:
-        """Serve the ring's certificate if it is trusted, or if no usable one is served.
-
-        Return whether it is served."""
+        """Serve the ring's certificate if it is trusted, or no usable one is; return whether it
+        is."""
         now = self._live.certificate
         if now == ring.serving.certificate:
             return True

@@ -30,8 +30,7 @@ _TYPES: dict[type, str] = {
 
 
 def decode_error_paths(template: Any, message: str) -> list[str]:
-    """Return the JSON paths, beginning with `template`, of all values that may be meant;
-    only `template` if none is found."""
+    """Return the paths of all values that may be meant; only `template` if none is found."""
     if found := _MISTYPED.search(message):
         kind, number, path = found.groups()
         fields = path.split(".")

@@ -35,10 +35,8 @@ class PatchedPod(NamedTuple):
 
 
 def patched_pods(facts: FlowFacts) -> list[PatchedPod]:
-    """Return the different pod templates of patched steps whose references all have values.
-
-    Pod templates that the JobTemplate has too were tried when it was created.
-    """
+    """Return the pod templates that patches produce, without open references. Those that the
+    JobTemplate has too were tried when it was created."""
     found: dict[bytes, PatchedPod] = {}
     for job in facts.resolved_specs:
         if not job.changes or job.open:
@@ -53,8 +51,7 @@ def patched_pods(facts: FlowFacts) -> list[PatchedPod]:
 def add_patched_pod_faults(
     verdict: Verdict, tried: Sequence[PatchedPod], answers: Sequence[DryRun | None]
 ) -> Verdict:
-    """Return the verdict with the faults and warnings of the first pod templates. `answers` has
-    None for a template that was not answered in time."""
+    """Return the verdict with the faults and warnings of the first pod templates."""
     pairs = answered(tried, answers)
     faults = (fault for each, answer in pairs for fault in _faults(each, answer.faults))
     texts = (

@@ -74,11 +74,8 @@ def answered(tried: Sequence[T], answers: Sequence[DryRun | None]) -> list[tuple
 def add_pod_faults(
     verdict: Verdict, tried: Sequence[Tried], answers: Sequence[DryRun | None]
 ) -> Verdict:
-    """Return the verdict with the faults and warnings of the first pod templates. `answers` has
-    None for a template that was not answered in time.
-
-    A fault at a path and with a reason that a rule has found is left out.
-    """
+    """Return the verdict with the faults of the first pod templates that no rule has found, and
+    their warnings. `answers` has None for a template that was not answered in time."""
     pairs = answered(tried, answers)
     known = {(violation.path, violation.reason) for violation in verdict.violations}
     found = heapq.merge(

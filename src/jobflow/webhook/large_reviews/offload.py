@@ -108,8 +108,8 @@ class Aside:
         return _answer(message.answer)
 
     async def _start(self) -> Process:
-        """Return the worker, started if need be. It has its own session, so that Ctrl+C reaches
-        only the replica; the worker ends with the pipe."""
+        """Return the worker, started if need be, in its own session: Ctrl+C ends only the
+        replica."""
         if self._process is not None and self._process.returncode is not None:
             self._end()
         await self._reap()

@@ -57,8 +57,7 @@ class Cluster(Protocol):
         """Return whether the namespace is being deleted; False if it cannot be read."""
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
-        """Return the API server's answer to each of these pod templates (JSON); None for a template
-        that was not answered in time."""
+        """Return the API server's answer to each pod template (JSON); None if it came too late."""
 
 
 class Rights(Protocol):
@@ -95,11 +94,8 @@ class NotReady(NotJudged):
 
 
 class Judge(ABC, Generic[T]):
-    """Judges requests for objects of one kind.
-
-    `create`, `update` and `changed` raise TooMuch if they take more effort than `most`. The
-    creation of a flow waits only for dry runs of the pod templates that it patches.
-    """
+    """Judges requests for objects of one kind. `create`, `update` and `changed` raise TooMuch if
+    they take more effort than `most`. Creation waits only for dry runs of patched pod templates."""
 
     kind: str
 
@@ -175,8 +171,7 @@ class TemplateJudge(Judge[JobTemplate]):
     kind = "JobTemplate"
 
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
-        """The user needs the right to create vcjobs, because flows of other users run what the
-        template says."""
+        """Templates need the right to create vcjobs: flows of other users run them."""
         if effort_of_json(new.spec) > self._most:
             raise TooMuch
         if misfits := _misfits(new):

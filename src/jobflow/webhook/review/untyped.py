@@ -40,8 +40,7 @@ _decode_without_objects = msgspec.json.Decoder(_Review).decode
 
 
 def decode(body: bytes) -> Loose:
-    """Return a review with its objects as plain JSON. Values that are nested deeper than CUT_DEPTH
-    are replaced by texts. Raises MalformedReview."""
+    """Return a review with plain JSON objects, cut at CUT_DEPTH. Raises MalformedReview."""
     return _decode_cut(_decode, body)
 
 

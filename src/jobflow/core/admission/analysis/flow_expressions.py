@@ -122,8 +122,7 @@ class TrialEvaluation:
         self._scopes_without_items = tuple(self._scopes(None))
 
     def fault(self, step: Step, field: str, parsed: Expression) -> str | None:
-        """Return the fault of the value of a step's expression, or None if it is valid or depends
-        on the run. `field`: as in ExpressionPlace."""
+        """Return the fault of the value, or None if it is valid or depends on the run."""
         if step.for_each is not None:
             return self._try(field, parsed, self._scopes(get_items(step, None)))
         key = (parsed.text, field)

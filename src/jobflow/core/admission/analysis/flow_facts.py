@@ -273,8 +273,7 @@ class FlowFacts:
 
     @lazy_property
     def resolved_specs(self) -> list[ResolvedSpec]:
-        """The distinct vcjob specs of steps whose templates are known, in the order of the flow.
-        Steps that run a template unchanged share its spec."""
+        """The distinct specs of steps whose templates are known. Unchanged templates are shared."""
         if self.resolved_patches:
             return list({id(use.resolved): use.resolved for use in self.resolved_steps}.values())
         found = map(self._resolver.plain, self.templates) if self.known.templates else ()

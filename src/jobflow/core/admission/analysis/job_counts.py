@@ -80,8 +80,7 @@ def params_of(flow: JobFlow) -> Mapping[str, Any]:
 
 
 def items_of_param(params: Mapping[str, Any], expression: str) -> list[Any] | None:
-    """Return the list of an expression that is just a param; None for any other expression, which
-    only a run can evaluate."""
+    """Return the list of an expression that is just a param; None for any other expression."""
     found = _PARAM.fullmatch(expression)
     value = params.get(found[1] or found[2] or found[3]) if found is not None else None
     return value if isinstance(value, list) else None

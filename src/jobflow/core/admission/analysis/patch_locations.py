@@ -90,8 +90,7 @@ def locations_of(resolved: ResolvedSpec) -> list[PatchLocations]:
 
 
 def innermost(layers: Sequence[PatchLocations], fault: Violation) -> Violation:
-    """Return a fault at its location in the first layer that goes all the way to it, or else in the
-    layer that goes deepest."""
+    """Return a fault at its location in the first layer that has it all, or else the deepest."""
     located = [layer.locate(fault) for layer in layers]
     for layer, (_, is_exact) in zip(layers, located, strict=True):
         if is_exact:

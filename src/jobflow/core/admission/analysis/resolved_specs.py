@@ -99,8 +99,7 @@ class ResolvedStep(NamedTuple):
 
 
 def step_patches(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) -> list[StepPatch]:
-    """Return the patches of these steps and of their cases, in the order of the flow. `path`
-    returns the JSON path of a step by its position."""
+    """Return the patches of these steps and of their cases; `path` returns the path of a step."""
     found = []
     for i, step in steps:
         if step.patch is not None:
@@ -125,8 +124,8 @@ def resolved_patches(flow: JobFlow, patches: Sequence[StepPatch]) -> Iterator[Re
 def _with_constants(
     written: dict[str, Any], get_constant: Callable[[str], Any], room: ReferenceRoom
 ) -> tuple[dict[str, Any], bool, bool]:
-    """Return a patch with the known values, whether it has other references, and whether the values
-    exceed the room."""
+    """Return a patch with the known values, whether others are open, and whether it is too
+    large."""
     is_open = False
 
     def value(reference: Reference) -> Any:
@@ -166,8 +165,7 @@ class Resolver:
         return self._plain[name]
 
     def resolve(self, steps: Sequence[Step]) -> Iterator[ResolvedStep]:
-        """Yield the spec of each step, or of each of its cases, if its template is known. Linear:
-        patches beyond MAX_MERGED are not merged."""
+        """Yield the resolved steps and cases. Linear: patches beyond MAX_MERGED are not merged."""
         room = MAX_MERGED
         for i, step in enumerate(steps):
             cases: Sequence[Case | None] = step.switch or (None,)

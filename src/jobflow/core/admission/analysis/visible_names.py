@@ -235,8 +235,7 @@ class NameScope:
     def reference_fault(
         self, place: ExpressionPlace, root: str, keys: tuple[str, ...]
     ) -> str | None:
-        """Return the fault of a reference as a clause, or None. A reference has fewer names than
-        an expression."""
+        """Return the fault of a reference, which has fewer names than an expression, or None."""
         if root == "steps" and keys[1:2] != ("outputs",):
             example = "$(steps.NAME.outputs.KEY)"
             return self._misspelled_outputs(keys[0]) or f"write {example} for a step's output"

@@ -61,8 +61,7 @@ def values_have_their_types(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def patched_elements_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    """A task or container without a name means the only one of the template, if it is the only
-    one."""
+    """An element without a name means the only one of the template."""
     for resolved, patch, (path, word, name, known) in facts.unknown_elements:
         if name is None:
             detail = (
@@ -74,8 +73,7 @@ def patched_elements_have_names(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def patched_jobs_are_valid(facts: FlowFacts) -> Iterator[Violation]:
-    """Applies all of Volcano's rules if the template is known, or else those that need no
-    template."""
+    """Without a known template, only rules that need none apply."""
     faults_of = _SpecFaults(facts.flow.spec.job_defaults)
     resolved = {id(patch) for spec in facts.resolved_specs for patch in spec.changes}
     others = [patch for patch in facts.resolved_patches if id(patch) not in resolved]
@@ -138,8 +136,8 @@ class _SpecFaults:
                 yield self._with_template(located, resolved)
 
     def _locate(self, layers: Sequence[PatchLocations], fault: Violation) -> Violation:
-        """Return the fault at its location in the innermost layer. To locate a fault takes longer
-        than to find it, so faults beyond those that a refusal shows stay at the whole patch."""
+        """Locating takes longer than finding, so faults that are not shown stay at the whole
+        patch."""
         self._located += 1
         is_shown = self._located <= MAX_SHOWN
         return innermost(layers, fault) if is_shown else layers[0].at_root(fault)

@@ -22,8 +22,7 @@ from jobflow.core.violations import Reason, Violation, join_path
 
 
 def depth_violations(value: Any, path: str) -> Iterator[Violation]:
-    """Yield the first list or map in the value at `path` that is deeper than MAX_DEPTH in its
-    object."""
+    """Yield the first list or map in the value at `path` that is too deep in its object."""
     depth_of_path = path.count(".") + path.count("[") + 1 if path else 0
     if (way := way_beyond(value, MAX_DEPTH - depth_of_path)) is not None:
         for key in way:

@@ -36,10 +36,7 @@ TOPOLOGY_MODES = ("hard", "soft")
 
 def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Violation]:
     """Yield the faults for which Volcano would refuse the vcjob spec at `path`, wrong types
-    included. Never raises on any JSON.
-
-    `job_name`: the name of the vcjob, if known, to check the names of its pods.
-    """
+    included. `job_name`, if known, is for checking the names of pods. Never raises on any JSON."""
     yield from job_spec_violations(spec, path)
     job = job_view(spec, path, job_name)
     for rule in _RULES:
@@ -48,8 +45,7 @@ def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Viola
 
 def changed_violations(spec: Any, changed: Collection[str]) -> Iterator[Violation]:
     """Yield the faults, with paths from the root, of a spec that differs from another in these
-    fields at most. Rules that look at none of them do not run: their faults are those of the other
-    spec."""
+    fields at most. Rules that read none of them are skipped."""
     yield from job_spec_violations(spec, "")
     job = job_view(spec, "", None)
     for rule, fields in _FIELDS_OF_RULES.items():
@@ -255,8 +251,7 @@ def _partition_policy(task: TaskView) -> Iterator[Violation]:
 
 
 def _task_dependencies(job: JobView) -> Iterator[Violation]:
-    """Targets are tasks, without a cycle, and named once: Volcano never finishes waiting for a
-    repeated one."""
+    """Volcano never finishes waiting for a target that is named twice."""
     if not any(task.raw.get("dependsOn") for task in job.tasks):
         return
     names = {task.name: None for task in job.tasks if task.name}
