@@ -1,7 +1,4 @@
-"""`status` of a JobFlow: the state of the flow, its steps, their runs and jobs.
-
-Volcano's dashboards read it, so its fields have the names and shapes of Volcano's JobFlow.
-"""
+"""`status` of a JobFlow, with the names and shapes that Volcano's dashboards read."""
 
 from datetime import datetime
 from enum import StrEnum

@@ -1,7 +1,6 @@
 """`batch.volcano.sh/v1alpha1` Job (a vcjob): the spec of a template, and the status that is read.
 
-Source of the shapes: staging/src/volcano.sh/apis/pkg/apis/batch/v1alpha1/job.go. Fields have no
-defaults, because Volcano sets them when the vcjob is created.
+Fields have no defaults, because Volcano sets them (pkg/apis/batch/v1alpha1/job.go).
 """
 
 from datetime import datetime

@@ -1,7 +1,4 @@
-"""The webhook's FastAPI app: the review paths (served by middleware) and an index page.
-
-It is served over TLS only; health and metrics have their own port (`jobflow.app.health`).
-"""
+"""The webhook's FastAPI app, served over TLS: the review paths and an index page."""
 
 from typing import Any
 

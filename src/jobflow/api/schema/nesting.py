@@ -1,7 +1,6 @@
 """Nesting depth of JSON, computed without recursion, because recursion limits differ.
 
-The depth of a value is the number of nested lists and maps, including itself: `{"a": [1]}` has
-depth 2, a string has depth 0.
+The depth is the number of nested lists and maps: 2 for `{"a": [1]}`, 0 for a string.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Rules of UPDATE and DELETE for flows and templates that are in use.
-
-Every refusal names the commands for what the user wants instead.
-"""
+"""Rules of UPDATE and DELETE for objects in use. A refusal names the commands to use instead."""
 
 from __future__ import annotations
 

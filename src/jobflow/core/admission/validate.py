@@ -1,7 +1,6 @@
-"""Admission of flows and templates: the rules of each kind and operation.
+"""Admission of flows and templates, for the webhook, lint and the controller.
 
-The webhook, lint and the controller call the same functions. A verdict has all faults at once, at
-most MAX_FINDINGS. No function raises on an object that decodes.
+A verdict has all faults, at most MAX_FINDINGS. No function raises on an object that decodes.
 """
 
 import re

@@ -1,7 +1,6 @@
 """Warnings: suspicious parts of a flow or template that admission accepts.
 
-A warning is one sentence about the object, a field warning has a path: `jobflow lint` makes a fault
-of it if it has a reason.
+A field warning has a path, and `jobflow lint` makes a fault of it if it has a reason.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,6 @@
 """Validation of an object against its CRD's schema, offline, with the API server's messages.
 
-Like an API server (k8s.io/apiextensions-apiserver), it reads a null as a missing field, except in a
-list. It does not check `status`, which no user writes.
+A null counts as a missing field, except in a list, and `status` is not checked.
 """
 
 from __future__ import annotations

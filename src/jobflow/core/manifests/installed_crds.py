@@ -1,8 +1,7 @@
 """Faults of the CustomResourceDefinition that an API server serves, compared with ours.
 
-An API server silently drops fields that its schema does not have, and fills in defaults, so a flow
-that is stored under another schema may differ from what its user wrote. Additional fields are no
-fault: an older version works with a newer definition.
+An API server drops fields that its schema does not have, and fills in defaults. Additional fields
+are no fault: an older version works with a newer definition.
 """
 
 from collections.abc import Iterator, Mapping

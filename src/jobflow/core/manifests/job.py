@@ -1,7 +1,4 @@
-"""Manifest of the vcjob that a step creates from its template.
-
-Admission checks whether Volcano would accept it; nothing here does.
-"""
+"""Manifest of the vcjob that a step creates from its template. Admission judges it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

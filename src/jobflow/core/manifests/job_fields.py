@@ -1,8 +1,4 @@
-"""Fields of a vcjob spec, down to its pods, and the right place of a misplaced field.
-
-The job's own fields come from `api.job`, those of pods and volume claims from
-`api.schema.pod_types`.
-"""
+"""Fields of a vcjob spec, down to its pods, and the right place of a misplaced field."""
 
 from __future__ import annotations
 

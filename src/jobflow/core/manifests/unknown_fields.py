@@ -1,8 +1,7 @@
 """Misfits of a vcjob spec or a patch: unknown fields, and values of pods with a wrong type.
 
-The types are those of `job_fields`. A wrong type is a violation, because Volcano's definition of
-the vcjob refuses it. An unknown field is a warning: Volcano drops it, or is newer than the table
-(docs/decisions/unknown-fields.md). `crd_schema` reports wrong types of the job's own fields.
+Volcano refuses a wrong type and drops an unknown field (docs/decisions/unknown-fields.md).
+`crd_schema` reports wrong types of the job's own fields.
 """
 
 import re

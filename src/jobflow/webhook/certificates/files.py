@@ -1,7 +1,4 @@
-"""A certificate in files, such as a mounted Secret of cert-manager, reloaded when the files change.
-
-Another program writes the files and the caBundles.
-"""
+"""A certificate in files that another program writes, reloaded when they change."""
 
 import asyncio
 import os

@@ -1,8 +1,6 @@
 """A certificate that the replicas make themselves, share in a Secret, and have API servers trust.
 
-`ring` and `trust` decide; this module watches and writes. Every replica runs it, and the first
-write wins: the API server refuses a create of an existing Secret and a patch of an older version,
-and the other replicas read what the first one wrote.
+Every replica runs it. The first write wins, and the other replicas read what it wrote.
 """
 
 import asyncio

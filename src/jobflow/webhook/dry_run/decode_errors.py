@@ -1,7 +1,6 @@
 """Locates the values of a pod template that an API server could not decode.
 
-Its message names the field without indexes of lists, or says only that a quantity is malformed; and
-it names only the first fault.
+Its message names at most the field of the first fault, without indexes of lists.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Dry runs for a flow: the pod templates that its patches produce, and the flow's faults in them.
-
-Like `template_pods`, which does this for a JobTemplate, it sends nothing.
-"""
+"""Dry runs for a flow: the pod templates that its patches produce, and their faults."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

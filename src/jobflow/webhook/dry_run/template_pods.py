@@ -1,7 +1,4 @@
-"""Dry runs for a JobTemplate: the pod templates to try, and the JobTemplate's faults in them.
-
-It sends nothing. The reasons for dry runs are in docs/decisions/pod-template-dry-run.md.
-"""
+"""Dry runs for a JobTemplate (docs/decisions/pod-template-dry-run.md)."""
 
 import heapq
 import re

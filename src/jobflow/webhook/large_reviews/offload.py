@@ -1,8 +1,7 @@
-"""Offload of large reviews, which would block the event loop, to a worker process.
+"""Offload of large reviews to a worker process (docs/decisions/large-reviews.md).
 
-The first large review starts the worker. It judges one review at a time and ends when it was idle
-for a while. It has no access to the cluster, but asks the replica for what a review needs.
-docs/decisions/large-reviews.md has the reasons.
+The first one starts the worker, which judges one at a time, asks the replica about the cluster, and
+ends after idle time.
 """
 
 import asyncio

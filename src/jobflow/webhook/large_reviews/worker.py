@@ -1,8 +1,4 @@
-"""The worker process that judges large reviews, started by `offload`.
-
-It reads reviews from standard input, asks the replica for everything that it needs to know about
-the cluster, and ends with its input.
-"""
+"""The worker process that judges large reviews, started by `offload`. It ends with its input."""
 
 import gc
 import os

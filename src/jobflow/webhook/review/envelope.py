@@ -1,7 +1,4 @@
-"""Types and encoding of AdmissionReview requests and responses, `admission.k8s.io/v1`.
-
-Source of the shapes: k8s.io/api/admission/v1 types.go, as far as a verdict needs them.
-"""
+"""Requests and responses of `admission.k8s.io/v1` (k8s.io/api/admission/v1 types.go)."""
 
 from collections.abc import Sequence
 from itertools import islice

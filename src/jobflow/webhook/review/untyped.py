@@ -1,8 +1,7 @@
 """Reviews of objects that do not fit the kind's type: a violation for each wrong shape.
 
-An API server checks objects against the CRD before it asks the webhook. Such reviews come from
-clients that call the webhook directly, and for objects that were stored under another schema. The
-latter may be deleted, and their metadata may change as long as their spec does not.
+They were stored under another schema, or did not pass an API server. They may be deleted, and their
+metadata may change as long as their spec does not.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """Expressions of a flow, and references in its patches: parsed, and tried before anything runs.
 
-A trial evaluates on the params as they are and on conditions that steps may have. It reports only
-faults that hold in every run; a value that depends on outputs stays open.
+A trial evaluates on samples of conditions, and reports only faults that hold in every run.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,6 @@
-"""Number of vcjobs that a step may create, and their names.
+"""Number of vcjobs that a step may create, and their names: `<flow>-<step>[-<index>][-r<n>]`.
 
-A name is `<flow>-<step>[-<index>][-r<n>]`. A vcjob that nobody plans (a lost one that is created
-again, a retry command) takes a name that is free then; admission does not count it.
+A vcjob that is created again, or by a retry command, takes a free name and does not count.
 """
 
 import re

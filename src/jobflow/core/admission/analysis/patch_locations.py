@@ -1,7 +1,6 @@
 """Locations in patches: of the faults of a merged spec, and of elements that no template has.
 
-A flow may have as many faults as it has words, so the location of each is found in time
-proportional to its path, however long the lists and maps on the way are.
+Each is found in time proportional to its path, because a flow may have many faults.
 """
 
 import re

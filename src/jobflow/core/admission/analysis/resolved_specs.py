@@ -1,8 +1,6 @@
-"""Vcjob specs that a flow's steps may create, and their tasks, if the templates are known.
+"""Vcjob specs that a flow's steps and cases may create, and their tasks, for known templates.
 
-A step with `switch` may have one spec a case. References to params and to the flow have their
-values here. A value that only a run knows (`$(item)`, outputs) stays a reference, and `open_paths`
-lists its places.
+References to params and to the flow have their values here; others stay (`open_paths`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,6 @@
 """Names that an expression or a reference may use at its place, and the faults of other names.
 
-`core.cel.scope` is the counterpart, which holds the values: a name that is a fault here has no
-value there.
+`core.cel.scope` holds the values: a name that is a fault here has no value there.
 """
 
 import re

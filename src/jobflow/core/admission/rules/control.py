@@ -1,7 +1,4 @@
-"""Rules of switch, forEach, repeat, parallelism, daemon, failurePolicy and finally.
-
-docs/decisions/bounds-of-control.md explains the bounds.
-"""
+"""Rules of switch, loops, daemon, finally and limits (docs/decisions/bounds-of-control.md)."""
 
 from collections.abc import Iterator
 

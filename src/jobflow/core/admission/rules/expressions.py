@@ -1,7 +1,4 @@
-"""Rules of expressions and references: syntax, names, types of values, and compared reasons.
-
-The message of a fault names its character, counted from 1.
-"""
+"""Rules of expressions and references: syntax, names, types of values, and compared reasons."""
 
 import re
 from collections.abc import Iterator

@@ -1,5 +1,4 @@
-"""Rules of the names that JobFlow and Volcano generate for vcjobs and pods: length and
-uniqueness."""
+"""Rules of the names that are generated for vcjobs and pods: length and uniqueness."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice

@@ -1,8 +1,7 @@
 """Rules of patches and jobDefaults: they must merge, and make vcjobs that Volcano accepts.
 
-`core.admission.volcano` judges the merged spec of each step and case, and `patch_locations` traces
-each fault back to the patch, or jobDefaults, that it comes from. Values that only a run knows
-(`open_paths`) are not judged.
+The merged spec of each step and case is judged, and each fault is traced back to the patch that it
+comes from (`patch_locations`). Values that only a run knows (`open_paths`) are not judged.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Rules of probes: targets, tasks (if their templates are known), requests and phases.
-
-Sources: RFC 9110 for requests, RFC 9112 for the headers of the connection.
-"""
+"""Rules of probes: targets, tasks, requests (RFC 9110, RFC 9112) and phases."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,6 @@
-"""Rules of size: how deep the values of a flow may nest, and how large its status may become.
+"""Rules of size: the depth of values, and the largest size of the status.
 
-The size of the status counts what is never dropped from it (`core.planning.status.size_limit`), at
-its largest.
+Only what is never dropped from the status counts (`core.planning.status.size_limit`).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""Rules of timeouts, of retries and their backoff, and of ttlSecondsAfterFinished.
-
-docs/decisions/bounds-of-control.md explains the bounds.
-"""
+"""Rules of timeouts, retries and backoff (docs/decisions/bounds-of-control.md), and of the ttl."""
 
 from collections.abc import Iterator
 
