@@ -113,8 +113,7 @@ class Task(Struct, frozen=True, kw_only=True):
         Int32 | None, Doc("Number of pods that must be available for the task to run.")
     ] = None
     template: Annotated[
-        dict[str, Any] | None,
-        Doc("Pod template; see `kubectl explain pod.spec`.", **Opaque),
+        dict[str, Any] | None, Doc("Pod template; see `kubectl explain pod.spec`.", **Opaque)
     ] = None
     policies: Annotated[
         list[LifecyclePolicy] | None,
@@ -145,10 +144,7 @@ class Volume(Struct, frozen=True, kw_only=True):
     ] = None
     volume_claim: Annotated[
         dict[str, Any] | None,
-        Doc(
-            "Claim that Volcano creates for the job; see `kubectl explain pvc.spec`.",
-            **Opaque,
-        ),
+        Doc("Claim that Volcano creates for the job; see `kubectl explain pvc.spec`.", **Opaque),
     ] = None
 
 

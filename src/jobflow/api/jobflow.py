@@ -232,8 +232,7 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
     ] = None
     params: Annotated[list[Param] | None, Doc("Parameters for patches and CEL expressions.")] = None
     job_defaults: Annotated[
-        JobDefaults | None,
-        Doc("Defaults for every job. Templates and patches override them."),
+        JobDefaults | None, Doc("Defaults for every job. Templates and patches override them.")
     ] = None
     parallelism: Annotated[
         Int32 | None, Doc("Maximum number of jobs at a time. Steps start in the order of flows.")

@@ -119,7 +119,6 @@ class ReviewMiddleware:
             deadlines.turn_of.pop(task, None)
 
     async def _read_pieces(self, receive: Receive, message: Message) -> bytes:
-        """Return a body that arrives in several messages, of which `message` is the first."""
         chunks: list[bytes] = []
         size, more = 0, True
         try:

@@ -121,7 +121,6 @@ def _declared(value: Any) -> frozenset[str]:
 
 
 def _meant(found: re.Match[str]) -> str:
-    """Return the path of the reference that is probably meant, or ""."""
     path = _PATH.fullmatch(found[found.lastgroup or ""])
     if path is None:
         return ""

@@ -63,7 +63,6 @@ def _fault(text: str) -> str:
 
 
 def _character(one: str) -> str:
-    """Return a character, with its code point if it looks like another."""
     if one.isascii():
         return f'"{one}"' if one.isprintable() else f"U+{ord(one):04X}"
     name = unicodedata.name(one, "")

@@ -215,7 +215,6 @@ def _type_name(value: Any) -> str:
 
 
 def _meant(part: _Part, path: Path, name: str) -> str:
-    """Return the field that is probably meant: beside the unknown one, or elsewhere."""
     kind = part.kind
     if kind == "JobTemplate" and path[:1] == ["spec"]:
         return meant(place_of(path[1:]), name)

@@ -88,7 +88,6 @@ def _meant(place: str, name: str) -> str:
 
 
 def _belongs(place: str, target: str) -> str:
-    """Return where a field belongs, as a path relative to the place if it is below it."""
     below = target.removeprefix(f"{place}.")
     if below != target or not place:
         return f"it belongs in {below}"

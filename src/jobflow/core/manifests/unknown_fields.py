@@ -153,7 +153,6 @@ def _no_quantity(value: Any) -> str:
 
 
 def _meant_quantity(text: str) -> str | None:
-    """Return the quantity with a suffix of Kubernetes, or None if it is not clear."""
     found = _ALMOST.fullmatch(text)
     if found is None:
         return None

@@ -126,9 +126,7 @@ def pem(certificate: x509.Certificate) -> bytes:
 def pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Return a key as PEM (PKCS 8), not encrypted."""
     return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 

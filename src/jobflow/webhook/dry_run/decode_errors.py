@@ -45,14 +45,12 @@ def decode_error_paths(template: Any, message: str) -> list[str]:
 
 
 def _under(path: str, node: Any, field: str) -> Iterator[tuple[str, Any]]:
-    """The values of a field in a map, or in each map of a list."""
     for at, each in _elements(path, node) if isinstance(node, list) else [(path, node)]:
         if isinstance(each, dict) and field in each:
             yield join_path(at, field), each[field]
 
 
 def _mistyped(path: str, node: Any, kind: str, number: str | None) -> Iterator[str]:
-    """The paths of the node and its elements that have this JSON type, and are this number."""
     for at, each in ((path, node), *_elements(path, node)):
         if _TYPES.get(type(each)) == kind and number in (None, str(each)):
             yield at

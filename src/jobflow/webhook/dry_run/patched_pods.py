@@ -68,7 +68,6 @@ def add_patched_pod_faults(
 
 
 def _faults(tried: PatchedPod, causes: Sequence[StatusCause]) -> Iterator[Violation]:
-    """The faults of a merged pod template, located in the patch that they come from."""
     layers = locations_of(tried.job)
     for cause in causes:
         merged = violation_of(tried.task, cause)

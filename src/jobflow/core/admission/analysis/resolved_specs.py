@@ -257,7 +257,6 @@ class KnownTasks:
         self._suggesters: dict[int, Suggester] = {}
 
     def __bool__(self) -> bool:
-        """Whether the tasks of any step are known."""
         return bool(self._specs)
 
     def get(self, step: int) -> Tasks | None:

@@ -54,11 +54,7 @@ class NameScope:
     """The names of one flow."""
 
     def __init__(
-        self,
-        flow: JobFlow,
-        graph: Graph,
-        steps: Sequence[Step],
-        tasks: KnownTasks,
+        self, flow: JobFlow, graph: Graph, steps: Sequence[Step], tasks: KnownTasks
     ) -> None:
         """`graph`: of spec.flows; `steps`: those of `finally` last."""
         self._tasks = tasks

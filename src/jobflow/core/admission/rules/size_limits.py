@@ -130,8 +130,6 @@ def _passed_targets(facts: FlowFacts, step: int) -> int:
 
 
 class _StatusOfOptions:
-    """Bytes that decisions, runs, retries and timeouts add."""
-
     def __init__(self, facts: FlowFacts) -> None:
         self._facts = facts
         self._params = params_of(facts.flow)
