@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.validate import (
-    Known,
-    validate_flow,
-    validate_template,
-)
+from jobflow.core.admission.validate import Known, validate_flow, validate_template
 from support.admission.reviewed import flow_of, knowing, said, template_of
 
 OPEN = {"default": "Open", "fresh": ""}
