@@ -68,7 +68,7 @@ def _at_least(raw: Map, path: str, **least: int) -> Iterator[Violation]:
             yield Violation(f"{path}.{key}", Reason.INVALID, value, detail)
 
 
-def _names_of_others(job: JobView) -> Iterator[Violation]:
+def _words(job: JobView) -> Iterator[Violation]:
     """An empty queue is Volcano's default one."""
     for key in ("queue", "priorityClassName"):
         name = text(job.raw, key)
@@ -78,9 +78,6 @@ def _names_of_others(job: JobView) -> Iterator[Violation]:
     if scheduler is not None and len(scheduler) > MAX_NAME:
         detail = f"may not be more than {MAX_NAME} characters"
         yield Violation(f"{job.path}.schedulerName", Reason.TOO_LONG, scheduler, detail)
-
-
-def _running_estimate(job: JobView) -> Iterator[Violation]:
     yield from duration_violations(job.raw, "runningEstimate", job.path)
 
 
@@ -293,8 +290,7 @@ _FIELDS_OF_RULES: Mapping[Callable[[JobView], Iterator[Violation]], frozenset[st
     rule: frozenset(fields.split())
     for rule, fields in (
         (_counts, "minAvailable maxRetry minSuccess ttlSecondsAfterFinished tasks"),
-        (_names_of_others, "queue priorityClassName schedulerName"),
-        (_running_estimate, "runningEstimate"),
+        (_words, "queue priorityClassName schedulerName runningEstimate"),
         (_tasks, "tasks"),
         (_gang, "minAvailable tasks"),
         (policy_violations, "policies tasks"),
