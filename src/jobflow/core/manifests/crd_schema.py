@@ -256,9 +256,6 @@ def _places(kind: str) -> dict[str, list[str]]:
     return places
 
 
-_METADATA: Schema = {"properties": {}}
-
-
 def without_nulls(kind: str, obj: Any) -> Any:
     """Return a copy of plain JSON without the nulls that an API server reads as missing fields
     (k8s.io/apiextensions-apiserver, structural schema defaulting): all but those in lists and
@@ -269,7 +266,7 @@ def without_nulls(kind: str, obj: Any) -> Any:
 @lru_cache(maxsize=4)
 def _schema(kind: str) -> Schema:
     schema = openapi_schema(kind)
-    return schema | {"properties": schema["properties"] | {"metadata": _METADATA}}
+    return schema | {"properties": schema["properties"] | {"metadata": {"properties": {}}}}
 
 
 def _without(value: Any, schema: Schema) -> Any:

@@ -4,8 +4,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-import msgspec
-
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.kinds import FlowObject
@@ -23,7 +21,7 @@ from jobflow.core.admission.validate import (
     validate_template_delete,
 )
 from jobflow.core.json_values import is_same_json
-from jobflow.core.manifests.crd_schema import schema_violations
+from jobflow.core.manifests.crd_schema import job_spec_violations, schema_violations
 from jobflow.core.violations import Verdict, Violation
 from jobflow.webhook.dry_run.patched_pods import add_patched_pod_faults, patched_pods
 from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, add_pod_faults, pod_templates
@@ -110,9 +108,9 @@ class Judge(ABC, Generic[T]):
     @abstractmethod
     async def update(self, old: T, new: T, user: UserInfo) -> Verdict: ...
 
-    @abstractmethod
     async def changed(self, new: T, user: UserInfo) -> Verdict:
         """Judge a change of an object whose old form does not fit the type."""
+        return await self.create(new, user)
 
     @abstractmethod
     async def delete(self, old: T) -> Verdict: ...
@@ -192,9 +190,6 @@ class TemplateJudge(Judge[JobTemplate]):
             return PASS
         return await self.create(new, user)
 
-    async def changed(self, new: JobTemplate, user: UserInfo) -> Verdict:
-        return await self.create(new, user)
-
     async def delete(self, old: JobTemplate) -> Verdict:
         namespace = old.metadata.namespace
         if not self._cluster.follows(namespace):
@@ -214,12 +209,9 @@ def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
     """Violations of the maximum depth or of the CRD's schema; decoding does not check the spec."""
     if too_deep := tuple(depth_violations(template.spec, "spec")):
         return too_deep
-    try:
-        template.typed_spec()
-    except msgspec.ValidationError:
-        spec = {"spec": template.spec}
-        return tuple(schema_violations(TemplateJudge.kind, spec, strict=False))
-    return ()
+    if next(job_spec_violations(template.spec, "spec"), None) is None:
+        return ()
+    return tuple(schema_violations(TemplateJudge.kind, {"spec": template.spec}, strict=False))
 
 
 def known(cluster: Cluster, namespace: str) -> Known:

@@ -119,16 +119,13 @@ def _named_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
     """Volcano allows one policy to name an event twice."""
     seen: dict[str | int, str] = {}
     for path, policy in policies:
-        named: list[tuple[str, str | int]] = [*_events(policy, path), *_exit_codes(policy, path)]
+        named: list[tuple[str, str | int]] = [*_events(policy, path)]
+        if (code := integer(policy, "exitCode")) is not None:
+            named.append((f"{path}.exitCode", code))
         for at, value in named:
             if (first := seen.setdefault(value, path)) != path:
                 word = "event" if isinstance(value, str) else "exit code"
                 yield Violation(at, Reason.DUPLICATE, value, f"{first} already has this {word}")
-
-
-def _exit_codes(policy: Map, path: str) -> Iterator[tuple[str, int]]:
-    if (code := integer(policy, "exitCode")) is not None:
-        yield f"{path}.exitCode", code
 
 
 def _any_event_alone(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
