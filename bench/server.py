@@ -14,7 +14,7 @@ from jobflow.kube.client import Client
 from jobflow.runtime.http_listener import HttpListener
 from jobflow.store import Queue, QueueStatus, Store
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates import write_development_pki
+from jobflow.webhook.certificates.files import write_development_pki
 from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.large_reviews.offload import Aside
 

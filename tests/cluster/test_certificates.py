@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobflow.api.resources import JOBFLOWS, SECRETS, VALIDATING_WEBHOOKS
-from jobflow.webhook.certificates import make_pki
+from jobflow.webhook.certificates.pki import make_pki
 from support.cluster.control_plane import token
 from support.cluster.real_cluster import RealCluster
 from support.cluster.served import Served, registered, until

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobflow.core.violations import Reason, Violation, join_path, quote, some
+from jobflow.core.violations import Reason, Violation, join_path, quote
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,6 @@ def test_a_value_that_is_nested_too_deeply_is_quoted_all_the_same():
         deep = [deep]
     assert quote(deep) == "[…]"
     assert quote({"a": deep}) == "{…}"
-
-
-@pytest.mark.parametrize(
-    ("names", "text"),
-    [([], ""), (["a"], "a"), (["a", "b", "c"], "a, b, c"), (list("abcde"), "a, b, c and 2 more")],
-)
-def test_three_names_and_how_many_more(names, text):
-    assert some(names) == text
 
 
 @pytest.mark.parametrize(

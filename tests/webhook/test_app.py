@@ -16,7 +16,7 @@ from jobflow.app.metrics import Metrics
 from jobflow.runtime.http_listener import HttpListener, PortInUse
 from jobflow.webhook import middleware
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates import write_development_pki
+from jobflow.webhook.certificates.files import write_development_pki
 from jobflow.webhook.middleware import MAX_BODY, MAX_DRAINED
 from jobflow.webhook.review.envelope import UserInfo
 from support.admission.admissions import UID, FakeCluster, FakeRights, review, stored

@@ -3,7 +3,7 @@
 from base64 import b64decode
 from urllib.parse import urlsplit
 
-from jobflow.webhook.certificates import make_pki
+from jobflow.webhook.certificates.pki import make_pki
 from jobflow.webhook.configuration import webhook_configuration
 from jobflow.webhook.review.review import reviewers
 from support.admission.admissions import FakeCluster

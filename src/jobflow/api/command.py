@@ -1,10 +1,7 @@
 """`bus.volcano.sh/v1alpha1` Command: a request to act on a vcjob or a flow.
 
-The kind is Volcano's (staging/src/volcano.sh/apis/pkg/apis/bus/v1alpha1). The controller that
-executes a Command deletes it: Volcano for vcjobs, JobFlow for flows.
+The controller that executes a Command deletes it: Volcano for vcjobs, JobFlow for flows.
 """
-
-from __future__ import annotations
 
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Control primitives of a flow: conditions, loops, retries, parameters and defaults."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -12,7 +10,7 @@ from jobflow.api.meta import Doc, Struct
 
 
 class FailurePolicy(StrEnum):
-    """What happens to the other steps of a flow when one fails."""
+    """Effect of a failed step on the other steps of its flow."""
 
     STOP = "Stop"
     ABORT = "Abort"

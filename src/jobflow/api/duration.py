@@ -1,7 +1,5 @@
 """Durations in Go's notation, such as `1m30s`."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 
@@ -22,10 +20,8 @@ MAX_SECONDS = 100 * 365 * 24 * 3600.0
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a non-negative Go duration (source: Go's time.ParseDuration).
-
-    Raises ValueError with the fault.
-    """
+    """Return the seconds of a non-negative Go duration (Go's time.ParseDuration). Raises
+    ValueError."""
     if text == "0":
         return 0.0
     if not _WHOLE.fullmatch(text):

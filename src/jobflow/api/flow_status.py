@@ -1,9 +1,4 @@
-"""`status` of a JobFlow: the state of the flow, its steps, their runs and jobs.
-
-Volcano's dashboards read it, so its fields have the names and shapes of Volcano's JobFlow.
-"""
-
-from __future__ import annotations
+"""`status` of a JobFlow, with the names and shapes that Volcano's dashboards read."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -96,8 +91,7 @@ class RunCondition(Struct, frozen=True, kw_only=True):
     ] = None
 
     phase: Annotated[
-        str,
-        Doc("Waiting, the phase of the running job, or Completed, Failed or Skipped."),
+        str, Doc("Waiting, the phase of the running job, or Completed, Failed or Skipped.")
     ] = ""
     reason: Annotated[str, Doc("Reason, in one word.")] = ""
     message: Annotated[str, Doc("Reason, in one sentence: what it waits for or what failed.")] = ""
@@ -116,8 +110,7 @@ class RunCondition(Struct, frozen=True, kw_only=True):
     ] = None
     deadline: Annotated[datetime | None, Doc("When the step's timeout ends the job.")] = None
     abort_time: Annotated[
-        datetime | None,
-        Doc("Since when the job is being aborted, until it has ended."),
+        datetime | None, Doc("Since when the job is being aborted, until it has ended.")
     ] = None
     last_transition_time: Annotated[
         datetime | None, Doc("Since when phase and reason are the present ones.")
@@ -153,8 +146,7 @@ class StepCondition(RunCondition, frozen=True, kw_only=True):
     """State of a step; with forEach or repeat, the summary of its runs."""
 
     passed_targets: Annotated[
-        list[str] | None,
-        Doc("Until the step starts: targets whose probe has passed once."),
+        list[str] | None, Doc("Until the step starts: targets whose probe has passed once.")
     ] = None
     decisions: Annotated[Decisions | None, Doc("Values of when, switch and forEach.from.")] = None
     runs: Annotated[
@@ -206,8 +198,7 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
         int | None, Doc("Generation of the spec that this status is for.", format="int64")
     ] = None
     conditions: Annotated[
-        dict[str, StepCondition] | None,
-        Doc("State of each step, by <flow>-<step>.", **Atomic),
+        dict[str, StepCondition] | None, Doc("State of each step, by <flow>-<step>.", **Atomic)
     ] = None
     job_status_list: Annotated[
         list[JobRecord] | None, Doc("Records of the flow's Volcano jobs, including deleted ones.")
@@ -235,12 +226,13 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
     suspended_at: Annotated[datetime | None, Doc("Since when the flow is suspended.")] = None
     suspended_by: Annotated[
         str,
-        Doc("What suspended it: SuspendFlow, AbortJob (aborts running jobs) or spec.suspend."),
+        Doc(
+            "Origin of the suspension: SuspendFlow, AbortJob (aborts running jobs) or spec.suspend."
+        ),
     ] = ""
     finally_cancelled: Annotated[
         bool, Doc("Whether finally is cancelled too (TerminateNow, `jobflow cancel --now`).")
     ] = False
     handled_commands: Annotated[
-        list[str] | None,
-        Doc("UIDs of Commands that were executed or refused and still exist."),
+        list[str] | None, Doc("UIDs of Commands that were executed or refused and still exist.")
     ] = None

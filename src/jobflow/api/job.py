@@ -1,10 +1,7 @@
 """`batch.volcano.sh/v1alpha1` Job (a vcjob): the spec of a template, and the status that is read.
 
-Source of the shapes: staging/src/volcano.sh/apis/pkg/apis/batch/v1alpha1/job.go. Fields have no
-defaults, because Volcano sets them when the vcjob is created.
+Fields have no defaults, because Volcano sets them (pkg/apis/batch/v1alpha1/job.go).
 """
-
-from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
@@ -116,8 +113,7 @@ class Task(Struct, frozen=True, kw_only=True):
         Int32 | None, Doc("Number of pods that must be available for the task to run.")
     ] = None
     template: Annotated[
-        dict[str, Any] | None,
-        Doc("Pod template; see `kubectl explain pod.spec`.", **Opaque),
+        dict[str, Any] | None, Doc("Pod template; see `kubectl explain pod.spec`.", **Opaque)
     ] = None
     policies: Annotated[
         list[LifecyclePolicy] | None,
@@ -148,10 +144,7 @@ class Volume(Struct, frozen=True, kw_only=True):
     ] = None
     volume_claim: Annotated[
         dict[str, Any] | None,
-        Doc(
-            "Claim that Volcano creates for the job; see `kubectl explain pvc.spec`.",
-            **Opaque,
-        ),
+        Doc("Claim that Volcano creates for the job; see `kubectl explain pvc.spec`.", **Opaque),
     ] = None
 
 

@@ -1,7 +1,5 @@
 """`flow.volcano.sh/v1alpha1` JobFlow: the steps of a workflow of Volcano jobs."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated
 
@@ -14,7 +12,7 @@ from jobflow.api.meta import Doc, ObjectMeta, Struct
 
 
 class Strategy(StrEnum):
-    """How many targets must reach the condition."""
+    """Number of targets that must reach the condition."""
 
     ALL = "all"
     ANY = "any"
@@ -30,7 +28,7 @@ class Condition(StrEnum):
 
 
 class RetainPolicy(StrEnum):
-    """What happens to the vcjobs of a flow that succeeded."""
+    """Fate of the vcjobs of a flow that has succeeded."""
 
     RETAIN = "retain"
     DELETE = "delete"
@@ -234,8 +232,7 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
     ] = None
     params: Annotated[list[Param] | None, Doc("Parameters for patches and CEL expressions.")] = None
     job_defaults: Annotated[
-        JobDefaults | None,
-        Doc("Defaults for every job. Templates and patches override them."),
+        JobDefaults | None, Doc("Defaults for every job. Templates and patches override them.")
     ] = None
     parallelism: Annotated[
         Int32 | None, Doc("Maximum number of jobs at a time. Steps start in the order of flows.")
@@ -247,7 +244,7 @@ class JobFlowSpec(Struct, frozen=True, kw_only=True):
     failure_policy: Annotated[
         str | None,
         Doc(
-            "What to do when a step fails: Stop (default) starts no more jobs, Abort also aborts "
+            "Effect of a failed step: Stop (default) starts no more jobs, Abort also aborts "
             "running jobs, Continue runs all steps that do not depend on the failed one, and all "
             "items of a forEach."
         ),

@@ -1,12 +1,9 @@
 """`flow.volcano.sh/v1alpha1` JobTemplate: a vcjob spec that steps of flows run."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec
 
-from jobflow.api.job import JobSpec
 from jobflow.api.meta import Doc, ObjectMeta, Struct
 
 
@@ -33,7 +30,3 @@ class JobTemplate(Struct, frozen=True, kw_only=True):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: dict[str, Any] = {}
     status: JobTemplateStatus = JobTemplateStatus()
-
-    def typed_spec(self) -> JobSpec:
-        """Return the spec with its known fields. Raises msgspec.ValidationError."""
-        return msgspec.convert(self.spec, JobSpec)

@@ -1,10 +1,4 @@
-"""The kinds that JobFlow defines, one row each.
-
-The CustomResourceDefinitions, the check of the definitions that a cluster serves, the webhook's
-configuration and paths, the sandbox and the command line all read this table.
-"""
-
-from __future__ import annotations
+"""The kinds that JobFlow defines, one row each: everything that depends on a kind reads it."""
 
 from dataclasses import dataclass
 

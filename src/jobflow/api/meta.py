@@ -5,17 +5,15 @@ default value, so an empty timestamp is absent and never null. Decoding accepts 
 stored object may have; the rules are in `jobflow.core.admission`.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 
 def Doc(description: str, **schema: Any) -> msgspec.Meta:  # noqa: N802 - reads as an annotation
-    """Return a field's description for `kubectl explain` and additions to its CRD schema, which do
-    not constrain decoding."""
+    """Return a field's description and additions to its CRD schema, which do not constrain
+    decoding."""
     return msgspec.Meta(description=description, extra_json_schema=schema or None)
 
 
@@ -69,7 +67,3 @@ class ListMeta(Struct, frozen=True, kw_only=True):
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
-    remaining_item_count: int | None = None
-
-
-Timestamp = Annotated[datetime, Doc("RFC 3339, UTC, whole seconds.")]

@@ -1,7 +1,5 @@
 """`v1` Pod: the owner, the phase and the ends of containers, as far as JobFlow reads them."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from enum import StrEnum
 
@@ -40,7 +38,6 @@ class Terminated(Struct, frozen=True, kw_only=True):
     """Error, OOMKilled, Completed, ContainerCannotRun …"""
     message: str = ""
     """The termination message; the kubelet keeps 4 KiB a container."""
-    started_at: datetime | None = None
     finished_at: datetime | None = None
 
 

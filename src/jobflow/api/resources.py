@@ -1,7 +1,5 @@
 """API resources: group, version, plural, scope and URL path of each kind that JobFlow uses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import msgspec
@@ -23,10 +21,8 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of the collection (without a name), an object or its subresource.
-
-        Without a namespace, the path of a namespaced kind spans all namespaces.
-        """
+        """Return the URL path of a collection (without a name), an object or its subresource.
+        Without a namespace, it spans all namespaces."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]

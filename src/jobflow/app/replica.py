@@ -32,13 +32,8 @@ from jobflow.runtime.task_group import Parts, Task, together
 from jobflow.store import Feed, Store, feeds
 from jobflow.webhook.access_rights import AccessRights
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates import (
-    CertificateFiles,
-    CertificateSource,
-    Live,
-    WatchedClientCA,
-    WatchedFiles,
-)
+from jobflow.webhook.certificates.files import CertificateFiles, WatchedClientCA, WatchedFiles
+from jobflow.webhook.certificates.live import CertificateSource, Live
 from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.large_reviews.offload import Aside
 

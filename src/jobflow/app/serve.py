@@ -44,13 +44,10 @@ from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
 from jobflow.sandbox.volcano.controller import JobController
-from jobflow.webhook.certificates import (
-    CertificateError,
-    CertificateFiles,
-    Policy,
-    SharedCertificate,
-    write_development_pki,
-)
+from jobflow.webhook.certificates.files import CertificateFiles, write_development_pki
+from jobflow.webhook.certificates.pki import CertificateError
+from jobflow.webhook.certificates.ring import Policy
+from jobflow.webhook.certificates.shared import SharedCertificate
 from jobflow.webhook.configuration import webhook_configuration
 
 __all__ = [

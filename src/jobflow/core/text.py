@@ -1,8 +1,9 @@
 """Text for messages: lists of names, times, durations, commands and counts."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
+from jobflow.api.duration import format_duration as format_precise_duration
 from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
 from jobflow.api.meta import ObjectMeta
 
@@ -17,27 +18,25 @@ def shorten(message: str) -> str:
     return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
 
 
-def join_names(names: Sequence[str], *, total: int | None = None, last: str = "and") -> str:
-    """Return `a`, `a and b`, `a, b and c`, or `a, b, c and 996 more`.
+def join_names(
+    names: Iterable[str], *, total: int | None = None, last: str = "and", shown: int = MAX_NAMES
+) -> str:
+    """Return `a`, `a and b`, `a, b and c`, or `a, b, c and 996 more`, with at most `shown` names.
 
     With `total`, the number of all names, `names` may be only the first ones. `last` is the word
     before the last name.
     """
-    more = (len(names) if total is None else total) - MAX_NAMES
-    if more > 0:
-        return f"{', '.join(names[:MAX_NAMES])} {last} {more} more"
-    if len(names) < 2:
-        return "".join(names)
-    return f"{', '.join(names[:-1])} {last} {names[-1]}"
+    listed = list(names)
+    if (more := (len(listed) if total is None else total) - shown) > 0:
+        listed[shown:] = [f"{more} more"]
+    if len(listed) < 2:
+        return "".join(listed)
+    return f"{', '.join(listed[:-1])} {last} {listed[-1]}"
 
 
 def format_go_duration(duration: timedelta) -> str:
     """Return whole seconds as Go prints a Duration: `3s`, `1m30s`, `2h0m0s`; `0s` if negative."""
-    minutes, seconds = divmod(max(0, duration // timedelta(seconds=1)), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes}m{seconds}s"
-    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+    return format_precise_duration(timedelta(seconds=duration // timedelta(seconds=1)))
 
 
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))

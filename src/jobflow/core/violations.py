@@ -1,7 +1,7 @@
 """Violations and warnings of admission, in the format of the API server's own errors."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
@@ -169,10 +169,3 @@ def split_first_key(path: str) -> Iterator[tuple[str, str]]:
     for end in reversed(ends):
         if (bare[end : end + 1] == "]") == bracketed:
             yield bare[:end], bare[end + bracketed :]
-
-
-def some(names: Iterable[str], shown: int = 3) -> str:
-    """Return `a, b, c and 996 more`, with at most `shown` names."""
-    listed = list(names)
-    text = ", ".join(listed[:shown])
-    return f"{text} and {len(listed) - shown} more" if len(listed) > shown else text

@@ -3,10 +3,7 @@
 A LocalSubjectAccessReview, unlike a SubjectAccessReview, needs no right outside the namespace.
 """
 
-from __future__ import annotations
-
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -45,7 +42,7 @@ class AccessRights:
     def __init__(self, client: Client, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._clock = clock
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._kept: dict[bytes, _Kept] = {}
 
     async def lacking(self, user: UserInfo, namespace: str) -> str:
         body = _body(user, namespace)
@@ -54,10 +51,10 @@ class AccessRights:
             return kept.reason
         status = await self._ask(body, user, namespace)
         reason = "" if status.allowed else _message(user, namespace, status.reason)
+        self._kept.pop(body, None)  # the newest answer comes last
         self._kept[body] = _Kept(reason, self._clock() + KEPT_SECONDS)
-        self._kept.move_to_end(body)
         if len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
+            del self._kept[next(iter(self._kept))]
         return reason
 
     async def _ask(self, body: bytes, user: UserInfo, namespace: str) -> _Status:

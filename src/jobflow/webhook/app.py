@@ -1,24 +1,13 @@
-"""The webhook's FastAPI app: the review paths (served by middleware) and an index page.
+"""The webhook's FastAPI app, served over TLS: the review paths and an index page."""
 
-It is served over TLS only; health and metrics have their own port (`jobflow.app.health`).
-"""
-
-from __future__ import annotations
+from typing import Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel
 
 import jobflow
 from jobflow.webhook.middleware import Observe, ReviewMiddleware
 from jobflow.webhook.review.judges import Cluster, Rights
 from jobflow.webhook.review.review import Elsewhere, reviewers
-
-
-class Paths(BaseModel):
-    """The kind that each review path judges."""
-
-    version: str
-    reviews: dict[str, str]
 
 
 def create_app(
@@ -28,11 +17,9 @@ def create_app(
     elsewhere: Elsewhere | None = None,
     rights: Rights | None = None,
 ) -> FastAPI:
-    """Return the app that answers reviews from what `cluster` knows.
-
-    `observe` is called after every review. `elsewhere` judges large reviews; without it the event
-    loop judges all. `rights` checks what users may do; without it nothing is checked.
-    """
+    """Return the app that answers reviews from what `cluster` knows. `observe` is called after
+    every review. Without `elsewhere` the event loop judges large reviews too; without `rights`
+    users need none."""
     paths = reviewers(cluster, elsewhere, rights)
     app = FastAPI(
         title="JobFlow admission",
@@ -41,14 +28,11 @@ def create_app(
         openapi_url=None,
     )
     app.add_middleware(ReviewMiddleware, reviewers=paths, observe=observe)
-    listed = Paths(
-        version=jobflow.__version__,
-        reviews={path: reviewer.kind for path, reviewer in paths.items()},
-    )
+    kinds = {path: reviewer.kind for path, reviewer in paths.items()}
 
     @app.get("/")
-    async def index() -> Paths:
-        """The review paths."""
-        return listed
+    async def index() -> dict[str, Any]:
+        """The review paths and the kind that each reviews."""
+        return {"version": jobflow.__version__, "reviews": kinds}
 
     return app

@@ -1,7 +1,5 @@
 """The webhook's knowledge of the cluster: this process's store, and live reads of namespaces."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 
@@ -25,11 +23,8 @@ log = structlog.get_logger(__name__)
 
 
 class StoreCluster:
-    """`judges.Cluster` over a store.
-
-    `only` is the one namespace that is followed, or "". `unfit` returns why nothing may be judged
-    at present, or "". `observe` is called with the result of every dry run.
-    """
+    """`judges.Cluster` over a store. `only` is the one namespace that is followed, or "". `unfit`
+    returns why nothing may be judged now, or "". `observe` gets the result of every dry run."""
 
     def __init__(
         self,

@@ -1,7 +1,5 @@
 """The ValidatingWebhookConfiguration that sends reviews to the webhook."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from typing import Any
 
@@ -14,10 +12,8 @@ OPERATIONS = ["CREATE", "UPDATE", "DELETE"]
 
 
 def webhook_configuration(url: str, ca_bundle: bytes, *, name: str = NAME) -> dict[str, Any]:
-    """Return the manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA.
-
-    Its rules name no subresource, so writes of a status are not reviewed.
-    """
+    """Return the manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA. Its
+    rules name no subresource, so writes of a status are not reviewed."""
     return {
         "apiVersion": VALIDATING_WEBHOOKS.api_version,
         "kind": VALIDATING_WEBHOOKS.kind,

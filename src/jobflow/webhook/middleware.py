@@ -4,8 +4,6 @@ It limits the size, the time and the number of request bodies; `jobflow.webhook.
 Pure ASGI answers half as many again as a FastAPI route (docs/performance.md).
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping
@@ -121,7 +119,6 @@ class ReviewMiddleware:
             deadlines.turn_of.pop(task, None)
 
     async def _read_pieces(self, receive: Receive, message: Message) -> bytes:
-        """Return a body that arrives in several messages, of which `message` is the first."""
         chunks: list[bytes] = []
         size, more = 0, True
         try:
@@ -154,11 +151,8 @@ class ReviewMiddleware:
 
 
 class _Deadlines:
-    """Cancels tasks that read a body for longer than BODY_SECONDS, at most a fifth later.
-
-    It counts turns of a second, because `asyncio.timeout` in each task takes a tenth of the time of
-    a small review.
-    """
+    """Cancels tasks that read a body for longer than BODY_SECONDS, at most a fifth later. It counts
+    turns of a second, because an `asyncio.timeout` takes a tenth of the time of a small review."""
 
     def __init__(self) -> None:
         self.turn_of: dict[asyncio.Task[Any] | None, int] = {}

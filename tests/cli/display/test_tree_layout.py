@@ -24,7 +24,7 @@ def test_the_diamond() -> None:
         "   └─ b",
         "      ├─ c",
         "      ├─ d",
-        "      └─ e  after c, d",
+        "      └─ e  after c and d",
     ]
 
 
@@ -33,8 +33,8 @@ def test_two_entry_steps_and_their_join() -> None:
         "├─ a",
         "│  └─ d",
         "├─ b",
-        "├─ c  after a, b",
-        "└─ e  after c, d",
+        "├─ c  after a and b",
+        "└─ e  after c and d",
     ]
 
 
@@ -55,8 +55,8 @@ def test_dependencies_that_the_position_does_not_show_are_written() -> None:
         "if a fails",
         "when a has finished",
         "once a runs",
-        "after any of b, c",
-        "if any of b, c, d and 1 more fails",
+        "after any of b or c",
+        "if any of b, c, d or 1 more fails",
     ]
 
 

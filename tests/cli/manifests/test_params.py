@@ -91,7 +91,7 @@ def test_every_flow_with_the_param_takes_the_value() -> None:
         ),
         (
             ["x=1"],
-            "--param x: no JobFlow in the files has this param; their params are workers, mode",
+            "--param x: no JobFlow in the files has this param; their params are workers and mode",
         ),
         (
             ["workers=[1"],

@@ -228,7 +228,7 @@ def test_tasks_of_a_known_template() -> None:
     assert said("wroker") == [
         'character 1: the job of "a" has no task "wroker"; did you mean "worker"?'
     ]
-    assert said("x") == ['character 1: the job of "a" has no task "x"; it has ps, worker']
+    assert said("x") == ['character 1: the job of "a" has no task "x"; it has ps and worker']
     pod = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
     assert said("x", tasks=[{"name": "x", "template": pod}]) == []
 

@@ -105,7 +105,7 @@ def test_the_first_patch_of_two_may_add_what_the_second_changes() -> None:
 def test_an_element_without_a_name_is_refused_if_the_template_has_several() -> None:
     step = {"name": "a", "template": "train", "patch": {"jobSpec": {"tasks": [{"replicas": 2}]}}}
     assert faults(flow_of(step), knowing(TRAIN)) == [
-        f'{AT}.tasks[0].name: Required value: template "train" has 2 tasks (ps, worker); name '
+        f'{AT}.tasks[0].name: Required value: template "train" has 2 tasks (ps and worker); name '
         "the one to change"
     ]
     assert faults(flow_of(step), Known()) == []
@@ -117,7 +117,7 @@ def test_a_container_without_a_name_is_refused_once() -> None:
     step = {"name": "a", "template": "t", "patch": {"jobSpec": pod({"tty": True})}}
     assert faults(flow_of(step), knowing(template_of("t", tasks=[task]))) == [
         f'{AT}.tasks[0].template.spec.containers[0].name: Required value: template "t" has 2 '
-        "containers (main, side); name the one to change"
+        "containers (main and side); name the one to change"
     ]
 
 

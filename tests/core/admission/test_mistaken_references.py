@@ -124,7 +124,7 @@ def test_references_outside_of_patches_stay() -> None:
         jobDefaults={"annotations": {"run": "$(index)", "shell": "$$(index)"}},
     )
     assert validate_flow(flow, Known()).warnings == (
-        '"$(flow.name)", "$(params.q)", "$(index)" in params, forEach.items and jobDefaults are '
+        '"$(flow.name)", "$(params.q)" and "$(index)" in params, forEach.items and jobDefaults are '
         "left as they are, because only patches of steps have references",
     )
 

@@ -41,7 +41,7 @@ NO_VALUE = "Required value: set a value, here or with --param a=VALUE of jobflow
             '[1].name: Duplicate value: "a": already the name of spec.params[0]',
         ),
         ([{"name": "a"}], f"[0].value: {NO_VALUE}"),
-        ([{"name": "a", "enum": ["x", 2]}], f'[0].value: {NO_VALUE}; supported values: "x", 2'),
+        ([{"name": "a", "enum": ["x", 2]}], f'[0].value: {NO_VALUE}; supported values: "x" and 2'),
         (
             [{"name": "a", "value": True, "enum": [1, 2]}],
             "[0].value: Unsupported value: true: supported values: 1, 2",

@@ -98,7 +98,7 @@ def test_a_name_that_no_task_can_have(name):
     [
         ("worker-0", '; did you mean "worker"?'),
         ("Worker", '; did you mean "worker"?'),
-        ("zzz", '; there is "ps", "worker"'),
+        ("zzz", '; there is "ps" and "worker"'),
     ],
 )
 def test_a_task_that_the_targets_template_does_not_have(name, rest):
@@ -268,7 +268,7 @@ def test_each_of_two_misspelt_tasks_of_one_target_is_guessed_at():
     assert [line.partition("no such task; ")[2] for line in found] == [
         'did you mean "worker"?',
         'did you mean "ps"?',
-        'there is "worker", "ps"',
+        'there is "worker" and "ps"',
     ]
 
 

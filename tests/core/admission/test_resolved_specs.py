@@ -86,8 +86,8 @@ PARAMS = [
         ({"maxRetry": "x$(params.n)"},
          ['maxRetry: Invalid value: "string": must be of type integer: "string"']),
         ({"queue": "$$(params.n)"},
-         ['queue: Invalid value: "$(params.n)": a Kubernetes name cannot hold "$", "(", ")": use '
-          'lower-case letters, digits, "-" and "."']),
+         ['queue: Invalid value: "$(params.n)": a Kubernetes name cannot hold "$", "(" and ")": '
+          'use lower-case letters, digits, "-" and "."']),
         ({"queue": "q-$(params.text)"},
          ['queue: Invalid value: "q-x y": a Kubernetes name cannot hold " ": use lower-case '
           'letters, digits, "-" and "."; "q-x-y" would do']),
@@ -187,7 +187,7 @@ def test_templates_of_cases_and_of_finally_are_missed() -> None:
         **{"finally": [{"name": "b"}, {"name": "c", "template": "train"}]},
     )
     assert validate_flow(flow, knowing(TRAIN)).warnings == (
-        'JobTemplates "x", "a", "b" do not exist yet: their steps wait until they do',
+        'JobTemplates "x", "a" and "b" do not exist yet: their steps wait until they do',
     )
 
 
@@ -207,7 +207,8 @@ def test_queues_of_cases_defaults_and_finally_are_looked_for() -> None:
     )
     known = knowing(TRAIN, template_of("t"), queues={"default": "Open"})
     assert queue_warnings(flow, known) == [
-        'queues "q1", "q3", "q2" do not exist: Volcano refuses jobs for a queue that does not exist'
+        'queues "q1", "q3" and "q2" do not exist: Volcano refuses jobs for a queue that does not '
+        "exist"
     ]
     flow = flow_of("t", jobDefaults={"queue": "q3"})
     assert queue_warnings(flow, knowing(queues={"default": "Open"})) == [

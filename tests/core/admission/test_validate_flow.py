@@ -4,7 +4,7 @@ import pytest
 
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.suggest import CURLY_QUOTES_ARE_PART
-from jobflow.core.violations import Reason, Verdict
+from jobflow.core.violations import Reason, Verdict, quote
 from support.admission.reviewed import faults, flow_of
 
 GET = {"taskName": "ps", "path": "/", "port": 80}
@@ -34,56 +34,42 @@ def test_what_is_right_is_admitted_without_a_word(steps):
 
 
 NO_NAME = "a step has a name, which is also its JobTemplate's unless template is set"
+ENDS = 'a Kubernetes name begins and ends with a letter or digit, also around each "."'
 CHARACTERS = 'use lower-case letters, digits, "-" and "."'
 CONDITIONS = '"Completed", "Failed", "Finished", "Running"'
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "characters", "guess"),
     [
-        ("", f"Required value: {NO_NAME}"),
-        (
-            "Train_A",
-            'Invalid value: "Train_A": a Kubernetes name cannot hold "T", "_", "A": '
-            f'{CHARACTERS}; "train-a" would do',
-        ),
-        (
-            "“a”",
-            'Invalid value: "“a”": a Kubernetes name cannot hold "“" (U+201C LEFT DOUBLE QUOTATION '
-            f'MARK), "”" (U+201D RIGHT DOUBLE QUOTATION MARK): {CHARACTERS}; "a" would do',
-        ),
-        (
-            "größe",
-            'Invalid value: "größe": a Kubernetes name cannot hold '
-            '"ö" (U+00F6 LATIN SMALL LETTER O WITH DIAERESIS), '
-            f'"ß" (U+00DF LATIN SMALL LETTER SHARP S): {CHARACTERS}; "grosse" would do',
-        ),
-        (
-            "训练",
-            'Invalid value: "训练": a Kubernetes name cannot hold "训" (U+8BAD CJK UNIFIED '
-            f'IDEOGRAPH-8BAD), "练" (U+7EC3 CJK UNIFIED IDEOGRAPH-7EC3): {CHARACTERS}',
-        ),
-        (
-            "a\u200bb\n",
-            'Invalid value: "a\u200bb\\n": a Kubernetes name cannot hold '
-            f'(U+200B ZERO WIDTH SPACE), U+000A: {CHARACTERS}; "ab" would do',
-        ),
-        (
-            "ABCDEF",
-            'Invalid value: "ABCDEF": a Kubernetes name cannot hold "A", "B", "C", "D" and 2 more:'
-            f' {CHARACTERS}; "abcdef" would do',
-        ),
-        (
-            "-a.-b",
-            'Invalid value: "-a.-b": a Kubernetes name begins and ends with a letter or digit, '
-            'also around each "."; "a.b" would do',
-        ),
-        ("..", 'Invalid value: "..": a Kubernetes name begins and ends with a letter or digit, '
-               'also around each "."'),
+        ("Train_A", '"T", "_" and "A"', "train-a"),
+        ("“a”", '"“" (U+201C LEFT DOUBLE QUOTATION MARK) and "”" (U+201D RIGHT DOUBLE QUOTATION '
+                "MARK)", "a"),
+        ("größe", '"ö" (U+00F6 LATIN SMALL LETTER O WITH DIAERESIS) and "ß" (U+00DF LATIN SMALL '
+                  "LETTER SHARP S)", "grosse"),
+        ("训练", '"训" (U+8BAD CJK UNIFIED IDEOGRAPH-8BAD) and "练" (U+7EC3 CJK UNIFIED '
+                 "IDEOGRAPH-7EC3)", ""),
+        ("a\u200bb\n", "(U+200B ZERO WIDTH SPACE) and U+000A", "ab"),
+        ("ABCDEF", '"A", "B", "C", "D" and 2 more', "abcdef"),
     ],
 )  # fmt: skip
-def test_a_step_name_says_what_is_wrong_with_it(name, said):
-    assert faults(flow_of("ok", {"name": name})) == [f"spec.flows[1].name: {said}"]
+def test_characters_that_a_name_cannot_hold(name, characters, guess):
+    assert faults(flow_of("ok", {"name": name})) == [
+        f"spec.flows[1].name: Invalid value: {quote(name)}: a Kubernetes name cannot hold "
+        f"{characters}: {CHARACTERS}" + (f'; "{guess}" would do' if guess else "")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("", f"Required value: {NO_NAME}"),
+        ("-a.-b", f'Invalid value: "-a.-b": {ENDS}; "a.b" would do'),
+        ("..", f'Invalid value: "..": {ENDS}'),
+    ],
+)
+def test_other_faults_of_a_name(name, fault):
+    assert faults(flow_of("ok", {"name": name})) == [f"spec.flows[1].name: {fault}"]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +172,7 @@ def test_an_unsupported_word(field, word, listed):
     ("name", "said"),
     [
         ("", "Required value: name or generateName is required"),
-        ("My.Flow", 'Invalid value: "My.Flow": a Kubernetes name cannot hold "M", "F": '
+        ("My.Flow", 'Invalid value: "My.Flow": a Kubernetes name cannot hold "M" and "F": '
                     f'{CHARACTERS}; "my.flow" would do'),
     ],
 )  # fmt: skip

@@ -2,16 +2,9 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from jobflow.core.admission.validate import (
-    Known,
-    validate_flow,
-    validate_template,
-    validate_template_update,
-)
-from jobflow.core.violations import Verdict
+from jobflow.core.admission.validate import Known, validate_flow, validate_template
 from support.admission.reviewed import flow_of, knowing, said, template_of
 
 OPEN = {"default": "Open", "fresh": ""}
@@ -29,18 +22,6 @@ def test_a_template_is_held_to_the_rules_of_a_vcjob_and_of_names():
         "metadata.name",
         "spec.tasks[0].replicas",
         "spec.queue",
-    ]
-
-
-def test_a_template_is_looked_at_again_only_when_its_spec_changes():
-    broken = template_of("a", replicas=-1)
-    labelled = msgspec.structs.replace(
-        broken, metadata=msgspec.structs.replace(broken.metadata, labels={"x": "y"})
-    )
-    assert validate_template_update(broken, labelled, Known(queues={})) == Verdict()
-    changed = template_of("a", replicas=-2)
-    assert [v.path for v in validate_template_update(broken, changed, Known()).violations] == [
-        "spec.tasks[0].replicas"
     ]
 
 
@@ -90,7 +71,7 @@ def test_many_queues_are_one_warning_a_kind_of_suspicion():
         (({"name": "y", "template": "z"}, {"name": "x", "template": "z"}),
          ['JobTemplate "z" does not exist yet: its steps wait until it does']),
         (("y", "a", "x"),
-         ['JobTemplates "y", "x" do not exist yet: their steps wait until they do']),
+         ['JobTemplates "y" and "x" do not exist yet: their steps wait until they do']),
     ],
 )  # fmt: skip
 def test_templates_that_do_not_exist_yet(steps, warned):
@@ -110,7 +91,7 @@ def test_a_condition_on_no_target_at_all():
     other = {"name": "b", "dependsOn": {"strategy": "any", "targets": []}}
     tail = "a condition or strategy in dependsOn but no targets: the start waits for nothing"
     assert warnings(flow_of("a", step), Known()) == [f'step "cleanup" has {tail}']
-    assert warnings(flow_of(other, step), Known()) == [f'steps "b", "cleanup" have {tail}']
+    assert warnings(flow_of(other, step), Known()) == [f'steps "b" and "cleanup" have {tail}']
     assert warnings(flow_of({"name": "a", "dependsOn": {}}), Known()) == []
 
 
@@ -121,6 +102,6 @@ def test_a_condition_beside_a_probe():
     one = [{"name": "b", "dependsOn": both}]
     two = [*one, {"name": "c", "dependsOn": both}]
     assert warnings(flow_of("a", *one), Known()) == [f'step "b" has {tail}']
-    assert warnings(flow_of("a", *two), Known()) == [f'steps "b", "c" have {tail}']
+    assert warnings(flow_of("a", *two), Known()) == [f'steps "b" and "c" have {tail}']
     empty = {"name": "b", "dependsOn": both | {"probe": {}}}
     assert warnings(flow_of("a", empty), Known()) == []

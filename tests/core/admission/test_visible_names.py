@@ -4,8 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.api.jobflow import DependsOn, Step
-from jobflow.core.admission.analysis.visible_names import Upstream
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.visible_names import MOST_STEPS, upstream_bits
+from jobflow.core.admission.rules.size_limits import MAX_STATUS, least_status
 from jobflow.core.spec.graph import Graph
+from support.admission.reviewed import NOTHING_KNOWN, flow_of
 
 ARROWS = st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1, max_size=10)
 
@@ -23,7 +26,7 @@ def reached(targets: list[list[int]], step: int) -> set[int]:
 
 
 @given(ARROWS)
-def test_upstream_is_what_a_walk_finds(drawn: list[list[int]]) -> None:
+def test_bits_are_the_steps_that_a_walk_finds(drawn: list[list[int]]) -> None:
     targets = [[t for t in row if t < i] for i, row in enumerate(drawn)]
     names = [f"s{i}" for i in range(len(targets))]
     graph = Graph(
@@ -32,21 +35,11 @@ def test_upstream_is_what_a_walk_finds(drawn: list[list[int]]) -> None:
             for name, row in zip(names, targets, strict=True)
         ]
     )
-    upstream = Upstream(graph)
-    pairs = [(i, j) for i in range(len(names)) for j in range(len(names)) if i != j]
-    upstream.ask(pairs[::2])
-    assert {pair: upstream.has(*pair) for pair in pairs} == {
-        (i, j): j in reached(targets, i) for i, j in pairs
-    }
+    above = upstream_bits(graph)
+    for i in range(len(names)):
+        assert {j for j in range(len(names)) if above[i] >> j & 1} == reached(targets, i)
 
 
-def test_it_answers_what_it_was_not_told_to_look_into() -> None:
-    steps = [
-        Step(name=name, depends_on=DependsOn(targets=targets.split()))
-        for name, targets in {"a": "", "b": "a", "c": "b", "d": ""}.items()
-    ]
-    upstream = Upstream(Graph(steps))
-    assert upstream.has(1, 0)
-    for _ in range(2):
-        assert [upstream.has(2, target) for target in (0, 1, 3)] == [True, True, False]
-    assert not upstream.has(0, 2)
+def test_a_flow_of_more_steps_is_refused() -> None:
+    facts = FlowFacts(flow_of(*["a"] * (MOST_STEPS + 1)), NOTHING_KNOWN)
+    assert least_status(facts) > MAX_STATUS

@@ -24,7 +24,7 @@ def wrong(spec: Any) -> list[str]:
 
 
 def unknown(spec: Any) -> list[str]:
-    return [str(warning) for warning in misfits(spec, "spec").warnings]
+    return [str(warning) for warning in misfits(spec, "spec").field_warnings]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def unknown(spec: Any) -> list[str]:
 )
 def test_what_kubernetes_takes_fits(spec: dict[str, Any]) -> None:
     found = misfits(spec, "spec")
-    assert (found.violations, found.warnings) == ((), ())
+    assert (found.violations, found.field_warnings) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_unknown_fields_have_their_places() -> None:
 
 def test_a_directive_is_a_field_in_a_patch_only() -> None:
     spec = {"$patch": "replace", "tasks": [{"$patch": "delete", "name": "a"}]}
-    assert misfits(spec, "spec", is_open=is_open).warnings == ()
-    assert len(misfits(spec, "spec").warnings) == 2
+    assert misfits(spec, "spec", is_open=is_open).field_warnings == ()
+    assert len(misfits(spec, "spec").field_warnings) == 2
 
 
 def test_a_reference_without_a_value_fits_any_type() -> None:
@@ -156,9 +156,9 @@ def test_a_reference_without_a_value_fits_any_type() -> None:
 def test_only_so_many_are_kept() -> None:
     many = {f"comman{i}": 1 for i in range(MAX_FINDINGS)} | {"command": "x"}
     found = misfits(pod(many) | {"tasks2": 1}, "spec")
-    assert len(found.warnings) == MAX_FINDINGS
+    assert len(found.field_warnings) == MAX_FINDINGS
     assert len(found.violations) == 1
-    assert sum("did you mean" in warning.detail for warning in found.warnings) == MAX_GUESSES
+    assert sum("did you mean" in warning.detail for warning in found.field_warnings) == MAX_GUESSES
     assert len(misfits(pod({"args": [1] * (2 * MAX_FINDINGS)}), "spec").violations) == MAX_FINDINGS
 
 
@@ -181,7 +181,7 @@ JSON = st.recursive(
 @given(JSON, st.booleans())
 def test_nothing_makes_it_raise(spec: Any, patch: bool) -> None:
     found = misfits(spec, "spec", is_open=is_open if patch else None)
-    assert all(str(each) for each in (*found.violations, *found.warnings))
+    assert all(str(each) for each in (*found.violations, *found.field_warnings))
 
 
 @pytest.mark.parametrize(

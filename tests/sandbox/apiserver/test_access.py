@@ -16,7 +16,7 @@ from jobflow.sandbox.apiserver.kubeconfig import kubeconfig, written
 from jobflow.sandbox.apiserver.requests.access import Access
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.process.logs import new_folder
-from jobflow.webhook.certificates import write_development_pki
+from jobflow.webhook.certificates.files import write_development_pki
 from support.sandbox.command_line import jobflow
 
 NAMESPACES = "/api/v1/namespaces"

@@ -11,7 +11,7 @@ from typing import Any
 
 import helm_python
 
-from jobflow.webhook.certificates import make_pki
+from jobflow.webhook.certificates.pki import make_pki
 from support.cluster.kubelet import Kubelet
 from support.cluster.real_cluster import RealCluster
 from support.paths import ROOT

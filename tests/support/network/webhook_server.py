@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from jobflow.webhook.certificates import write_development_pki
+from jobflow.webhook.certificates.files import write_development_pki
 
 Decide = Callable[[dict[str, Any]], dict[str, Any]]
 """From an AdmissionReview's request to its response, without the uid."""

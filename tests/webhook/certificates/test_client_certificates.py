@@ -17,8 +17,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from jobflow.runtime.http_listener import HttpListener
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates import CertificateError, Live, WatchedClientCA, make_pki
-from jobflow.webhook.certificates.pki import Pair, make_authority, make_serving, pem, pem_key
+from jobflow.webhook.certificates.files import WatchedClientCA
+from jobflow.webhook.certificates.live import Live
+from jobflow.webhook.certificates.pki import (
+    CertificateError,
+    Pair,
+    make_authority,
+    make_pki,
+    make_serving,
+    pem,
+    pem_key,
+)
 from support.admission.admissions import FakeCluster, review, stored
 from support.sandbox.manifests import jobflow
 

@@ -12,15 +12,17 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from jobflow.runtime.http_listener import HttpListener
 from jobflow.webhook.app import create_app
-from jobflow.webhook.certificates import (
+from jobflow.webhook.certificates.files import CertificateFiles, WatchedFiles
+from jobflow.webhook.certificates.live import Live
+from jobflow.webhook.certificates.pki import (
     CertificateError,
-    CertificateFiles,
-    Live,
     Pki,
-    WatchedFiles,
+    make_authority,
     make_pki,
+    make_serving,
+    pem,
+    pem_key,
 )
-from jobflow.webhook.certificates.pki import make_authority, make_serving, pem, pem_key
 from support.admission.admissions import FakeCluster, review
 from support.sandbox.manifests import jobflow
 from support.time.certificate_rings import BEGIN, Clock, handshake

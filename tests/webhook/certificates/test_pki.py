@@ -13,13 +13,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from jobflow.webhook.certificates import (
-    CertificateError,
-    CertificateFiles,
-    PkiFiles,
-    make_pki,
-    write_development_pki,
-)
+from jobflow.webhook.certificates.files import CertificateFiles, PkiFiles, write_development_pki
+from jobflow.webhook.certificates.pki import CertificateError, make_pki
 
 HOSTS = ["jobflow.jobflow-system.svc", "127.0.0.1", "::1"]
 

@@ -7,8 +7,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from jobflow.webhook.certificates import CertificateError
-from jobflow.webhook.certificates.pki import hosts_of, make_authority
+from jobflow.webhook.certificates.pki import CertificateError, hosts_of, make_authority
 from jobflow.webhook.certificates.ring import Ring, due_change, new_ring, read_ring
 from support.time.certificate_rings import BEGIN, POLICY
 

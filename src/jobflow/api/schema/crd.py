@@ -1,11 +1,7 @@
-"""The CustomResourceDefinitions, generated from the types.
+"""The CustomResourceDefinitions, generated from the types: shapes and descriptions, no defaults.
 
-A schema has shapes and descriptions. Rules (patterns, enums, ranges) are checked by the webhook,
-which reports all faults at once and does not apply to stored objects
-(docs/decisions/crd-shapes-webhook-rules.md). No field has a `default:`.
+The webhook checks the rules instead (docs/decisions/crd-shapes-webhook-rules.md).
 """
-
-from __future__ import annotations
 
 import sys
 from pathlib import Path

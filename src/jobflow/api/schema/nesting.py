@@ -1,10 +1,7 @@
 """Nesting depth of JSON, computed without recursion, because recursion limits differ.
 
-The depth of a value is the number of nested lists and maps, including itself: `{"a": [1]}` has
-depth 2, a string has depth 0.
+The depth is the number of nested lists and maps: 2 for `{"a": [1]}`, 0 for a string.
 """
-
-from __future__ import annotations
 
 import re
 from array import array
@@ -67,19 +64,8 @@ def cut(raw: bytes, most: int = CUT_DEPTH) -> bytes:
 
 def way_beyond(value: Any, most: int) -> list[str | int] | None:
     """Return the keys of the path to the first list or map deeper than `most`, or None."""
-    level = [value]
-    for _ in range(most):
-        level = [
-            part for each in level for _, part in _parts(each) if isinstance(part, dict | list)
-        ]
-        if not level:
-            return None
-    return _way(value, most)
-
-
-def _way(value: Any, most: int) -> list[str | int]:
-    """Walk by levels; each entry has its parent entry."""
     level: list[tuple[Any, Any, str | int]] = [(value, None, "")]
+    """Values with the entry of the level above that holds them, and their key."""
     for _ in range(most):
         level = [
             (part, entry, key)
@@ -87,6 +73,8 @@ def _way(value: Any, most: int) -> list[str | int]:
             for key, part in _parts(entry[0])
             if isinstance(part, dict | list)
         ]
+        if not level:
+            return None
     way: list[str | int] = []
     entry = level[0]
     while entry[1] is not None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobflow.cli.errors import SUCCESS, UNUSABLE, exit_on
-from jobflow.webhook.certificates import CertificateError, write_development_pki
+from jobflow.webhook.certificates.files import write_development_pki
+from jobflow.webhook.certificates.pki import CertificateError
 
 _LOCALHOST = ("localhost", "127.0.0.1", "::1")
 

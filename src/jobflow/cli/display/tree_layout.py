@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from jobflow.api.jobflow import Condition, JobFlow, Step, Strategy
 from jobflow.core.spec.graph import Graph
-from jobflow.core.violations import some
+from jobflow.core.text import join_names
 
 MAX_LEVEL = 5
 """Deepest level. Deeper steps are put on it, with their dependencies in words."""
@@ -135,5 +135,7 @@ def _dependencies(step: Step, daemons: frozenset[str], above: str) -> str:
         condition = Condition.RUNNING  # a daemon never completes by itself
     if condition == Condition.COMPLETED and targets == [above]:
         return ""
-    any_of = "any of " if step.depends_on.strategy == Strategy.ANY and len(targets) > 1 else ""
-    return _DEPENDENCIES.get(condition, "after {}").format(any_of + some(targets))
+    names = join_names(targets)
+    if step.depends_on.strategy == Strategy.ANY and len(targets) > 1:
+        names = f"any of {join_names(targets, last='or')}"
+    return _DEPENDENCIES.get(condition, "after {}").format(names)

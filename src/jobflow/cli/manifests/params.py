@@ -17,7 +17,7 @@ from jobflow.cli.manifests.yaml_nodes import (
     documents,
 )
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.violations import some
+from jobflow.core.text import join_names
 
 
 class ParamsError(Exception):
@@ -76,7 +76,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
         return f"--param {name}: no JobFlow in the files has params"
     guess = did_you_mean(Suggester(known).nearest(name))
     return f"--param {name}: no JobFlow in the files has this param" + (
-        guess or f"; their params are {some(known, 10)}"
+        guess or f"; their params are {join_names(known, shown=10)}"
     )
 
 

@@ -1,7 +1,4 @@
-"""Rules of UPDATE and DELETE for flows and templates that are in use.
-
-Every refusal names the commands for what the user wants instead.
-"""
+"""Rules of UPDATE and DELETE for objects in use. A refusal names the commands to use instead."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from jobflow.api.labels import FORCE_DELETE
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.json_values import find_differences, is_same_json
 from jobflow.core.names import format_job_name
-from jobflow.core.text import format_command
-from jobflow.core.violations import Reason, Violation, some
+from jobflow.core.text import format_command, join_names
+from jobflow.core.violations import Reason, Violation
 
 _ENDED = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
 """Phases of a step that starts no job any more. Volcano's own controller leaves a vcjob's phase in
@@ -83,7 +80,7 @@ def _steps_are(names: Sequence[str], what: str) -> str:
     """Return `steps "a", "b" are new`, or "" for no names."""
     if not names:
         return ""
-    listed = some(f'"{name}"' for name in names)
+    listed = join_names(f'"{name}"' for name in names)
     return f"steps {listed} are {what}" if len(names) > 1 else f"step {listed} is {what}"
 
 
@@ -110,7 +107,7 @@ def template_is_not_needed(
         return
     name = template.metadata.name
     if needed_by:
-        users = some(f"flow {need.flow} (step {need.step})" for need in needed_by)
+        users = join_names(f"flow {need.flow} (step {need.step})" for need in needed_by)
         detail = (
             f"template {name} is still needed by {users}: wait until they have finished or, "
             f"to delete it anyway, {_force('jt', template.metadata)} and delete it again"

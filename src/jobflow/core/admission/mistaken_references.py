@@ -1,7 +1,5 @@
 """Texts in patches that look like references but are not, so that they stay unchanged."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -123,7 +121,6 @@ def _declared(value: Any) -> frozenset[str]:
 
 
 def _meant(found: re.Match[str]) -> str:
-    """Return the path of the reference that is probably meant, or ""."""
     path = _PATH.fullmatch(found[found.lastgroup or ""])
     if path is None:
         return ""

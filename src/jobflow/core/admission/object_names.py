@@ -1,17 +1,18 @@
 """Syntax of Kubernetes object names, and the faults of other texts."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Collection, Iterator
 
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.violations import Reason, Violation, some
+from jobflow.core.text import join_names
+from jobflow.core.violations import Reason, Violation
 
 MAX_OBJECT_NAME = 253
 """Characters of a name, a DNS-1123 subdomain (k8s.io/apimachinery validation)."""
 
+DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+"""Name of a task or container (DNS-1123 label)."""
 _SUBDOMAIN = r"[a-z0-9]++(?:-++[a-z0-9]++|\.[a-z0-9]++)*+"
 _NAME = re.compile(_SUBDOMAIN)
 _LINES = re.compile(rf"(?:{_SUBDOMAIN}\n)*+")
@@ -41,8 +42,7 @@ def name_violations(path: str, text: str) -> Iterator[Violation]:
 
 
 def object_name_violations(metadata: ObjectMeta) -> Iterator[Violation]:
-    """Yield the faults of the name. An API server checks it before it calls a webhook; for a file,
-    nothing else does."""
+    """Yield the faults of the name. An API server checks it before it calls a webhook."""
     if metadata.name:
         if not all_names([metadata.name]):
             yield from name_violations("metadata.name", metadata.name)
@@ -52,7 +52,7 @@ def object_name_violations(metadata: ObjectMeta) -> Iterator[Violation]:
 
 def _fault(text: str) -> str:
     if invalid := list(dict.fromkeys(_NOT_ALLOWED.findall(text))):
-        listed = some([_character(one) for one in invalid], shown=4)
+        listed = join_names([_character(one) for one in invalid], shown=4)
         detail = (
             f'a Kubernetes name cannot hold {listed}: use lower-case letters, digits, "-" and "."'
         )
@@ -63,7 +63,6 @@ def _fault(text: str) -> str:
 
 
 def _character(one: str) -> str:
-    """Return a character, with its code point if it looks like another."""
     if one.isascii():
         return f'"{one}"' if one.isprintable() else f"U+{ord(one):04X}"
     name = unicodedata.name(one, "")

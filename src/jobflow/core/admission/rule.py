@@ -1,11 +1,9 @@
 """Rules of flows, and the groups that run them.
 
-A rule is a generator of findings. A group names the column of the facts that its rules look at, and
-does not run for a flow whose column is empty: a rule without anything to look at costs a small flow
-as much as one that looks (docs/decisions/rules-passed-by.md).
+A rule is a generator of findings. A group names the part of a flow that its rules check, such as
+the probes, and is skipped for a flow without that part, because a rule that finds nothing to check
+takes as long as one that does (docs/decisions/rules-passed-by.md).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
@@ -23,10 +21,10 @@ FieldWarningRule = Callable[[FlowFacts], Iterator[FieldWarning]]
 
 
 class Group(NamedTuple, Generic[R]):
-    """Rules of one subject. They find nothing in a flow without that subject."""
+    """Rules of one part of a flow. They find nothing in a flow without that part."""
 
     about: Callable[[FlowFacts], object]
-    """Return the subject, a column of the facts."""
+    """Return the part; the rules are skipped if it is empty."""
     rules: tuple[R, ...]
 
 
@@ -39,5 +37,5 @@ def findings(
 
 
 def every_flow(facts: FlowFacts) -> bool:
-    """Return True: the subject of rules that look at every flow."""
+    """Return True, for rules that check every flow."""
     return True

@@ -1,14 +1,11 @@
-"""Admission of flows and templates: the rules of each kind and operation.
+"""Admission of flows and templates, for the webhook, lint and the controller.
 
-The webhook, lint and the controller call the same functions. A verdict has all faults at once, at
-most MAX_FINDINGS. No function raises on an object that decodes.
+A verdict has all faults, at most MAX_FINDINGS. No function raises on an object that decodes.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache
 from itertools import chain, islice
 from typing import TypeAlias
 
@@ -38,7 +35,6 @@ from jobflow.core.admission.warnings import (
     queue_warnings,
     template_warnings,
 )
-from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 
@@ -60,11 +56,7 @@ CREATE_RULES = (
 
 
 def validate_flow(flow: JobFlow, known: Known) -> Verdict:
-    """Validate a new flow: for CREATE, lint, and the controller, which may meet a flow that the
-    webhook never saw.
-
-    Linear in steps and targets. Violations are in the order of the fields.
-    """
+    """Validate a new flow, in time linear in steps and targets. Violations are in field order."""
     return validate_facts(FlowFacts(flow, known))
 
 
@@ -84,8 +76,7 @@ def validate_facts(facts: FlowFacts) -> Verdict:
 
 
 def validate_flow_update(old: JobFlow, new: JobFlow) -> Verdict:
-    """Validate an update of a flow, whose spec is immutable. An invalid flow may still be
-    labelled."""
+    """Validate an update of a flow, whose spec is immutable, even if the flow is invalid."""
     return _verdict(spec_stays(old, new))
 
 
@@ -95,14 +86,14 @@ def validate_flow_delete(flow: JobFlow, *, namespace_terminating: bool) -> Verdi
 
 
 def validate_template(template: JobTemplate, known: Known) -> Verdict:
-    """Validate a new template by Volcano's own rules for a vcjob: for CREATE and lint."""
+    """Validate a new spec of a template by Volcano's own rules for a vcjob."""
     of_types = misfits(template.spec, "spec")
     violations = chain(
         object_name_violations(template.metadata),
         job_violations(template.spec, "spec", None),
         of_types.violations,
     )
-    field_warnings = chain(of_types.warnings, template_warnings(template.spec, "spec"))
+    field_warnings = chain(of_types.field_warnings, template_warnings(template.spec, "spec"))
     warnings = [] if known.queues is None else queue_warnings([template.spec], known.queues)
     return Verdict(
         tuple(islice(violations, MAX_FINDINGS)),
@@ -111,19 +102,11 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
     )
 
 
-def validate_template_update(old: JobTemplate, new: JobTemplate, known: Known) -> Verdict:
-    """Validate an update of a template as a new one if its spec changed. Vcjobs that exist keep the
-    old spec."""
-    return PASS if is_same_json(old.spec, new.spec) else validate_template(new, known)
-
-
 def validate_template_delete(
     template: JobTemplate, needed_by: Sequence[Need], *, namespace_terminating: bool
 ) -> Verdict:
-    """Validate the deletion of a template: refused while a flow may still create a job from it.
-
-    `needed_by`: each flow of the template's namespace that still needs it (`need_of`).
-    """
+    """Validate the deletion of a template: refused while a flow may still create a job from it
+    (`need_of`)."""
     return _verdict(
         template_is_not_needed(template, needed_by, namespace_terminating=namespace_terminating)
     )
@@ -140,8 +123,7 @@ _Fields: TypeAlias = "dict[str, tuple[int, _Fields]]"
 
 
 def _position(violation: Violation) -> tuple[int, ...]:
-    """Return the position of a violation in a flow, for sorting. Everything below a free-form
-    field, such as a patch, has the position of that field."""
+    """Return the position of a violation in a flow. A free-form field is one position."""
     position = []
     fields = _fields()
     for found in islice(_PARTS.finditer(violation.path), _MAX_PARTS):
@@ -155,7 +137,7 @@ def _position(violation: Violation) -> tuple[int, ...]:
     return tuple(position)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _fields() -> _Fields:
     return _fields_of(msgspec.inspect.type_info(JobFlow))
 

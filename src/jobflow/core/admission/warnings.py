@@ -1,10 +1,7 @@
 """Warnings: suspicious parts of a flow or template that admission accepts.
 
-A warning is one sentence about the object, a field warning has a path: `jobflow lint` makes a fault
-of it if it has a reason.
+A field warning has a path, and `jobflow lint` makes a fault of it if it has a reason.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
@@ -23,7 +20,8 @@ from jobflow.core.admission.volcano.job_view import JobView, job_view
 from jobflow.core.cel.references import find_references
 from jobflow.core.cel.variables import Comparison
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.violations import FieldWarning, Reason, quote, some
+from jobflow.core.text import join_names
+from jobflow.core.violations import FieldWarning, Reason, quote
 
 _TAKES_JOBS = frozenset({"", "Open"})
 """States of a queue; a new one has no state until Volcano opens it."""
@@ -38,7 +36,7 @@ def templates_exist(facts: FlowFacts) -> Iterator[str]:
     if len(missing) == 1:
         yield f"JobTemplate {missing[0]} does not exist yet: its steps wait until it does"
     elif missing:
-        yield f"JobTemplates {some(missing)} do not exist yet: their steps wait until they do"
+        yield f"JobTemplates {join_names(missing)} do not exist yet: their steps wait until they do"
 
 
 def queues_take_jobs(facts: FlowFacts) -> Iterator[str]:
@@ -89,8 +87,8 @@ def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
     if found:
         unchanged = "are left as they are" if len(found) > 1 else "is left as it is"
         yield (
-            f"{some(found)} in params, forEach.items and jobDefaults {unchanged}, because only "
-            "patches of steps have references"
+            f"{join_names(found)} in params, forEach.items and jobDefaults {unchanged}, because "
+            "only patches of steps have references"
         )
 
 
@@ -124,7 +122,7 @@ def compared_phases_exist(facts: FlowFacts) -> Iterator[str]:
     ]
     if listed:
         are = "are no phases" if len(listed) > 1 else "is no phase"
-        yield f"{some(listed)} {are}, so no phase ever equals it"
+        yield f"{join_names(listed)} {are}, so no phase ever equals it"
 
 
 FLOW_WARNINGS = (
@@ -165,7 +163,7 @@ def queue_warnings(specs: Iterable[Mapping[str, Any]], queues: Mapping[str, str]
 def _named(names: list[str], one: str, many: str) -> str:
     """Return `step "a" has`, or `steps "a", "b" have`."""
     noun, verb = (many if len(names) > 1 else one).split()
-    return f"{noun} {some(names)} {verb}"
+    return f"{noun} {join_names(names)} {verb}"
 
 
 STEP_PHASES = frozenset({*StepPhase, *JobPhase})
@@ -208,7 +206,7 @@ MAX_GUESSES = 100
 def fields_of_patches_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
     """Volcano drops a field that it does not know."""
     for patch, found in facts.misfits:
-        for warning in found.warnings:
+        for warning in found.field_warnings:
             yield as_written(warning, patch.path, patch.written)
 
 

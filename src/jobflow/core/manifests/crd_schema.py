@@ -1,7 +1,6 @@
 """Validation of an object against its CRD's schema, offline, with the API server's messages.
 
-Like an API server (k8s.io/apiextensions-apiserver), it reads a null as a missing field, except in a
-list. It does not check `status`, which no user writes.
+A null counts as a missing field, except in a list, and `status` is not checked.
 """
 
 from __future__ import annotations
@@ -48,11 +47,8 @@ _OBJECT_META: Schema = {
 
 
 def schema_violations(kind: str, obj: Any, *, strict: bool) -> list[Violation]:
-    """Return the first MAX_FINDINGS faults of `obj`, plain JSON, in the order of the object.
-
-    `strict`: an unknown field is a fault too; otherwise it passes, because an API server prunes it.
-    KeyError for a kind without a CRD of ours.
-    """
+    """Return the first MAX_FINDINGS faults of `obj`, plain JSON, in its order. KeyError for a kind
+    without a CRD. `strict`: an unknown field, which an API server prunes, is a fault too."""
     try:
         return list(islice(_misfits(_root(kind, strict), obj, ()), MAX_FINDINGS))
     except ValueError as error:  # a key that is no text, a date, 255 levels, half a surrogate pair
@@ -61,8 +57,7 @@ def schema_violations(kind: str, obj: Any, *, strict: bool) -> list[Violation]:
 
 
 def job_spec_violations(spec: Any, path: str) -> Iterator[Violation]:
-    """Yield the values of a wrong type in the vcjob spec at `path`. A valid spec takes two
-    microseconds, because it is converted to the type first."""
+    """Yield the values of a wrong type in the vcjob spec at `path`; fast for a valid spec."""
     try:
         msgspec.convert(spec, JobSpec)
     except (msgspec.ValidationError, UnicodeEncodeError):
@@ -206,8 +201,7 @@ def _translated(error: jsonschema_rs.ValidationError, path: Path) -> Violation:
 
 
 def mistyped(path: Path, expected: str, value: Any) -> Violation:
-    """Return the violation for a wrong JSON type with the message of k8s.io/kube-openapi, whose
-    "value" is the type."""
+    """Return the violation for a wrong JSON type, with the message of k8s.io/kube-openapi."""
     at, found = json_path(path), _type_name(value)
     place = f"{at} in body " if at else ""
     detail = f'{place}must be of type {expected}: "{found}"'
@@ -221,7 +215,6 @@ def _type_name(value: Any) -> str:
 
 
 def _meant(part: _Part, path: Path, name: str) -> str:
-    """Return the field that is probably meant: beside the unknown one, or elsewhere."""
     kind = part.kind
     if kind == "JobTemplate" and path[:1] == ["spec"]:
         return meant(place_of(path[1:]), name)
@@ -250,8 +243,7 @@ def _places_from(kind: str, path: Path, name: str) -> list[str]:
 
 @lru_cache(maxsize=4)
 def _places(kind: str) -> dict[str, list[str]]:
-    """Map each field name to its places in a spec, outermost first: `spec.flows[].name`. Steps of
-    `finally` have the places of other steps."""
+    """Map field names to their places, outermost first: `spec.flows[].name`, not in finally."""
     places: dict[str, list[str]] = {}
     work: list[tuple[str, Schema]] = [("spec", openapi_schema(kind)["properties"]["spec"])]
     for at, schema in work:  # grows as it goes, level by level
@@ -264,22 +256,17 @@ def _places(kind: str) -> dict[str, list[str]]:
     return places
 
 
-_METADATA: Schema = {"properties": {}}
-
-
 def without_nulls(kind: str, obj: Any) -> Any:
-    """Return a copy of a JobFlow or JobTemplate, plain JSON, without the nulls that an API server
-    reads as missing fields (k8s.io/apiextensions-apiserver, structural schema defaulting).
-
-    Nulls in lists stay, and those in free-form parts, because a patch removes fields with them.
-    """
+    """Return a copy of plain JSON without the nulls that an API server reads as missing fields
+    (k8s.io/apiextensions-apiserver, structural schema defaulting): all but those in lists and
+    patches."""
     return _without(obj, _schema(kind))
 
 
 @lru_cache(maxsize=4)
 def _schema(kind: str) -> Schema:
     schema = openapi_schema(kind)
-    return schema | {"properties": schema["properties"] | {"metadata": _METADATA}}
+    return schema | {"properties": schema["properties"] | {"metadata": {"properties": {}}}}
 
 
 def _without(value: Any, schema: Schema) -> Any:

@@ -1,11 +1,8 @@
 """Faults of the CustomResourceDefinition that an API server serves, compared with ours.
 
-An API server silently drops fields that its schema does not have, and fills in defaults, so a flow
-that is stored under another schema may differ from what its user wrote. Additional fields are no
-fault: an older version works with a newer definition.
+An API server drops fields that its schema does not have, and fills in defaults. Additional fields
+are no fault: an older version works with a newer definition.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,9 +19,8 @@ _NOT_OURS = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
-    """Return the faults of the definition of one of JobFlow's kinds (an object of
-    `apiextensions.k8s.io/v1`) that keep this version from working, a clause each, in the order of
-    our schema. KeyError for any other kind."""
+    """Return the faults of the definition of one of JobFlow's kinds that keep this version from
+    working, a clause each, in the order of our schema. KeyError for any other kind."""
     (ours,) = crd(kind)["spec"]["versions"]
     versions = (served.get("spec") or {}).get("versions") or ()
     theirs = next((each for each in versions if each.get("name") == ours["name"]), None)

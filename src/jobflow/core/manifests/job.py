@@ -1,9 +1,4 @@
-"""Manifest of the vcjob that a step creates from its template.
-
-Admission checks whether Volcano would accept it; nothing here does.
-"""
-
-from __future__ import annotations
+"""Manifest of the vcjob that a step creates from its template. Admission judges it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -101,8 +96,7 @@ def changes_of(patch: Patch | None) -> dict[str, Any] | None:
 
 
 def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict[str, Any]:
-    """Return a vcjob spec with jobDefaults for fields, and for plugins, that it does not set.
-    Shares its content with `spec`."""
+    """Return a spec with jobDefaults for unset fields and plugins. Shares content with `spec`."""
     if defaults is None:
         return dict(spec)
     words = {
@@ -153,11 +147,9 @@ def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) 
 
 
 def _label_pods(spec: dict[str, Any], ours: Mapping[str, str]) -> None:
-    """Set the labels of the attempt on the pods of every task of `spec`, in place. The API server
-    refuses a template that is no map."""
-    for task in maps(spec.get("tasks")):
-        template = task.get("template")
-        metadata = inner(template, "metadata") if isinstance(template, dict) else None
+    """Set the labels of the attempt on the pods of every task of `spec`, in place."""
+    for template in _pod_templates(spec):
+        metadata = inner(template, "metadata")
         own = inner(metadata, "labels") if metadata is not None else None
         if own is not None:
             for key in _POD_LABELS:
@@ -183,8 +175,7 @@ def _annotations(
 
 
 def _ttl_taken_out(spec: dict[str, Any]) -> dict[str, str]:
-    """Move the ttl of a vcjob spec to an annotation. A ttl that is no number stays, and the API
-    server refuses it."""
+    """Move the ttl to an annotation. If it is no number it stays, and the API server refuses it."""
     ttl = spec.get("ttlSecondsAfterFinished")
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int)):
         return {}
@@ -193,11 +184,8 @@ def _ttl_taken_out(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def _inherited(own: dict[str, str] | None) -> dict[str, str]:
-    """Return labels or annotations without bookkeeping.
-
-    `app.kubernetes.io/instance` stays, although Argo CD can track objects by it: Argo CD prunes
-    only objects without an owner, and in a Helm chart the label is the user's own.
-    """
+    """Return labels or annotations without bookkeeping. `app.kubernetes.io/instance` stays: Argo CD
+    prunes only objects without an owner, and in a Helm chart the label is the user's own."""
     return {key: value for key, value in (own or {}).items() if is_inherited(key, value)}
 
 
@@ -224,10 +212,8 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 def avoid_nodes(spec: dict[str, Any], nodes: Sequence[str]) -> None:
     """Keep the pods of every task off `nodes`. `spec`: a vcjob's, changed in place."""
-    for task in maps(spec.get("tasks")):
-        template = task.get("template")
-        pod = template.get("spec") if isinstance(template, dict) else None
-        if isinstance(pod, dict):
+    for template in _pod_templates(spec):
+        if isinstance(pod := template.get("spec"), dict):
             _avoid_nodes(pod, nodes)
 
 
@@ -258,6 +244,10 @@ def inner(value: dict[str, Any], key: str) -> dict[str, Any] | None:
         value[key] = {}
     found = value[key]
     return found if isinstance(found, dict) else None
+
+
+def _pod_templates(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return maps([task.get("template") for task in maps(spec.get("tasks"))])
 
 
 def maps(value: Any) -> list[dict[str, Any]]:

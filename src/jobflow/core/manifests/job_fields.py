@@ -1,8 +1,4 @@
-"""Fields of a vcjob spec, down to its pods, and the right place of a misplaced field.
-
-The job's own fields come from `api.job`, those of pods and volume claims from
-`api.schema.pod_types`.
-"""
+"""Fields of a vcjob spec, down to its pods, and the right place of a misplaced field."""
 
 from __future__ import annotations
 
@@ -69,9 +65,8 @@ def place_of(path: Sequence[str | int]) -> str:
 
 
 def meant(place: str, name: str) -> str:
-    """Return the field that a user meant by the unknown field `name` of the object at `place`: a
-    clause that begins with `; `, or "". A place has no indices: `tasks[].template`, "" for the
-    spec."""
+    """Return the field that a user meant by the unknown `name` of the object at `place`
+    (`tasks[].template`, "" for the spec): a clause that begins with `; `, or ""."""
     return _meant(place, name) if len(name) <= _LONGEST_NAME else ""
 
 
@@ -93,7 +88,6 @@ def _meant(place: str, name: str) -> str:
 
 
 def _belongs(place: str, target: str) -> str:
-    """Return where a field belongs, as a path relative to the place if it is below it."""
     below = target.removeprefix(f"{place}.")
     if below != target or not place:
         return f"it belongs in {below}"

@@ -1,7 +1,5 @@
 """Hints: what to write instead of a value or a field that a CRD's schema does not have."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -100,8 +100,8 @@ _Work = list[tuple[dict[str, Any], Mapping[str, Any], Shape]]
 
 
 def merge(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge `patch` onto `spec`, a vcjob spec, into a new object that shares no map or list with
-    them. Takes any JSON of any depth: nothing recurses."""
+    """Merge `patch` onto `spec`, a vcjob spec of any depth, into a new object that shares
+    nothing."""
     return overlaid(copy_json(spec), patch)
 
 
@@ -181,8 +181,7 @@ def _list(old: list[Any], patch: list[Any], shape: Shape, work: _Work) -> list[A
 
 
 def is_lone(patch: Sequence[Any], shape: Shape) -> bool:
-    """Whether a patch's list has a single element, a task or container without a name, which means
-    the only one of the template."""
+    """Whether a patch's list means the only task or container of the template: one, unnamed."""
     return (
         shape.takes_lone
         and len(patch) == 1
@@ -226,9 +225,7 @@ def _partners(held: _Keyed, changes: _Keyed) -> dict[MergeKey, Iterator[dict[str
 
 def merge_key(value: Any, shape: Shape, index: int | None = None) -> MergeKey:
     """Return the merge key of an element; None if a part is missing, or no text or integer.
-
-    `index`: its index in the template; None for an element of the patch.
-    """
+    `index`: its index in the template; None for an element of the patch."""
     if not isinstance(value, dict):
         return None
     parts: list[str | int] = []
@@ -262,8 +259,7 @@ def _replaced(patch: list[Any], work: _Work) -> list[Any]:
 
 
 def patch_violations(patch: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """Yield the faults of a patch that keep it from merging as meant: elements without their merge
-    key, and unknown directives. Never raises on any JSON."""
+    """Yield the unknown directives of a patch, and its elements without their merge key."""
     work: deque[tuple[Any, Shape, str]] = deque([(patch, JOB_SPEC, path)])
     while work:
         node, shape, at = work.popleft()

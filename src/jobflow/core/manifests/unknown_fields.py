@@ -1,15 +1,12 @@
 """Misfits of a vcjob spec or a patch: unknown fields, and values of pods with a wrong type.
 
-The types are those of `job_fields`. A wrong type is a violation, because Volcano's definition of
-the vcjob refuses it. An unknown field is a warning: Volcano drops it, or is newer than the table
-(docs/decisions/unknown-fields.md). `crd_schema` reports wrong types of the job's own fields.
+Volcano refuses a wrong type and drops an unknown field (docs/decisions/unknown-fields.md).
+`crd_schema` reports wrong types of the job's own fields.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from jobflow.core.manifests.crd_schema import mistyped
@@ -20,6 +17,7 @@ from jobflow.core.violations import (
     FieldWarning,
     Place,
     Reason,
+    Verdict,
     Violation,
     format_path,
     list_keys,
@@ -50,26 +48,11 @@ class Misfit(NamedTuple):
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Misfits:
-    """Misfits of one spec or patch."""
-
-    violations: tuple[Violation, ...] = ()
-    warnings: tuple[FieldWarning, ...] = ()
-
-
-NO_MISFITS = Misfits()
-
-
 def misfits(
     spec: Any, path: str, *, is_open: IsOpen | None = None, unknown_before: int = 0
-) -> Misfits:
-    """Return the misfits of a vcjob spec at `path`; linear in its size.
-
-    `is_open`: for a patch, which may have directives: whether a text has a reference without a
-    value, so that it fits any type. `unknown_before`: number of unknown fields in other patches of
-    the flow.
-    """
+) -> Verdict:
+    """Return the misfits of a vcjob spec at `path`, in linear time. `is_open`, for a patch, tells
+    whether a text has a reference and so fits any type. `unknown_before` counts earlier patches."""
     violations: list[Violation] = []
     warnings: list[FieldWarning] = []
     for found in _found(spec, is_open):
@@ -80,9 +63,7 @@ def misfits(
                 break
         elif (before := unknown_before + len(warnings)) < MAX_FINDINGS:
             warnings.append(_unknown_field(found, path, guess=before < MAX_GUESSES))
-    if not violations and not warnings:
-        return NO_MISFITS
-    return Misfits(tuple(violations), tuple(warnings))
+    return Verdict(tuple(violations), field_warnings=tuple(warnings))
 
 
 def _found(spec: Any, is_open: IsOpen | None) -> Iterator[Misfit]:
@@ -104,8 +85,7 @@ def _found(spec: Any, is_open: IsOpen | None) -> Iterator[Misfit]:
 
 
 def _children(node: Any, kind: Type) -> Iterable[tuple[Any, Any, Type | None]] | None:
-    """Return key, value and type of each child of a node; None if the node has another type. A null
-    in a map counts as missing."""
+    """Return key, value and type of each child; None for another type. A null counts as missing."""
     if kind.kind == "list":
         return ((i, v, kind.inner) for i, v in enumerate(node)) if isinstance(node, list) else None
     if not isinstance(node, dict):
@@ -173,7 +153,6 @@ def _no_quantity(value: Any) -> str:
 
 
 def _meant_quantity(text: str) -> str | None:
-    """Return the quantity with a suffix of Kubernetes, or None if it is not clear."""
     found = _ALMOST.fullmatch(text)
     if found is None:
         return None

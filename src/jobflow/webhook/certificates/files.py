@@ -1,9 +1,4 @@
-"""A certificate in files, such as a mounted Secret of cert-manager, reloaded when the files change.
-
-Another program writes the files and the caBundles.
-"""
-
-from __future__ import annotations
+"""A certificate in files that another program writes, reloaded when they change."""
 
 import asyncio
 import os
@@ -35,8 +30,7 @@ class CertificateFiles:
         return load_pair(self.certificate, self.key, str(self.certificate), str(self.key))
 
     def read(self) -> tuple[bytes, bytes]:
-        """Return certificate and key. They are replaced one after the other, so this reads until
-        two reads agree. Raises CertificateError."""
+        """Return certificate and key once two reads agree, because they are replaced in turn."""
         before = None
         for _ in range(5):
             now = _content(self.certificate), _content(self.key)
@@ -57,8 +51,7 @@ def _content(path: Path) -> bytes:
 
 
 class _Watched(Generic[_Content]):
-    """Keeps `live` up to date with files. Unusable content changes nothing, except that the
-    constructor raises CertificateError."""
+    """Keeps `live` up to date with files. Unusable content raises only in the constructor."""
 
     def __init__(
         self, live: Live, read: Callable[[], _Content], use: Callable[[_Content], None]
@@ -119,11 +112,8 @@ class PkiFiles:
 
 
 def write_development_pki(directory: Path, hosts: Sequence[str]) -> PkiFiles:
-    """Write a new `make_pki` as ca.crt, ca.key, tls.crt and tls.key to `directory`.
-
-    Creates the directory and replaces existing files. Only their owner can read the keys. Raises
-    CertificateError as `make_pki` does, and OSError.
-    """
+    """Write a new `make_pki` as ca.crt, ca.key, tls.crt and tls.key to `directory`, in place of
+    existing files. Only their owner can read the keys. Raises CertificateError and OSError."""
     pki = make_pki(hosts)
     directory.mkdir(parents=True, exist_ok=True)
     written = {

@@ -1,7 +1,5 @@
 """The certificate that the server presents, which can change without dropping connections."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -37,9 +35,7 @@ class CertificateSource(Protocol):
 
 class Live:
     """A server's TLS context, `tls`, which presents to new connections the pair that was put last.
-
-    Each pair is loaded into a new context, because an unusable one would spoil a context in use.
-    """
+    Each pair has a context of its own, because an unusable one would spoil a context in use."""
 
     def __init__(self, *, now: Now = utc_now) -> None:
         self.tls = _server_context()
@@ -62,10 +58,8 @@ class Live:
         return None if self.certificate is None else self.certificate.not_valid_after_utc
 
     def put(self, chain: bytes, key: bytes, origin: str, key_origin: str) -> None:
-        """Present this PEM chain, which begins with the server's own certificate, from now on.
-
-        The origins are for messages. If it raises CertificateError, the certificate in use stays.
-        """
+        """Present this PEM chain, the server's own certificate first, from now on. The origins are
+        for messages. If it raises CertificateError, the certificate in use stays."""
         try:
             certificate = _first(chain, origin)
             _check_dates(certificate, self._now(), origin)
@@ -82,10 +76,8 @@ class Live:
         log.info("certificate in use", origin=origin, expires=str(self.expires))
 
     def trust_clients(self, authorities: bytes, origin: str) -> None:
-        """Accept new connections only from clients with a certificate of one of these CAs (PEM).
-
-        If it raises CertificateError, the CAs in use stay.
-        """
+        """Accept new connections only from clients with a certificate of one of these CAs (PEM). If
+        it raises CertificateError, the CAs in use stay."""
         try:
             clients = authorities.decode()
             _require_client_certificate(_server_context(), clients)
@@ -161,8 +153,7 @@ def _load(chain: bytes, key: bytes, origin: str, key_origin: str) -> ssl.SSLCont
 
 
 def load_pair(chain: Path, key: Path, origin: str, key_origin: str) -> ssl.SSLContext:
-    """Return a new context (TLS 1.2 or newer) with the pair in these files. Raises
-    CertificateError."""
+    """Return a context (TLS 1.2 or newer) with the pair in these files. Raises CertificateError."""
     context = _server_context()
     try:
         # without this, OpenSSL prompts on the terminal for the password of an encrypted key

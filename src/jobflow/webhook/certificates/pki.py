@@ -1,7 +1,5 @@
 """Creation of certificate authorities and serving certificates."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Sequence
@@ -62,10 +60,8 @@ class Pki:
 
 
 def make_pki(hosts: Sequence[str], *, now: datetime | None = None) -> Pki:
-    """Return a new CA and a serving certificate for `hosts`, DNS names and IP addresses.
-
-    Raises CertificateError without a host and for a malformed one.
-    """
+    """Return a new CA and a certificate for `hosts`, names and addresses. Raises
+    CertificateError."""
     now = now or datetime.now(UTC)
     authority = make_authority(now=now, lifetime=CA_LIFETIME)
     serving = make_serving(authority, hosts, now=now, lifetime=SERVING_LIFETIME)
@@ -94,8 +90,7 @@ def make_authority(*, now: datetime, lifetime: timedelta) -> Pair:
 def make_serving(
     authority: Pair, hosts: Sequence[str], *, now: datetime, lifetime: timedelta
 ) -> Pair:
-    """Return a new serving certificate for `hosts`, which expires before its CA. Raises
-    CertificateError as `make_pki` does."""
+    """Return a certificate for `hosts`, which expires before its CA. Raises CertificateError."""
     if not hosts:
         raise CertificateError("a serving certificate needs at least one host name or address")
     names = x509.SubjectAlternativeName([alternative_name(host) for host in hosts])
@@ -131,9 +126,7 @@ def pem(certificate: x509.Certificate) -> bytes:
 def pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Return a key as PEM (PKCS 8), not encrypted."""
     return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 

@@ -1,11 +1,8 @@
 """The CAs, serving certificate and keys that replicas share in a Secret, and their rotation.
 
-It does no I/O; the clock is an argument. Rotation in this order breaks no review: every API server
-trusts the new CA, then the replicas serve a certificate that it signed, and the old CA is removed
-only when no replica can still serve a certificate of it.
+Rotation breaks no review: every API server trusts the new CA, then the replicas serve a certificate
+that it signed, and the old CA is removed when no replica can still serve one of its own.
 """
-
-from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping

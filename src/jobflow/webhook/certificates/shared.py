@@ -1,11 +1,7 @@
 """A certificate that the replicas make themselves, share in a Secret, and have API servers trust.
 
-`ring` and `trust` decide; this module watches and writes. Every replica runs it, and the first
-write wins: the API server refuses a create of an existing Secret and a patch of an older version,
-and the other replicas read what the first one wrote.
+Every replica runs it. The first write wins, and the other replicas read what it wrote.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -214,9 +210,8 @@ class SharedCertificate:
             reflector.cache.learn(decoder(Configuration).decode(answer))
 
     def _adopt(self, ring: Ring) -> bool:
-        """Serve the ring's certificate if it is trusted, or if no usable one is served.
-
-        Return whether it is served."""
+        """Serve the ring's certificate if it is trusted, or no usable one is; return whether it
+        is."""
         now = self._live.certificate
         if now == ring.serving.certificate:
             return True

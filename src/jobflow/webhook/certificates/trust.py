@@ -1,10 +1,7 @@
 """The caBundles of a ValidatingWebhookConfiguration: the CAs that API servers trust.
 
-It does no I/O. An extra CA breaks nothing, so CAs stay in a caBundle until no replica can serve a
-certificate of them (docs/decisions/certificates.md).
+CAs stay until no replica can serve a certificate of them (docs/decisions/certificates.md).
 """
-
-from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from datetime import datetime

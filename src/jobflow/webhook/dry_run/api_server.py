@@ -3,8 +3,6 @@
 A dry run that fails for another reason than a fault of the template refuses nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time
@@ -73,8 +71,7 @@ class DryRuns:
         self._logged: dict[DryRunResult, float] = {}
 
     async def of(self, namespace: str, templates: Sequence[bytes]) -> list[DryRun | None]:
-        """Return the answer to each of these pod templates (JSON); None if SECONDS passed before it
-        came."""
+        """Return the answer to each of these pod templates (JSON), or None if it came too late."""
         answers: list[DryRun | None] = [None] * len(templates)
         room = asyncio.Semaphore(AT_ONCE)
 
@@ -114,8 +111,7 @@ class DryRuns:
     def _refused(
         self, namespace: str, template: bytes, error: ApiError, warnings: Sequence[str]
     ) -> DryRun:
-        """Only faults of the template count. Quotas and admission policies decide about pods when
-        these are created."""
+        """Only faults of the template count; quotas and policies decide when pods are created."""
         faults = tuple(_faults(error, template))
         if not faults:
             self._ignore(_RESULTS.get(error.code, DryRunResult.ERROR), namespace, str(error))
@@ -136,8 +132,8 @@ class DryRuns:
 
 
 def _faults(error: ApiError, template: bytes) -> Iterator[StatusCause]:
-    """Yield the faults of the template itself. An admission policy also denies with 422, but names
-    no field."""
+    """Yield the faults of the template. An admission policy also denies with 422, without a
+    field."""
     details = error.status.details
     if error.code == 422 and details is not None:
         yield from (cause for cause in details.causes or () if _IN_TEMPLATE.match(cause.field))

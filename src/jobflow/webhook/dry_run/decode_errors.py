@@ -1,10 +1,7 @@
 """Locates the values of a pod template that an API server could not decode.
 
-Its message names the field without indexes of lists, or says only that a quantity is malformed; and
-it names only the first fault.
+Its message names at most the field of the first fault, without indexes of lists.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
@@ -32,8 +29,7 @@ _TYPES: dict[type, str] = {
 
 
 def decode_error_paths(template: Any, message: str) -> list[str]:
-    """Return the JSON paths, beginning with `template`, of all values that may be meant;
-    only `template` if none is found."""
+    """Return the paths of all values that may be meant; only `template` if none is found."""
     if found := _MISTYPED.search(message):
         kind, number, path = found.groups()
         fields = path.split(".")
@@ -49,14 +45,12 @@ def decode_error_paths(template: Any, message: str) -> list[str]:
 
 
 def _under(path: str, node: Any, field: str) -> Iterator[tuple[str, Any]]:
-    """The values of a field in a map, or in each map of a list."""
     for at, each in _elements(path, node) if isinstance(node, list) else [(path, node)]:
         if isinstance(each, dict) and field in each:
             yield join_path(at, field), each[field]
 
 
 def _mistyped(path: str, node: Any, kind: str, number: str | None) -> Iterator[str]:
-    """The paths of the node and its elements that have this JSON type, and are this number."""
     for at, each in ((path, node), *_elements(path, node)):
         if _TYPES.get(type(each)) == kind and number in (None, str(each)):
             yield at

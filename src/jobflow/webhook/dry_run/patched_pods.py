@@ -1,9 +1,4 @@
-"""Dry runs for a flow: the pod templates that its patches produce, and the flow's faults in them.
-
-Like `template_pods`, which does this for a JobTemplate, it sends nothing.
-"""
-
-from __future__ import annotations
+"""Dry runs for a flow: the pod templates that its patches produce, and their faults."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -37,10 +32,8 @@ class PatchedPod(NamedTuple):
 
 
 def patched_pods(facts: FlowFacts) -> list[PatchedPod]:
-    """Return the different pod templates of patched steps whose references all have values.
-
-    Pod templates that the JobTemplate has too were tried when it was created.
-    """
+    """Return the pod templates that patches produce, without open references. Those that the
+    JobTemplate has too were tried when it was created."""
     found: dict[bytes, PatchedPod] = {}
     for job in facts.resolved_specs:
         if not job.changes or job.open:
@@ -55,8 +48,7 @@ def patched_pods(facts: FlowFacts) -> list[PatchedPod]:
 def add_patched_pod_faults(
     verdict: Verdict, tried: Sequence[PatchedPod], answers: Sequence[DryRun | None]
 ) -> Verdict:
-    """Return the verdict with the faults and warnings of the first pod templates. `answers` has
-    None for a template that was not answered in time."""
+    """Return the verdict with the faults and warnings of the first pod templates."""
     pairs = answered(tried, answers)
     faults = (fault for each, answer in pairs for fault in _faults(each, answer.faults))
     texts = (
@@ -76,7 +68,6 @@ def add_patched_pod_faults(
 
 
 def _faults(tried: PatchedPod, causes: Sequence[StatusCause]) -> Iterator[Violation]:
-    """The faults of a merged pod template, located in the patch that they come from."""
     layers = locations_of(tried.job)
     for cause in causes:
         merged = violation_of(tried.task, cause)

@@ -1,9 +1,4 @@
-"""Dry runs for a JobTemplate: the pod templates to try, and the JobTemplate's faults in them.
-
-It sends nothing. The reasons for dry runs are in docs/decisions/pod-template-dry-run.md.
-"""
-
-from __future__ import annotations
+"""Dry runs for a JobTemplate (docs/decisions/pod-template-dry-run.md)."""
 
 import heapq
 import re
@@ -16,7 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from jobflow.api.resources import StatusCause
-from jobflow.core.violations import MAX_FINDINGS, Reason, Verdict, Violation, some
+from jobflow.core.text import join_names
+from jobflow.core.violations import MAX_FINDINGS, Reason, Verdict, Violation
 
 MOST_TRIED = 64
 """Different pod templates of one object that are tried."""
@@ -75,11 +71,8 @@ def answered(tried: Sequence[T], answers: Sequence[DryRun | None]) -> list[tuple
 def add_pod_faults(
     verdict: Verdict, tried: Sequence[Tried], answers: Sequence[DryRun | None]
 ) -> Verdict:
-    """Return the verdict with the faults and warnings of the first pod templates. `answers` has
-    None for a template that was not answered in time.
-
-    A fault at a path and with a reason that a rule has found is left out.
-    """
+    """Return the verdict with the faults of the first pod templates that no rule has found, and
+    their warnings. `answers` has None for a template that was not answered in time."""
     pairs = answered(tried, answers)
     known = {(violation.path, violation.reason) for violation in verdict.violations}
     found = heapq.merge(
@@ -135,7 +128,7 @@ def _warnings(pairs: Sequence[tuple[Tried, DryRun]], warned: Collection[str]) ->
                 others.append(f"{_path(tried.tasks[0], 'template')}: {text}")
     if unknown:
         word, it = ("fields", "they are") if len(unknown) > 1 else ("field", "it is")
-        yield f"unknown {word} {some(unknown)}: {it} dropped when the pods are made"
+        yield f"unknown {word} {join_names(unknown)}: {it} dropped when the pods are made"
     yield from first_of(others)
 
 

@@ -1,10 +1,7 @@
 """Messages between a replica and its worker process for large reviews.
 
-The replica sends a review; the worker asks questions about the cluster, each of which gets a reply,
-and ends with the finished review.
+A review is answered by questions about the cluster, with a reply to each, and its finished review.
 """
-
-from __future__ import annotations
 
 import struct
 from typing import Any

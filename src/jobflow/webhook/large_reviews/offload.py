@@ -1,11 +1,8 @@
-"""Offload of large reviews, which would block the event loop, to a worker process.
+"""Offload of large reviews to a worker process (docs/decisions/large-reviews.md).
 
-The first large review starts the worker. It judges one review at a time and ends when it was idle
-for a while. It has no access to the cluster, but asks the replica for what a review needs.
-docs/decisions/large-reviews.md has the reasons.
+The first one starts the worker, which judges one at a time, asks the replica about the cluster, and
+ends after idle time.
 """
-
-from __future__ import annotations
 
 import asyncio
 import sys
@@ -110,8 +107,8 @@ class Aside:
         return _answer(message.answer)
 
     async def _start(self) -> Process:
-        """Return the worker, started if need be. It has its own session, so that Ctrl+C reaches
-        only the replica; the worker ends with the pipe."""
+        """Return the worker, started if need be, in its own session: Ctrl+C ends only the
+        replica."""
         if self._process is not None and self._process.returncode is not None:
             self._end()
         await self._reap()

@@ -1,10 +1,4 @@
-"""The worker process that judges large reviews, started by `offload`.
-
-It reads reviews from standard input, asks the replica for everything that it needs to know about
-the cluster, and ends with its input.
-"""
-
-from __future__ import annotations
+"""The worker process that judges large reviews, started by `offload`. It ends with its input."""
 
 import gc
 import os
@@ -34,7 +28,7 @@ T = TypeVar("T")
 
 
 class Replica:
-    """The replica at the other end of the pipe."""
+    """The replica at the other end of the pipe: `judges.Cluster` and `judges.Rights`."""
 
     def __init__(self, incoming: BinaryIO, outgoing: BinaryIO) -> None:
         self._incoming = incoming
@@ -61,39 +55,32 @@ class Replica:
         value: T = msgspec.msgpack.decode(reply.value, type=typ)
         return value
 
-
-class RemoteCluster:
-    """`judges.Cluster` and `judges.Rights` by questions to the replica."""
-
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
-
     def unfit(self) -> str:
         return ""  # otherwise the replica would not have sent the review
 
     def follows(self, namespace: str) -> bool:
-        return self._replica.ask(bool, "follows", namespace)
+        return self.ask(bool, "follows", namespace)
 
     def knows(self, namespace: str) -> bool:
-        return self._replica.ask(bool, "knows", namespace)
+        return self.ask(bool, "knows", namespace)
 
     def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
-        return RemoteTemplates(self._replica, namespace)
+        return RemoteTemplates(self, namespace)
 
     def queues(self) -> Mapping[str, str] | None:
-        return self._replica.ask(dict[str, str] | None, "queues")
+        return self.ask(dict[str, str] | None, "queues")
 
     async def needed_by(self, namespace: str, template: str) -> Sequence[Need]:
-        return self._replica.ask(list[Need], "needed_by", namespace, template)
+        return self.ask(list[Need], "needed_by", namespace, template)
 
     async def namespace_terminating(self, name: str) -> bool:
-        return self._replica.ask(bool, "namespace_terminating", name)
+        return self.ask(bool, "namespace_terminating", name)
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
-        return self._replica.ask(list[DryRun | None], "dry_run", namespace, [*templates])
+        return self.ask(list[DryRun | None], "dry_run", namespace, [*templates])
 
     async def lacking(self, user: UserInfo, namespace: str) -> str:
-        return self._replica.ask(str, "lacking", user, namespace)
+        return self.ask(str, "lacking", user, namespace)
 
 
 class RemoteTemplates(Mapping[str, JobTemplate]):
@@ -131,8 +118,7 @@ class RemoteTemplates(Mapping[str, JobTemplate]):
 
 async def judge(replica: Replica) -> None:
     """Answer reviews until the input ends."""
-    cluster = RemoteCluster(replica)
-    paths = reviewers(cluster, rights=cluster)
+    paths = reviewers(replica, rights=replica)
     while isinstance(message := replica.receive(), frames.Review):
         answer = await paths[message.path].review(message.body)
         # the values of violations may be large and are in the body already

@@ -1,9 +1,4 @@
-"""Types and encoding of AdmissionReview requests and responses, `admission.k8s.io/v1`.
-
-Source of the shapes: k8s.io/api/admission/v1 types.go, as far as a verdict needs them.
-"""
-
-from __future__ import annotations
+"""Requests and responses of `admission.k8s.io/v1` (k8s.io/api/admission/v1 types.go)."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -145,8 +140,7 @@ def malformed(error: MalformedReview) -> bytes:
 
 
 def invalid(kind: str, name: str, verdict: Verdict) -> Status:
-    """Return 422 Invalid. kubectl prints the causes, other clients the message, so both name every
-    fault."""
+    """Return 422 Invalid, with every fault in the causes, for kubectl, and in the message."""
     total = len(verdict.violations)
     first = list(islice(verdict.violations, MAX_SHOWN))
     causes = [_cause(violation) for violation in first]
@@ -178,9 +172,7 @@ def failed(
     kind: str, name: str, code: int, reason: str, message: str, retry_after: int | None = None
 ) -> Status:
     """Return the status of a review without a verdict; an object that was not judged is refused.
-
-    `retry_after`: seconds after which a client retries by itself (k8s.io/client-go, rest).
-    """
+    `retry_after`: seconds after which a client retries by itself (k8s.io/client-go, rest)."""
     details = StatusDetails(name=name, group=FLOW_GROUP, kind=kind, retry_after_seconds=retry_after)
     return Status(code=code, reason=reason, message=message, details=details)
 
@@ -206,7 +198,3 @@ def _cut(text: str, limit: int = MAX_TEXT) -> str:
 
 def _short(text: str) -> str:
     return _cut(" ".join(text.split()), 100)
-
-
-Loose = AdmissionReview[Any]
-"""A review whose objects are plain JSON."""

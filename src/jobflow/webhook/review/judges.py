@@ -1,13 +1,8 @@
 """Judges: the core's rules that apply to a request, by kind and operation."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
-
-import msgspec
 
 from jobflow.api.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.jobtemplate import JobTemplate
@@ -17,24 +12,22 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
 from jobflow.core.admission.rules.size_limits import depth_violations
 from jobflow.core.admission.validate import (
+    PASS,
     Known,
     validate_facts,
     validate_flow_delete,
     validate_flow_update,
     validate_template,
     validate_template_delete,
-    validate_template_update,
 )
 from jobflow.core.json_values import is_same_json
-from jobflow.core.manifests.crd_schema import schema_violations
+from jobflow.core.manifests.crd_schema import job_spec_violations, schema_violations
 from jobflow.core.violations import Verdict, Violation
 from jobflow.webhook.dry_run.patched_pods import add_patched_pod_faults, patched_pods
 from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, add_pod_faults, pod_templates
 from jobflow.webhook.review.envelope import UserInfo
 
 T = TypeVar("T", bound=FlowObject)
-
-PASS = Verdict()
 
 
 class Cluster(Protocol):
@@ -62,8 +55,7 @@ class Cluster(Protocol):
         """Return whether the namespace is being deleted; False if it cannot be read."""
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
-        """Return the API server's answer to each of these pod templates (JSON); None for a template
-        that was not answered in time."""
+        """Return the API server's answer to each pod template (JSON); None if it came too late."""
 
 
 class Rights(Protocol):
@@ -100,11 +92,8 @@ class NotReady(NotJudged):
 
 
 class Judge(ABC, Generic[T]):
-    """Judges requests for objects of one kind.
-
-    `create`, `update` and `changed` raise TooMuch if they take more effort than `most`. The
-    creation of a flow waits only for dry runs of the pod templates that it patches.
-    """
+    """Judges requests for objects of one kind. `create`, `update` and `changed` raise TooMuch if
+    they take more effort than `most`. Creation waits only for dry runs of patched pod templates."""
 
     kind: str
 
@@ -119,9 +108,9 @@ class Judge(ABC, Generic[T]):
     @abstractmethod
     async def update(self, old: T, new: T, user: UserInfo) -> Verdict: ...
 
-    @abstractmethod
     async def changed(self, new: T, user: UserInfo) -> Verdict:
         """Judge a change of an object whose old form does not fit the type."""
+        return await self.create(new, user)
 
     @abstractmethod
     async def delete(self, old: T) -> Verdict: ...
@@ -180,14 +169,25 @@ class TemplateJudge(Judge[JobTemplate]):
     kind = "JobTemplate"
 
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
-        return await self._judge_spec(new, user, partial(validate_template, new))
+        """Templates need the right to create vcjobs: flows of other users run them."""
+        if effort_of_json(new.spec) > self._most:
+            raise TooMuch
+        if misfits := _misfits(new):
+            return Verdict(misfits)
+        namespace = new.metadata.namespace
+        verdict = validate_template(new, known(self._cluster, namespace))
+        if not verdict.violations:
+            await self._check_rights(user, new)
+        tried = pod_templates(new.spec)
+        if not tried or not self._cluster.follows(namespace):
+            return verdict
+        first = [each.template for each in tried[:MOST_TRIED]]
+        answers = await self._cluster.dry_run(namespace, first)
+        return add_pod_faults(verdict, tried, answers)
 
     async def update(self, old: JobTemplate, new: JobTemplate, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None or is_same_json(old.spec, new.spec):
             return PASS
-        return await self._judge_spec(new, user, partial(validate_template_update, old, new))
-
-    async def changed(self, new: JobTemplate, user: UserInfo) -> Verdict:
         return await self.create(new, user)
 
     async def delete(self, old: JobTemplate) -> Verdict:
@@ -204,37 +204,14 @@ class TemplateJudge(Judge[JobTemplate]):
             ),
         )
 
-    async def _judge_spec(
-        self, new: JobTemplate, user: UserInfo, validate: Callable[[Known], Verdict]
-    ) -> Verdict:
-        """Judge a new spec. The user needs the right to create vcjobs, because flows of other
-        users run what the template says."""
-        if effort_of_json(new.spec) > self._most:
-            raise TooMuch
-        if misfits := _misfits(new):
-            return Verdict(misfits)
-        namespace = new.metadata.namespace
-        verdict = validate(known(self._cluster, namespace))
-        if not verdict.violations:
-            await self._check_rights(user, new)
-        tried = pod_templates(new.spec)
-        if not tried or not self._cluster.follows(namespace):
-            return verdict
-        first = [each.template for each in tried[:MOST_TRIED]]
-        answers = await self._cluster.dry_run(namespace, first)
-        return add_pod_faults(verdict, tried, answers)
-
 
 def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
     """Violations of the maximum depth or of the CRD's schema; decoding does not check the spec."""
     if too_deep := tuple(depth_violations(template.spec, "spec")):
         return too_deep
-    try:
-        template.typed_spec()
-    except msgspec.ValidationError:
-        spec = {"spec": template.spec}
-        return tuple(schema_violations(TemplateJudge.kind, spec, strict=False))
-    return ()
+    if next(job_spec_violations(template.spec, "spec"), None) is None:
+        return ()
+    return tuple(schema_violations(TemplateJudge.kind, {"spec": template.spec}, strict=False))
 
 
 def known(cluster: Cluster, namespace: str) -> Known:

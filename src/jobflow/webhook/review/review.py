@@ -1,7 +1,4 @@
-"""Reviewers: decode an AdmissionReview into the kind's type, have it judged, encode the answer.
-
-Every body gets an answer. docs/decisions/refusals.md has the codes and messages of refusals.
-"""
+"""Reviewers decode, judge and answer an AdmissionReview (docs/decisions/refusals.md)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """Reviews of objects that do not fit the kind's type: a violation for each wrong shape.
 
-An API server checks objects against the CRD before it asks the webhook. Such reviews come from
-clients that call the webhook directly, and for objects that were stored under another schema. The
-latter may be deleted, and their metadata may change as long as their spec does not.
+They were stored under another schema, or did not pass an API server. They may be deleted, and their
+metadata may change as long as their spec does not.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,12 +12,15 @@ import msgspec
 from jobflow.api.kinds import KINDS
 from jobflow.api.schema.nesting import CUT_DEPTH, cut, is_deeper
 from jobflow.core.admission.rules.size_limits import depth_violations
+from jobflow.core.admission.validate import PASS
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.violations import Reason, Verdict, Violation
-from jobflow.webhook.review.envelope import AdmissionRequest, Loose, MalformedReview
-from jobflow.webhook.review.judges import PASS, Judge
+from jobflow.webhook.review.envelope import AdmissionRequest, AdmissionReview, MalformedReview
+from jobflow.webhook.review.judges import Judge
 
 R = TypeVar("R")
+Loose = AdmissionReview[Any]
+"""A review whose objects are plain JSON."""
 
 _decode = msgspec.json.Decoder(Loose).decode
 
@@ -39,8 +39,7 @@ _decode_without_objects = msgspec.json.Decoder(_Review).decode
 
 
 def decode(body: bytes) -> Loose:
-    """Return a review with its objects as plain JSON. Values that are nested deeper than CUT_DEPTH
-    are replaced by texts. Raises MalformedReview."""
+    """Return a review with plain JSON objects, cut at CUT_DEPTH. Raises MalformedReview."""
     return _decode_cut(_decode, body)
 
 

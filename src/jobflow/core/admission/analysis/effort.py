@@ -1,10 +1,7 @@
 """Estimate of the work to judge an object, from counts, so that every machine agrees on it.
 
-The unit is a microsecond of the machine of docs/performance.md. Each weight is the largest that was
-measured for its kind; the weights of an expression allow for any library that evaluates it.
+The unit is a microsecond of the machine of docs/performance.md; weights are the largest measured.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping

@@ -1,10 +1,7 @@
 """Expressions of a flow, and references in its patches: parsed, and tried before anything runs.
 
-A trial evaluates on the params as they are and on conditions that steps may have. It reports only
-faults that hold in every run; a value that depends on outputs stays open.
+A trial evaluates on samples of conditions, and reports only faults that hold in every run.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -26,9 +23,7 @@ from jobflow.core.cel.scope import (
     find_items_fault,
     resolve_references,
 )
-from jobflow.core.cel.variables import Mention
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.items import get_items
 from jobflow.core.suggest import Suggester, did_you_mean
 
@@ -80,36 +75,21 @@ class WrittenExpression(NamedTuple):
 class FlowExpressions:
     """Expressions of one flow."""
 
-    def __init__(
-        self, written: Sequence[WrittenExpression], scope: NameScope, graph: Graph
-    ) -> None:
-        """`graph`: of spec.flows."""
+    def __init__(self, written: Sequence[WrittenExpression], scope: NameScope) -> None:
         self.scope = scope
-        self._graph = graph
         self.characters = sum(len(each.text) for each in written)
         self.written = written if self.characters <= MAX_CHARACTERS else []
         """Every expression; empty if they exceed MAX_CHARACTERS."""
-
-    def prepare_upstream(
-        self, mentions: Iterable[tuple[ExpressionPlace, Sequence[Mention]]]
-    ) -> None:
-        """Find out in one pass over the graph which of the mentioned steps are upstream."""
-        index, flows = self._graph.index, len(self._graph)
-        self.scope.upstream.ask(
-            (place.position, index[mention.keys[0]])
-            for place, found in mentions
-            if place.position < flows
-            for mention in found
-            if mention.root == "steps" and mention.keys and mention.keys[0] in index
-        )
 
     @cached_property
     def parsed(self) -> list[tuple[WrittenExpression, Expression, list[NameFault]]]:
         """The expressions without syntax errors, with the faults of their names."""
         results = [(each, parse_expression(each.text)) for each in self.written]
-        parsed = [(each, result) for each, result in results if isinstance(result, Expression)]
-        self.prepare_upstream((each.place, result.mentions) for each, result in parsed)
-        return [(each, result, [*self._name_faults(each, result)]) for each, result in parsed]
+        return [
+            (each, result, [*self._name_faults(each, result)])
+            for each, result in results
+            if isinstance(result, Expression)
+        ]
 
     def _name_faults(self, each: WrittenExpression, parsed: Expression) -> Iterator[NameFault]:
         for call in parsed.calls:
@@ -141,8 +121,7 @@ class TrialEvaluation:
         self._scopes_without_items = tuple(self._scopes(None))
 
     def fault(self, step: Step, field: str, parsed: Expression) -> str | None:
-        """Return the fault of the value of a step's expression, or None if it is valid or depends
-        on the run. `field`: as in ExpressionPlace."""
+        """Return the fault of the value, or None if it is valid or depends on the run."""
         if step.for_each is not None:
             return self._try(field, parsed, self._scopes(get_items(step, None)))
         key = (parsed.text, field)

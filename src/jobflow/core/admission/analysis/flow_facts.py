@@ -1,12 +1,9 @@
-"""Facts of a flow, in columns that all rules share; each is computed at most once.
+"""Facts of a flow that rules share, such as all names or all probes, each computed at most once.
 
-A rule first looks at a column, which costs far less than a microsecond a step, and walks the steps
-only if the column shows a fault. A group of rules does not run at all if its column is empty
-(`core.admission.rule`). No column may refer to the facts: an object without reference cycles is
-freed at once (docs/performance.md).
+A rule first checks a fact of the whole flow, in far less than a microsecond a step, and walks the
+steps only if that shows a fault. No fact may refer to the FlowFacts that hold it: an object without
+reference cycles is freed at once (docs/performance.md).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -42,10 +39,10 @@ from jobflow.core.admission.analysis.resolved_specs import (
 )
 from jobflow.core.admission.analysis.visible_names import ExpressionPlace, NameScope
 from jobflow.core.lazy import lazy_property
-from jobflow.core.manifests.unknown_fields import NO_MISFITS, Misfits, misfits
+from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.spec.expressions import list_expressions
 from jobflow.core.spec.graph import Graph
-from jobflow.core.violations import MAX_FINDINGS
+from jobflow.core.violations import MAX_FINDINGS, Verdict
 
 A = TypeVar("A", HTTPGetProbe, TCPSocketProbe, TaskStatusProbe, covariant=True)
 
@@ -114,7 +111,7 @@ AnyProbeEntry = ProbeEntry[HTTPGetProbe] | ProbeEntry[TCPSocketProbe] | ProbeEnt
 
 
 class FlowFacts:
-    """Columns of one flow. A step's position is its index in `steps`."""
+    """Facts of one flow. A step's position is its index in `steps`."""
 
     def __init__(self, flow: JobFlow, known: Known) -> None:
         self.flow = flow
@@ -199,8 +196,8 @@ class FlowFacts:
     @lazy_property
     def expressions(self) -> FlowExpressions:
         """The expressions, parsed, and the names that each may use."""
-        scope = NameScope(self.flow, self.graph, self.steps, self.tasks.get)
-        return FlowExpressions(self.written_expressions, scope, self.graph)
+        scope = NameScope(self.flow, self.graph, self.steps, self.tasks)
+        return FlowExpressions(self.written_expressions, scope)
 
     # ------------------------------------------------------------------ names of jobs
 
@@ -244,16 +241,15 @@ class FlowFacts:
         return list(resolved_patches(self.flow, self.patches)) if self.patches else []
 
     @lazy_property
-    def misfits(self) -> list[tuple[ResolvedPatch, Misfits]]:
+    def misfits(self) -> list[tuple[ResolvedPatch, Verdict]]:
         """Fields and values of patches that no vcjob has; about MAX_FINDINGS at most."""
-        found: list[tuple[ResolvedPatch, Misfits]] = []
+        found: list[tuple[ResolvedPatch, Verdict]] = []
         wrong = unknown = 0
         for patch in self.resolved_patches:
             of_patch = misfits(patch.content, patch.path, is_open=is_open, unknown_before=unknown)
-            if of_patch is not NO_MISFITS:
-                found.append((patch, of_patch))
-                wrong += len(of_patch.violations)
-                unknown += len(of_patch.warnings)
+            found.append((patch, of_patch))
+            wrong += len(of_patch.violations)
+            unknown += len(of_patch.field_warnings)
             if wrong >= MAX_FINDINGS:
                 break
         return found
@@ -277,8 +273,7 @@ class FlowFacts:
 
     @lazy_property
     def resolved_specs(self) -> list[ResolvedSpec]:
-        """The distinct vcjob specs of steps whose templates are known, in the order of the flow.
-        Steps that run a template unchanged share its spec."""
+        """The distinct specs of steps whose templates are known. Unchanged templates are shared."""
         if self.resolved_patches:
             return list({id(use.resolved): use.resolved for use in self.resolved_steps}.values())
         found = map(self._resolver.plain, self.templates) if self.known.templates else ()

@@ -1,10 +1,7 @@
-"""Number of vcjobs that a step may create, and their names.
+"""Number of vcjobs that a step may create, and their names: `<flow>-<step>[-<index>][-r<n>]`.
 
-A name is `<flow>-<step>[-<index>][-r<n>]`. A vcjob that nobody plans (a lost one that is created
-again, a retry command) takes a name that is free then; admission does not count it.
+A vcjob that is created again, or by a retry command, takes a free name and does not count.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
@@ -82,8 +79,7 @@ def params_of(flow: JobFlow) -> Mapping[str, Any]:
 
 
 def items_of_param(params: Mapping[str, Any], expression: str) -> list[Any] | None:
-    """Return the list of an expression that is just a param; None for any other expression, which
-    only a run can evaluate."""
+    """Return the list of an expression that is just a param; None for any other expression."""
     found = _PARAM.fullmatch(expression)
     value = params.get(found[1] or found[2] or found[3]) if found is not None else None
     return value if isinstance(value, list) else None

@@ -1,14 +1,11 @@
 """Locations in patches: of the faults of a merged spec, and of elements that no template has.
 
-A flow may have as many faults as it has words, so the location of each is found in time
-proportional to its path, however long the lists and maps on the way are.
+Each is found in time proportional to its path, because a flow may have many faults.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from jobflow.core.admission.analysis.resolved_specs import ResolvedPatch, ResolvedSpec, is_open
@@ -30,34 +27,34 @@ _Map = Mapping[str, Any]
 F = TypeVar("F", Violation, FieldWarning)
 
 
+@dataclass(slots=True)
 class PatchLocations:
-    """Locations in one patch of what it changed in a merged spec."""
+    """Locations in one patch, which has fields as in ResolvedPatch, of what it changed."""
 
-    def __init__(self, content: _Map, result: _Map, path: str, written: _Map) -> None:
-        """`content`, `path`, `written`: as in ResolvedPatch; `result`: the merged spec."""
-        self._content = content
-        self._result = result
-        self._path = path
-        self._written = written
-        self._origins: dict[int, Mapping[int, int]] = {}
-        """By id of a list of the result: index in it -> index in the patch's list."""
+    content: _Map
+    result: _Map
+    """The merged spec."""
+    path: str
+    written: _Map
+    _origins: dict[int, Mapping[int, int]] = field(default_factory=dict)
+    """By id of a list of the result: index in it -> index in the patch's list."""
 
     def in_patch(self, fault: Violation) -> Violation:
         """Return a fault of the merged spec at its location in the patch, or as near as the patch
         goes; then the message names the location in the merged spec."""
         path, is_exact = self.locate(fault)
         detail = fault.detail if is_exact else _in_merged(fault)
-        return as_written(replace(fault, path=path, detail=detail), self._path, self._written)
+        return as_written(replace(fault, path=path, detail=detail), self.path, self.written)
 
     def at_root(self, fault: Violation) -> Violation:
         """Return a fault of the merged spec at the patch as a whole."""
-        return replace(fault, path=self._path, detail=_in_merged(fault))
+        return replace(fault, path=self.path, detail=_in_merged(fault))
 
     def locate(self, fault: Violation) -> tuple[str, bool]:
         """Return the JSON path, as far as the patch goes, and whether that is all the way."""
-        ours: Any = self._content
-        merged: Any = self._result
-        shape, path, rest = JOB_SPEC, self._path, fault.path
+        ours: Any = self.content
+        merged: Any = self.result
+        shape, path, rest = JOB_SPEC, self.path, fault.path
         while rest:
             key, rest = _first_key(rest, ours, merged)
             at = key if isinstance(key, str) else self._origin(ours, merged, key, shape)
@@ -70,7 +67,7 @@ class PatchLocations:
 
     def depth(self, path: str) -> int:
         """Return how far a path goes into the patch."""
-        return len(path) - len(self._path)
+        return len(path) - len(self.path)
 
     def _origin(self, ours: Any, merged: Any, index: int | None, shape: Shape) -> int | None:
         if index is None or not isinstance(ours, list) or not isinstance(merged, list):
@@ -92,8 +89,7 @@ def locations_of(resolved: ResolvedSpec) -> list[PatchLocations]:
 
 
 def innermost(layers: Sequence[PatchLocations], fault: Violation) -> Violation:
-    """Return a fault at its location in the first layer that goes all the way to it, or else in the
-    layer that goes deepest."""
+    """Return a fault at its location in the first layer that has it all, or else the deepest."""
     located = [layer.locate(fault) for layer in layers]
     for layer, (_, is_exact) in zip(layers, located, strict=True):
         if is_exact:

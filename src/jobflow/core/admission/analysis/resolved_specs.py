@@ -1,11 +1,7 @@
-"""Vcjob specs that a flow's steps may create, and their tasks, if the templates are known.
+"""Vcjob specs that a flow's steps and cases may create, and their tasks, for known templates.
 
-A step with `switch` may have one spec a case. References to params and to the flow have their
-values here. A value that only a run knows (`$(item)`, outputs) stays a reference, and `open_paths`
-lists its places.
+References to params and to the flow have their values here; others stay (`open_paths`).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -28,6 +24,7 @@ from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.manifests.job import changes_of, with_defaults
 from jobflow.core.manifests.strategic_merge import JOB_SPEC, Shape, overlaid
 from jobflow.core.pods.names import PodNames, predict_pod_names
+from jobflow.core.suggest import Suggester
 from jobflow.core.violations import join_path
 
 MAX_REFERENCED = 8 << 20
@@ -100,8 +97,7 @@ class ResolvedStep(NamedTuple):
 
 
 def step_patches(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) -> list[StepPatch]:
-    """Return the patches of these steps and of their cases, in the order of the flow. `path`
-    returns the JSON path of a step by its position."""
+    """Return the patches of these steps and of their cases; `path` returns the path of a step."""
     found = []
     for i, step in steps:
         if step.patch is not None:
@@ -126,8 +122,8 @@ def resolved_patches(flow: JobFlow, patches: Sequence[StepPatch]) -> Iterator[Re
 def _with_constants(
     written: dict[str, Any], get_constant: Callable[[str], Any], room: ReferenceRoom
 ) -> tuple[dict[str, Any], bool, bool]:
-    """Return a patch with the known values, whether it has other references, and whether the values
-    exceed the room."""
+    """Return a patch with the known values, whether others are open, and whether it is too
+    large."""
     is_open = False
 
     def value(reference: Reference) -> Any:
@@ -167,8 +163,7 @@ class Resolver:
         return self._plain[name]
 
     def resolve(self, steps: Sequence[Step]) -> Iterator[ResolvedStep]:
-        """Yield the spec of each step, or of each of its cases, if its template is known. Linear:
-        patches beyond MAX_MERGED are not merged."""
+        """Yield the resolved steps and cases. Linear: patches beyond MAX_MERGED are not merged."""
         room = MAX_MERGED
         for i, step in enumerate(steps):
             cases: Sequence[Case | None] = step.switch or (None,)
@@ -243,6 +238,7 @@ def open_paths(spec: Mapping[str, Any]) -> Iterator[str]:
             yield at
 
 
+_MAX_SUGGESTERS = 10
 Tasks = Mapping[str, int | None]
 """Task name -> number of pods of a vcjob spec; None if it is no number of pods."""
 
@@ -258,9 +254,9 @@ class KnownTasks:
                 self._specs.setdefault(step, []).append(resolved.spec)
         self._of_steps: dict[int, Tasks] = {}
         self._of_specs: dict[int, Tasks] = {}
+        self._suggesters: dict[int, Suggester] = {}
 
     def __bool__(self) -> bool:
-        """Whether the tasks of any step are known."""
         return bool(self._specs)
 
     def get(self, step: int) -> Tasks | None:
@@ -273,6 +269,15 @@ class KnownTasks:
             assert found is not None
             self._of_steps[step] = found
         return found
+
+    def nearest(self, name: str, tasks: Tasks) -> str | None:
+        """Return the most similar of these tasks, which `get` returned, or None. The cost is
+        bounded for any number of templates: only the first ones have a suggester."""
+        if id(tasks) not in self._suggesters:
+            if len(self._suggesters) == _MAX_SUGGESTERS:
+                return None
+            self._suggesters[id(tasks)] = Suggester([*tasks], budget=100)
+        return self._suggesters[id(tasks)].nearest(name)
 
 
 def _either(one: Tasks, other: Tasks) -> Tasks:

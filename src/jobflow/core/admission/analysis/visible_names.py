@@ -1,24 +1,22 @@
 """Names that an expression or a reference may use at its place, and the faults of other names.
 
-`core.cel.scope` is the counterpart, which holds the values: a name that is a fault here has no
-value there.
+`core.cel.scope` holds the values: a name that is a fault here has no value there.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from jobflow.api.jobflow import JobFlow, Step
+from jobflow.core.admission.analysis.resolved_specs import KnownTasks
 from jobflow.core.cel.language.values import TYPES
 from jobflow.core.cel.scope import POD_PHASES, RUN_FIELDS, STEP_FIELDS
 from jobflow.core.cel.variables import Mention
+from jobflow.core.lazy import lazy_property
 from jobflow.core.spec.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.violations import some
+from jobflow.core.text import join_names
 
 ITEM_FACTS = ("phase", "outputs")
 """Fields of an entry of a step's items."""
@@ -29,8 +27,9 @@ _LITERALS = {"true": "true", "false": "false", "null": "null", "none": "null", "
 _VARIABLES = ("params", "flow", "steps")
 """Variables of every place."""
 _DASHED = re.compile(r"[-.\w]+")
-_STEPS_IN_ONE_WALK = 4096
-"""Targets that one walk over the graph looks up: as bits, they take 512 bytes a step."""
+MOST_STEPS = 10_000
+"""Steps whose dependencies are known: as bits, they take 1.2 KiB a step. A flow of more steps is
+refused, because its status would be too large."""
 
 
 class NameFault(NamedTuple):
@@ -55,32 +54,18 @@ class NameScope:
     """The names of one flow."""
 
     def __init__(
-        self,
-        flow: JobFlow,
-        graph: Graph,
-        steps: Sequence[Step],
-        tasks: Callable[[int], Collection[str] | None] = lambda position: None,
+        self, flow: JobFlow, graph: Graph, steps: Sequence[Step], tasks: KnownTasks
     ) -> None:
-        """`graph`: of spec.flows; `steps`: those of `finally` last; `tasks` returns the tasks of
-        the step at a position, or None if its template is not known."""
+        """`graph`: of spec.flows; `steps`: those of `finally` last."""
         self._tasks = tasks
         self._steps = steps
         self._graph = graph
         self._finally_names = {step.name for step in steps[len(graph) :]}
-        self._params = [param.name for param in flow.spec.params or ()]
-        self._known_params = frozenset(self._params)
-        self.upstream = Upstream(graph)
+        self._params = frozenset(param.name for param in flow.spec.params or ())
         self._has_open_name: dict[int, bool] = {}
-        """By id of the tasks of a step, which live as long as their flow; so `_task_suggesters`."""
-        self._task_suggesters: dict[int, Suggester] = {}
-
-    @cached_property
-    def _param_suggester(self) -> Suggester:
-        return Suggester(self._params)
-
-    @cached_property
-    def _step_suggester(self) -> Suggester:
-        return Suggester(self._graph.names)
+        """By id of the tasks of a step, which live as long as their flow."""
+        self._param_suggester = Suggester([param.name for param in flow.spec.params or ()])
+        self._step_suggester = Suggester(graph.names)
 
     # -------------------------------------------------------------------- variables
 
@@ -116,7 +101,7 @@ class NameScope:
         root, keys = mention.root, mention.keys
         if root not in _VARIABLES and root not in self.variables(place):
             return None if root in TYPES and not keys else self._no_variable(place, root)
-        if root == "params" and keys and keys[0] not in self._known_params:
+        if root == "params" and keys and keys[0] not in self._params:
             guess = did_you_mean(self._param_suggester.nearest(keys[0]))
             return f'there is no parameter "{keys[0]}"{guess}'
         if root == "flow" and (keys or mention.open):
@@ -136,7 +121,7 @@ class NameScope:
                 f"only repeat.until and retry.when have {root}, of the run that has ended; for "
                 f'another step write steps["NAME"].{root}'
             )
-        if root in self._known_params:
+        if root in self._params:
             return f"there is no variable {root}; write params.{root}"
         if root in self._graph.index:
             return f'there is no variable {root}; write steps["{root}"]'
@@ -175,10 +160,19 @@ class NameScope:
                 "a step cannot use its own result; repeat.until and retry.when have outputs, phase "
                 "and reason of the run that has just ended"
             )
-        if place.position >= len(self._graph) or self.upstream.has(place.position, target):
+        if place.position >= len(self._graph) or self._depends_on(place.position, target):
             return None
         dependant = self._steps[place.position].name
         return f'step "{dependant}" does not depend on "{name}"; add it to dependsOn.targets'
+
+    def _depends_on(self, step: int, target: int) -> bool:
+        if target in self._graph.targets[step] or len(self._graph) > MOST_STEPS:
+            return True
+        return bool(self._upstream[step] >> target & 1)
+
+    @lazy_property
+    def _upstream(self) -> list[int]:
+        return upstream_bits(self._graph)
 
     def _fact(self, name: str, mention: Mention) -> str | None:
         keys = mention.keys[1:]
@@ -200,11 +194,11 @@ class NameScope:
         return self._task(name, keys[1:]) if keys[0] == "tasks" and keys[1:] else None
 
     def _task(self, name: str, keys: Sequence[str]) -> str | None:
-        known = self._tasks(self._graph.index[name])
+        known = self._tasks.get(self._graph.index[name])
         if known is not None and keys[0] not in known and not self._may_have_any_task(known):
-            guess = did_you_mean(self._task_suggester(known).nearest(keys[0]))
+            guess = did_you_mean(self._tasks.nearest(keys[0], known))
             return f'the job of "{name}" has no task "{keys[0]}"' + (
-                guess or f"; it has {some(known)}"
+                guess or f"; it has {join_names(known)}"
             )
         if len(keys) > 1 and keys[1] not in POD_PHASES:
             return _unknown("a task", keys[1:], POD_PHASES)
@@ -215,12 +209,6 @@ class NameScope:
         if id(tasks) not in self._has_open_name:
             self._has_open_name[id(tasks)] = any("$(" in name for name in tasks)
         return self._has_open_name[id(tasks)]
-
-    def _task_suggester(self, tasks: Collection[str]) -> Suggester:
-        """Return the suggester of these tasks; steps of one template share it, and its budget."""
-        if id(tasks) not in self._task_suggesters:
-            self._task_suggesters[id(tasks)] = Suggester([*tasks], budget=100)
-        return self._task_suggesters[id(tasks)]
 
     def _name_without_quotes(self, mention: Mention, text: str) -> str | None:
         """Return the step that `steps.a-b.phase` means if there is no step `a`."""
@@ -242,8 +230,7 @@ class NameScope:
     def reference_fault(
         self, place: ExpressionPlace, root: str, keys: tuple[str, ...]
     ) -> str | None:
-        """Return the fault of a reference as a clause, or None. A reference has fewer names than
-        an expression."""
+        """Return the fault of a reference, which has fewer names than an expression, or None."""
         if root == "steps" and keys[1:2] != ("outputs",):
             example = "$(steps.NAME.outputs.KEY)"
             return self._misspelled_outputs(keys[0]) or f"write {example} for a step's output"
@@ -269,61 +256,13 @@ def _unknown(owner: str, keys: Sequence[str], known: Collection[str]) -> str:
     return f'{owner} has no "{keys[0]}"' + (did_you_mean(guess) or f"; it has {listed}")
 
 
-class Upstream:
-    """Whether a step depends on another, directly or not, for pairs that are known beforehand.
-
-    Takes time linear in steps and dependencies for each `_STEPS_IN_ONE_WALK` targets.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._asked: dict[int, set[int]] = {}
-        """Target -> steps that may depend on it."""
-        self._found: set[tuple[int, int]] | None = None
-
-    def ask(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Add pairs of a step and a step that it may depend on; the next `has` looks them up."""
-        targets = self._graph.targets
-        for step, target in pairs:
-            if target not in targets[step]:
-                self._asked.setdefault(target, set()).add(step)
-        self._found = None
-
-    def has(self, step: int, target: int) -> bool:
-        """Whether `step` depends on `target`. Also True if either waits for a cycle, which has a
-        fault of its own."""
-        if target in self._graph.targets[step]:
-            return True
-        if step not in self._asked.get(target, ()):
-            self.ask([(step, target)])
-        if self._found is None:
-            self._found = self._look_up()
-        return (step, target) in self._found
-
-    def _look_up(self) -> set[tuple[int, int]]:
-        found: set[tuple[int, int]] = set()
-        targets = sorted(self._asked)
-        for begin in range(0, len(targets), _STEPS_IN_ONE_WALK):
-            found |= self._walk(targets[begin : begin + _STEPS_IN_ONE_WALK])
-        ordered = set(self._graph.order)
-        if len(ordered) < len(self._graph):
-            found.update(
-                (step, target)
-                for target, steps in self._asked.items()
-                for step in steps
-                if step not in ordered or target not in ordered
-            )
-        return found
-
-    def _walk(self, asked: list[int]) -> set[tuple[int, int]]:
-        bits = {target: 1 << at for at, target in enumerate(asked)}
-        above = [0] * len(self._graph)
-        for step in self._graph.order:
-            for target in self._graph.targets[step]:
-                above[step] |= above[target] | bits.get(target, 0)
-        return {
-            (step, target)
-            for target in asked
-            for step in self._asked[target]
-            if above[step] & bits[target]
-        }
+def upstream_bits(graph: Graph) -> list[int]:
+    """Return the steps that each step depends on, directly or not, as bits. Includes all others if
+    either waits for a cycle, which has a fault of its own."""
+    in_cycles = sum(1 << step for step in {*range(len(graph))}.difference(graph.order))
+    above = [-1] * len(graph)
+    for step in graph.order:
+        above[step] = in_cycles
+        for target in graph.targets[step]:
+            above[step] |= above[target] | 1 << target
+    return above

@@ -1,9 +1,4 @@
-"""Rules of switch, forEach, repeat, parallelism, daemon, failurePolicy and finally.
-
-docs/decisions/bounds-of-control.md explains the bounds.
-"""
-
-from __future__ import annotations
+"""Rules of switch, loops, daemon, finally and limits (docs/decisions/bounds-of-control.md)."""
 
 from collections.abc import Iterator
 
@@ -31,16 +26,6 @@ def switches_have_cases(facts: FlowFacts) -> Iterator[Violation]:
         elif (count := len(step.switch)) > MAX_CASES:
             detail = f"{count} cases, but a switch has at most {MAX_CASES}; split the step"
             yield Violation(path, Reason.TOO_MANY, count, detail)
-
-
-def switches_choose_the_template(facts: FlowFacts) -> Iterator[Violation]:
-    for i, step in facts.steps_with_options:
-        if step.switch is not None and step.template:
-            detail = (
-                "each case of switch names its template; a case without one runs the template "
-                "with the name of the step"
-            )
-            yield Violation(f"{facts.path(i)}.template", Reason.FORBIDDEN, None, detail)
 
 
 def default_cases_come_last(facts: FlowFacts) -> Iterator[Violation]:
@@ -85,14 +70,25 @@ def items_are_not_too_many(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(f"{path}.count", Reason.INVALID, each.count, detail)
 
 
-def steps_have_one_loop(facts: FlowFacts) -> Iterator[Violation]:
+def options_do_not_exclude_each_other(facts: FlowFacts) -> Iterator[Violation]:
     for i, step in facts.steps_with_options:
+        if step.switch is not None and step.template:
+            detail = (
+                "each case of switch names its template; a case without one runs the template "
+                "with the name of the step"
+            )
+            yield Violation(f"{facts.path(i)}.template", Reason.FORBIDDEN, None, detail)
         if step.for_each is not None and step.repeat is not None:
             detail = (
                 "excludes forEach: a step runs once per item, or again until an expression holds; "
                 "for both, repeat a step that depends on this one"
             )
             yield Violation(f"{facts.path(i)}.repeat", Reason.FORBIDDEN, None, detail)
+        loops = (("forEach", step.for_each), ("repeat", step.repeat)) if step.daemon else ()
+        for field, loop in loops:
+            if loop is not None:
+                detail = f"excludes {field}: a daemon is one job, which runs until the flow ends"
+                yield Violation(f"{facts.path(i)}.daemon", Reason.FORBIDDEN, None, detail)
 
 
 def repeats_are_bounded(facts: FlowFacts) -> Iterator[Violation]:
@@ -134,32 +130,20 @@ def daemons_leave_room(facts: FlowFacts) -> Iterator[Violation]:
         yield Violation("spec.parallelism", Reason.INVALID, limit, detail)
 
 
-def daemons_are_services(facts: FlowFacts) -> Iterator[Violation]:
-    """A loop waits until its runs finish, and finally until its steps finish."""
-    for i, step in facts.steps_with_options:
-        if not step.daemon:
-            continue
-        path = f"{facts.path(i)}.daemon"
-        if i >= len(facts.flows):
-            detail = "the flow ends when the steps of finally finish, and a daemon never does"
-            yield Violation(path, Reason.FORBIDDEN, None, detail)
-        for field, loop in (("forEach", step.for_each), ("repeat", step.repeat)):
-            if loop is not None:
-                detail = f"excludes {field}: a daemon is one job, which runs until the flow ends"
-                yield Violation(path, Reason.FORBIDDEN, None, detail)
-
-
 def failure_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
     if (policy := facts.flow.spec.failure_policy) not in _FAILURE_POLICIES:
         detail = list_supported(policy, FailurePolicy)
         yield Violation("spec.failurePolicy", Reason.NOT_SUPPORTED, policy, detail)
 
 
-def finally_steps_have_no_dependencies(facts: FlowFacts) -> Iterator[Violation]:
+def finally_steps_start_together_and_end(facts: FlowFacts) -> Iterator[Violation]:
     for at, step in enumerate(facts.finally_steps):
         if step.depends_on is not None:
             detail = "the steps of finally start together when all others have finished; remove it"
             yield Violation(f"spec.finally[{at}].dependsOn", Reason.FORBIDDEN, None, detail)
+        if step.daemon:
+            detail = "the flow ends when the steps of finally finish, and a daemon never does"
+            yield Violation(f"spec.finally[{at}].daemon", Reason.FORBIDDEN, None, detail)
 
 
 def targets_are_not_in_finally(facts: FlowFacts) -> Iterator[Violation]:
@@ -177,17 +161,15 @@ CONTROL_RULES = (
         lambda facts: facts.has_options,
         (
             switches_have_cases,
-            switches_choose_the_template,
             default_cases_come_last,
             items_have_one_source,
             items_are_not_too_many,
-            steps_have_one_loop,
+            options_do_not_exclude_each_other,
             repeats_are_bounded,
             parallelism_is_positive,
             daemons_leave_room,
-            daemons_are_services,
             failure_policy_is_known,
-            finally_steps_have_no_dependencies,
+            finally_steps_start_together_and_end,
             targets_are_not_in_finally,
         ),
     ),

@@ -1,9 +1,4 @@
-"""Rules of expressions and references: syntax, names, types of values, and compared reasons.
-
-The message of a fault names its character, counted from 1.
-"""
-
-from __future__ import annotations
+"""Rules of expressions and references: syntax, names, types of values, and compared reasons."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +15,7 @@ from jobflow.core.admission.analysis.visible_names import ExpressionPlace
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.cel.expression import ExpressionFault, parse_expression
 from jobflow.core.cel.references import find_references
-from jobflow.core.cel.variables import Comparison, Mention
+from jobflow.core.cel.variables import Comparison
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import Reason, Violation, quote
@@ -81,21 +76,14 @@ def values_have_the_right_type(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
-    expressions = facts.expressions
-    found = [
-        (ExpressionPlace(patch.step, "patch"), path, reference)
-        for patch in facts.resolved_patches
-        for path, reference in find_references(patch.written, patch.path)
-    ]
-    expressions.prepare_upstream(
-        (place, [Mention(reference.root, reference.keys, 0)]) for place, _, reference in found
-    )
-    trial = ReferenceTrial(facts.flow, facts.steps)
-    for place, path, reference in found:
-        detail = expressions.scope.reference_fault(place, reference.root, reference.keys)
-        detail = detail or trial.fault(place.position, reference)
-        if detail is not None:
-            yield Violation(path, Reason.INVALID, f"$({reference.path})", detail)
+    scope, trial = facts.expressions.scope, ReferenceTrial(facts.flow, facts.steps)
+    for patch in facts.resolved_patches:
+        place = ExpressionPlace(patch.step, "patch")
+        for path, reference in find_references(patch.written, patch.path):
+            detail = scope.reference_fault(place, reference.root, reference.keys)
+            detail = detail or trial.fault(patch.step, reference)
+            if detail is not None:
+                yield Violation(path, Reason.INVALID, f"$({reference.path})", detail)
 
 
 def references_are_small(facts: FlowFacts) -> Iterator[Violation]:

@@ -1,7 +1,4 @@
-"""Rules of the names that JobFlow and Volcano generate for vcjobs and pods: length and
-uniqueness."""
-
-from __future__ import annotations
+"""Rules of the names that are generated for vcjobs and pods: length and uniqueness."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -32,9 +29,8 @@ def jobs_fit(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def pods_fit(facts: FlowFacts) -> Iterator[Violation]:
-    """Volcano's admission limits `<vcjob>-<task>-<n>` to 63 characters, where n counts the tasks
-    (validateK8sPodNameLength). With a plugin that makes it a hostname, the limit is for every pod.
-    """
+    """Volcano limits `<vcjob>-<task>-<n>`, where n counts the tasks (validateK8sPodNameLength).
+    With a plugin that makes it a hostname, the limit is for every pod."""
     prefix = len(facts.flow_name) + 1
     longest = max((len(spec.pods.longest) for spec in facts.resolved_specs), default=0)
     if prefix + facts.longest_name + facts.longest_suffix + longest <= MAX_NAME:
@@ -157,8 +153,7 @@ class _ClashSearch:
         self._clashes: dict[tuple[int, int, str, JobCount], _Clash | None] = {}
 
     def violations(self, longer: ResolvedStep) -> Iterator[Violation]:
-        """Yield the clashes of this step with steps whose name its own begins with, and of its own
-        attempts."""
+        """Yield the clashes with steps whose name this one's begins with, and of its attempts."""
         name = self._facts.names[longer.step]
         retry_clash = self._retry_clashes[id(longer.pods)]
         if retry_clash and retry_clash.retry <= self._facts.job_counts[longer.step].retries:

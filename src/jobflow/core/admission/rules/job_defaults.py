@@ -4,8 +4,6 @@ Source: k8s.io/apimachinery/pkg/util/validation (IsQualifiedName, IsValidLabelVa
 pkg/api/validation (ValidateAnnotations).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

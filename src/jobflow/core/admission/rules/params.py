@@ -1,7 +1,5 @@
 """Rules of params: names that an expression can use, and allowed values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
@@ -11,7 +9,8 @@ from jobflow.core.cel.language.parser import RESERVED
 from jobflow.core.cel.references import measure_json
 from jobflow.core.cel.scope import MAX_PARAMS
 from jobflow.core.suggest import did_you_mean
-from jobflow.core.violations import Reason, Violation, quote, some
+from jobflow.core.text import join_names
+from jobflow.core.violations import Reason, Violation, quote
 
 MAX_SIZE = 65_536
 """Bytes of all values as JSON."""
@@ -52,27 +51,22 @@ def _name_fault(name: str) -> str:
     )
 
 
-def params_have_values(facts: FlowFacts) -> Iterator[Violation]:
-    """A flow runs as it is stored; a value cannot be added later."""
+def params_have_allowed_values(facts: FlowFacts) -> Iterator[Violation]:
+    """A flow runs as it is stored; a value cannot be added later. 1 equals 1.0 but not true."""
     for i, param in enumerate(facts.flow.spec.params or ()):
-        if param.value is None:
+        path, value, is_bool = f"spec.params[{i}].value", param.value, isinstance(param.value, bool)
+        if value is None:
             name = param.name or "NAME"
             detail = f"set a value, here or with --param {name}=VALUE of jobflow run and lint"
             if param.enum:
-                detail += f"; supported values: {some(map(quote, param.enum))}"
-            yield Violation(f"spec.params[{i}].value", Reason.REQUIRED, None, detail)
-
-
-def param_values_are_allowed(facts: FlowFacts) -> Iterator[Violation]:
-    """1 equals 1.0 but not true."""
-    for i, param in enumerate(facts.flow.spec.params or ()):
-        if param.enum is None or param.value is None:
-            continue
-        value, is_bool = param.value, isinstance(param.value, bool)
-        if not any(value == each and is_bool == isinstance(each, bool) for each in param.enum):
+                detail += f"; supported values: {join_names(map(quote, param.enum))}"
+            yield Violation(path, Reason.REQUIRED, None, detail)
+        elif param.enum is not None and not any(
+            value == each and is_bool == isinstance(each, bool) for each in param.enum
+        ):
             listed = ", ".join(quote(allowed) for allowed in param.enum[:20])
             detail = f"supported values: {listed}" if param.enum else "its enum allows nothing"
-            yield Violation(f"spec.params[{i}].value", Reason.NOT_SUPPORTED, param.value, detail)
+            yield Violation(path, Reason.NOT_SUPPORTED, value, detail)
 
 
 def param_values_are_small(facts: FlowFacts) -> Iterator[Violation]:
@@ -92,8 +86,7 @@ PARAM_RULES = (
         (
             params_are_few,
             params_have_names,
-            params_have_values,
-            param_values_are_allowed,
+            params_have_allowed_values,
             param_values_are_small,
         ),
     ),

@@ -1,11 +1,8 @@
 """Rules of patches and jobDefaults: they must merge, and make vcjobs that Volcano accepts.
 
-`core.admission.volcano` judges the merged spec of each step and case, and `patch_locations` traces
-each fault back to the patch, or jobDefaults, that it comes from. Values that only a run knows
-(`open_paths`) are not judged.
+The merged spec of each step and case is judged, and each fault is traced back to the patch that it
+comes from (`patch_locations`). Values that only a run knows (`open_paths`) are not judged.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,7 +24,8 @@ from jobflow.core.admission.analysis.resolved_specs import ResolvedPatch, Resolv
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.admission.volcano.job import changed_violations, job_violations
 from jobflow.core.manifests.strategic_merge import merge, patch_violations
-from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Violation, some
+from jobflow.core.text import join_names
+from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Violation
 
 _REASONS_WITHOUT_TEMPLATE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
 """Reasons that hold for any template, because they are about the patch's own value."""
@@ -62,21 +60,19 @@ def values_have_their_types(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def patched_elements_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    """A task or container without a name means the only one of the template, if it is the only
-    one."""
+    """An element without a name means the only one of the template."""
     for resolved, patch, (path, word, name, known) in facts.unknown_elements:
         if name is None:
             detail = (
                 f'template "{resolved.template.metadata.name}" has {len(known)} {word}s '
-                f"({some(known)}); name the one to change"
+                f"({join_names(known)}); name the one to change"
             )
             fault = Violation(f"{path}.name", Reason.REQUIRED, None, detail)
             yield as_written(fault, patch.path, patch.written)
 
 
 def patched_jobs_are_valid(facts: FlowFacts) -> Iterator[Violation]:
-    """Applies all of Volcano's rules if the template is known, or else those that need no
-    template."""
+    """Without a known template, only rules that need none apply."""
     faults_of = _SpecFaults(facts.flow.spec.job_defaults)
     resolved = {id(patch) for spec in facts.resolved_specs for patch in spec.changes}
     others = [patch for patch in facts.resolved_patches if id(patch) not in resolved]
@@ -139,8 +135,8 @@ class _SpecFaults:
                 yield self._with_template(located, resolved)
 
     def _locate(self, layers: Sequence[PatchLocations], fault: Violation) -> Violation:
-        """Return the fault at its location in the innermost layer. To locate a fault takes longer
-        than to find it, so faults beyond those that a refusal shows stay at the whole patch."""
+        """Locating takes longer than finding, so faults that are not shown stay at the whole
+        patch."""
         self._located += 1
         is_shown = self._located <= MAX_SHOWN
         return innermost(layers, fault) if is_shown else layers[0].at_root(fault)

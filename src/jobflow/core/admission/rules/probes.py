@@ -1,9 +1,4 @@
-"""Rules of probes: targets, tasks (if their templates are known), requests and phases.
-
-Sources: RFC 9110 for requests, RFC 9112 for the headers of the connection.
-"""
-
-from __future__ import annotations
+"""Rules of probes: targets, tasks, requests (RFC 9110, RFC 9112) and phases."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,9 +16,11 @@ from jobflow.api.jobflow import (
 from jobflow.api.pod import PodPhase
 from jobflow.core.admission.analysis.flow_facts import AnyProbeEntry, FlowFacts, ProbeEntry
 from jobflow.core.admission.analysis.resolved_specs import Tasks
+from jobflow.core.admission.object_names import DNS_LABEL
 from jobflow.core.admission.rule import Group, Rule
-from jobflow.core.suggest import Suggester, did_you_mean, list_supported
-from jobflow.core.violations import Reason, Violation, some
+from jobflow.core.suggest import did_you_mean, list_supported
+from jobflow.core.text import join_names
+from jobflow.core.violations import Reason, Violation
 
 MAX_ENTRIES = 32
 """Entries of a probe's three lists: every round evaluates each for every target, and sends a
@@ -38,9 +35,6 @@ PHASES = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILE
 _FINAL_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 _SYNONYMS = {"complete": PodPhase.SUCCEEDED, "completed": PodPhase.SUCCEEDED}
 """Phases of a vcjob -> of its pods."""
-_MAX_SUGGESTERS = 10
-"""Templates among whose tasks a guess is looked for."""
-_TASK = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _PATH = re.compile(r"/[!\"$-~]*")
 _VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
 _TOKEN = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
@@ -99,14 +93,17 @@ def entries_name_tasks(facts: FlowFacts) -> Iterator[Violation]:
     for entry in facts.entries:
         name = entry.asked.task_name
         if not name:
-            detail = "name the task of the targets' jobs"
-            yield Violation(f"{entry.path}.taskName", Reason.REQUIRED, name, detail)
-        elif not _TASK.fullmatch(name) and not _groups(facts, entry.step):
+            yield _missing(entry, "taskName", "name the task of the targets' jobs")
+        elif not DNS_LABEL.fullmatch(name) and not _groups(facts, entry.step):
             detail = (
                 'a task\'s name has at most 63 lower-case letters, digits and "-", and begins and '
                 "ends with a letter or digit"
             )
             yield Violation(f"{entry.path}.taskName", Reason.INVALID, name, detail)
+
+
+def _missing(entry: AnyProbeEntry, field: str, detail: str) -> Violation:
+    return Violation(f"{entry.path}.{field}", Reason.REQUIRED, None, detail)
 
 
 class _Group(NamedTuple):
@@ -136,11 +133,10 @@ def targets_have_the_tasks(facts: FlowFacts) -> Iterator[Violation]:
         for i, probe in facts.probes
         if not _suits(facts, i, probe) and (groups := _unfit(facts, i, probe))
     }
-    guesses = _Guesses()
     for entry in facts.entries if unfit else ():
         for group in unfit.get(entry.step, ()):
             if entry.asked.task_name and not _fits(entry.asked, group.tasks):
-                yield _misfit(entry, entry.asked.task_name, group, guesses)
+                yield _misfit(facts, entry, entry.asked.task_name, group)
 
 
 def _suits(facts: FlowFacts, step: int, probe: Probe) -> bool:
@@ -187,28 +183,14 @@ def _fits(asked: Asked, tasks: Tasks) -> bool:
     return pods is None or needed <= pods
 
 
-class _Guesses:
-    """Guesses of task names, at a cost that is bounded for any number of templates."""
-
-    def __init__(self) -> None:
-        self._by_tasks: dict[int, Suggester] = {}
-
-    def nearest(self, name: str, tasks: Tasks) -> str | None:
-        if id(tasks) not in self._by_tasks:
-            if len(self._by_tasks) == _MAX_SUGGESTERS:
-                return None
-            self._by_tasks[id(tasks)] = Suggester(list(tasks), budget=100)
-        return self._by_tasks[id(tasks)].nearest(name)
-
-
-def _misfit(entry: AnyProbeEntry, name: str, group: _Group, guesses: _Guesses) -> Violation:
+def _misfit(facts: FlowFacts, entry: AnyProbeEntry, name: str, group: _Group) -> Violation:
     several = len(group.targets) > 1
-    targets = f"{'targets' if several else 'target'} {some(_quoted(group.targets))}"
+    targets = f"{'targets' if several else 'target'} {join_names(_quoted(group.targets))}"
     path = f"{entry.path}.taskName"
     if name not in group.tasks:
-        meant = did_you_mean(guesses.nearest(name, group.tasks))
+        meant = did_you_mean(facts.tasks.nearest(name, group.tasks))
         if not meant and group.tasks:
-            meant = f"; there is {some(_quoted(group.tasks))}"
+            meant = f"; there is {join_names(_quoted(group.tasks))}"
         detail = f"{targets} {'have' if several else 'has'} no such task{meant}"
         return Violation(path, Reason.INVALID, name, detail)
     pods = group.tasks[name]
@@ -229,8 +211,7 @@ def ports_are_ports(facts: FlowFacts) -> Iterator[Violation]:
     for entry in asked:
         port = entry.asked.port
         if port is None:
-            detail = "set the port of the pods"
-            yield Violation(f"{entry.path}.port", Reason.REQUIRED, None, detail)
+            yield _missing(entry, "port", "set the port of the pods")
         elif not 1 <= port <= 65535:
             detail = "a port is a number from 1 to 65535"
             yield Violation(f"{entry.path}.port", Reason.INVALID, port, detail)
@@ -240,8 +221,7 @@ def paths_are_paths(facts: FlowFacts) -> Iterator[Violation]:
     for entry in facts.requests:
         text = entry.asked.path
         if not text:
-            detail = 'set the path to request, such as "/healthz"'
-            yield Violation(f"{entry.path}.path", Reason.REQUIRED, text, detail)
+            yield _missing(entry, "path", 'set the path to request, such as "/healthz"')
         elif len(text) > MAX_TEXT:
             yield _too_long(f"{entry.path}.path", text)
         elif not _PATH.fullmatch(text):
@@ -305,8 +285,8 @@ def phases_are_of_pods(facts: FlowFacts) -> Iterator[Violation]:
     for entry in facts.task_statuses:
         phase = entry.asked.phase
         if not phase:
-            detail = f"set the phase to wait for: {', '.join(_quoted(PHASES))}"
-            yield Violation(f"{entry.path}.phase", Reason.REQUIRED, phase, detail)
+            listed = ", ".join(_quoted(PHASES))
+            yield _missing(entry, "phase", f"set the phase to wait for: {listed}")
         elif phase not in PHASES:
             yield Violation(f"{entry.path}.phase", Reason.NOT_SUPPORTED, phase, _phase_fault(phase))
 

@@ -1,10 +1,7 @@
-"""Rules of size: how deep the values of a flow may nest, and how large its status may become.
+"""Rules of size: the depth of values, and the largest size of the status.
 
-The size of the status counts what is never dropped from it (`core.planning.status.size_limit`), at
-its largest.
+Only what is never dropped from the status counts (`core.planning.status.size_limit`).
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,8 +21,7 @@ from jobflow.core.violations import Reason, Violation, join_path
 
 
 def depth_violations(value: Any, path: str) -> Iterator[Violation]:
-    """Yield the first list or map in the value at `path` that is deeper than MAX_DEPTH in its
-    object."""
+    """Yield the first list or map in the value at `path` that is too deep in its object."""
     depth_of_path = path.count(".") + path.count("[") + 1 if path else 0
     if (way := way_beyond(value, MAX_DEPTH - depth_of_path)) is not None:
         for key in way:
@@ -134,8 +130,6 @@ def _passed_targets(facts: FlowFacts, step: int) -> int:
 
 
 class _StatusOfOptions:
-    """Bytes that decisions, runs, retries and timeouts add."""
-
     def __init__(self, facts: FlowFacts) -> None:
         self._facts = facts
         self._params = params_of(facts.flow)

@@ -1,10 +1,7 @@
 """Rules of names, templates, dependencies, jobRetainPolicy and the names of patches.
 
-Names follow k8s.io/apimachinery/pkg/util/validation. A flow that can reach Succeed is admitted, so
-a target that is named twice is no fault.
+A flow that can reach Succeed is admitted, so a target that is named twice is no fault.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 

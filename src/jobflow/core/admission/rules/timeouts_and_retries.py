@@ -1,9 +1,4 @@
-"""Rules of timeouts, of retries and their backoff, and of ttlSecondsAfterFinished.
-
-docs/decisions/bounds-of-control.md explains the bounds.
-"""
-
-from __future__ import annotations
+"""Rules of timeouts, retries and backoff (docs/decisions/bounds-of-control.md), and of the ttl."""
 
 from collections.abc import Iterator
 
@@ -18,17 +13,15 @@ from jobflow.core.violations import Reason, Violation
 MAX_FACTOR = 100
 """Factor of a backoff. With a larger one the second pause is the longest already."""
 _DEFAULT_DURATION, _DEFAULT_MAX = "1s", "5m"
+_ZERO_TIMEOUT = "a timeout is longer than 0s; leave it out for no timeout"
 
 
-def timeouts_are_durations(facts: FlowFacts) -> Iterator[Violation]:
+def timeouts_are_positive_durations(facts: FlowFacts) -> Iterator[Violation]:
     timeouts = [("spec.timeout", facts.flow.spec.timeout)]
     timeouts += [(f"{facts.path(i)}.timeout", step.timeout) for i, step in facts.steps_with_options]
     for path, text in timeouts:
-        if text is not None:
-            yield from _duration_violations(path, text)
-            if _seconds(text) == 0:
-                detail = "a timeout is longer than 0s; leave it out for no timeout"
-                yield Violation(path, Reason.INVALID, text, detail)
+        if text is not None and (detail := _duration_fault(text, zero=_ZERO_TIMEOUT)):
+            yield Violation(path, Reason.INVALID, text, detail)
 
 
 def retries_are_limited(facts: FlowFacts) -> Iterator[Violation]:
@@ -47,8 +40,8 @@ def retries_are_limited(facts: FlowFacts) -> Iterator[Violation]:
 def backoffs_are_durations(facts: FlowFacts) -> Iterator[Violation]:
     for path, backoff in _backoffs(facts):
         for field, text in (("duration", backoff.duration), ("max", backoff.max)):
-            if text is not None:
-                yield from _duration_violations(f"{path}.{field}", text)
+            if text is not None and (detail := _duration_fault(text)):
+                yield Violation(f"{path}.{field}", Reason.INVALID, text, detail)
 
 
 def backoffs_grow(facts: FlowFacts) -> Iterator[Violation]:
@@ -61,8 +54,9 @@ def backoffs_grow(facts: FlowFacts) -> Iterator[Violation]:
 def backoffs_have_room_to_grow(facts: FlowFacts) -> Iterator[Violation]:
     for path, backoff in _backoffs(facts):
         duration, longest = backoff.duration or _DEFAULT_DURATION, backoff.max or _DEFAULT_MAX
-        first_pause, last_pause = _seconds(duration), _seconds(longest)
-        if first_pause is None or last_pause is None or last_pause >= first_pause:
+        if _duration_fault(duration) or _duration_fault(longest):
+            continue
+        if parse_duration(longest) >= parse_duration(duration):
             continue
         if backoff.max is None:
             detail = f"longer than max, which is {_DEFAULT_MAX} by default; set it too"
@@ -84,7 +78,7 @@ TIMEOUT_AND_RETRY_RULES = (
     Group[Rule](
         lambda facts: facts.has_options,
         (
-            timeouts_are_durations,
+            timeouts_are_positive_durations,
             retries_are_limited,
             backoffs_are_durations,
             backoffs_grow,
@@ -101,16 +95,8 @@ def _backoffs(facts: FlowFacts) -> Iterator[tuple[str, Backoff]]:
             yield f"{facts.path(i)}.retry.backoff", step.retry.backoff
 
 
-def _duration_violations(path: str, text: str) -> Iterator[Violation]:
+def _duration_fault(text: str, *, zero: str = "") -> str:
     try:
-        parse_duration(text)
+        return "" if parse_duration(text) else zero
     except ValueError as error:
-        yield Violation(path, Reason.INVALID, text, str(error))
-
-
-def _seconds(text: str) -> float | None:
-    """Return the seconds of a duration; None if it is none, which another rule reports."""
-    try:
-        return parse_duration(text)
-    except ValueError:
-        return None
+        return str(error)

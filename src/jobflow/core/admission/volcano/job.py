@@ -6,14 +6,12 @@ here, with one exception (docs/decisions/job-rules.md). The state of the queue a
 template are not checked.
 """
 
-from __future__ import annotations
-
 import graphlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from jobflow.core.admission.object_names import name_violations
+from jobflow.core.admission.object_names import DNS_LABEL, MAX_OBJECT_NAME, name_violations
 from jobflow.core.admission.volcano.job_view import (
     JobView,
     Map,
@@ -27,6 +25,7 @@ from jobflow.core.admission.volcano.job_view import (
 from jobflow.core.admission.volcano.pods import pod_violations
 from jobflow.core.admission.volcano.policies import duration_violations, policy_violations
 from jobflow.core.manifests.crd_schema import job_spec_violations
+from jobflow.core.names import MAX_NAME
 from jobflow.core.suggest import Suggester, did_you_mean, list_supported
 from jobflow.core.violations import Reason, Violation
 
@@ -34,16 +33,10 @@ PLUGINS = ("env", "hcclrank", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow
 """Volcano's job plugins (pkg/controllers/job/plugins/factory.go)."""
 TOPOLOGY_MODES = ("hard", "soft")
 
-_MAX_SCHEDULER_NAME = 63
-_MAX_NAME = 253
-
 
 def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Violation]:
     """Yield the faults for which Volcano would refuse the vcjob spec at `path`, wrong types
-    included. Never raises on any JSON.
-
-    `job_name`: the name of the vcjob, if known, to check the names of its pods.
-    """
+    included. `job_name`, if known, is for checking the names of pods. Never raises on any JSON."""
     yield from job_spec_violations(spec, path)
     job = job_view(spec, path, job_name)
     for rule in _RULES:
@@ -52,8 +45,7 @@ def job_violations(spec: Any, path: str, job_name: str | None) -> Iterator[Viola
 
 def changed_violations(spec: Any, changed: Collection[str]) -> Iterator[Violation]:
     """Yield the faults, with paths from the root, of a spec that differs from another in these
-    fields at most. Rules that look at none of them do not run: their faults are those of the other
-    spec."""
+    fields at most. Rules that read none of them are skipped."""
     yield from job_spec_violations(spec, "")
     job = job_view(spec, "", None)
     for rule, fields in _FIELDS_OF_RULES.items():
@@ -76,23 +68,17 @@ def _at_least(raw: Map, path: str, **least: int) -> Iterator[Violation]:
             yield Violation(f"{path}.{key}", Reason.INVALID, value, detail)
 
 
-def _names_of_others(job: JobView) -> Iterator[Violation]:
+def _words(job: JobView) -> Iterator[Violation]:
     """An empty queue is Volcano's default one."""
     for key in ("queue", "priorityClassName"):
         name = text(job.raw, key)
         if name or (name == "" and key != "queue"):
             yield from name_violations(f"{job.path}.{key}", name)
     scheduler = text(job.raw, "schedulerName")
-    if scheduler is not None and len(scheduler) > _MAX_SCHEDULER_NAME:
-        detail = f"may not be more than {_MAX_SCHEDULER_NAME} characters"
+    if scheduler is not None and len(scheduler) > MAX_NAME:
+        detail = f"may not be more than {MAX_NAME} characters"
         yield Violation(f"{job.path}.schedulerName", Reason.TOO_LONG, scheduler, detail)
-
-
-def _running_estimate(job: JobView) -> Iterator[Violation]:
     yield from duration_violations(job.raw, "runningEstimate", job.path)
-
-
-_TASK_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def _tasks(job: JobView) -> Iterator[Violation]:
@@ -104,7 +90,7 @@ def _tasks(job: JobView) -> Iterator[Violation]:
         if task.name is None:
             continue
         path = f"{task.path}.name"
-        if not _TASK_NAME.fullmatch(task.name):
+        if not DNS_LABEL.fullmatch(task.name):
             yield from _label_violations(task.name, path)
         if (first := seen.setdefault(task.name, task.index)) != task.index:
             detail = f"tasks[{first}] already has this name; give each task its own"
@@ -112,8 +98,8 @@ def _tasks(job: JobView) -> Iterator[Violation]:
 
 
 def _label_violations(name: str, path: str) -> Iterator[Violation]:
-    if len(name) > 63:
-        detail = f"{len(name)} characters, but a task's name has at most 63; shorten it"
+    if len(name) > MAX_NAME:
+        detail = f"{len(name)} characters, but a task's name has at most {MAX_NAME}; shorten it"
         yield Violation(path, Reason.TOO_LONG, name, detail)
     if "." in name:
         detail = 'a task\'s name cannot hold ".": use lower-case letters, digits and "-"'
@@ -235,8 +221,8 @@ def _network_topology(owner: Map, path: str) -> Iterator[Violation]:
     if topology.get("highestTierAllowed") is not None and name:
         detail = "excludes highestTierAllowed: set the name of the tier or its number"
         yield Violation(f"{path}.highestTierName", Reason.FORBIDDEN, name, detail)
-    if isinstance(name, str) and len(name) > _MAX_NAME:
-        detail = f"may not be more than {_MAX_NAME} characters"
+    if isinstance(name, str) and len(name) > MAX_OBJECT_NAME:
+        detail = f"may not be more than {MAX_OBJECT_NAME} characters"
         yield Violation(f"{path}.highestTierName", Reason.TOO_LONG, name, detail)
 
 
@@ -262,8 +248,7 @@ def _partition_policy(task: TaskView) -> Iterator[Violation]:
 
 
 def _task_dependencies(job: JobView) -> Iterator[Violation]:
-    """Targets are tasks, without a cycle, and named once: Volcano never finishes waiting for a
-    repeated one."""
+    """Volcano never finishes waiting for a target that is named twice."""
     if not any(task.raw.get("dependsOn") for task in job.tasks):
         return
     names = {task.name: None for task in job.tasks if task.name}
@@ -305,8 +290,7 @@ _FIELDS_OF_RULES: Mapping[Callable[[JobView], Iterator[Violation]], frozenset[st
     rule: frozenset(fields.split())
     for rule, fields in (
         (_counts, "minAvailable maxRetry minSuccess ttlSecondsAfterFinished tasks"),
-        (_names_of_others, "queue priorityClassName schedulerName"),
-        (_running_estimate, "runningEstimate"),
+        (_words, "queue priorityClassName schedulerName runningEstimate"),
         (_tasks, "tasks"),
         (_gang, "minAvailable tasks"),
         (policy_violations, "policies tasks"),

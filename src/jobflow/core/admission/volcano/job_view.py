@@ -4,8 +4,6 @@ A value of the wrong type reads as None, like a missing one; `manifests.crd_sche
 Defaults are those of Volcano's mutating webhook (pkg/webhooks/admission/jobs/mutate).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -5,13 +5,12 @@ validateTaskTopoPolicy, validateK8sPodNameLength). Of the pod template, which th
 in a dry run, only the containers are checked here, because a patch easily breaks them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+from jobflow.core.admission.object_names import DNS_LABEL
 from jobflow.core.admission.volcano.job_view import JobView, Map, TaskView, elements, mapping, text
 from jobflow.core.names import MAX_NAME
 from jobflow.core.pods.names import predict_pod_names
@@ -21,7 +20,6 @@ from jobflow.core.violations import Reason, Violation
 TOPOLOGY_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 
 _CONTAINER_LISTS = ("initContainers", "containers")
-_DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _QUANTITY = re.compile(
     r"\+?([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE]([-+]?[0-9]{1,2})|(.*))"
 )
@@ -62,7 +60,7 @@ def _container(container: Map, path: str, seen: dict[str, str]) -> Iterator[Viol
     if not name:
         yield Violation(f"{path}.name", Reason.REQUIRED, name, "a container has a name")
     elif isinstance(name, str):
-        if not _DNS_LABEL.fullmatch(name):
+        if not DNS_LABEL.fullmatch(name):
             detail = 'lower-case letters, digits and "-", at most 63, as in "main"'
             yield Violation(f"{path}.name", Reason.INVALID, name, detail)
         if (first := seen.setdefault(name, path)) != path:

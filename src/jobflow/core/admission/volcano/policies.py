@@ -4,8 +4,6 @@ Source: pkg/webhooks/admission/jobs/validate/util.go (validatePolicies), which s
 fault.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 
@@ -66,8 +64,7 @@ def _of_list(owner: Map, path: str) -> Iterator[Violation]:
         for rule in _RULES_OF_ONE:
             yield from rule(policy, at)
         yield from duration_violations(policy, "timeout", at)
-    yield from _exit_codes_once(policies)
-    yield from _events_once(policies)
+    yield from _named_once(policies)
     yield from _any_event_alone(policies)
 
 
@@ -118,22 +115,17 @@ _RULES_OF_ONE: tuple[Callable[[Map, str], Iterator[Violation]], ...] = (
 )
 
 
-def _exit_codes_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
-    seen: dict[int, str] = {}
-    for path, policy in policies:
-        code = integer(policy, "exitCode")
-        if code is not None and (first := seen.setdefault(code, path)) != path:
-            detail = f"{first} already has this exit code"
-            yield Violation(f"{path}.exitCode", Reason.DUPLICATE, code, detail)
-
-
-def _events_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
+def _named_once(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
     """Volcano allows one policy to name an event twice."""
-    seen: dict[str, str] = {}
+    seen: dict[str | int, str] = {}
     for path, policy in policies:
-        for at, event in _events(policy, path):
-            if (first := seen.setdefault(event, path)) != path:
-                yield Violation(at, Reason.DUPLICATE, event, f"{first} already has this event")
+        named: list[tuple[str, str | int]] = [*_events(policy, path)]
+        if (code := integer(policy, "exitCode")) is not None:
+            named.append((f"{path}.exitCode", code))
+        for at, value in named:
+            if (first := seen.setdefault(value, path)) != path:
+                word = "event" if isinstance(value, str) else "exit code"
+                yield Violation(at, Reason.DUPLICATE, value, f"{first} already has this {word}")
 
 
 def _any_event_alone(policies: list[tuple[str, Map]]) -> Iterator[Violation]:
