@@ -25,8 +25,8 @@ from jobflow.core.spec.readiness import (
     get_probe,
 )
 
-_WAITS_FOR_TARGETS = frozenset({"", StepReason.WAITING_FOR_PROBE})
-"""Reasons of a waiting step that only its targets hold up."""
+TARGET_WAITS = frozenset({"", StepReason.WAITING_FOR_PROBE})
+"""Reasons of a Waiting step that waits only for its targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def find_blocking_targets(ctx: PlanContext, step: int) -> list[int]:
     """Return the targets for which a step waits or was skipped."""
     condition = ctx.observed[step].stored
     phase = condition.phase or StepPhase.WAITING
-    if phase == StepPhase.WAITING and condition.reason in _WAITS_FOR_TARGETS:
+    if phase == StepPhase.WAITING and condition.reason in TARGET_WAITS:
         return _find_targets(ctx, step, TargetState.NOT_YET)
     if phase == StepPhase.SKIPPED and condition.reason == StepEnd.UPSTREAM_FAILED:
         return _find_targets(ctx, step, TargetState.UPSTREAM_FAILED)

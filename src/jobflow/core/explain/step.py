@@ -12,7 +12,7 @@ from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import Condition, Strategy
 from jobflow.core.explain.details import describe_details
 from jobflow.core.explain.progress import format_task_progress
-from jobflow.core.explain.root_causes import find_blocking_targets
+from jobflow.core.explain.root_causes import TARGET_WAITS, find_blocking_targets
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import get_condition, get_probe, get_strategy
@@ -90,7 +90,7 @@ class StepExplainer:
         """Yield the phase of a step, since when, why, and what to do."""
         condition = self.condition(step)
         phase = condition.phase or StepPhase.WAITING
-        yield from self._BY_PHASE.get(phase, StepExplainer._running)(self, step, condition)
+        yield from self._BY_PHASE.get(phase, StepExplainer._describe_run)(self, step, condition)
         yield from describe_details(self._ctx.observed[step].step, condition, self._now)
         yield from self._describe_remedy(step, condition)
 
@@ -134,10 +134,11 @@ class StepExplainer:
 
     # ------------------------------------------------------------------ by phase
 
-    def _waiting(self, step: int, condition: StepCondition) -> Iterator[str]:
+    def _describe_wait(self, step: int, condition: StepCondition) -> Iterator[str]:
         name, reason, message = self.name(step), condition.reason, condition.message
-        for_what = self._describe_targets(step) or ("" if message else "and starts now")
-        if for_what and reason in ("", StepReason.WAITING_FOR_PROBE):
+        if reason in TARGET_WAITS and (
+            for_what := self._describe_targets(step) or ("" if message else "and starts now")
+        ):
             yield f"Step {name} has been waiting{self._format_since(step)} {for_what}."
             if reason and message:
                 yield f"Last result: {self._shorten_result(step, message)}."
@@ -168,7 +169,7 @@ class StepExplainer:
         result = message.removeprefix("waits for ")
         return result.removeprefix(f"{self.name(targets[0])}: ") if len(targets) == 1 else result
 
-    def _running(self, step: int, condition: StepCondition) -> Iterator[str]:
+    def _describe_run(self, step: int, condition: StepCondition) -> Iterator[str]:
         text = f"Step {self.name(step)} has been {condition.phase}{self._format_since(step)}"
         spec = self._ctx.observed[step].step
         if spec.for_each is not None:  # it has a job for each item
@@ -185,7 +186,7 @@ class StepExplainer:
             text += f": Volcano has not started it yet; see {self._describe_job(condition)}"
         yield f"{text}."
 
-    def _completed(self, step: int, condition: StepCondition) -> Iterator[str]:
+    def _describe_completion(self, step: int, condition: StepCondition) -> Iterator[str]:
         ran = f" after {condition.running_duration}" if condition.running_duration else ""
         ago = self._format_ago(step)
         yield f"Step {self.name(step)} completed{ago}{ran}{_because(condition)}."
@@ -194,19 +195,19 @@ class StepExplainer:
             if len(outputs) <= _MAX_OUTPUTS:
                 yield f"Its outputs: {outputs}."
 
-    def _failed(self, step: int, condition: StepCondition) -> Iterator[str]:
-        why = _because(condition) or _describe_failure(condition)
+    def _describe_failure(self, step: int, condition: StepCondition) -> Iterator[str]:
+        why = _because(condition) or _describe_failed_pod(condition)
         yield f"Step {self.name(step)} failed{self._format_ago(step, condition.reason)}{why}."
 
-    def _skipped(self, step: int, condition: StepCondition) -> Iterator[str]:
+    def _describe_skip(self, step: int, condition: StepCondition) -> Iterator[str]:
         ago = self._format_ago(step, condition.reason)
         yield f"Step {self.name(step)} was skipped{ago}{_because(condition)}."
 
     _BY_PHASE: Mapping[str, Callable[[StepExplainer, int, StepCondition], Iterator[str]]] = {
-        StepPhase.WAITING: _waiting,
-        StepPhase.COMPLETED: _completed,
-        StepPhase.FAILED: _failed,
-        StepPhase.SKIPPED: _skipped,
+        StepPhase.WAITING: _describe_wait,
+        StepPhase.COMPLETED: _describe_completion,
+        StepPhase.FAILED: _describe_failure,
+        StepPhase.SKIPPED: _describe_skip,
     }
 
     # --------------------------------------------------------------------- times
@@ -268,7 +269,7 @@ def _in_brackets(*parts: str) -> str:
     return f" ({text})" if text else ""
 
 
-def _describe_failure(condition: StepCondition) -> str:
+def _describe_failed_pod(condition: StepCondition) -> str:
     """Return `: pod f-b-worker-1 (task worker): exit code 3 (Error)`, if a message was dropped
     because the status was too large."""
     failure = condition.failure
