@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.flows.send_command import CommandOptions, Verb, send_and_wait
+from jobflow.cli.flags import ClusterOptions
+from jobflow.cli.flows.send_command import Verb, send_and_wait
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
@@ -42,8 +43,8 @@ async def run_process(kubeconfig: Path, *arguments: str) -> Result:
 
 async def send_and_wait_for_f(verb: Verb, kubeconfig: Path) -> int:
     """Run a command about the flow f with `--wait` on the test's own loop."""
-    options = CommandOptions("f", None, str(kubeconfig), wait=True, as_json=False)
-    return await send_and_wait(verb, options)
+    options = ClusterOptions(kubeconfig=str(kubeconfig))
+    return await send_and_wait(verb, "f", options, wait=True)
 
 
 def volcano_on(world: Cluster) -> AbstractAsyncContextManager[None]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.cli.flags import Nodes, RunnerName
+from jobflow.cli.flags import NodeOptions, RunnerName
 from jobflow.cli.manifests.objects import Manifest
 from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
 from jobflow.sandbox.nodes.runner import Runner
@@ -24,13 +24,15 @@ class LogFolderError(Exception):
 
 
 @contextmanager
-def node_runner(nodes: Nodes) -> Iterator[Runner]:
+def node_runner(nodes: NodeOptions) -> Iterator[Runner]:
     """Make the runner; it stops at the end of the context. Raises LogFolderError."""
     if nodes.runner is RunnerName.SIMULATE:
-        yield SimulateRunner(nodes.speed)
+        yield SimulateRunner(nodes.speed or 1.0)
         return
+    restarts = nodes.max_restarts
+    limits = RestartLimits() if restarts is None else RestartLimits(most=restarts)
     with ExitStack() as stack:
-        runner = ProcessRunner(LOGS, restarts=RestartLimits(most=nodes.max_restarts))
+        runner = ProcessRunner(LOGS, restarts=limits)
         try:
             stack.enter_context(runner)
         except OSError as error:

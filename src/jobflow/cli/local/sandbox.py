@@ -8,14 +8,14 @@ from pathlib import Path
 
 from jobflow.app.serve import START_ERRORS, PartDied, SandboxOptions, run, sandbox_world
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
-from jobflow.cli.flags import Nodes
+from jobflow.cli.flags import NodeOptions
 from jobflow.cli.local.node_runner import LogFolderError, node_runner
 from jobflow.cli.signals import interruption
 from jobflow.runtime import logs
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
 
 
-def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: Nodes) -> int:
+def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: NodeOptions) -> int:
     """Run the sandbox until a signal and return the exit code."""
     logs.configure(level=logging.WARNING)
     cannot_start = (LogFolderError, *START_ERRORS)
