@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -163,12 +164,19 @@ async def test_ctrl_c_ends_the_wait(world: Cluster, kubeconfig: Path) -> None:
 # ------------------------------------------------------------- with a controller and Volcano
 
 
-@pytest.mark.parametrize("output", ["text", "json"])
-async def test_a_running_flow_is_cancelled(world: Cluster, kubeconfig: Path, output: str) -> None:
+@pytest.fixture
+async def running_flow(world: Cluster) -> AsyncIterator[None]:
+    """Run the flow f, whose step a runs for an hour."""
     async with volcano_on(world), world.controller():
         await long_flow(world)
         await world.until_jobs(f_a="Running")
-        result = await run_process(kubeconfig, "cancel", "f", "--wait", "-o", output)
+        yield
+
+
+@pytest.mark.usefixtures("running_flow")
+@pytest.mark.parametrize("output", ["text", "json"])
+async def test_a_running_flow_is_cancelled(kubeconfig: Path, output: str) -> None:
+    result = await run_process(kubeconfig, "cancel", "f", "--wait", "-o", output)
     assert (result.code, result.err) == (0, "")
     if output == "json":
         assert result.json.pop("command").startswith("f-terminatejob-")
@@ -200,17 +208,15 @@ async def test_finally_is_cancelled_too(world: Cluster, kubeconfig: Path) -> Non
     assert {each.phase for each in (done.status.conditions or {}).values()} == {"Failed", "Skipped"}
 
 
+@pytest.mark.usefixtures("running_flow")
 async def test_jobs_aborted_by_a_suspension_start_again_on_resume(
     world: Cluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with volcano_on(world), world.controller():
-        await long_flow(world)
-        await world.until_jobs(f_a="Running")
-        assert await send_and_wait_for_f(SUSPEND_AND_ABORT, kubeconfig) == 0
-        assert last_line(capsys).startswith("JobFlow f: Running, 0/2 steps finished (Suspended)")
-        assert await world.jobs() == {"f-a": "Aborted"}
-        assert (await run_command(kubeconfig, "resume", "f")).code == 0
-        await world.until_jobs(f_a_r1="Running")
+    assert await send_and_wait_for_f(SUSPEND_AND_ABORT, kubeconfig) == 0
+    assert last_line(capsys).startswith("JobFlow f: Running, 0/2 steps finished (Suspended)")
+    assert await world.jobs() == {"f-a": "Aborted"}
+    assert (await run_command(kubeconfig, "resume", "f")).code == 0
+    await world.until_jobs(f_a_r1="Running")
 
 
 async def test_a_suspended_flow_starts_nothing_while_its_jobs_finish(
