@@ -226,6 +226,16 @@ def negate(value: Any) -> Any:
     return check_int(-value)
 
 
+def invert(value: Any) -> bool:
+    """Return `!value`. Raises CelError."""
+    if value.__class__ is not bool:
+        raise make_type_error("!", value)
+    return not value
+
+
+SIGNS: Mapping[str, Callable[[Any], Any]] = {"-": negate, "!": invert}
+
+
 def check_int(value: int) -> int:
     """Return a number that 64 bits hold. Raises CelError."""
     if MIN_INT <= value <= MAX_INT:
@@ -248,7 +258,7 @@ def check_time(compute: Callable[[], Any]) -> Any:
         raise CelError("a timestamp or duration that is out of range") from None
 
 
-def _divide_ints(one: int, other: int) -> int:
+def divide_ints(one: int, other: int) -> int:
     """Return the quotient, rounded towards 0."""
     if not other:
         raise CelError("division by zero")
@@ -258,7 +268,7 @@ def _divide_ints(one: int, other: int) -> int:
 
 def _remainder(one: int, other: int) -> int:
     """Return the remainder, which has the sign of the first."""
-    return one - other * _divide_ints(one, other)
+    return one - other * divide_ints(one, other)
 
 
 def _divide_floats(one: float, other: float) -> float:
@@ -306,8 +316,8 @@ _OPERATIONS: Mapping[str, Mapping[tuple[type, type], _Operation]] = {
         (float, float): lambda one, other, budget: one * other,
     },
     "/": {
-        (int, int): lambda one, other, budget: check_int(_divide_ints(one, other)),
-        (Uint, Uint): lambda one, other, budget: check_uint(_divide_ints(int(one), int(other))),
+        (int, int): lambda one, other, budget: check_int(divide_ints(one, other)),
+        (Uint, Uint): lambda one, other, budget: check_uint(divide_ints(int(one), int(other))),
         (float, float): lambda one, other, budget: _divide_floats(one, other),
     },
     "%": {
