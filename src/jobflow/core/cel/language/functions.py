@@ -1,8 +1,7 @@
 """The functions of CEL: a table with one row, an overload, for each type of arguments.
 
 An overload takes its cost from the budget before it runs. To add a function, add its overloads to
-GLOBALS (`size(x)`) or METHODS (`x.size()`), with the types of their arguments; `object` is any
-type.
+GLOBALS (`size(x)`) or METHODS (`x.size()`).
 """
 
 from __future__ import annotations
@@ -47,6 +46,10 @@ class Overload(NamedTuple):
     run: Callable[..., Any]
     cost: Callable[..., None] = lambda budget, *arguments: budget.spend(1)
     """Takes the budget and the arguments."""
+
+
+Overloads = Mapping[tuple[type, ...], Overload]
+"""By the types of the arguments; `object` is any type."""
 
 
 def call_function(name: str, arguments: Sequence[Any], is_method: bool, budget: Budget) -> Any:
@@ -201,9 +204,9 @@ def _check_comparable(name: str, values: Sequence[Any]) -> None:
 # --------------------------------------------------------------------------- tables
 
 
-_SIZE = {(kind,): Overload(len) for kind in (str, bytes, list, dict)}
+_SIZE: Overloads = {(kind,): Overload(len) for kind in (str, bytes, list, dict)}
 
-GLOBALS: Mapping[str, Mapping[tuple[type, ...], Overload]] = {
+GLOBALS: Mapping[str, Overloads] = {
     "size": _SIZE,
     "dyn": {(object,): Overload(lambda value: value)},
     "type": {(object,): Overload(type_of)},
@@ -250,7 +253,7 @@ GLOBALS: Mapping[str, Mapping[tuple[type, ...], Overload]] = {
 }
 """Functions by name and types, as in `size(x)`."""
 
-METHODS: Mapping[str, Mapping[tuple[type, ...], Overload]] = {
+METHODS: Mapping[str, Overloads] = {
     "size": _SIZE,
     "contains": {(str, str): Overload(lambda text, part: part in text, _cost_of_search)},
     "startsWith": {(str, str): Overload(str.startswith, _cost_of_prefix)},

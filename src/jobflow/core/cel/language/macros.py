@@ -114,7 +114,7 @@ def decide(
     make_error: Callable[[Any], CelError],
     operands: Iterable[CompiledNode],
     frame: EvaluationFrame,
-) -> bool:
+) -> Any:
     """Return `deciding` if an operand has this value, even if another one fails, else the opposite.
     `make_error` returns the error of an operand that is neither true nor false."""
     first: CelError | None = None
@@ -134,7 +134,7 @@ def decide(
     return not deciding
 
 
-def _decide_loop(deciding: bool, loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
+def _decide_loop(deciding: bool, loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> Any:
     [test] = loop.bodies
     tests = (test for _ in loop.iterate(frame, entries))
     return decide(deciding, _make_test_error, tests, frame)
