@@ -39,7 +39,7 @@ def failed_logs(
 
 def _failed_steps(flow: JobFlow, runs: Sequence[FailedRun]) -> Iterator[tuple[str, FailedRun]]:
     for row in step_rows(flow):
-        job = (flow.metadata.namespace, row.last_job)
+        job = (flow.metadata.namespace, row.condition.job)
         job_runs = [run for run in runs if (run.namespace, run.job) == job]
         if row.phase == StepPhase.FAILED and job_runs:
             yield row.step, _culprit(row, job_runs)
@@ -49,7 +49,7 @@ def _culprit(row: StepRow, runs: Sequence[FailedRun]) -> FailedRun:
     """Return the last run of the container that the status names, else of the first that failed:
     the others may have failed because of it."""
     containers = [(run.pod, run.container) for run in runs]
-    failure = row.failure
+    failure = row.condition.failure
     named = (failure.pod, failure.container) if failure is not None else None
     container = named if named in containers else containers[0]
     return next(run for run in reversed(runs) if (run.pod, run.container) == container)

@@ -151,11 +151,11 @@ class _Columns:
 
 def _detail(row: StepRow, now: datetime, *, brief: bool) -> str:
     """Return what a line of the tree tells about a step beside its phase."""
-    runs = row.few_runs if brief else row.runs
+    runs = row.runs(brief=brief)
     attempt = f"attempt {row.attempts}" if row.attempts > 1 else ""
     parts: Sequence[str]
     if row.phase == StepPhase.WAITING:
-        why = (row.brief if brief else row.message) or row.reason
+        why = (row.brief if brief else row.message) or row.condition.reason
         parts = (runs, ": ".join(filter(None, (_retry_time(row, now, brief=brief), why))))
     elif row.phase == StepPhase.FAILED:
         parts = (attempt, row.brief if brief else row.with_reason, row.outputs)
@@ -170,9 +170,10 @@ def _detail(row: StepRow, now: datetime, *, brief: bool) -> str:
 
 def _retry_time(row: StepRow, now: datetime, *, brief: bool) -> str:
     """`in 12s` or `now`; the message that follows says that the step runs again, unless `brief`."""
-    if row.next_attempt is None:
+    next_attempt = row.condition.next_attempt_time
+    if next_attempt is None:
         return ""
-    left = row.next_attempt - now
+    left = next_attempt - now
     when = f"in {format_duration(left)}" if left >= timedelta(seconds=1) else "now"
     return f"retries {when}" if brief else when
 

@@ -14,6 +14,7 @@ from jobflow.core.explain.details import describe_details
 from jobflow.core.explain.progress import format_task_progress
 from jobflow.core.explain.root_causes import TARGET_WAITS, find_blocking_targets
 from jobflow.core.planning.context import PlanContext
+from jobflow.core.pods.failure import describe_end
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import get_condition, get_probe, get_strategy
 from jobflow.core.text import (
@@ -276,6 +277,4 @@ def _describe_failed_pod(condition: StepCondition) -> str:
     if failure is None or not failure.pod:
         return ""
     task = f" (task {failure.task})" if failure.task else ""
-    code = "" if failure.exit_code is None else f"exit code {failure.exit_code}"
-    how = f"{code} ({failure.reason})" if code and failure.reason else code or failure.reason
-    return f": pod {failure.pod}{task}: {how or 'failed'}"
+    return f": pod {failure.pod}{task}: {describe_end(failure)}"
