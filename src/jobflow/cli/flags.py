@@ -10,10 +10,11 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 
 def examples(*lines: str) -> str:
@@ -43,6 +44,24 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
     run.__annotations__ = {flag.name: flag.annotation for flag in flags}
     return run
+
+
+class LazyCommand(TyperCommand):
+    """A command whose callback returns the function to run, whose parameters are the flags. The
+    callback is called only with the command or its help, because its imports take long."""
+
+    @cached_property
+    def _command(self) -> Any:
+        assert self.callback is not None
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command()(self.callback())
+        return typer.main.get_command(app)
+
+    def get_params(self, ctx: Any) -> Any:
+        return self._command.get_params(ctx)
+
+    def invoke(self, ctx: Any) -> Any:
+        return self._command.invoke(ctx)
 
 
 class RunnerName(StrEnum):

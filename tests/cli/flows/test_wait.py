@@ -15,10 +15,8 @@ from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.cli.errors import CommandError
 from jobflow.cli.flows import wait
-from jobflow.cli.flows.cancel import CANCEL
-from jobflow.cli.flows.retry import RETRY
 from jobflow.cli.flows.send_command import Verb
-from jobflow.cli.flows.suspend import SUSPEND, SUSPEND_AND_ABORT
+from jobflow.cli.flows.verbs import CANCEL, RETRY, SUSPEND, SUSPEND_AND_ABORT
 from support.sandbox.flow_commands import (
     JOBFLOW,
     forbid,

@@ -56,8 +56,8 @@ def cancel(
     Exit code: 0 requested, with --wait: the flow has finished; 1 refused, or the flow has finished
     or is already being cancelled; 2 no such flow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.flows.cancel import CANCEL, CANCEL_NOW
     from jobflow.cli.flows.send_command import send
+    from jobflow.cli.flows.verbs import CANCEL, CANCEL_NOW
 
     raise typer.Exit(send(CANCEL_NOW if now else CANCEL, flow, options, wait=wait))
 
@@ -86,7 +86,7 @@ def suspend(
     interrupted.
     """
     from jobflow.cli.flows.send_command import send
-    from jobflow.cli.flows.suspend import SUSPEND, SUSPEND_AND_ABORT
+    from jobflow.cli.flows.verbs import SUSPEND, SUSPEND_AND_ABORT
 
     raise typer.Exit(send(SUSPEND_AND_ABORT if abort else SUSPEND, flow, options, wait=wait))
 
@@ -107,7 +107,7 @@ def resume(
     or no cluster.
     """
     from jobflow.cli.flows.send_command import send
-    from jobflow.cli.flows.suspend import RESUME
+    from jobflow.cli.flows.verbs import RESUME
 
     raise typer.Exit(send(RESUME, flow, options))
 
@@ -128,7 +128,7 @@ def retry(
     Exit code: 0 requested, with --wait: the flow is Succeed; 1 refused, the flow has not failed, or
     with --wait: it failed again; 2 no such flow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.flows.retry import RETRY
     from jobflow.cli.flows.send_command import send
+    from jobflow.cli.flows.verbs import RETRY
 
     raise typer.Exit(send(RETRY, flow, options, wait=wait))

@@ -13,7 +13,7 @@ from jobflow.api.resources import COMMANDS, JOBFLOWS
 from jobflow.cli.errors import FAILED, INTERRUPTED, SUCCESS, CommandError
 from jobflow.cli.flags import ClusterOptions
 from jobflow.cli.flows.find_flow import find_flow, run_command
-from jobflow.cli.flows.wait import Goal, state_of, waiter
+from jobflow.cli.flows.wait import Goal, waiter
 from jobflow.cli.signals import interruption, run_unless
 from jobflow.kube.client import ApiError, Client, decoder
 
@@ -96,11 +96,6 @@ def _explained(error: ApiError, verb: Verb, namespace: str) -> str:
         f"this cluster has no Commands ({COMMANDS.api_version}), which {verb.gerund} needs: "
         "install Volcano"
     )
-
-
-def finished_message(flow: JobFlow) -> str:
-    """Return that the flow has already finished, or "" if it has not."""
-    return f"has already finished: {state_of(flow)}" if flow.final else ""
 
 
 def _summary(flow: JobFlow, command: str) -> dict[str, str]:
