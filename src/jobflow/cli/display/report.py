@@ -28,7 +28,7 @@ def print_report(report: Report, console: Console) -> None:
 def print_warnings(report: Report, console: Console) -> None:
     """Print `file:line:column: warning: message` for each warning."""
     for warning in report.warnings:
-        console.print(_head(warning.place, "warning", "yellow", warning.message), soft_wrap=True)
+        console.print(_head(warning.place, "warning", "yellow", warning.sentence), soft_wrap=True)
 
 
 def print_fault(fault: ManifestFault, console: Console) -> None:

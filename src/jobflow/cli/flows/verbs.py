@@ -1,4 +1,4 @@
-"""The Commands of `jobflow cancel`, `suspend`, `resume` and `retry`, and why they may be refused."""
+"""The Commands of `jobflow cancel`, `suspend`, `resume` and `retry`, and their refusals."""
 
 from __future__ import annotations
 

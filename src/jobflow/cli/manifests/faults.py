@@ -38,10 +38,11 @@ class SourcePlace:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFault:
-    """A fault at a place, with the object that has it if there is one."""
+    """A fault or a warning at a place, with the object that has it if there is one."""
 
     place: SourcePlace
     reason: str
+    """"" for a warning that is never a fault."""
     message: str
     """The fault and how to mend it, without place and path."""
     path: str = ""
