@@ -45,44 +45,29 @@ FunctionCall = tuple[str, int]
 """A function or macro that an expression calls, and the position of its name, from 0."""
 
 
+def compile_program(root: SyntaxNode) -> Program:
+    """Compile a tree. Raises CelSyntaxError if it is wrong for all values."""
+    program = Program()
+    program.run = program.compile(root)
+    program.cost += program.patterns.cost
+    return program
+
+
 @dataclass(slots=True)
 class Program:
     """A compiled expression, with the names that it uses in the order of the text."""
 
-    run: CompiledNode
-    cost: int
+    run: CompiledNode = field(init=False)
+    cost: int = 0
     """Steps, without those of macros."""
-    slots: int
+    slots: int = 0
     """Variables of nested macros, at most."""
-    mentions: tuple[Mention, ...]
-    """Variables that no macro binds."""
-    calls: tuple[FunctionCall, ...]
-    compared: Sequence[Compared]
-
-
-def compile_program(root: SyntaxNode) -> Program:
-    """Compile a tree. Raises CelSyntaxError if it is wrong for all values."""
-    compiler = _Compiler()
-    run = compiler.compile(root)
-    return Program(
-        run,
-        compiler.cost + compiler.patterns.cost,
-        compiler.slots,
-        tuple(compiler.mentions),
-        tuple(compiler.calls),
-        compiler.compared,
-    )
-
-
-@dataclass(slots=True)
-class _Compiler:
     mentions: list[Mention] = field(default_factory=list)
+    """Variables that no macro binds."""
     calls: list[FunctionCall] = field(default_factory=list)
     compared: list[Compared] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
-    """Variables of the macros around, by slot."""
-    slots: int = 0
-    cost: int = 0
+    """Variables of the macros around the node that is compiled, by slot."""
     patterns: Patterns = field(default_factory=Patterns)
 
     def compile(self, node: SyntaxNode) -> CompiledNode:
@@ -308,14 +293,14 @@ class _Compiler:
         return choose
 
 
-_METHODS: Mapping[type, Callable[[_Compiler, Any], CompiledNode]] = {
-    tree.LiteralNode: _Compiler.literal,
-    tree.NameNode: _Compiler.name,
-    tree.CallNode: _Compiler.call,
-    tree.ChainNode: _Compiler.chain,
-    tree.SignNode: _Compiler.sign,
-    tree.OperationNode: _Compiler.operation,
-    tree.ChoiceNode: _Compiler.choice,
-    tree.ListLiteralNode: _Compiler.list_literal,
-    tree.MapLiteralNode: _Compiler.map_literal,
+_METHODS: Mapping[type, Callable[[Program, Any], CompiledNode]] = {
+    tree.LiteralNode: Program.literal,
+    tree.NameNode: Program.name,
+    tree.CallNode: Program.call,
+    tree.ChainNode: Program.chain,
+    tree.SignNode: Program.sign,
+    tree.OperationNode: Program.operation,
+    tree.ChoiceNode: Program.choice,
+    tree.ListLiteralNode: Program.list_literal,
+    tree.MapLiteralNode: Program.map_literal,
 }
