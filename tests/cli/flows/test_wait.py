@@ -7,7 +7,6 @@ import json
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,10 @@ from jobflow.cli.flows import wait
 from jobflow.cli.flows.send_command import Verb
 from jobflow.cli.flows.verbs import CANCEL, RETRY, SUSPEND, SUSPEND_AND_ABORT
 from support.sandbox.flow_commands import (
+    BUSY,
+    IDLE,
     JOBFLOW,
+    Status,
     forbid,
     long_flow,
     run_command,
@@ -30,16 +32,9 @@ from support.sandbox.flow_commands import (
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
 
 EXIT_CODE = "sandbox.jobflow.volcano.sh/exit-code"
-Status = dict[str, Any]
 RUNNING: Status = {"state": {"phase": "Running", "reason": "", "message": ""}}
 SUCCEED: Status = {"state": {"phase": "Succeed", "reason": "", "message": ""}, "progress": "2/2"}
 FAILED: Status = {"state": {"phase": "Failed", "reason": "StepFailed"}, "progress": "2/2"}
-SUSPENDED: Status = {
-    "state": {"phase": "Running", "reason": "Suspended", "message": "nothing starts"},
-    "suspendedAt": "2026-01-01T12:00:00Z",
-}
-BUSY = {**SUSPENDED, "conditions": {"f-a": {"phase": "Running"}}}
-IDLE = {**SUSPENDED, "conditions": {"f-a": {"phase": "Completed"}, "f-b": {"phase": "Waiting"}}}
 FIRST, SECOND = (
     {"completionTime": "2026-01-01T12:00:00Z"},
     {"completionTime": "2026-01-01T13:00:00Z"},

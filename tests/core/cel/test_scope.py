@@ -16,6 +16,7 @@ from jobflow.api.meta import ObjectMeta
 from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
 from jobflow.core.cel.scope import (
     MAX_ITEMS_SIZE,
+    POD_PHASES,
     EvaluationScope,
     build_variables,
     evaluate_condition,
@@ -95,26 +96,12 @@ def value_of(text: str, **more: Any) -> Any:
         ("steps.train.outputs.acc", 0.9),
         ("steps.failed.outputs", {}),
         ("has(steps.failed.outputs.acc)", False),
-        (
-            "steps.train.tasks",
-            {
-                "worker": {
-                    "Pending": 0,
-                    "Running": 0,
-                    "Succeeded": 3,
-                    "Failed": 0,
-                    "Unknown": 0,
-                }
-            },
-        ),
+        ("steps.train.tasks", {"worker": dict.fromkeys(POD_PHASES, 0) | {"Succeeded": 3}}),
         ("steps.failed.tasks", {}),
         ("steps.new.phase", "Waiting"),
         ("steps['a.b-c'].outputs.x.y", 1),
         ("size(steps.search.items)", 4),
-        (
-            "steps.search.items.map(i, i.phase)",
-            ["Completed", "Waiting", "Failed", "Waiting"],
-        ),
+        ("steps.search.items.map(i, i.phase)", ["Completed", "Waiting", "Failed", "Waiting"]),
         ("steps.ended.items.map(i, i.phase)", ["Completed", "Skipped", "Failed"]),
         ("steps.search.items.map(i, i.outputs)", [{"acc": 0.5}, {}, {}, {}]),
         ("size(steps.decided.items)", 2),

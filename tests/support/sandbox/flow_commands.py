@@ -19,6 +19,13 @@ from support.sandbox.command_line import Result, jobflow
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
 from support.sandbox.volcano_world import volcano
 
+Status = dict[str, Any]
+SUSPENDED: Status = {
+    "state": {"phase": "Running", "reason": "Suspended", "message": "nothing starts"},
+    "suspendedAt": "2026-01-01T12:00:00Z",
+}
+BUSY = {**SUSPENDED, "conditions": {"f-a": {"phase": "Running"}}}
+IDLE = {**SUSPENDED, "conditions": {"f-a": {"phase": "Completed"}, "f-b": {"phase": "Waiting"}}}
 JOBFLOW = Path(sys.executable).with_name("jobflow")
 
 
