@@ -25,10 +25,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 def failed_logs(
     flow: JobFlow, runs: Sequence[FailedRun], width: int | None, *, ascii_only: bool = False
 ) -> Iterator[Text]:
-    """For each failed step: its container, the exit code and the last lines of the log.
-
-    Lines are cut to `width`, the terminal's; None is no terminal.
-    """
+    """For each failed step: its container, the exit code and the last lines of the log. Lines are
+    cut to `width`, the terminal's; None is no terminal."""
     found = list(_failed_steps(flow, runs))
     for step, run in found[:MAX_STEPS]:
         yield Text()

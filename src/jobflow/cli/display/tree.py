@@ -72,11 +72,8 @@ class Tree:
         return 1 + len(self._branches)
 
     def lines(self, now: datetime, width: int, height: int | None = None) -> Iterator[Text]:
-        """Return the flow's line, then a line per step, cut to `width` columns.
-
-        If `height` is too small, steps that failed or run are shown first, and the last line counts
-        the others.
-        """
+        """Return the flow's line, then a line per step, cut to `width` columns. If `height` is too
+        small, steps that failed or run are shown first, and the last line counts the others."""
         yield self._header(now, width)
         rows = {row.step: row for row in step_rows(self.flow)}
         shown = self._branches
@@ -198,11 +195,9 @@ _OPTIONAL = (_JOB, _START)
 
 
 def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Text]:
-    """Return the final table: step, job, phase, start (local time), duration, message.
-
-    Messages wrap in their column, or below the step if `width` leaves too little room. The last
-    line sums up the requests of all jobs.
-    """
+    """Return the final table: step, job, phase, start (local time), duration, message. Messages
+    wrap in their column, or below the step if `width` leaves too little room. The last line sums up
+    the requests of all jobs."""
     rows = step_rows(flow)
     cells = [_cells(row, now) for row in rows]
     messages = [row.result if row.is_completed else row.with_reason for row in rows]

@@ -33,9 +33,7 @@ class Branch:
 
 def branches(flow: JobFlow, *, max_level: int = MAX_LEVEL) -> list[Branch]:
     """Return the lines of the tree: each step after all its dependencies, `finally` at the end.
-
-    `flow` has passed admission: unknown targets and cycles are left out. n log n in the steps.
-    """
+    `flow` has passed admission: unknown targets and cycles are left out. n log n in the steps."""
     graph = Graph(flow.steps)
     tree = _Dominators(len(graph))
     below: dict[int, list[int]] = {}
@@ -65,11 +63,9 @@ def guides(levels: Sequence[int]) -> list[str]:
 
 
 class _Dominators:
-    """The dominator tree of an acyclic graph, built in topological order.
-
-    `_jump` leads far up the tree, so that a common ancestor is found in log n (Myers, "An
-    applicative random-access stack", 1983).
-    """
+    """The dominator tree of an acyclic graph, built in topological order. `_jump` leads far up the
+    tree, so that a common ancestor is found in log n (Myers, "An applicative random-access stack",
+    1983)."""
 
     def __init__(self, steps: int) -> None:
         self.parent = [_ROOT] * (steps + 1)

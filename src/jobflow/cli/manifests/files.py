@@ -27,11 +27,9 @@ class Text:
 
 
 def read_files(files: Iterable[str], stdin: BinaryIO) -> Iterator[Text | ManifestFault]:
-    """Return the text of each FILE in order, or a fault if it cannot be read.
-
-    A folder is replaced by its manifests, sorted by name, without subfolders. A file that is given
-    twice is read once.
-    """
+    """Return the text of each FILE in order, or a fault if it cannot be read. A folder is replaced
+    by its manifests, sorted by name, without subfolders. A file that is given twice is read
+    once."""
     seen: set[str] = set()
     for name in files:
         inside = _folder(name) if name != "-" and os.path.isdir(name) else [name]

@@ -62,11 +62,9 @@ class Manifest:
         return value if isinstance(value, str) else None
 
     def place(self, path: str, *, of_key: bool = False) -> SourcePlace:
-        """Return the place of a JSON path, or of the nearest value above it that exists.
-
-        A scalar is at its value, or at its key with `of_key`; a mapping, a list, and a value that
-        lacks something are at their key.
-        """
+        """Return the place of a JSON path, or of the nearest value above it that exists. A scalar
+        is at its value, or at its key with `of_key`; a mapping, a list, and a value that lacks
+        something are at their key."""
         steps, complete = self._steps(path)
         if not steps:
             return self._place(self.node.span)

@@ -47,10 +47,8 @@ class _Suspect(NamedTuple):
 
 
 def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
-    """Return the pod that failed first, because the others often fail as a result, or None.
-
-    The order of the pods does not matter.
-    """
+    """Return the pod that failed first, because the others often fail as a result, or None. The
+    order of the pods does not matter."""
     by_name = {pod.metadata.name: pod for pod in pods}
     suspects = (each for pod in by_name.values() for each in _list_suspects(pod))
     found = min(suspects, key=lambda each: each[:4], default=None)

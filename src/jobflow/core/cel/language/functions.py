@@ -172,9 +172,7 @@ def _find_best(name: str, best: Callable[..., Any]) -> Callable[[list[Any]], Any
 
 def _find_best_by(name: str, best: Callable[..., Any]) -> Callable[[list[Any], str], Any]:
     """Return a function that finds the first entry with the largest or smallest value under a path.
-
-    It ignores entries without the path, such as items that failed and have no outputs.
-    """
+    It ignores entries without the path, such as items that failed and have no outputs."""
 
     def find(entries: list[Any], path: str) -> Any:
         keys = path.split(".")
