@@ -82,9 +82,7 @@ class Tree:
         shown_rows = [rows[branch.step.name] for branch in shown]
         levels = guides([branch.level for branch in shown])
         lefts = [self._left(*each) for each in zip(levels, shown_rows, strict=True)]
-        columns = _Columns.fitting(lefts, shown_rows, width)
-        for left, branch, row in zip(lefts, shown, shown_rows, strict=True):
-            yield columns.line(left, row, branch, now)
+        yield from _draw_steps(lefts, shown_rows, shown, now, width)
         if len(shown) < len(self._branches) and height != 1:
             yield _hidden_steps(rows.values(), shown_rows)
 
@@ -111,39 +109,31 @@ class Tree:
         return Text.assemble((guide, "dim"), (icon, look.style), " ", row.step, no_wrap=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Widths of the columns of a tree."""
-
-    left: int
-    phase: int
-    duration: int
-    detail: int
-
-    @classmethod
-    def fitting(cls, lefts: Iterable[Text], rows: Iterable[StepRow], width: int) -> _Columns:
-        left = max((text.cell_len for text in lefts), default=0)
-        phase = max((cell_len(row.phase) for row in rows), default=0)
-        phase = max(phase, len(StepPhase.COMPLETED))
-        duration = 6
-        left = min(left, max(width - phase - duration - 2 * len(_GAP), 16))
-        detail = width - left - phase - duration - 3 * len(_GAP)
-        return cls(left, phase, duration, max(detail, 0))
-
-    def line(self, left: Text, row: StepRow, branch: Branch, now: datetime) -> Text:
-        line = left.copy()
-        line.truncate(self.left, overflow="ellipsis", pad=True)
-        line.append(_GAP + row.phase.ljust(self.phase), style=style_of(row.phase))
-        line.append(_GAP + format_duration(row.time_in_phase(now)).rjust(self.duration))
+def _draw_steps(
+    lefts: Sequence[Text],
+    rows: Sequence[StepRow],
+    branches: Sequence[Branch],
+    now: datetime,
+    width: int,
+) -> Iterator[Text]:
+    phase_width = max(map(cell_len, (StepPhase.COMPLETED, *(row.phase for row in rows))))
+    duration_width = 6
+    most = max(width - phase_width - duration_width - 2 * len(_GAP), 16)
+    left_width = min(max((text.cell_len for text in lefts), default=0), most)
+    room = max(width - left_width - phase_width - duration_width - 3 * len(_GAP), 0)
+    for line, row, branch in zip(lefts, rows, branches, strict=True):
+        line.truncate(left_width, overflow="ellipsis", pad=True)
+        line.append(_GAP + row.phase.ljust(phase_width), style=style_of(row.phase))
+        line.append(_GAP + format_duration(row.time_in_phase(now)).rjust(duration_width))
         text = _detail(row, now, brief=False)
-        if cell_len(text) > self.detail:
+        if cell_len(text) > room:
             text = _detail(row, now, brief=True)
-        if self.detail >= _MIN_DETAIL and (text := text or branch.follows):
+        if room >= _MIN_DETAIL and (text := text or branch.follows):
             detail = Text(_GAP + text, style="red" if row.phase == StepPhase.FAILED else "dim")
-            detail.truncate(self.detail + len(_GAP), overflow="ellipsis")
+            detail.truncate(room + len(_GAP), overflow="ellipsis")
             line.append_text(detail)
         line.rstrip()
-        return line
+        yield line
 
 
 def _detail(row: StepRow, now: datetime, *, brief: bool) -> str:
