@@ -16,7 +16,7 @@ import pytest
 
 from jobflow.cli.flags import FileOptions, RunnerName
 from jobflow.cli.local.lint import check_files
-from jobflow.cli.local.node_runner import assumptions
+from jobflow.cli.local.sandbox import assumptions
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.manifests import jobflow as flow
 from support.sandbox.manifests import template

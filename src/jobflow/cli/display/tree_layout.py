@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from jobflow.api.jobflow import Condition, JobFlow, Step, Strategy
 from jobflow.core.spec.graph import Graph
+from jobflow.core.spec.readiness import get_condition, get_strategy
 from jobflow.core.violations import some
 
 MAX_LEVEL = 5
@@ -118,18 +119,11 @@ _DEPENDENCIES: dict[str, str] = {
 
 def _follows(step: Step, daemons: frozenset[str], above: str) -> str:
     """`daemon, after c, d`. `above` is the step whose line this line is directly below."""
-    parts = ("daemon" if step.daemon else "", _dependencies(step, daemons, above))
-    return ", ".join(filter(None, parts))
-
-
-def _dependencies(step: Step, daemons: frozenset[str], above: str) -> str:
-    targets = step.targets
-    if not targets or step.depends_on is None:
-        return ""
-    condition = step.depends_on.condition or Condition.COMPLETED
+    targets, parts = step.targets, ["daemon"] if step.daemon else []
+    condition = get_condition(step)
     if condition == Condition.COMPLETED and daemons.issuperset(targets):
         condition = Condition.RUNNING  # a daemon never completes by itself
-    if condition == Condition.COMPLETED and targets == [above]:
-        return ""
-    any_of = "any of " if step.depends_on.strategy == Strategy.ANY and len(targets) > 1 else ""
-    return _DEPENDENCIES.get(condition, "after {}").format(any_of + some(targets))
+    if targets and (condition != Condition.COMPLETED or targets != [above]):
+        any_of = "any of " if get_strategy(step) == Strategy.ANY and len(targets) > 1 else ""
+        parts.append(_DEPENDENCIES[condition].format(any_of + some(targets)))
+    return ", ".join(parts)

@@ -42,7 +42,7 @@ from jobflow.cli.errors import (
 from jobflow.cli.flags import FileOptions, NodeOptions
 from jobflow.cli.local.apply_and_follow import FlowsFollower, apply, follow
 from jobflow.cli.local.lint import check_files
-from jobflow.cli.local.node_runner import LogFolderError, assumptions, node_runner
+from jobflow.cli.local.sandbox import LogFolderError, assumptions, node_runner
 from jobflow.cli.manifests.check import Report
 from jobflow.cli.manifests.faults import ManifestFault
 from jobflow.cli.manifests.params import ParamsError
