@@ -9,12 +9,12 @@ from jobflow.cli.display.report import excerpt, print_fault, print_report
 from jobflow.cli.manifests.check import Report
 from jobflow.cli.manifests.faults import ManifestFault, Source, SourcePlace
 
-PLACE = SourcePlace(Source("f.yaml", ["a: b"]), 1, 4)
+PLACE = SourcePlace(Source("f.yaml", "a: b"), 1, 4)
 FAULT = ManifestFault(PLACE, "FieldValueInvalid", "m", "spec.a")
 
 
 def lines(text: str, column: int, width: int = 1) -> list[str]:
-    return list(excerpt(SourcePlace(Source("f", [text]), 1, column, width), 80))
+    return list(excerpt(SourcePlace(Source("f", text), 1, column, width), 80))
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+
+from jobflow.cli.manifests.yaml_nodes import lines_of
 
 UNREADABLE = "Unreadable"
 """Reason of a fault because of which a file or a document could not be read at all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Source:
-    """A file or stdin: its name and its lines."""
+    """A file or stdin."""
 
     name: str
-    lines: Sequence[str] = field(default=(), repr=False)
+    text: str = field(default="", repr=False)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return lines_of(self.text)
 
 
 @dataclass(frozen=True, slots=True)
