@@ -5,13 +5,15 @@ import inspect
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from hypothesis import is_hypothesis_test
 
 from support.laws import effort_of_laws as laws  # noqa: F401  # the profile of all laws, before any is made
+from support.sandbox.processes import Pids
 
 pytest_plugins = ["support.cluster.real_cluster"]
 
@@ -38,6 +40,14 @@ async def no_task_left_behind() -> AsyncIterator[None]:
     yield
     left = [task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()]
     assert not left, f"tasks left behind: {left}"
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Iterator[Pids]:
+    """Provide a pipe through which processes report their ids."""
+    made = Pids(tmp_path)
+    yield made
+    made.close()
 
 
 COVERING = ("tests/core/", "tests/webhook/", "tests/api/")

@@ -159,39 +159,21 @@ def test_all_faults_of_a_flow_are_in_one_answer(kubectl: Kubectl, namespace: str
     assert "a -> b -> c -> a" in dry
 
 
-def test_a_late_template_starts_the_waiting_step(kubectl: Kubectl, namespace: str) -> None:
-    late = jobflow("late", {"a": [], "b": ["a"]})
-    applied = kubectl("-n", namespace, "apply", "-f", "-", stdin=as_list(template("a"), late))
-    assert "Warning" in applied.err and "b" in applied.err
-    path = "--for=jsonpath={.status.state.reason}=WaitingForTemplate"
-    kubectl("-n", namespace, "wait", path, "jf/late", "--timeout=30s")
-    kubectl("-n", namespace, "apply", "-f", "-", stdin=as_list(template("b")))
-    wait_for(kubectl, namespace, "Succeed", "late")
-
-
-def test_a_finished_job_deleted_by_hand_is_not_run_again(kubectl: Kubectl, namespace: str) -> None:
-    objects = [template("a"), template("b", duration="3s"), jobflow("test", {"a": [], "b": ["a"]})]
-    kubectl("-n", namespace, "apply", "-f", "-", stdin=as_list(*objects))
-    path = "--for=jsonpath={.status.state.phase}=Running"
-    kubectl("-n", namespace, "wait", "--for=create", "vcjob/test-b", "--timeout=30s")
-    kubectl("-n", namespace, "wait", path, "vcjob/test-b", "--timeout=30s")
-    kubectl("-n", namespace, "delete", "vcjob", "test-a")
-    wait_for(kubectl, namespace, "Succeed")
-    assert set(jobs(kubectl, namespace)) == {"test-b"}
-    flow = json.loads(kubectl("-n", namespace, "get", "jf", "test", "-o", "json").out)
-    assert [record["name"] for record in flow["status"]["jobStatusList"]] == ["test-a", "test-b"]
-    assert flow["status"]["completedJobs"] == ["test-a", "test-b"]
-
-
-def test_a_failed_step_fails_the_flow_and_runs_its_branch(kubectl: Kubectl, namespace: str) -> None:
-    flow = jobflow("test", {"a": [], "b": ["a"], "mend": ["a"]})
-    flow["spec"]["flows"][2]["dependsOn"]["condition"] = "Failed"
-    objects = [template("a", exit_code="3"), template("b"), template("mend"), flow]
-    kubectl("-n", namespace, "apply", "-f", "-", stdin=as_list(*objects))
+def test_a_command_from_kubectl_cancels(kubectl: Kubectl, namespace: str) -> None:
+    kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond(duration="1h"))
+    wait_for(kubectl, namespace, "Running")
+    uid = kubectl("-n", namespace, "get", "jf", "test", "-o", "jsonpath={.metadata.uid}").out
+    flow = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "name": "test", "uid": uid}
+    command = {
+        "apiVersion": "bus.volcano.sh/v1alpha1",
+        "kind": "Command",
+        "metadata": {"generateName": "test-"},
+        "action": "TerminateJob",
+        "target": flow,
+        "message": "wrong data",
+    }
+    kubectl("-n", namespace, "create", "-f", "-", stdin=json.dumps(command))
     wait_for(kubectl, namespace, "Failed")
     status = json.loads(kubectl("-n", namespace, "get", "jf", "test", "-o", "json").out)["status"]
-    phases = {key: (c["phase"], c.get("reason")) for key, c in status["conditions"].items()}
-    assert phases["test-a"][0] == "Failed"
-    assert phases["test-b"] == ("Skipped", "UpstreamFailed")
-    assert phases["test-mend"][0] == "Completed"
-    assert status["progress"] == "3/3"
+    assert status["state"]["message"] == "the flow was cancelled: wrong data"
+    assert status["terminatedJobs"] == ["test-a"]

@@ -4,15 +4,15 @@ import pytest
 from rich.console import Console
 
 from jobflow.cli.display.report import excerpt, print_fault, print_report
-from jobflow.cli.manifests.check import ManifestWarning, Report
+from jobflow.cli.manifests.check import Report
 from jobflow.cli.manifests.faults import ManifestFault, Source, SourcePlace
 
-PLACE = SourcePlace(Source("f.yaml", ["a: b"]), 1, 4)
+PLACE = SourcePlace(Source("f.yaml", "a: b"), 1, 4)
 FAULT = ManifestFault(PLACE, "FieldValueInvalid", "m", "spec.a")
 
 
 def lines(text: str, column: int, width: int = 1) -> list[str]:
-    return list(excerpt(SourcePlace(Source("f", [text]), 1, column, width), 80))
+    return list(excerpt(SourcePlace(Source("f", text), 1, column, width), 80))
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,10 @@ def test_colours_only_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_markup_in_messages_is_text() -> None:
     console = Console(force_terminal=False, width=80)
     fault = ManifestFault(PLACE, "r", "[bold]x[/bold]", "spec.flows[0]")
+    warning = ManifestFault(PLACE, "", "[red]w")
     with console.capture() as captured:
-        print_report(Report(faults=[fault], warnings=[ManifestWarning(PLACE, "[red]w")]), console)
-    first, *_, warning, summary = captured.get().splitlines()
+        print_report(Report(faults=[fault], warnings=[warning]), console)
+    first, *_, second, summary = captured.get().splitlines()
     assert first == "f.yaml:1:4: error: spec.flows[0]: [bold]x[/bold]"
-    assert warning == "f.yaml:1:4: warning: [red]w"
+    assert second == "f.yaml:1:4: warning: [red]w"
     assert summary == "1 fault in 1 file, 1 warning"

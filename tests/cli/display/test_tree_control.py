@@ -11,7 +11,8 @@ from jobflow.api.flow_status import StepCondition
 from jobflow.api.jobflow import DependsOn, JobFlow, Step
 from jobflow.cli.display.tree import Tree, table
 from support.plan.control_flows import TAKEN, items, one, repeat, retrying, run, several
-from support.plan.flow_statuses import NOW
+from support.plan.flow_statuses import DIAMOND, NOW
+from support.plan.flow_statuses import FAILED as TRAINING
 
 
 def lines(flow: JobFlow, width: int = 80) -> list[str]:
@@ -145,7 +146,9 @@ def test_daemons_and_finally_are_marked() -> None:
     assert [row.split()[0] for row in rows(flow)] == ["db", "a", "clean-up"]
 
 
-@pytest.mark.parametrize("width", [40, 80, 160])
-@pytest.mark.parametrize("flow", [FORTY, repeat("Completed Running"), retry_in(12)])
+@pytest.mark.parametrize("width", [20, 40, 80, 160])
+@pytest.mark.parametrize(
+    "flow", [FORTY, repeat("Completed Running"), retry_in(12), DIAMOND, TRAINING]
+)
 def test_no_line_is_wider_than_the_terminal(flow: JobFlow, width: int) -> None:
     assert all(cell_len(line) <= max(width, 36) for line in lines(flow, width))

@@ -7,18 +7,18 @@ import pytest
 
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
 from support.sandbox.command_line import Result
-from support.sandbox.flow_commands import forbid, run_command, set_status
+from support.sandbox.flow_commands import (
+    BUSY,
+    IDLE,
+    SUSPENDED,
+    Status,
+    forbid,
+    run_command,
+    set_status,
+)
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow
 
-Status = dict[str, Any]
-SINCE = "2026-01-01T12:00:00Z"
 RUNNING: Status = {"state": {"phase": "Running"}, "progress": "1/2"}
-SUSPENDED: Status = {
-    "state": {"phase": "Running", "reason": "Suspended", "message": "nothing starts"},
-    "suspendedAt": SINCE,
-}
-BUSY = {**SUSPENDED, "conditions": {"f-a": {"phase": "Running"}}}
-IDLE = {**SUSPENDED, "conditions": {"f-a": {"phase": "Completed"}, "f-b": {"phase": "Waiting"}}}
 FAILED: Status = {"state": {"phase": "Failed", "reason": "StepFailed"}, "progress": "1/1"}
 SUCCEED: Status = {"state": {"phase": "Succeed"}}
 CANCELLED: Status = {"state": {"phase": "Running", "reason": "Cancelled"}}

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,12 +12,13 @@ from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.cli.errors import CommandError
 from jobflow.cli.flows import wait
-from jobflow.cli.flows.cancel import CANCEL
-from jobflow.cli.flows.retry import RETRY
 from jobflow.cli.flows.send_command import Verb
-from jobflow.cli.flows.suspend import SUSPEND, SUSPEND_AND_ABORT
+from jobflow.cli.flows.verbs import CANCEL, RETRY, SUSPEND, SUSPEND_AND_ABORT
 from support.sandbox.flow_commands import (
+    BUSY,
+    IDLE,
     JOBFLOW,
+    Status,
     forbid,
     long_flow,
     run_command,
@@ -29,16 +30,9 @@ from support.sandbox.flow_commands import (
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
 
 EXIT_CODE = "sandbox.jobflow.volcano.sh/exit-code"
-Status = dict[str, Any]
 RUNNING: Status = {"state": {"phase": "Running", "reason": "", "message": ""}}
 SUCCEED: Status = {"state": {"phase": "Succeed", "reason": "", "message": ""}, "progress": "2/2"}
 FAILED: Status = {"state": {"phase": "Failed", "reason": "StepFailed"}, "progress": "2/2"}
-SUSPENDED: Status = {
-    "state": {"phase": "Running", "reason": "Suspended", "message": "nothing starts"},
-    "suspendedAt": "2026-01-01T12:00:00Z",
-}
-BUSY = {**SUSPENDED, "conditions": {"f-a": {"phase": "Running"}}}
-IDLE = {**SUSPENDED, "conditions": {"f-a": {"phase": "Completed"}, "f-b": {"phase": "Waiting"}}}
 FIRST, SECOND = (
     {"completionTime": "2026-01-01T12:00:00Z"},
     {"completionTime": "2026-01-01T13:00:00Z"},
@@ -161,12 +155,19 @@ async def test_ctrl_c_ends_the_wait(world: Cluster, kubeconfig: Path) -> None:
 # ------------------------------------------------------------- with a controller and Volcano
 
 
-@pytest.mark.parametrize("output", ["text", "json"])
-async def test_a_running_flow_is_cancelled(world: Cluster, kubeconfig: Path, output: str) -> None:
+@pytest.fixture
+async def running_flow(world: Cluster) -> AsyncIterator[None]:
+    """Run the flow f, whose step a runs for an hour."""
     async with volcano_on(world), world.controller():
         await long_flow(world)
         await world.until_jobs(f_a="Running")
-        result = await run_process(kubeconfig, "cancel", "f", "--wait", "-o", output)
+        yield
+
+
+@pytest.mark.usefixtures("running_flow")
+@pytest.mark.parametrize("output", ["text", "json"])
+async def test_a_running_flow_is_cancelled(kubeconfig: Path, output: str) -> None:
+    result = await run_process(kubeconfig, "cancel", "f", "--wait", "-o", output)
     assert (result.code, result.err) == (0, "")
     if output == "json":
         assert result.json.pop("command").startswith("f-terminatejob-")
@@ -198,17 +199,15 @@ async def test_finally_is_cancelled_too(world: Cluster, kubeconfig: Path) -> Non
     assert {each.phase for each in (done.status.conditions or {}).values()} == {"Failed", "Skipped"}
 
 
+@pytest.mark.usefixtures("running_flow")
 async def test_jobs_aborted_by_a_suspension_start_again_on_resume(
     world: Cluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with volcano_on(world), world.controller():
-        await long_flow(world)
-        await world.until_jobs(f_a="Running")
-        assert await send_and_wait_for_f(SUSPEND_AND_ABORT, kubeconfig) == 0
-        assert last_line(capsys).startswith("JobFlow f: Running, 0/2 steps finished (Suspended)")
-        assert await world.jobs() == {"f-a": "Aborted"}
-        assert (await run_command(kubeconfig, "resume", "f")).code == 0
-        await world.until_jobs(f_a_r1="Running")
+    assert await send_and_wait_for_f(SUSPEND_AND_ABORT, kubeconfig) == 0
+    assert last_line(capsys).startswith("JobFlow f: Running, 0/2 steps finished (Suspended)")
+    assert await world.jobs() == {"f-a": "Aborted"}
+    assert (await run_command(kubeconfig, "resume", "f")).code == 0
+    await world.until_jobs(f_a_r1="Running")
 
 
 async def test_a_suspended_flow_starts_nothing_while_its_jobs_finish(

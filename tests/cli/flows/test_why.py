@@ -8,7 +8,8 @@ import pytest
 
 from jobflow.api.resources import JOBFLOWS, NAMESPACES
 from jobflow.cli.errors import CommandError
-from jobflow.cli.flows.why import Question, print_explanation
+from jobflow.cli.flags import ClusterOptions, Output
+from jobflow.cli.flows.why import print_explanation
 from support.sandbox.flow_commands import forbid, run_process, set_status
 from support.sandbox.running_controller import DIAMOND, NAMESPACE, Cluster, flow, template
 
@@ -22,9 +23,10 @@ def why(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> Why:
     async def ask(
         flow: str, step: str | None = None, *, namespace: str | None = None, as_json: bool = False
     ) -> str:
-        question = Question(flow, step, namespace, str(kubeconfig), as_json=as_json)
+        output = Output.JSON if as_json else Output.TEXT
+        options = ClusterOptions(namespace, str(kubeconfig), output)
         capsys.readouterr()  # a controller's log
-        assert await print_explanation(question) == 0
+        assert await print_explanation(flow, step, options) == 0
         return capsys.readouterr().out
 
     return ask

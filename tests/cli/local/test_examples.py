@@ -38,35 +38,10 @@ ENDS = dict.fromkeys(EXAMPLES_BY_NAME, "Succeed") | {
 }
 STEPS = {
     "continue-on-failure": {"warm-up": "Failed JobFailed", "serve": "Completed"},
-    "daemon": {
-        "database": "Completed DaemonEnded", "migrate": "Completed", "test": "Completed",
-    },
-    "failure-policy": {
-        "europe": "Failed JobFailed", "europe-report": "Skipped UpstreamFailed",
-        "asia": "Completed", "asia-report": "Completed",
-    },
-    "finally": {
-        "prepare": "Completed", "train": "Failed JobFailed",
-        "clean-up": "Completed", "alarm": "Completed", "praise": "Skipped NotTaken",
-    },
-    "hyperparameter-search": {
-        "prepare": "Completed", "board": "Completed DaemonEnded", "search": "Completed",
-        "choose": "Completed", "retrain": "Completed", "evaluate": "Completed",
-        "release": "Completed", "clean-up": "Completed", "alarm": "Skipped NotTaken",
-    },
-    "on-failure": {
-        "prepare": "Completed", "train": "Failed JobFailed",
-        "evaluate": "Skipped UpstreamFailed", "alarm": "Completed", "cleanup": "Completed",
-    },
     "params": {"train": "Completed", "announce": "Skipped NotTaken"},
     "suspend": {"compact": "Waiting Suspended", "vacuum": "Waiting"},
-    "timeout": {"solve": "Failed Timeout", "estimate": "Completed", "publish": "Completed"},
-    "when": {
-        "evaluate": "Completed", "publish": "Completed",
-        "improve": "Skipped NotTaken", "report": "Completed",
-    },
-}  # fmt: skip
-"""Phase and reason of the steps of examples that are about them."""
+}
+"""Phase and reason of the steps of examples whose table is on no page of the cookbook."""
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -99,31 +74,6 @@ def test_the_steps_of_a_finished_example(name: str, ended: dict[str, dict[str, A
     }
     flow = next(iter(found)).removesuffix(next(iter(STEPS[name])))
     assert found == {f"{flow}{step}": how for step, how in STEPS[name].items()}
-
-
-def test_runs_of_the_examples(ended: dict[str, dict[str, Any]]) -> None:
-    jobs = {
-        name: sorted(record["name"] for record in status["jobStatusList"])
-        for name, status in ended.items()
-        if name in ("for-each", "retry")
-    }
-    cleaned = [f"corpus-clean-{i}" for i in range(3)]
-    assert jobs == {
-        "for-each": [*cleaned, "corpus-count-0", "corpus-count-1", "corpus-split"],
-        "retry": ["ingest-download", "ingest-download-r1", "ingest-load"],
-    }
-    assert len(ended["repeat"]["conditions"]["training-train"]["runs"]) == 3
-    assert ended["switch"]["conditions"]["pricing-price"]["decisions"] == {"case": 1}
-    assert len(ended["hyperparameter-search"]["conditions"]["search-retrain"]["runs"]) == 5
-
-
-def test_the_example_with_params_takes_others() -> None:
-    params = ("--param", "env=prod", "--param", "workers=4")
-    answer = jobflow("run", "--speed", "50", "-o", "json", *params, EXAMPLES / "params.yaml")
-    (flow,) = answer.json["items"]
-    conditions = flow["status"]["conditions"]
-    assert conditions["model-announce"]["phase"] == "Completed"
-    assert conditions["model-train"]["taskStatusCount"]["main"]["phase"] == {"Succeeded": 4}
 
 
 def test_a_suspended_flow_is_not_waited_for() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jobflow.cli.flags import RunnerName
+from jobflow.cli.flags import FileOptions, RunnerName
 from jobflow.cli.local.lint import check_files
-from jobflow.cli.local.node_runner import assumptions
+from jobflow.cli.local.sandbox import assumptions
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.manifests import jobflow as flow
 from support.sandbox.manifests import template
@@ -167,7 +167,7 @@ def test_wrong_flags(flags: str, message: str) -> None:
     ],
 )
 def test_network_probes_are_not_simulated(example: str, runner: RunnerName, count: int) -> None:
-    flows = check_files([f"examples/{example}.yaml"], (), lenient=False).flows
+    flows = check_files(FileOptions([f"examples/{example}.yaml"])).flows
     warnings = list(assumptions(flows, runner))
     assert (len(flows), len(warnings)) == (1, count)
     assert all(each.startswith("HTTP and TCP probes pass as soon as") for each in warnings)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -25,13 +24,6 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def pids(tmp_path: Path) -> Iterator[Pids]:
-    made = Pids(tmp_path)
-    yield made
-    made.close()
 
 
 def flow(*steps: Json, **templates: Json) -> str:

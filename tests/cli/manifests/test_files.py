@@ -13,7 +13,7 @@ from jobflow.cli.manifests.objects import load
 def read(*files: object, stdin: bytes = b"") -> list[str]:
     """Return the names of the files that were read, and the faults with their places."""
     return [
-        f"{each.place}: {each.message}" if isinstance(each, ManifestFault) else each.source.name
+        f"{each.place}: {each.message}" if isinstance(each, ManifestFault) else each.name
         for each in read_files([str(file) for file in files], io.BytesIO(stdin))
     ]
 

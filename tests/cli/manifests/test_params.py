@@ -50,19 +50,20 @@ def test_a_param_without_a_value_takes_that_of_the_command_line() -> None:
     assert lint("workers=4") == []
 
 
-@pytest.mark.parametrize("value", ["3", "3.5", "0x10", " 4 "])
-def test_numbers(value: str) -> None:
-    assert lint(f"workers={value}") == []
-
-
-@pytest.mark.parametrize("value", ["many", '"4"', "[4]", '{"n": 4}', "{n: 4}", "yes", "", "a=b=c"])
-def test_other_types_do_not_fit_the_expression(value: str) -> None:
-    assert lint(f"workers={value}") == ["14:13 spec.flows[0].when"]
-
-
-@pytest.mark.parametrize("value", ["null", "~", " "])
-def test_null_is_no_value(value: str) -> None:
-    assert lint(f"workers={value}") == ["7:13 spec.params[0].value"]
+@pytest.mark.parametrize(
+    ("values", "faults"),
+    [
+        (["3", "3.5", "0x10", " 4 "], []),
+        (
+            ["many", '"4"', "[4]", '{"n": 4}', "{n: 4}", "yes", "", "a=b=c"],
+            ["14:13 spec.flows[0].when"],
+        ),
+        (["null", "~", " "], ["7:13 spec.params[0].value"]),
+    ],
+    ids=["numbers fit", "other types do not", "null is no value"],
+)
+def test_the_type_of_a_value(values: list[str], faults: list[str]) -> None:
+    assert [lint(f"workers={value}") for value in values] == [faults] * len(values)
 
 
 def test_a_value_of_the_file_is_replaced() -> None:

@@ -119,13 +119,16 @@ def test_what_goes_over_lists(text: str, value: Any) -> None:
     assert value_of(text) == value
 
 
+COMPARES = "compares a list of numbers or a list of texts"
+
+
 @pytest.mark.parametrize(
     ("text", "message", "missing"),
     [
         ("steps.train.outputs.loss > 1", "there is no 'loss'", True),
         ("params.flags[7]", "index out of bounds: 7", True),
         ("[].max()", "an empty list has no max", True),
-        ("[1, 'a'].max()", "max compares a list of numbers or a list of texts", False),
+        ("[1, 'a'].max()", f"max {COMPARES}", False),
         ("['a'].sum()", "sum adds up a list of numbers", False),
         ("nothing", "there is no variable or function nothing", False),
         ("strange(1)", "there is no variable or function strange", False),
@@ -143,6 +146,9 @@ def test_what_goes_over_lists(text: str, value: Any) -> None:
 )
 def test_why_an_expression_has_no_value(text: str, message: str, missing: bool) -> None:
     assert failure_of(text) == EvaluationFailure(message, missing=missing)
+
+
+LARGE_PATTERN = "the pattern of matches is too large; use fewer repetitions"
 
 
 @pytest.mark.parametrize(
@@ -167,17 +173,9 @@ def test_why_an_expression_has_no_value(text: str, message: str, missing: bool) 
             'the pattern of matches must be a literal text, as in params.x.matches("^v[0-9]+$")',
             9,
         ),
-        (
-            r"x.matches('(\\pL{9}){9}')",
-            "the pattern of matches is too large; use fewer repetitions",
-            2,
-        ),
+        (r"x.matches('(\\pL{9}){9}')", LARGE_PATTERN, 2),
         ("a.matches('[')", "the pattern of matches is not a regular expression", 2),
-        (
-            f"a.matches('{'x' * 257}')",
-            "the pattern of matches is too large; use fewer repetitions",
-            2,
-        ),
+        (f"a.matches('{'x' * 257}')", LARGE_PATTERN, 2),
     ],
 )
 def test_what_is_not_taken(text: str, message: str, at: int | None) -> None:
@@ -251,16 +249,8 @@ def test_the_best_by_what_is_under_a_path(text: str, value: Any) -> None:
     [
         ("[].maxBy('a.b')", "no entry of the list has 'a.b'", True),
         ("[{'a': 1}].minBy('b')", "no entry of the list has 'b'", True),
-        (
-            "[{'a': 1}, {'a': 'x'}].maxBy('a')",
-            "maxBy compares a list of numbers or a list of texts",
-            False,
-        ),
-        (
-            "[{'a': true}].maxBy('a')",
-            "maxBy compares a list of numbers or a list of texts",
-            False,
-        ),
+        ("[{'a': 1}, {'a': 'x'}].maxBy('a')", f"maxBy {COMPARES}", False),
+        ("[{'a': true}].maxBy('a')", f"maxBy {COMPARES}", False),
         ("{'a': 1}.maxBy('a')", "maxBy does not take a map and a text", False),
     ],
 )
@@ -314,12 +304,8 @@ def test_numbers_of_more_than_64_bits_are_doubles(number: int, given: float) -> 
     assert type(value_of("x", {"x": number})) is type(given)
 
 
-def test_of_what_a_map_cannot_hold_the_first_by_key_is_told() -> None:
-    entries = ", ".join(f'"k{number}": {number}.0 / 0.0' for number in range(9))
-    for _ in range(20):
-        assert parsed("{" + entries + "}").evaluate({}) == EvaluationFailure(
-            "gives nan, which JSON cannot hold"
-        )
+def test_the_first_entry_of_a_map_that_is_not_json_is_in_the_message() -> None:
+    assert failure_of("{'a': 0.0 / 0.0, 'b': 1.0 / 0.0}").message.startswith("gives nan, ")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: 2}, object(), "\ud800", b"x"])
@@ -413,35 +399,12 @@ def test_the_variables_that_an_expression_mentions(text: str, found: dict[str, i
 
 def test_the_functions_that_it_calls() -> None:
     calls = parsed("size(a) > 1 && a.startsWith('b').foo() || a.all(x, bar(x))").calls
-    assert [(call.name, call.at, call.is_method) for call in calls] == [
-        ("size", 0, False),
-        ("startsWith", 17, True),
-        ("foo", 33, True),
-        ("all", 44, True),
-        ("bar", 51, False),
-    ]
+    assert calls == (("size", 0), ("startsWith", 17), ("foo", 33), ("all", 44), ("bar", 51))
 
 
-ARGUMENTS = (
-    "",
-    "'a'",
-    "'a.b'",
-    "'1h'",
-    "'2026-01-01T00:00:00Z'",
-    "1",
-    "1.5",
-    "[1]",
-    "x, true",
-    "1, 2",
-)
-RECEIVERS = (
-    "",
-    "'a'.",
-    "[1].",
-    "[{'a': 1}].",
-    "timestamp('2026-01-01T00:00:00Z').",
-    "duration('1h').",
-)
+TIME = "'2026-01-01T00:00:00Z'"
+ARGUMENTS = ("", "'a'", "'a.b'", "'1h'", TIME, "1", "1.5", "[1]", "x, true", "1, 2")
+RECEIVERS = ("", "'a'.", "[1].", "[{'a': 1}].", f"timestamp({TIME}).", "duration('1h').")
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS - {"has"}))

@@ -14,9 +14,9 @@ from jobflow.api.meta import ObjectMeta
 from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
 from jobflow.core.cel.scope import (
     MAX_ITEMS_SIZE,
+    POD_PHASES,
     EvaluationScope,
     build_variables,
-    evaluate,
     evaluate_condition,
     evaluate_items,
     resolve_references,
@@ -74,8 +74,10 @@ def seen(**more: Any) -> EvaluationScope:
 
 
 def value_of(text: str, **more: Any) -> Any:
-    value = evaluate("when", text, seen(**more))
-    assert not isinstance(value, EvaluationFailure), value.message
+    """Return the value of an expression of any type, as the only item of forEach.from."""
+    items = evaluate_items("forEach.from", f"[{text}]", seen(**more))
+    assert not isinstance(items, EvaluationFailure), items.message
+    [value] = items
     return value
 
 
@@ -92,26 +94,12 @@ def value_of(text: str, **more: Any) -> Any:
         ("steps.train.outputs.acc", 0.9),
         ("steps.failed.outputs", {}),
         ("has(steps.failed.outputs.acc)", False),
-        (
-            "steps.train.tasks",
-            {
-                "worker": {
-                    "Pending": 0,
-                    "Running": 0,
-                    "Succeeded": 3,
-                    "Failed": 0,
-                    "Unknown": 0,
-                }
-            },
-        ),
+        ("steps.train.tasks", {"worker": dict.fromkeys(POD_PHASES, 0) | {"Succeeded": 3}}),
         ("steps.failed.tasks", {}),
         ("steps.new.phase", "Waiting"),
         ("steps['a.b-c'].outputs.x.y", 1),
         ("size(steps.search.items)", 4),
-        (
-            "steps.search.items.map(i, i.phase)",
-            ["Completed", "Waiting", "Failed", "Waiting"],
-        ),
+        ("steps.search.items.map(i, i.phase)", ["Completed", "Waiting", "Failed", "Waiting"]),
         ("steps.ended.items.map(i, i.phase)", ["Completed", "Skipped", "Failed"]),
         ("steps.search.items.map(i, i.outputs)", [{"acc": 0.5}, {}, {}, {}]),
         ("size(steps.decided.items)", 2),
@@ -148,7 +136,7 @@ def test_what_belongs_to_a_run() -> None:
     assert value_of("item", item=None) is None
     assert value_of("flow.phase", flow_phase="Failed") == "Failed"
     for text in ("item", "index", "outputs", "phase", "flow.phase", "steps.nobody.phase"):
-        assert isinstance(evaluate("when", text, seen()), EvaluationFailure)
+        assert isinstance(evaluate_items("forEach.from", f"[{text}]", seen()), EvaluationFailure)
 
 
 def test_only_what_is_mentioned_is_put_together() -> None:
@@ -283,7 +271,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_the_value_of_an_item_is_the_same_by_reference_and_expression(item: Any) -> None:
     assert resolve_references("$(item)", seen(item=item)) == item
-    assert evaluate("when", "item", seen(item=item)) == item
+    assert value_of("item", item=item) == item
 
 
 # ------------------------------------------------------------ outputs that are needed
@@ -321,5 +309,5 @@ def test_a_run_of_an_item_that_is_not_there_is_none() -> None:
     runs = [RunCondition(index=index, phase="Failed") for index in (None, -1, 2, 4)]
     condition = StepCondition(phase="Failed", runs=runs)
     made = EvaluationScope(FLOW, {"search": (STEPS["search"][0], condition)}.get)
-    phases = evaluate("when", "steps.search.items.map(i, i.phase)", made)
+    phases = evaluate_items("forEach.from", "steps.search.items.map(i, i.phase)", made)
     assert phases == ["Skipped", "Skipped", "Failed", "Skipped"]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.flows.send_command import CommandOptions, Verb, send_and_wait
+from jobflow.cli.flags import ClusterOptions
+from jobflow.cli.flows.send_command import Verb, send_and_wait
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
@@ -16,6 +17,13 @@ from support.sandbox.command_line import Result, jobflow
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
 from support.sandbox.volcano_world import volcano
 
+Status = dict[str, Any]
+SUSPENDED: Status = {
+    "state": {"phase": "Running", "reason": "Suspended", "message": "nothing starts"},
+    "suspendedAt": "2026-01-01T12:00:00Z",
+}
+BUSY = {**SUSPENDED, "conditions": {"f-a": {"phase": "Running"}}}
+IDLE = {**SUSPENDED, "conditions": {"f-a": {"phase": "Completed"}, "f-b": {"phase": "Waiting"}}}
 JOBFLOW = Path(sys.executable).with_name("jobflow")
 
 
@@ -40,8 +48,8 @@ async def run_process(kubeconfig: Path, *arguments: str) -> Result:
 
 async def send_and_wait_for_f(verb: Verb, kubeconfig: Path) -> int:
     """Run a command about the flow f with `--wait` on the test's own loop."""
-    options = CommandOptions("f", None, str(kubeconfig), wait=True, as_json=False)
-    return await send_and_wait(verb, options)
+    options = ClusterOptions(kubeconfig=str(kubeconfig))
+    return await send_and_wait(verb, "f", options, wait=True)
 
 
 def volcano_on(world: Cluster) -> AbstractAsyncContextManager[None]:

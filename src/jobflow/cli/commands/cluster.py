@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from jobflow.cli.flags import KUBECONFIG, examples
-from jobflow.cli.lazy_command import LazyCommand
+from jobflow.cli.errors import UNUSABLE, exit_on
+from jobflow.cli.flags import KUBECONFIG, LazyCommand, examples
 
 commands = typer.Typer()
 
@@ -75,6 +75,10 @@ def certs(
 
     Exit code: 0 written; 2 not written.
     """
-    from jobflow.cli.cluster.certs import write_certs
+    from jobflow.webhook.certificates import CertificateError, write_development_pki
 
-    raise typer.Exit(write_certs(directory, host or []))
+    with exit_on(UNUSABLE, CertificateError, OSError, file=directory):
+        written = write_development_pki(directory, ["localhost", "127.0.0.1", "::1", *(host or ())])
+    serving = written.serving
+    for path in (written.ca_certificate, written.ca_key, serving.certificate, serving.key):
+        print(path)

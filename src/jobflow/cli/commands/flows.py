@@ -7,57 +7,47 @@ from typing import Annotated
 
 import typer
 
-from jobflow.cli.flags import FlowName, Kubeconfig, Namespace, Output, examples
+from jobflow.cli.flags import ClusterOptions, FlowName, Wait, examples, expand_options
 
 commands = typer.Typer()
-
-OutputFlag = Annotated[
-    Output, typer.Option("-o", "--output", help="Text, or one JSON object at the end.")
-]
 
 
 @commands.command(
     short_help="Explain why a flow or a step waits, runs or failed.",
     epilog=examples("jobflow why train", "jobflow why train evaluate -n team -o json"),
 )
+@expand_options
 def why(
     flow: FlowName,
+    options: ClusterOptions,
     step: Annotated[
         str | None,
         typer.Argument(metavar="STEP", help="A step of the flow.", show_default=False),
     ] = None,
-    namespace: Namespace = None,
-    kubeconfig: Kubeconfig = None,
-    output: Annotated[
-        Output, typer.Option("-o", "--output", help="One paragraph, or one JSON object.")
-    ] = Output.TEXT,
 ) -> None:
     """Explain in one paragraph what a flow waits for and how long, what failed, what to do about it
     and what runs next. With STEP, follow its dependencies back to the cause.
 
     Exit code: 0 answered; 1 no right to read the flow; 2 no such flow or step, or no cluster.
     """
-    from jobflow.cli.flows.why import Question, explain_flow
+    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.flows.why import print_explanation
 
-    question = Question(flow, step, namespace, kubeconfig, as_json=output is Output.JSON)
-    raise typer.Exit(explain_flow(question))
+    raise typer.Exit(run_command(print_explanation(flow, step, options)))
 
 
 @commands.command(
     short_help="Cancel a flow: abort its jobs, skip what has not started.",
     epilog=examples("jobflow cancel train", "jobflow cancel train --now --wait -n team"),
 )
+@expand_options
 def cancel(
     flow: FlowName,
-    namespace: Namespace = None,
-    kubeconfig: Kubeconfig = None,
+    options: ClusterOptions,
     now: Annotated[
         bool, typer.Option("--now", help="Cancel the finally steps too, even if they already run.")
     ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the flow has finished; print progress.")
-    ] = False,
-    output: OutputFlag = Output.TEXT,
+    wait: Wait = False,
 ) -> None:
     """Cancel a flow: abort the jobs that run, skip the steps that have not started, run finally.
     The flow is Failed (Cancelled) once all jobs have finished. With --now, finally is cancelled
@@ -66,21 +56,20 @@ def cancel(
     Exit code: 0 requested, with --wait: the flow has finished; 1 refused, or the flow has finished
     or is already being cancelled; 2 no such flow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.flows.cancel import CANCEL, CANCEL_NOW
-    from jobflow.cli.flows.send_command import CommandOptions, send
+    from jobflow.cli.flows.send_command import send
+    from jobflow.cli.flows.verbs import CANCEL, CANCEL_NOW
 
-    options = CommandOptions(flow, namespace, kubeconfig, wait, output is Output.JSON)
-    raise typer.Exit(send(CANCEL_NOW if now else CANCEL, options))
+    raise typer.Exit(send(CANCEL_NOW if now else CANCEL, flow, options, wait=wait))
 
 
 @commands.command(
     short_help="Suspend a flow: start nothing until it is resumed.",
     epilog=examples("jobflow suspend train", "jobflow suspend train --abort --wait -n team"),
 )
+@expand_options
 def suspend(
     flow: FlowName,
-    namespace: Namespace = None,
-    kubeconfig: Kubeconfig = None,
+    options: ClusterOptions,
     abort: Annotated[
         bool,
         typer.Option("--abort", help="Abort the jobs that run; resume starts a new attempt."),
@@ -88,7 +77,6 @@ def suspend(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until no job is running; print progress.")
     ] = False,
-    output: OutputFlag = Output.TEXT,
 ) -> None:
     """Suspend a flow: no step starts until it is resumed, not even finally. Jobs that run finish;
     with --abort they are aborted.
@@ -97,22 +85,20 @@ def suspend(
     already suspended, or with --wait: it was resumed; 2 no such flow, or no cluster; 130
     interrupted.
     """
-    from jobflow.cli.flows.send_command import CommandOptions, send
-    from jobflow.cli.flows.suspend import SUSPEND, SUSPEND_AND_ABORT
+    from jobflow.cli.flows.send_command import send
+    from jobflow.cli.flows.verbs import SUSPEND, SUSPEND_AND_ABORT
 
-    options = CommandOptions(flow, namespace, kubeconfig, wait, output is Output.JSON)
-    raise typer.Exit(send(SUSPEND_AND_ABORT if abort else SUSPEND, options))
+    raise typer.Exit(send(SUSPEND_AND_ABORT if abort else SUSPEND, flow, options, wait=wait))
 
 
 @commands.command(
     short_help="Resume a suspended flow.",
     epilog=examples("jobflow resume train", "jobflow resume train -n team -o json"),
 )
+@expand_options
 def resume(
     flow: FlowName,
-    namespace: Namespace = None,
-    kubeconfig: Kubeconfig = None,
-    output: OutputFlag = Output.TEXT,
+    options: ClusterOptions,
 ) -> None:
     """Resume a suspended flow, also one that was created with `suspend: true`. Steps whose jobs
     were aborted start a new attempt, which does not count against their retry limit.
@@ -120,26 +106,21 @@ def resume(
     Exit code: 0 requested; 1 refused, or the flow has finished or is not suspended; 2 no such flow,
     or no cluster.
     """
-    from jobflow.cli.flows.send_command import CommandOptions, send
-    from jobflow.cli.flows.suspend import RESUME
+    from jobflow.cli.flows.send_command import send
+    from jobflow.cli.flows.verbs import RESUME
 
-    options = CommandOptions(flow, namespace, kubeconfig, False, output is Output.JSON)
-    raise typer.Exit(send(RESUME, options))
+    raise typer.Exit(send(RESUME, flow, options))
 
 
 @commands.command(
     short_help="Retry a failed flow from the steps that failed.",
     epilog=examples("jobflow retry train", "jobflow retry train --wait -n team -o json"),
 )
+@expand_options
 def retry(
     flow: FlowName,
-    namespace: Namespace = None,
-    kubeconfig: Kubeconfig = None,
-    wait: Annotated[
-        bool,
-        typer.Option("--wait", help="Wait until the flow has finished again; print progress."),
-    ] = False,
-    output: OutputFlag = Output.TEXT,
+    options: ClusterOptions,
+    wait: Wait = False,
 ) -> None:
     """Retry a Failed flow: steps that failed, or were skipped because of that, run again, and so
     does finally. Completed steps stay as they are. New jobs use the JobTemplates as they are now.
@@ -147,8 +128,7 @@ def retry(
     Exit code: 0 requested, with --wait: the flow is Succeed; 1 refused, the flow has not failed, or
     with --wait: it failed again; 2 no such flow, or no cluster; 130 interrupted.
     """
-    from jobflow.cli.flows.retry import RETRY
-    from jobflow.cli.flows.send_command import CommandOptions, send
+    from jobflow.cli.flows.send_command import send
+    from jobflow.cli.flows.verbs import RETRY
 
-    options = CommandOptions(flow, namespace, kubeconfig, wait, output is Output.JSON)
-    raise typer.Exit(send(RETRY, options))
+    raise typer.Exit(send(RETRY, flow, options, wait=wait))

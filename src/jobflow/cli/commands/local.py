@@ -8,18 +8,7 @@ from typing import Annotated
 
 import typer
 
-from jobflow.cli.flags import (
-    Files,
-    Lenient,
-    MaxRestarts,
-    Output,
-    Params,
-    Runner,
-    RunnerName,
-    Speed,
-    examples,
-    nodes,
-)
+from jobflow.cli.flags import FileOptions, NodeOptions, Output, examples, expand_options
 
 commands = typer.Typer()
 
@@ -41,13 +30,10 @@ class RunOutput(StrEnum):
         "helm template . | jobflow run -",
     ),
 )
+@expand_options
 def run(
-    files: Files,
-    param: Params = None,
-    runner: Runner = RunnerName.SIMULATE,
-    speed: Speed = None,
-    max_restarts: MaxRestarts = None,
-    lenient: Lenient = False,
+    files: FileOptions,
+    nodes: NodeOptions,
     output: Annotated[
         RunOutput,
         typer.Option(
@@ -65,9 +51,7 @@ def run(
     """
     from jobflow.cli.local.run import run_flows
 
-    choice, as_json = nodes(runner, speed, max_restarts), output is RunOutput.JSON
-    code = run_flows(files, params=param or (), nodes=choice, as_json=as_json, lenient=lenient)
-    raise typer.Exit(code)
+    raise typer.Exit(run_flows(files, nodes, as_json=output is RunOutput.JSON))
 
 
 @commands.command(
@@ -78,10 +62,9 @@ def run(
         "helm template . | jobflow lint -o json -",
     ),
 )
+@expand_options
 def lint(
-    files: Files,
-    param: Params = None,
-    lenient: Lenient = False,
+    files: FileOptions,
     output: Annotated[
         Output, typer.Option("-o", "--output", help="Text, or one JSON list of faults.")
     ] = Output.TEXT,
@@ -93,8 +76,7 @@ def lint(
     """
     from jobflow.cli.local.lint import lint_files
 
-    as_json = output is Output.JSON
-    raise typer.Exit(lint_files(files, params=param or (), as_json=as_json, lenient=lenient))
+    raise typer.Exit(lint_files(files, as_json=output is Output.JSON))
 
 
 @commands.command(
@@ -105,7 +87,9 @@ def lint(
         "KUBECONFIG=.jobflow/kubeconfig kubectl apply -f examples/diamond.yaml",
     ),
 )
+@expand_options
 def sandbox(
+    nodes: NodeOptions,
     port: Annotated[
         int, typer.Option(metavar="P", min=0, max=65535, help="Port of the API server; 0: any.")
     ] = 0,
@@ -116,9 +100,6 @@ def sandbox(
         Path,
         typer.Option(metavar="PATH", help="The kubeconfig to write; deleted at the end."),
     ] = Path(".jobflow/kubeconfig"),
-    runner: Runner = RunnerName.SIMULATE,
-    speed: Speed = None,
-    max_restarts: MaxRestarts = None,
 ) -> None:
     """Start a sandbox for kubectl: an API server, the webhook, the controller and a stand-in for
     Volcano's job controller.
@@ -130,7 +111,6 @@ def sandbox(
     """
     from jobflow.cli.local.sandbox import run_sandbox
 
-    choice = nodes(runner, speed, max_restarts)
     raise typer.Exit(
-        run_sandbox(port=port, webhook_port=webhook_port, kubeconfig=kubeconfig, nodes=choice)
+        run_sandbox(port=port, webhook_port=webhook_port, kubeconfig=kubeconfig, nodes=nodes)
     )

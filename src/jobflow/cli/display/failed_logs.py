@@ -25,10 +25,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 def failed_logs(
     flow: JobFlow, runs: Sequence[FailedRun], width: int | None, *, ascii_only: bool = False
 ) -> Iterator[Text]:
-    """For each failed step: its container, the exit code and the last lines of the log.
-
-    Lines are cut to `width`, the terminal's; None is no terminal.
-    """
+    """For each failed step: its container, the exit code and the last lines of the log. Lines are
+    cut to `width`, the terminal's; None is no terminal."""
     found = list(_failed_steps(flow, runs))
     for step, run in found[:MAX_STEPS]:
         yield Text()
@@ -39,7 +37,7 @@ def failed_logs(
 
 def _failed_steps(flow: JobFlow, runs: Sequence[FailedRun]) -> Iterator[tuple[str, FailedRun]]:
     for row in step_rows(flow):
-        job = (flow.metadata.namespace, row.last_job)
+        job = (flow.metadata.namespace, row.condition.job)
         job_runs = [run for run in runs if (run.namespace, run.job) == job]
         if row.phase == StepPhase.FAILED and job_runs:
             yield row.step, _culprit(row, job_runs)
@@ -49,7 +47,7 @@ def _culprit(row: StepRow, runs: Sequence[FailedRun]) -> FailedRun:
     """Return the last run of the container that the status names, else of the first that failed:
     the others may have failed because of it."""
     containers = [(run.pod, run.container) for run in runs]
-    failure = row.failure
+    failure = row.condition.failure
     named = (failure.pod, failure.container) if failure is not None else None
     container = named if named in containers else containers[0]
     return next(run for run in reversed(runs) if (run.pod, run.container) == container)

@@ -57,10 +57,6 @@ class LiveTrees(Display):
             tree = Tree(flow, ascii_only=self._console.options.ascii_only)
             self._trees = {**self._trees, key: tree}
 
-    def refresh(self) -> None:
-        """Draw now instead of at the next tick."""
-        self._live.refresh()
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from self.lines(datetime.now(UTC), options.max_width, max(options.size.height - 1, 1))
 

@@ -28,14 +28,12 @@ def print_report(report: Report, console: Console) -> None:
 def print_warnings(report: Report, console: Console) -> None:
     """Print `file:line:column: warning: message` for each warning."""
     for warning in report.warnings:
-        console.print(_head(warning.place, "warning", "yellow", warning.message), soft_wrap=True)
+        console.print(_head(warning.place, "warning", "yellow", warning.sentence), soft_wrap=True)
 
 
 def print_fault(fault: ManifestFault, console: Console) -> None:
-    """Print `file:line:column: error: path: message`, then the source line and its carets.
-
-    Lines are not wrapped: a terminal does that, and in a pipe a line has to stay one line.
-    """
+    """Print `file:line:column: error: path: message`, then the source line and its carets. Lines
+    are not wrapped: a terminal does that, and in a pipe a line has to stay one line."""
     text = _head(fault.place, "error", "red", fault.sentence)
     for line in excerpt(fault.place, console.width if console.is_terminal else 120):
         text.append(f"\n{line}", style="dim")

@@ -13,7 +13,6 @@ from jobflow.api.flow_status import (
     JobRecord,
     RunCondition,
     StepCondition,
-    StepFailure,
     StepPhase,
 )
 from jobflow.api.job import TaskState
@@ -21,6 +20,7 @@ from jobflow.api.jobflow import JobFlow, Step
 from jobflow.cli.display.report import printable
 from jobflow.core.explain.progress import format_case, format_run_progress
 from jobflow.core.names import format_job_name
+from jobflow.core.pods.failure import describe_end
 from jobflow.core.text import join_names
 
 _MAX_OUTPUTS = 60
@@ -31,33 +31,24 @@ _MAX_OUTPUTS = 60
 class StepRow:
     """One step as it is now."""
 
-    step: str
+    spec: Step
+    condition: StepCondition
     job: str
     """The current or last job; all jobs of a forEach; "" before the first."""
-    last_job: str
-    """The job that decided the phase; of a failed forEach that of the item."""
     phase: str
-    reason: str
     message: str
     attempts: int
     start: datetime | None
     """Creation of the current or last job; of forEach and repeat the first."""
     end: datetime | None
-    since: datetime | None
-    """Last change of phase or reason."""
     pods: Mapping[str, TaskState] | None
     """Pods by task while the step runs."""
-    failure: StepFailure | None
     outputs: str
     """`acc=0.9, epochs=3` if they are short; of a repeat those of its last run."""
-    next_attempt: datetime | None
-    """Time of the next attempt while the step waits for it."""
-    runs: str
-    """`12/40 items done, 3 running, 1 failed`; "" for a step with one run."""
-    few_runs: str
-    """A shorter form of `runs`."""
-    case: str
-    """`case 2 of 3: price-large`, if it has a switch."""
+
+    @property
+    def step(self) -> str:
+        return self.spec.name
 
     @property
     def is_completed(self) -> bool:
@@ -71,38 +62,42 @@ class StepRow:
 
     def time_in_phase(self, now: datetime) -> timedelta | None:
         """The duration, or how long a Waiting step has waited."""
+        since = self.condition.last_transition_time
         if self.phase == StepPhase.WAITING:
-            return None if self.since is None else max(now - self.since, timedelta())
+            return None if since is None else max(now - since, timedelta())
         return self.duration(now)
 
     @property
     def with_reason(self) -> str:
         """`Reason: message`."""
-        return with_reason(self.reason, self.message)
+        return with_reason(self.condition.reason, self.message)
 
     @property
     def brief(self) -> str:
         """A shorter form of `with_reason`: the blocker, or the cause of the failure."""
-        if self.phase == StepPhase.WAITING:
-            return self._failure_cause or self.message.partition(": ")[2] or self.message
-        if self.phase != StepPhase.FAILED:
+        failure = self.condition.failure
+        if self.phase not in (StepPhase.WAITING, StepPhase.FAILED):
             return self.with_reason
-        end = self.message.partition(f"the job {self.last_job} ended ")[2]
-        return self._failure_cause or end or self.with_reason
+        if failure is not None and failure.pod:
+            return f"{describe_end(failure)}: pod {failure.pod}"
+        if self.phase == StepPhase.WAITING:
+            return self.message.partition(": ")[2] or self.message
+        end = self.message.partition(f"the job {self.condition.job} ended ")[2]
+        return end or self.with_reason
+
+    def runs(self, *, brief: bool = False) -> str:
+        """`12/40 items done, 3 running, 1 failed`; "" for a step with one run."""
+        return format_run_progress(self.spec, self.condition, brief=brief)
 
     @property
-    def _failure_cause(self) -> str:
-        """`exit code 3 (Error): pod train-worker-1`, if the failed pod is known."""
-        if (failure := self.failure) is None or not failure.pod:
-            return ""
-        code = "" if failure.exit_code is None else f"exit code {failure.exit_code}"
-        both = f"{code} ({failure.reason})" if code and failure.reason else ""
-        return f"{both or code or failure.reason or 'failed'}: pod {failure.pod}"
+    def case(self) -> str:
+        """`case 2 of 3: price-large`, if it has a switch."""
+        return format_case(self.spec, self.condition)
 
     @property
     def result(self) -> str:
         """Everything to report of a Completed step."""
-        return "; ".join(filter(None, (self.with_reason, self.case, self.runs, self.outputs)))
+        return "; ".join(filter(None, (self.with_reason, self.case, self.runs(), self.outputs)))
 
 
 def with_reason(reason: str, message: str) -> str:
@@ -156,32 +151,21 @@ def _row(
     start, end = (_loop_times if condition.runs else _times)(condition, records)
     last = (condition.runs or (condition,))[-1]
     is_for_each = step.for_each is not None
+    message = condition.message
+    if is_for_each and condition.runs and _is_running(condition):
+        message = message.partition("; ")[2]  # before it the counts of items, which `runs` shows
     return StepRow(
-        step=step.name,
+        spec=step,
+        condition=condition,
         job=_jobs(key, step, condition),
-        last_job=condition.job,
         phase=condition.phase or StepPhase.WAITING,
-        reason=condition.reason,
-        message=printable(_message(step, condition)),
+        message=printable(message),
         attempts=0 if is_for_each else last.attempts,
         start=start,
         end=end,
-        since=condition.last_transition_time,
         pods=condition.task_status_count if _is_running(condition) and not is_for_each else None,
-        failure=condition.failure,
         outputs=_outputs((condition if is_for_each else last).outputs or {}),
-        next_attempt=condition.next_attempt_time,
-        runs=format_run_progress(step, condition),
-        few_runs=format_run_progress(step, condition, brief=True),
-        case=format_case(step, condition),
     )
-
-
-def _message(step: Step, condition: StepCondition) -> str:
-    """Return the status's message, without the counts of items, which `runs` shows."""
-    if step.for_each is not None and condition.runs and _is_running(condition):
-        return condition.message.partition("; ")[2]
-    return condition.message
 
 
 def _is_running(condition: StepCondition) -> bool:

@@ -72,11 +72,8 @@ class Tree:
         return 1 + len(self._branches)
 
     def lines(self, now: datetime, width: int, height: int | None = None) -> Iterator[Text]:
-        """Return the flow's line, then a line per step, cut to `width` columns.
-
-        If `height` is too small, steps that failed or run are shown first, and the last line counts
-        the others.
-        """
+        """Return the flow's line, then a line per step, cut to `width` columns. If `height` is too
+        small, steps that failed or run are shown first, and the last line counts the others."""
         yield self._header(now, width)
         rows = {row.step: row for row in step_rows(self.flow)}
         shown = self._branches
@@ -85,9 +82,7 @@ class Tree:
         shown_rows = [rows[branch.step.name] for branch in shown]
         levels = guides([branch.level for branch in shown])
         lefts = [self._left(*each) for each in zip(levels, shown_rows, strict=True)]
-        columns = _Columns.fitting(lefts, shown_rows, width)
-        for left, branch, row in zip(lefts, shown, shown_rows, strict=True):
-            yield columns.line(left, row, branch, now)
+        yield from _draw_steps(lefts, shown_rows, shown, now, width)
         if len(shown) < len(self._branches) and height != 1:
             yield _hidden_steps(rows.values(), shown_rows)
 
@@ -114,48 +109,40 @@ class Tree:
         return Text.assemble((guide, "dim"), (icon, look.style), " ", row.step, no_wrap=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Widths of the columns of a tree."""
-
-    left: int
-    phase: int
-    duration: int
-    detail: int
-
-    @classmethod
-    def fitting(cls, lefts: Iterable[Text], rows: Iterable[StepRow], width: int) -> _Columns:
-        left = max((text.cell_len for text in lefts), default=0)
-        phase = max((cell_len(row.phase) for row in rows), default=0)
-        phase = max(phase, len(StepPhase.COMPLETED))
-        duration = 6
-        left = min(left, max(width - phase - duration - 2 * len(_GAP), 16))
-        detail = width - left - phase - duration - 3 * len(_GAP)
-        return cls(left, phase, duration, max(detail, 0))
-
-    def line(self, left: Text, row: StepRow, branch: Branch, now: datetime) -> Text:
-        line = left.copy()
-        line.truncate(self.left, overflow="ellipsis", pad=True)
-        line.append(_GAP + row.phase.ljust(self.phase), style=style_of(row.phase))
-        line.append(_GAP + format_duration(row.time_in_phase(now)).rjust(self.duration))
+def _draw_steps(
+    lefts: Sequence[Text],
+    rows: Sequence[StepRow],
+    branches: Sequence[Branch],
+    now: datetime,
+    width: int,
+) -> Iterator[Text]:
+    phase_width = max(map(cell_len, (StepPhase.COMPLETED, *(row.phase for row in rows))))
+    duration_width = 6
+    most = max(width - phase_width - duration_width - 2 * len(_GAP), 16)
+    left_width = min(max((text.cell_len for text in lefts), default=0), most)
+    room = max(width - left_width - phase_width - duration_width - 3 * len(_GAP), 0)
+    for line, row, branch in zip(lefts, rows, branches, strict=True):
+        line.truncate(left_width, overflow="ellipsis", pad=True)
+        line.append(_GAP + row.phase.ljust(phase_width), style=style_of(row.phase))
+        line.append(_GAP + format_duration(row.time_in_phase(now)).rjust(duration_width))
         text = _detail(row, now, brief=False)
-        if cell_len(text) > self.detail:
+        if cell_len(text) > room:
             text = _detail(row, now, brief=True)
-        if self.detail >= _MIN_DETAIL and (text := text or branch.follows):
+        if room >= _MIN_DETAIL and (text := text or branch.follows):
             detail = Text(_GAP + text, style="red" if row.phase == StepPhase.FAILED else "dim")
-            detail.truncate(self.detail + len(_GAP), overflow="ellipsis")
+            detail.truncate(room + len(_GAP), overflow="ellipsis")
             line.append_text(detail)
         line.rstrip()
-        return line
+        yield line
 
 
 def _detail(row: StepRow, now: datetime, *, brief: bool) -> str:
     """Return what a line of the tree tells about a step beside its phase."""
-    runs = row.few_runs if brief else row.runs
+    runs = row.runs(brief=brief)
     attempt = f"attempt {row.attempts}" if row.attempts > 1 else ""
     parts: Sequence[str]
     if row.phase == StepPhase.WAITING:
-        why = (row.brief if brief else row.message) or row.reason
+        why = (row.brief if brief else row.message) or row.condition.reason
         parts = (runs, ": ".join(filter(None, (_retry_time(row, now, brief=brief), why))))
     elif row.phase == StepPhase.FAILED:
         parts = (attempt, row.brief if brief else row.with_reason, row.outputs)
@@ -170,9 +157,10 @@ def _detail(row: StepRow, now: datetime, *, brief: bool) -> str:
 
 def _retry_time(row: StepRow, now: datetime, *, brief: bool) -> str:
     """`in 12s` or `now`; the message that follows says that the step runs again, unless `brief`."""
-    if row.next_attempt is None:
+    next_attempt = row.condition.next_attempt_time
+    if next_attempt is None:
         return ""
-    left = row.next_attempt - now
+    left = next_attempt - now
     when = f"in {format_duration(left)}" if left >= timedelta(seconds=1) else "now"
     return f"retries {when}" if brief else when
 
@@ -197,11 +185,9 @@ _OPTIONAL = (_JOB, _START)
 
 
 def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Text]:
-    """Return the final table: step, job, phase, start (local time), duration, message.
-
-    Messages wrap in their column, or below the step if `width` leaves too little room. The last
-    line sums up the requests of all jobs.
-    """
+    """Return the final table: step, job, phase, start (local time), duration, message. Messages
+    wrap in their column, or below the step if `width` leaves too little room. The last line sums up
+    the requests of all jobs."""
     rows = step_rows(flow)
     cells = [_cells(row, now) for row in rows]
     messages = [row.result if row.is_completed else row.with_reason for row in rows]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from jobflow.api.jobflow import Condition, JobFlow, Step, Strategy
 from jobflow.core.spec.graph import Graph
-from jobflow.core.text import join_names
+from jobflow.core.spec.readiness import get_condition, get_strategy
+from jobflow.core.violations import some
 
 MAX_LEVEL = 5
 """Deepest level. Deeper steps are put on it, with their dependencies in words."""
@@ -33,9 +34,7 @@ class Branch:
 
 def branches(flow: JobFlow, *, max_level: int = MAX_LEVEL) -> list[Branch]:
     """Return the lines of the tree: each step after all its dependencies, `finally` at the end.
-
-    `flow` has passed admission: unknown targets and cycles are left out. n log n in the steps.
-    """
+    `flow` has passed admission: unknown targets and cycles are left out. n log n in the steps."""
     graph = Graph(flow.steps)
     tree = _Dominators(len(graph))
     below: dict[int, list[int]] = {}
@@ -65,11 +64,9 @@ def guides(levels: Sequence[int]) -> list[str]:
 
 
 class _Dominators:
-    """The dominator tree of an acyclic graph, built in topological order.
-
-    `_jump` leads far up the tree, so that a common ancestor is found in log n (Myers, "An
-    applicative random-access stack", 1983).
-    """
+    """The dominator tree of an acyclic graph, built in topological order. `_jump` leads far up the
+    tree, so that a common ancestor is found in log n (Myers, "An applicative random-access stack",
+    1983)."""
 
     def __init__(self, steps: int) -> None:
         self.parent = [_ROOT] * (steps + 1)
@@ -122,20 +119,13 @@ _DEPENDENCIES: dict[str, str] = {
 
 def _follows(step: Step, daemons: frozenset[str], above: str) -> str:
     """`daemon, after c, d`. `above` is the step whose line this line is directly below."""
-    parts = ("daemon" if step.daemon else "", _dependencies(step, daemons, above))
-    return ", ".join(filter(None, parts))
-
-
-def _dependencies(step: Step, daemons: frozenset[str], above: str) -> str:
-    targets = step.targets
-    if not targets or step.depends_on is None:
-        return ""
-    condition = step.depends_on.condition or Condition.COMPLETED
+    targets, parts = step.targets, ["daemon"] if step.daemon else []
+    condition = get_condition(step)
     if condition == Condition.COMPLETED and daemons.issuperset(targets):
         condition = Condition.RUNNING  # a daemon never completes by itself
-    if condition == Condition.COMPLETED and targets == [above]:
-        return ""
-    names = join_names(targets)
-    if step.depends_on.strategy == Strategy.ANY and len(targets) > 1:
-        names = f"any of {join_names(targets, last='or')}"
-    return _DEPENDENCIES.get(condition, "after {}").format(names)
+    if targets and (condition != Condition.COMPLETED or targets != [above]):
+        names = join_names(targets)
+        if get_strategy(step) == Strategy.ANY and len(targets) > 1:
+            names = f"any of {join_names(targets, last='or')}"
+        parts.append(_DEPENDENCIES[condition].format(names))
+    return ", ".join(parts)

@@ -11,26 +11,16 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.meta import Object, ObjectMeta, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS
 from jobflow.cli.errors import FAILED, INTERRUPTED, SUCCESS, CommandError
+from jobflow.cli.flags import ClusterOptions
 from jobflow.cli.flows.find_flow import find_flow, run_command
-from jobflow.cli.flows.wait import Goal, state_of, waiter
+from jobflow.cli.flows.wait import Goal, waiter
 from jobflow.cli.signals import interruption, run_unless
 from jobflow.kube.client import ApiError, Client, decoder
 
 
 @dataclass(frozen=True, slots=True)
-class CommandOptions:
-    """Arguments and flags of `jobflow cancel`, `suspend`, `resume` and `retry`."""
-
-    flow: str
-    namespace: str | None
-    kubeconfig: str | None
-    wait: bool
-    as_json: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Verb:
-    """One of these commands: its Command, when it is refused and what `--wait` waits for."""
+    """`jobflow cancel`, `suspend`, `resume` or `retry`: its Command, refusal and goal."""
 
     name: str
     """`cancel`, also in `cancel requested`."""
@@ -44,24 +34,23 @@ class Verb:
     """The exit code of `--wait` by the flow that has reached the goal."""
 
 
-def send(verb: Verb, options: CommandOptions) -> int:
+def send(verb: Verb, name: str, options: ClusterOptions, *, wait: bool = False) -> int:
     """Send the Command, wait if asked to, and return the exit code."""
-    return run_command(send_and_wait(verb, options))
+    return run_command(send_and_wait(verb, name, options, wait=wait))
 
 
-async def send_and_wait(verb: Verb, options: CommandOptions) -> int:
+async def send_and_wait(verb: Verb, name: str, options: ClusterOptions, *, wait: bool) -> int:
     """Send the Command, wait if asked to, and return the exit code. Raises CommandError."""
     async with await Client.from_kubeconfig(options.kubeconfig) as client:
-        namespace = options.namespace or client.namespace
-        flow = await find_flow(client, namespace, options.flow)
+        flow = await find_flow(client, options.namespace or client.namespace, name)
         deleted = flow.metadata.deletion_timestamp is not None
         if why := "is being deleted" if deleted else verb.refusal(flow):
-            raise CommandError(FAILED, f"JobFlow {options.flow} {why}")
+            raise CommandError(FAILED, f"JobFlow {name} {why}")
         command = await _create(client, flow, verb)
         if not options.as_json:
-            print(f"JobFlow {options.flow}: {verb.name} requested (Command {command})", flush=True)
+            print(f"JobFlow {name}: {verb.name} requested (Command {command})", flush=True)
         code = SUCCESS
-        if options.wait:
+        if wait:
             with interruption() as stop:
                 async with waiter(client, flow, verb.goal, quiet=options.as_json) as waiting:
                     if not await run_unless(stop, waiting.until_reached()):
@@ -107,11 +96,6 @@ def _explained(error: ApiError, verb: Verb, namespace: str) -> str:
         f"this cluster has no Commands ({COMMANDS.api_version}), which {verb.gerund} needs: "
         "install Volcano"
     )
-
-
-def finished_message(flow: JobFlow) -> str:
-    """Return that the flow has already finished, or "" if it has not."""
-    return f"has already finished: {state_of(flow)}" if flow.final else ""
 
 
 def _summary(flow: JobFlow, command: str) -> dict[str, str]:

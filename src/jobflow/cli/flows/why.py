@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rich.console import Console
 
 from jobflow.cli.display.report import printable
 from jobflow.cli.errors import SUCCESS, UNUSABLE, CommandError
-from jobflow.cli.flows.find_flow import find_flow, run_command
+from jobflow.cli.flags import ClusterOptions
+from jobflow.cli.flows.find_flow import find_flow
 from jobflow.core.explain.explain import describe_unknown_step, explain, explain_step
 from jobflow.kube.client import Client
 
@@ -18,42 +18,25 @@ MAX_WIDTH = 100
 """Columns of the paragraph on a wider terminal, because longer lines are hard to read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Arguments and flags of `jobflow why`."""
-
-    flow: str
-    step: str | None
-    namespace: str | None
-    kubeconfig: str | None
-    as_json: bool
-
-
-def explain_flow(question: Question) -> int:
-    """Print the explanation and return the exit code."""
-    return run_command(print_explanation(question))
-
-
-async def print_explanation(question: Question) -> int:
-    """Print the explanation. Raises CommandError."""
-    async with await Client.from_kubeconfig(question.kubeconfig) as client:
-        namespace = question.namespace or client.namespace
-        flow = await find_flow(client, namespace, question.flow)
+async def print_explanation(name: str, step: str | None, options: ClusterOptions) -> int:
+    """Print why a flow, or a step of it, is in its phase. Raises CommandError."""
+    async with await Client.from_kubeconfig(options.kubeconfig) as client:
+        flow = await find_flow(client, options.namespace or client.namespace, name)
     now = datetime.now(UTC)
-    if question.step is None:
+    if step is None:
         explanation = explain(flow, now=now)
-    elif unknown := describe_unknown_step(flow, question.step):
+    elif unknown := describe_unknown_step(flow, step):
         raise CommandError(UNUSABLE, unknown)
     else:
-        explanation = explain_step(flow, question.step, now=now)
-    if not question.as_json:
+        explanation = explain_step(flow, step, now=now)
+    if not options.as_json:
         _print_paragraph(printable(explanation.text))
         return SUCCESS
     since = explanation.since
     answer = {
         "namespace": flow.metadata.namespace,
         "flow": flow.metadata.name,
-        "step": question.step,
+        "step": step,
         "phase": explanation.phase,
         "reason": explanation.reason,
         "since": since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else None,

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 
 from rich.console import Console
 
 from jobflow.cli.display.report import print_report, print_warnings
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
+from jobflow.cli.flags import FileOptions
 from jobflow.cli.manifests.check import Report, check
 from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.cli.manifests.objects import load
 from jobflow.cli.manifests.params import ParamsError, parse_params, set_params
 
 
-def lint_files(files: Sequence[str], *, params: Sequence[str], as_json: bool, lenient: bool) -> int:
+def lint_files(files: FileOptions, *, as_json: bool) -> int:
     """Check FILEs, print the report and return the exit code."""
     with exit_on(UNUSABLE, ParamsError):
-        report = check_files(files, params, lenient=lenient)
+        report = check_files(files)
     if as_json:
         json.dump([fault.as_json() for fault in report.faults], sys.stdout, indent=2)
         sys.stdout.write("\n")
@@ -31,19 +31,15 @@ def lint_files(files: Sequence[str], *, params: Sequence[str], as_json: bool, le
     return FAILED if report.faults else SUCCESS
 
 
-def check_files(files: Sequence[str], params: Sequence[str], *, lenient: bool) -> Report:
-    """Check FILEs; files without a JobFlow or JobTemplate are a fault too.
-
-    `params` are NAME=VALUE, set in every flow that declares NAME. `lenient` turns faults that
-    admission only warns about into warnings. Raises ParamsError.
-    """
-    values = parse_params(params)
-    manifests = load(files, sys.stdin.buffer)
+def check_files(options: FileOptions) -> Report:
+    """Check FILEs; files without a JobFlow or JobTemplate are a fault too. Raises ParamsError."""
+    values = parse_params(options.param or ())
+    manifests = load(options.files, sys.stdin.buffer)
     if values and manifests.objects:
         set_params(values, manifests.objects)
-    report = check(manifests, lenient=lenient)
+    report = check(manifests, lenient=options.lenient)
     if not (report.faults or report.flows or report.templates):
-        source = Source(" ".join("<stdin>" if file == "-" else file for file in files))
+        source = Source(" ".join("<stdin>" if file == "-" else file for file in options.files))
         fault = ManifestFault(SourcePlace(source), UNREADABLE, "contains no JobFlow or JobTemplate")
         report.faults.append(fault)
     return report

@@ -39,10 +39,10 @@ from jobflow.cli.errors import (
     print_error,
     print_warning,
 )
-from jobflow.cli.flags import Nodes
+from jobflow.cli.flags import FileOptions, NodeOptions
 from jobflow.cli.local.apply_and_follow import FlowsFollower, apply, follow
 from jobflow.cli.local.lint import check_files
-from jobflow.cli.local.node_runner import LogFolderError, assumptions, node_runner
+from jobflow.cli.local.sandbox import LogFolderError, assumptions, node_runner
 from jobflow.cli.manifests.check import Report
 from jobflow.cli.manifests.faults import ManifestFault
 from jobflow.cli.manifests.params import ParamsError
@@ -82,12 +82,10 @@ class RunResult:
         return SUCCESS if phases == {FlowPhase.SUCCEED} else UNUSABLE
 
 
-def run_flows(
-    files: Sequence[str], *, params: Sequence[str], nodes: Nodes, as_json: bool, lenient: bool
-) -> int:
-    """Run the flows in FILEs and return the exit code. `params` and `lenient` as for lint."""
+def run_flows(files: FileOptions, nodes: NodeOptions, *, as_json: bool) -> int:
+    """Run the flows in FILEs and return the exit code."""
     with exit_on(UNUSABLE, ParamsError):
-        report = check_files(files, params, lenient=lenient)
+        report = check_files(files)
     errors = Console(stderr=True, highlight=False)
     if report.faults:
         print_report(report, errors)

@@ -1,21 +1,68 @@
-"""`jobflow sandbox`: runs a sandbox for kubectl."""
+"""`jobflow sandbox`: runs a sandbox for kubectl; and the pods of any sandbox, as the flags say."""
 
 from __future__ import annotations
 
 import logging
 import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import msgspec
+
+from jobflow.api.jobflow import JobFlow
 from jobflow.app.serve import START_ERRORS, PartDied, SandboxOptions, run, sandbox_world
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
-from jobflow.cli.flags import Nodes
-from jobflow.cli.local.node_runner import LogFolderError, node_runner
+from jobflow.cli.flags import NodeOptions, RunnerName
+from jobflow.cli.manifests.objects import Manifest
 from jobflow.cli.signals import interruption
 from jobflow.runtime import logs
-from jobflow.sandbox.nodes.process.runner import ProcessRunner
+from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
+from jobflow.sandbox.nodes.runner import Runner
+from jobflow.sandbox.nodes.simulate import SimulateRunner
+
+LOGS = Path(".jobflow/logs")
+"""Folder of the logs of processes, with a folder for each run."""
 
 
-def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: Nodes) -> int:
+class LogFolderError(Exception):
+    """The folder for logs cannot be made; the text is the sentence to print."""
+
+
+@contextmanager
+def node_runner(nodes: NodeOptions) -> Iterator[Runner]:
+    """Make the runner; it stops at the end of the context. Raises LogFolderError."""
+    if nodes.runner is RunnerName.SIMULATE:
+        yield SimulateRunner(nodes.speed or 1.0)
+        return
+    restarts = nodes.max_restarts
+    limits = RestartLimits() if restarts is None else RestartLimits(most=restarts)
+    with ExitStack() as stack:
+        runner = ProcessRunner(LOGS, restarts=limits)
+        try:
+            stack.enter_context(runner)
+        except OSError as error:
+            sentence = f"{error.filename}: {error.strerror}; it has to be a folder for the logs"
+            raise LogFolderError(sentence) from error
+        yield runner
+
+
+def assumptions(flows: Iterable[Manifest], runner: RunnerName) -> Iterator[str]:
+    """Return the warnings about what the runner assumes. The flows have no faults."""
+    if runner is RunnerName.SIMULATE and any(map(_has_network_probe, flows)):
+        yield (
+            "HTTP and TCP probes pass as soon as the simulated pods are Running, because nothing "
+            "listens in them; use --runner process to send real requests"
+        )
+
+
+def _has_network_probe(manifest: Manifest) -> bool:
+    steps = msgspec.convert(manifest.data, JobFlow).steps
+    probes = (step.depends_on.probe for step in steps if step.depends_on is not None)
+    return any(probe and (probe.http_get_list or probe.tcp_socket_list) for probe in probes)
+
+
+def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: NodeOptions) -> int:
     """Run the sandbox until a signal and return the exit code."""
     logs.configure(level=logging.WARNING)
     cannot_start = (LogFolderError, *START_ERRORS)

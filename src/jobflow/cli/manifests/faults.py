@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+
+from jobflow.cli.manifests.yaml_nodes import lines_of
 
 UNREADABLE = "Unreadable"
 """Reason of a fault because of which a file or a document could not be read at all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Source:
-    """A file or stdin: its name and its lines."""
+    """A file or stdin."""
 
     name: str
-    lines: Sequence[str] = field(default=(), repr=False)
+    text: str = field(default="", repr=False)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return lines_of(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +44,11 @@ class SourcePlace:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFault:
-    """A fault at a place, with the object that has it if there is one."""
+    """A fault or a warning at a place, with the object that has it if there is one."""
 
     place: SourcePlace
     reason: str
+    """"" for a warning that is never a fault."""
     message: str
     """The fault and how to mend it, without place and path."""
     path: str = ""

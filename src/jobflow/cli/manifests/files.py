@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,20 +17,10 @@ MAX_BYTES = 4 * 1024 * 1024
 STDIN = "<stdin>"
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """The content of one file."""
-
-    source: Source
-    content: str
-
-
-def read_files(files: Iterable[str], stdin: BinaryIO) -> Iterator[Text | ManifestFault]:
-    """Return the text of each FILE in order, or a fault if it cannot be read.
-
-    A folder is replaced by its manifests, sorted by name, without subfolders. A file that is given
-    twice is read once.
-    """
+def read_files(files: Iterable[str], stdin: BinaryIO) -> Iterator[Source | ManifestFault]:
+    """Return each FILE in order, or a fault if it cannot be read. A folder is replaced
+    by its manifests, sorted by name, without subfolders. A file that is given twice is read
+    once."""
     seen: set[str] = set()
     for name in files:
         inside = _folder(name) if name != "-" and os.path.isdir(name) else [name]
@@ -42,7 +31,7 @@ def read_files(files: Iterable[str], stdin: BinaryIO) -> Iterator[Text | Manifes
             identity = file if file == "-" else os.path.realpath(file)
             if identity not in seen:
                 seen.add(identity)
-                yield _text(file, stdin)
+                yield _read(file, stdin)
 
 
 def _folder(name: str) -> list[str] | ManifestFault:
@@ -55,7 +44,7 @@ def _folder(name: str) -> list[str] | ManifestFault:
     return [str(file) for file in files if not file.is_dir()]
 
 
-def _text(file: str, stdin: BinaryIO) -> Text | ManifestFault:
+def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
     name = STDIN if file == "-" else file
     try:
         content = stdin.read(MAX_BYTES + 1) if file == "-" else _bytes(file)
@@ -66,10 +55,9 @@ def _text(file: str, stdin: BinaryIO) -> Text | ManifestFault:
     if len(content) > MAX_BYTES:
         return _unreadable(name, f"is larger than {MAX_BYTES // 2**20} MiB, so it is no manifest")
     try:
-        text = content.decode("utf-8-sig")
+        return Source(name, content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         return _not_utf8(name, content, error.start)
-    return Text(Source(name, lines_of(text)), text)
 
 
 def _bytes(name: str) -> bytes:
@@ -81,7 +69,7 @@ def _not_utf8(name: str, content: bytes, at: int) -> ManifestFault:
     if b"\0" in content:
         return _unreadable(name, "contains NUL bytes; save the file as UTF-8 text")
     before = lines_of(content[:at].decode("utf-8-sig"))
-    source = Source(name, lines_of(content.decode("utf-8-sig", errors="replace")))
+    source = Source(name, content.decode("utf-8-sig", errors="replace"))
     place = SourcePlace(source, len(before), len(before[-1]) + 1)
     message = f"not UTF-8: byte 0x{content[at]:02x}; save the file as UTF-8"
     return ManifestFault(place, UNREADABLE, message)

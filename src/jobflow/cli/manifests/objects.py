@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, BinaryIO
 
 from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault, Source, SourcePlace
-from jobflow.cli.manifests.files import Text, read_files
+from jobflow.cli.manifests.files import read_files
 from jobflow.cli.manifests.yaml_errors import NotYAMLError, Span
 from jobflow.cli.manifests.yaml_nodes import (
     Duplicate,
@@ -62,11 +62,9 @@ class Manifest:
         return value if isinstance(value, str) else None
 
     def place(self, path: str, *, of_key: bool = False) -> SourcePlace:
-        """Return the place of a JSON path, or of the nearest value above it that exists.
-
-        A scalar is at its value, or at its key with `of_key`; a mapping, a list, and a value that
-        lacks something are at their key.
-        """
+        """Return the place of a JSON path, or of the nearest value above it that exists. A scalar
+        is at its value, or at its key with `of_key`; a mapping, a list, and a value that lacks
+        something are at their key."""
         steps, complete = self._steps(path)
         if not steps:
             return self._place(self.node.span)
@@ -135,30 +133,27 @@ class Manifests:
 def load(files: Iterable[str], stdin: BinaryIO) -> Manifests:
     """Read FILEs (`read_files`) and return all objects; a List is replaced by its items."""
     loaded = Manifests()
-    for text in read_files(files, stdin):
-        if isinstance(text, ManifestFault):
-            loaded.sources.append(text.place.source)
-            loaded.faults.append(text)
+    for source in read_files(files, stdin):
+        if isinstance(source, ManifestFault):
+            loaded.sources.append(source.place.source)
+            loaded.faults.append(source)
             continue
-        loaded.sources.append(text.source)
-        for found in _objects(text):
-            if isinstance(found, ManifestFault):
-                loaded.faults.append(found)
-            else:
-                loaded.objects.append(found)
+        loaded.sources.append(source)
+        found = [*_objects(source)]
+        loaded.objects += (each for each in found if isinstance(each, Manifest))
+        loaded.faults += (each for each in found if isinstance(each, ManifestFault))
     return loaded
 
 
-def _objects(text: Text) -> Iterator[Manifest | ManifestFault]:
-    empty = True
-    for document in documents(text.content):
-        empty = False
+def _objects(source: Source) -> Iterator[Manifest | ManifestFault]:
+    found = [*documents(source.text)]
+    if not found:
+        yield ManifestFault(SourcePlace(source), UNREADABLE, "contains no object")
+    for document in found:
         if isinstance(document, NotYAMLError):
-            yield _unreadable(text.source, document.span, document.message)
+            yield _unreadable(source, document.span, document.message)
         else:
-            yield from _expanded(text.source, document)
-    if empty:
-        yield ManifestFault(SourcePlace(text.source), UNREADABLE, "contains no object")
+            yield from _expanded(source, document)
 
 
 def _expanded(source: Source, node: Node) -> Iterator[Manifest | ManifestFault]:

@@ -39,13 +39,22 @@ class ScalarNode:
 
 
 @dataclass(slots=True)
-class ListNode:
-    """A sequence. `size` counts the nodes in it; an alias counts as all its values."""
-
+class _Collection:
     span: Span
-    items: list[Node] = field(default_factory=list)
     size: int = 1
+    """Nodes in it, with itself; an alias counts as all its values."""
     depth: int = 1
+
+    def count(self, node: Node) -> None:
+        self.size += node.size
+        self.depth = max(self.depth, node.depth + 1)
+
+
+@dataclass(slots=True)
+class ListNode(_Collection):
+    """A sequence."""
+
+    items: list[Node] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -66,14 +75,11 @@ class Duplicate:
 
 
 @dataclass(slots=True)
-class MappingNode:
+class MappingNode(_Collection):
     """A mapping with text keys and resolved merge keys; the last of repeated keys is used."""
 
-    span: Span
     entries: dict[str, MappingEntry] = field(default_factory=dict)
     duplicates: list[Duplicate] = field(default_factory=list)
-    size: int = 1
-    depth: int = 1
 
 
 Node = ScalarNode | ListNode | MappingNode
@@ -93,16 +99,20 @@ def documents(text: str) -> Iterator[Node | NotYAMLError]:
         text = _SURROGATES.sub(_joined_escape, text)
     nodes_left = MAX_NODES
     for first_line, chunk in _chunks(text):
-        builder = _Builder(first_line, nodes_left)
+        composer = _Composer(chunk, first_line, nodes_left)
+        found: list[Node | NotYAMLError] = []
+        fault: NotYAMLError | None = None
         try:
-            for event in yaml.parse(chunk, Loader=yaml.CLoader):
-                builder.take(event)
+            for node in composer.documents():
+                found.append(node)  # noqa: PERF402  # keeps the documents before an error
         except yaml.MarkedYAMLError as failed:
-            builder.give_up(from_libyaml(failed, first_line, lines_of(chunk)))
+            fault = from_libyaml(failed, first_line, lines_of(chunk))
         except NotYAMLError as failed:
-            builder.give_up(failed)
-        yield from builder.documents
-        nodes_left = builder.nodes_left
+            fault = failed
+        if fault is not None:  # a scalar before it was part of the unreadable text
+            found = [*(node for node in found if not isinstance(node, ScalarNode)), fault]
+        yield from found
+        nodes_left = composer.nodes_left
         if nodes_left < 0:
             return
 
@@ -137,35 +147,77 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
         line += len(_LINE_BREAK.findall(chunk))
 
 
-class _Builder:
-    """Builds nodes from events; `documents` has the complete ones."""
+class _Composer:
+    """Builds the nodes of one text from its events."""
 
-    def __init__(self, first_line: int, nodes_left: int) -> None:
-        self.documents: list[Node | NotYAMLError] = []
-        self._first_line = first_line
+    def __init__(self, text: str, first_line: int, nodes_left: int) -> None:
         self.nodes_left = nodes_left
-        self._open: list[_Frame] = []
-        self._anchors: dict[str, Node | None] = {}
+        self._first_line = first_line
+        self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=yaml.CLoader)
+        self._anchors: dict[str | None, Node | None] = {}
+        """None while the value is not complete."""
 
-    def take(self, event: yaml.Event) -> None:
-        match event:
-            case yaml.DocumentStartEvent():
+    def documents(self) -> Iterator[Node]:
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors = {}
-            case yaml.ScalarEvent():
-                self._scalar(event)
-            case yaml.AliasEvent():
-                self._add(self._aliased(event))
-            case yaml.SequenceStartEvent():
-                self._start(ListNode(self._span(event)), event.anchor)
-            case yaml.MappingStartEvent():
-                self._start(MappingNode(self._span(event)), event.anchor)
-            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
-                self._end()
+                node = self._node(next(self._events), 0)
+                if not (isinstance(node, ScalarNode) and node.value is None):
+                    yield node
 
-    def give_up(self, error: NotYAMLError) -> None:
-        """Add the error, and drop a scalar before it, which was part of the unreadable text."""
-        self.documents = [node for node in self.documents if not isinstance(node, ScalarNode)]
-        self.documents.append(error)
+    def _node(self, event: yaml.Event, depth: int) -> Node:
+        """Return the node that begins with an event. `depth` counts the nodes around it."""
+        span = self._span(event)
+        if isinstance(event, yaml.AliasEvent):
+            return self._aliased(event.anchor, span, depth)
+        self._spend(1, span)
+        if isinstance(event, yaml.ScalarEvent):
+            node: Node = ScalarNode(span, _value(event, span))
+        else:
+            assert isinstance(event, yaml.CollectionStartEvent)
+            self._check_depth(depth + 1, span)
+            self._anchors[event.anchor] = None
+            is_list = isinstance(event, yaml.SequenceStartEvent)
+            node = self._list(span, depth + 1) if is_list else self._mapping(span, depth + 1)
+        self._anchors[event.anchor] = node
+        return node
+
+    def _list(self, span: Span, depth: int) -> ListNode:
+        made = ListNode(span)
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            made.items.append(item := self._node(event, depth))
+            made.count(item)
+        return made
+
+    def _mapping(self, span: Span, depth: int) -> MappingNode:
+        made, merges = MappingNode(span), []
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            is_merge = (
+                isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
+            )
+            key, place = ("", span) if is_merge else self._key(event, depth)
+            value = self._node(next(self._events), depth)
+            made.count(value)
+            if is_merge:
+                merges += _merged(value)
+                continue
+            if key in made.entries:
+                made.duplicates.append(Duplicate(key, place, made.entries[key].key))
+            made.entries[key] = MappingEntry(place, value)
+        for merged in merges:  # the mapping's own keys win, then those of earlier merges
+            for key, entry in merged.entries.items():
+                made.entries.setdefault(key, entry)
+        return made
+
+    def _key(self, event: yaml.Event, depth: int) -> tuple[str, Span]:
+        if isinstance(event, yaml.MappingStartEvent):
+            raise NotYAMLError(self._span(event), _BRACES)
+        is_list = isinstance(event, yaml.SequenceStartEvent)
+        node = None if is_list else self._node(event, depth)
+        text = key_text(node.value) if isinstance(node, ScalarNode) else None
+        if text is None:
+            raise NotYAMLError(self._span(event), "a key must be text")
+        return text, self._span(event)
 
     def _span(self, event: yaml.Event) -> Span:
         start, end = event.start_mark, event.end_mark
@@ -173,27 +225,14 @@ class _Builder:
         width = end.column - start.column if end.line == start.line else 1
         return Span(self._first_line + start.line + 1, start.column + 1, max(width, 1))
 
-    def _scalar(self, event: yaml.ScalarEvent) -> None:
-        span = self._span(event)
-        if self._expects_key() and event.value == "<<" and event.implicit[0]:
-            self._open[-1].key = _MERGE
-            return
-        self._spend(1, span)
-        node = ScalarNode(span, _value(event, span))
-        if event.anchor:
-            self._anchors[event.anchor] = node
-        self._add(node)
-
-    def _aliased(self, event: yaml.AliasEvent) -> Node:
-        span = self._span(event)
-        if event.anchor not in self._anchors:
-            raise NotYAMLError(span, f"*{event.anchor} has no anchor above it")
-        node = self._anchors[event.anchor]
+    def _aliased(self, anchor: str | None, span: Span, depth: int) -> Node:
+        if anchor not in self._anchors:
+            raise NotYAMLError(span, f"*{anchor} has no anchor above it")
+        node = self._anchors[anchor]
         if node is None:
-            raise NotYAMLError(span, f"the value of anchor &{event.anchor} contains itself")
+            raise NotYAMLError(span, f"the value of anchor &{anchor} contains itself")
         self._spend(node.size, span)
-        if len(self._open) + node.depth > MAX_DEPTH:
-            raise NotYAMLError(span, f"nested more than {MAX_DEPTH} deep")
+        self._check_depth(depth + node.depth, span)
         return node
 
     def _spend(self, nodes: int, span: Span) -> None:
@@ -201,93 +240,12 @@ class _Builder:
         if self.nodes_left < 0:
             raise NotYAMLError(span, f"more than {MAX_NODES:,} values, with those of aliases")
 
-    def _expects_key(self) -> bool:
-        return bool(self._open) and self._open[-1].expects_key
-
-    def _start(self, node: ListNode | MappingNode, anchor: str | None) -> None:
-        self._spend(1, node.span)
-        if len(self._open) >= MAX_DEPTH:
-            raise NotYAMLError(node.span, f"nested more than {MAX_DEPTH} deep")
-        if self._expects_key():
-            braces = isinstance(node, MappingNode)
-            raise NotYAMLError(node.span, _BRACES if braces else "a key must be text")
-        if anchor:
-            self._anchors[anchor] = None
-        self._open.append(_Frame(node, anchor))
-
-    def _end(self) -> None:
-        frame = self._open.pop()
-        frame.resolve_merges()
-        if frame.anchor:
-            self._anchors[frame.anchor] = frame.node
-        self._add(frame.node)
-
-    def _add(self, node: Node) -> None:
-        if self._open:
-            self._open[-1].add(node)
-        elif not (isinstance(node, ScalarNode) and node.value is None):
-            self.documents.append(node)
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    text: str
-    span: Span
-
-
-_MERGE = _Key("<<", Span(0, 0))
-
-
-@dataclass(slots=True)
-class _Frame:
-    """A mapping or list that is not complete, and the key whose value comes next."""
-
-    node: ListNode | MappingNode
-    anchor: str | None
-    key: _Key | None = None
-    merges: list[MappingNode] = field(default_factory=list)
-
-    @property
-    def expects_key(self) -> bool:
-        return isinstance(self.node, MappingNode) and self.key is None
-
-    def add(self, node: Node) -> None:
-        if isinstance(self.node, ListNode):
-            self.node.items.append(node)
-        elif self.key is None:
-            self.key = _key(node)
-            return
-        elif self.key is _MERGE:
-            self.key = None
-            self.merges += _merged(node)
-        else:
-            _put(self.node, self.key, node)
-            self.key = None
-        self.node.size += node.size
-        self.node.depth = max(self.node.depth, node.depth + 1)
-
-    def resolve_merges(self) -> None:
-        """Add merged entries; keys of the mapping itself win, then those of earlier merges."""
-        for merged in self.merges:
-            for key, entry in merged.entries.items():
-                self.node.entries.setdefault(key, entry)  # type: ignore[union-attr]
+    def _check_depth(self, depth: int, span: Span) -> None:
+        if depth > MAX_DEPTH:
+            raise NotYAMLError(span, f"nested more than {MAX_DEPTH} deep")
 
 
 _BRACES = "a key must be text; render {{ … }} of a Helm or Jinja template first"
-
-
-def _key(node: Node) -> _Key:
-    text = key_text(node.value) if isinstance(node, ScalarNode) else None
-    if text is None:
-        raise NotYAMLError(node.span, "a key must be text")
-    return _Key(text, node.span)
-
-
-def _put(parent: MappingNode, key: _Key, node: Node) -> None:
-    if key.text in parent.entries:
-        first = parent.entries[key.text].key
-        parent.duplicates.append(Duplicate(key.text, key.span, first))
-    parent.entries[key.text] = MappingEntry(key.span, node)
 
 
 def _merged(node: Node) -> list[MappingNode]:

@@ -99,7 +99,7 @@ def parse_cached(text: str) -> Expression | ExpressionFault:
         program = compile_program(parse(text))
     except CelSyntaxError as error:
         return ExpressionFault(error.message, error.at)
-    return Expression(text, program.mentions, program.calls, program)
+    return Expression(text, tuple(program.mentions), tuple(program.calls), program)
 
 
 class _ResultCheck:

@@ -47,7 +47,7 @@ def parse_reference(path: str) -> Reference:
 
 def has_reference(text: str) -> bool:
     """Return whether a text contains a reference."""
-    return any(found["path"] is not None for found in _REFERENCE.finditer(text))
+    return any(found["path"] for found in _REFERENCE.finditer(text))
 
 
 def find_references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:

@@ -68,8 +68,8 @@ class EvaluationScope:
 
 def evaluate_condition(field: str, text: str, scope: EvaluationScope) -> bool | EvaluationFailure:
     """Return whether an expression holds. A failure names `field`, the expression and why."""
-    value = _evaluate_checked(field, text, scope, find_condition_fault)
-    return value if isinstance(value, EvaluationFailure) else value is True
+    value: bool | EvaluationFailure = _evaluate(field, text, scope, find_condition_fault)
+    return value
 
 
 def find_condition_fault(value: Any) -> str | None:
@@ -79,8 +79,8 @@ def find_condition_fault(value: Any) -> str | None:
 
 def evaluate_items(field: str, text: str, scope: EvaluationScope) -> list[Any] | EvaluationFailure:
     """Return the items of forEach.from. A failure names `field`, the expression and why."""
-    value = _evaluate_checked(field, text, scope, find_items_fault)
-    return value if isinstance(value, EvaluationFailure) else list(value)
+    value: list[Any] | EvaluationFailure = _evaluate(field, text, scope, find_items_fault)
+    return value
 
 
 def find_items_fault(value: Any) -> str | None:
@@ -94,13 +94,7 @@ def find_items_fault(value: Any) -> str | None:
     return None
 
 
-def evaluate(field: str, text: str, scope: EvaluationScope) -> Any:
-    """Return an expression's value as JSON, or a failure that names `field`, the expression and
-    why."""
-    return _evaluate_checked(field, text, scope, lambda value: None)
-
-
-def _evaluate_checked(
+def _evaluate(
     field: str, text: str, scope: EvaluationScope, find_fault: Callable[[Any], str | None]
 ) -> Any:
     expression = parse_expression(text)

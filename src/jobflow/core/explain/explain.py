@@ -15,7 +15,6 @@ from jobflow.api.flow_status import FlowPhase, StepPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.explain.flow import FlowExplainer, describe_new_flow
 from jobflow.core.explain.root_causes import (
-    RootCause,
     find_failed_steps,
     find_root_causes,
     find_untaken_targets,
@@ -77,18 +76,18 @@ def explain_step(flow: JobFlow, name: str, *, now: datetime) -> Explanation:
     step = ctx.graph.index[name]
     explainer = StepExplainer(ctx)
     condition = explainer.condition(step)
-    roots = find_root_causes(ctx, step)
+    paths = find_root_causes(ctx, step)
     return Explanation(
         phase=condition.phase or StepPhase.WAITING,
         reason=condition.reason,
         since=explainer.since(step),
-        causes=tuple(explainer.name(root.step) for root in roots[:MAX_NAMES]),
-        sentences=tuple(_describe(ctx, explainer, step, roots)),
+        causes=tuple(explainer.name(path[-1]) for path in paths[:MAX_NAMES]),
+        sentences=tuple(_describe(ctx, explainer, step, paths)),
     )
 
 
 def _describe(
-    ctx: PlanContext, explainer: StepExplainer, step: int, roots: Sequence[RootCause]
+    ctx: PlanContext, explainer: StepExplainer, step: int, paths: Sequence[Sequence[int]]
 ) -> Iterator[str]:
     state = ctx.flow.status.state
     if not state.phase:
@@ -99,14 +98,14 @@ def _describe(
         return
     yield from explainer.describe(step)
     yield from _describe_branch(ctx, explainer, step)
-    others = [root for root in roots if root.step != step]
-    for root in others[:MAX_NAMES]:
-        yield from _describe_path(explainer, root.path)
-        yield from explainer.describe(root.step)
-        yield from _describe_branch(ctx, explainer, root.step)
+    others = [path for path in paths if path[-1] != step]
+    for path in others[:MAX_NAMES]:
+        yield from _describe_path(explainer, path)
+        yield from explainer.describe(path[-1])
+        yield from _describe_branch(ctx, explainer, path[-1])
     if (more := len(others) - MAX_NAMES) > 0:
         yield f"{format_count(more, 'more step')} also {'blocks' if more == 1 else 'block'} it."
-    described = [step, *(root.step for root in others[:MAX_NAMES])]
+    described = [step, *(path[-1] for path in others[:MAX_NAMES])]
     reasons = {explainer.condition(step).reason for step in described}
     if StepReason.STOPPED in reasons:
         for failed in [failed for failed in find_failed_steps(ctx) if failed not in described][:1]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from jobflow.api.control import FailurePolicy
 from jobflow.api.flow_status import ENDED_STEP_PHASES, FlowPhase, StepPhase
 from jobflow.core.explain.progress import format_run_progress
-from jobflow.core.explain.root_causes import find_failed_steps
+from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
 from jobflow.core.explain.step import StepExplainer
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.cleanup import expires
@@ -32,7 +32,7 @@ _FLOW_REASONS = {
     StepReason.SUSPENDED: "for the flow to be resumed",
 }
 """Reasons for which any step of the flow would wait, and what for."""
-_QUIET = frozenset({"", StepReason.WAITING_FOR_PROBE, StepReason.STOPPED, *_FLOW_REASONS})
+_NORMAL_WAITS = TARGET_WAITS.union({StepReason.STOPPED}, _FLOW_REASONS)
 """Reasons of a waiting step that are not a problem of its own."""
 _NO_STEP_STARTS = "no step starts except those that handle the failure"
 _AFTER_FAILURE: dict[FailurePolicy, str] = {
@@ -60,7 +60,7 @@ class FlowExplainer:
         self._running: list[int] = []
         self._held_up: list[int] = []
         """Waiting steps with a problem of their own."""
-        self._waiting: list[int] = []
+        self._waits_normally: list[int] = []
         """Waiting steps without one."""
         self._skipped: list[int] = []
         for step in range(len(ctx.steps)):
@@ -68,8 +68,10 @@ class FlowExplainer:
             phase = condition.phase or StepPhase.WAITING
             if phase == StepPhase.SKIPPED:
                 self._skipped.append(step)
+            elif phase == StepPhase.WAITING and condition.reason in _NORMAL_WAITS:
+                self._waits_normally.append(step)
             elif phase == StepPhase.WAITING:
-                (self._waiting if condition.reason in _QUIET else self._held_up).append(step)
+                self._held_up.append(step)
             elif phase not in ENDED_STEP_PHASES:
                 self._running.append(step)
 
@@ -92,7 +94,7 @@ class FlowExplainer:
             yield from self._describe_failures()
             yield from self._describe_running()
             yield from self._describe_held_up()
-            yield from self._describe_waiting()
+            yield from self._describe_normal_waits()
             if jobs := self._status.next_jobs:
                 are = _choose(jobs, "job is", "jobs are")
                 yield f"When the current jobs complete, the next {are} {join_names(jobs)}."
@@ -215,9 +217,9 @@ class FlowExplainer:
         if more := sum(map(len, groups[MAX_NAMES:])):
             yield f"{format_count(more, 'more step')} cannot start for other reasons."
 
-    def _describe_waiting(self) -> Iterator[str]:
+    def _describe_normal_waits(self) -> Iterator[str]:
         """Describe steps with a probe, and a single step that waits for others, in full."""
-        by_reason = self._group(self._waiting, "reason")
+        by_reason = self._group(self._waits_normally, "reason")
         for reason, what in _FLOW_REASONS.items():
             if steps := by_reason.pop(reason, []):
                 yield f"{self._list_steps(steps)} {_choose(steps, 'waits', 'wait')} {what}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
@@ -75,39 +76,26 @@ def format_task_progress(
     """Return a text for each task, unfinished ones first: `worker 1/4 done, 1 failed`, or `worker
     2/4 running` while no pod is done; `brief`: `worker 1/4`. A job of one running pod has no text.
     """
-    known = {task: state.phase for task, state in (counts or {}).items() if _total(state.phase)}
-    running = sum(_count(phases, PodPhase.RUNNING) for phases in known.values())
-    if running == 1 == sum(map(_total, known.values())):
+    known = {task: Counter(state.phase) for task, state in (counts or {}).items()}
+    known = {task: phases for task, phases in known.items() if phases.total()}
+    running = sum(phases[PodPhase.RUNNING] for phases in known.values())
+    if running == 1 == sum(phases.total() for phases in known.values()):
         return []
     ranked = sorted((_rank(phases), task) for task, phases in known.items())
     return [f"{task} {_format_task(known[task], brief)}" for _, task in ranked]
 
 
-_Phases = Mapping[str, int] | None
-"""Pods of a task by phase."""
-
-
-def _format_task(phases: _Phases, brief: bool) -> str:
-    total, done = _total(phases), _count(phases, PodPhase.SUCCEEDED)
-    failed = _count(phases, PodPhase.FAILED)
+def _format_task(phases: Counter[str], brief: bool) -> str:
+    total, done, failed = phases.total(), phases[PodPhase.SUCCEEDED], phases[PodPhase.FAILED]
     finished = done or failed == total
-    share = f"{done if finished else _count(phases, PodPhase.RUNNING)}/{total}"
+    share = f"{done if finished else phases[PodPhase.RUNNING]}/{total}"
     if brief:
         return share
     return f"{share} {'done' if finished else 'running'}" + (f", {failed} failed" if failed else "")
 
 
-def _rank(phases: _Phases) -> int:
+def _rank(phases: Counter[str]) -> int:
     """Return 0 if some pods are done, 1 if some do not run yet, 2 if all run, 3 if all are done."""
-    total, done = _total(phases), _count(phases, PodPhase.SUCCEEDED)
-    if done:
-        return 3 if done == total else 0
-    return 2 if _count(phases, PodPhase.RUNNING) == total else 1
-
-
-def _count(phases: _Phases, phase: str) -> int:
-    return (phases or {}).get(phase, 0)
-
-
-def _total(phases: _Phases) -> int:
-    return sum((phases or {}).values())
+    if phases[PodPhase.SUCCEEDED]:
+        return 3 if phases[PodPhase.SUCCEEDED] == phases.total() else 0
+    return 2 if phases[PodPhase.RUNNING] == phases.total() else 1

@@ -7,8 +7,7 @@ They are read from the status and spec of a flow, by the tables that made the de
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from jobflow.api.flow_status import StepPhase
 from jobflow.api.jobflow import Condition
@@ -25,22 +24,14 @@ from jobflow.core.spec.readiness import (
     get_probe,
 )
 
-_WAITS_FOR_TARGETS = frozenset({"", StepReason.WAITING_FOR_PROBE})
-"""Reasons of a waiting step that only its targets hold up."""
+TARGET_WAITS = frozenset({"", StepReason.WAITING_FOR_PROBE})
+"""Reasons of a Waiting step that waits only for its targets."""
 
 
-@dataclass(frozen=True, slots=True)
-class RootCause:
-    """A step at which a wait or a skip begins."""
-
-    step: int
-    path: Sequence[int]
-    """From the step that was asked about to this one, both included."""
-
-
-def find_root_causes(ctx: PlanContext, start: int) -> list[RootCause]:
-    """Return the root causes of a step: first those that need a user's action, then failures and
-    running steps. A step that no other one blocks is its own cause; a cycle has no cause."""
+def find_root_causes(ctx: PlanContext, start: int) -> list[list[int]]:
+    """Return the paths from a step to its root causes: first those that need a user's action, then
+    failures and running steps. A step that no other one blocks is its own cause; a cycle has none.
+    """
     came_from = {start: start}
     queue = deque((start,))
     found = []
@@ -54,14 +45,14 @@ def find_root_causes(ctx: PlanContext, start: int) -> list[RootCause]:
                 came_from[target] = step
                 queue.append(target)
     found.sort(key=lambda step: _rank(ctx, step))  # stable: nearer steps stay first
-    return [RootCause(step, walk_back(came_from, start, step)) for step in found]
+    return [walk_back(came_from, start, step) for step in found]
 
 
 def find_blocking_targets(ctx: PlanContext, step: int) -> list[int]:
     """Return the targets for which a step waits or was skipped."""
     condition = ctx.observed[step].stored
     phase = condition.phase or StepPhase.WAITING
-    if phase == StepPhase.WAITING and condition.reason in _WAITS_FOR_TARGETS:
+    if phase == StepPhase.WAITING and condition.reason in TARGET_WAITS:
         return _find_targets(ctx, step, TargetState.NOT_YET)
     if phase == StepPhase.SKIPPED and condition.reason == StepEnd.UPSTREAM_FAILED:
         return _find_targets(ctx, step, TargetState.UPSTREAM_FAILED)

@@ -7,18 +7,19 @@ from datetime import datetime
 
 import msgspec
 
-from jobflow.api.flow_status import StepCondition, StepPhase
+from jobflow.api.flow_status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
 from jobflow.api.job import JobPhase
-from jobflow.api.jobflow import Condition, Strategy
-from jobflow.core.explain.details import describe_details
-from jobflow.core.explain.progress import format_task_progress
-from jobflow.core.explain.root_causes import find_blocking_targets
+from jobflow.api.jobflow import Condition, Step, Strategy
+from jobflow.core.explain.progress import format_run_progress, format_task_progress, has_job
+from jobflow.core.explain.root_causes import TARGET_WAITS, find_blocking_targets
 from jobflow.core.planning.context import PlanContext
+from jobflow.core.pods.failure import describe_end
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import get_condition, get_probe, get_strategy
 from jobflow.core.text import (
     MAX_NAMES,
     format_command,
+    format_count,
     format_duration,
     format_elapsed,
     format_time,
@@ -33,6 +34,8 @@ _VERBS: Mapping[Condition, str] = {
 }
 _MAX_OUTPUTS = 120
 """Characters of outputs that are repeated."""
+_MAX_EXPRESSION = 120
+"""Characters of an expression in a sentence."""
 _VERBS_OF_MESSAGES = ("waits ", "will ", "runs ")
 """Beginnings of messages whose subject is the step."""
 
@@ -90,8 +93,8 @@ class StepExplainer:
         """Yield the phase of a step, since when, why, and what to do."""
         condition = self.condition(step)
         phase = condition.phase or StepPhase.WAITING
-        yield from self._BY_PHASE.get(phase, StepExplainer._running)(self, step, condition)
-        yield from describe_details(self._ctx.observed[step].step, condition, self._now)
+        yield from self._BY_PHASE.get(phase, StepExplainer._describe_run)(self, step, condition)
+        yield from _describe_details(self._ctx.observed[step].step, condition, self._now)
         yield from self._describe_remedy(step, condition)
 
     def describe_together(self, steps: Sequence[int]) -> Iterator[str]:
@@ -134,10 +137,11 @@ class StepExplainer:
 
     # ------------------------------------------------------------------ by phase
 
-    def _waiting(self, step: int, condition: StepCondition) -> Iterator[str]:
+    def _describe_wait(self, step: int, condition: StepCondition) -> Iterator[str]:
         name, reason, message = self.name(step), condition.reason, condition.message
-        for_what = self._describe_targets(step) or ("" if message else "and starts now")
-        if for_what and reason in ("", StepReason.WAITING_FOR_PROBE):
+        if reason in TARGET_WAITS and (
+            for_what := self._describe_targets(step) or ("" if message else "and starts now")
+        ):
             yield f"Step {name} has been waiting{self._format_since(step)} {for_what}."
             if reason and message:
                 yield f"Last result: {self._shorten_result(step, message)}."
@@ -168,7 +172,7 @@ class StepExplainer:
         result = message.removeprefix("waits for ")
         return result.removeprefix(f"{self.name(targets[0])}: ") if len(targets) == 1 else result
 
-    def _running(self, step: int, condition: StepCondition) -> Iterator[str]:
+    def _describe_run(self, step: int, condition: StepCondition) -> Iterator[str]:
         text = f"Step {self.name(step)} has been {condition.phase}{self._format_since(step)}"
         spec = self._ctx.observed[step].step
         if spec.for_each is not None:  # it has a job for each item
@@ -185,7 +189,7 @@ class StepExplainer:
             text += f": Volcano has not started it yet; see {self._describe_job(condition)}"
         yield f"{text}."
 
-    def _completed(self, step: int, condition: StepCondition) -> Iterator[str]:
+    def _describe_completion(self, step: int, condition: StepCondition) -> Iterator[str]:
         ran = f" after {condition.running_duration}" if condition.running_duration else ""
         ago = self._format_ago(step)
         yield f"Step {self.name(step)} completed{ago}{ran}{_because(condition)}."
@@ -194,19 +198,19 @@ class StepExplainer:
             if len(outputs) <= _MAX_OUTPUTS:
                 yield f"Its outputs: {outputs}."
 
-    def _failed(self, step: int, condition: StepCondition) -> Iterator[str]:
-        why = _because(condition) or _describe_failure(condition)
+    def _describe_failure(self, step: int, condition: StepCondition) -> Iterator[str]:
+        why = _because(condition) or _describe_failed_pod(condition)
         yield f"Step {self.name(step)} failed{self._format_ago(step, condition.reason)}{why}."
 
-    def _skipped(self, step: int, condition: StepCondition) -> Iterator[str]:
+    def _describe_skip(self, step: int, condition: StepCondition) -> Iterator[str]:
         ago = self._format_ago(step, condition.reason)
         yield f"Step {self.name(step)} was skipped{ago}{_because(condition)}."
 
     _BY_PHASE: Mapping[str, Callable[[StepExplainer, int, StepCondition], Iterator[str]]] = {
-        StepPhase.WAITING: _waiting,
-        StepPhase.COMPLETED: _completed,
-        StepPhase.FAILED: _failed,
-        StepPhase.SKIPPED: _skipped,
+        StepPhase.WAITING: _describe_wait,
+        StepPhase.COMPLETED: _describe_completion,
+        StepPhase.FAILED: _describe_failure,
+        StepPhase.SKIPPED: _describe_skip,
     }
 
     # --------------------------------------------------------------------- times
@@ -268,13 +272,89 @@ def _in_brackets(*parts: str) -> str:
     return f" ({text})" if text else ""
 
 
-def _describe_failure(condition: StepCondition) -> str:
+def _describe_failed_pod(condition: StepCondition) -> str:
     """Return `: pod f-b-worker-1 (task worker): exit code 3 (Error)`, if a message was dropped
     because the status was too large."""
     failure = condition.failure
     if failure is None or not failure.pod:
         return ""
     task = f" (task {failure.task})" if failure.task else ""
-    code = "" if failure.exit_code is None else f"exit code {failure.exit_code}"
-    how = f"{code} ({failure.reason})" if code and failure.reason else code or failure.reason
-    return f": pod {failure.pod}{task}: {how or 'failed'}"
+    return f": pod {failure.pod}{task}: {describe_end(failure)}"
+
+
+# ------------------------------------------------------------------ details
+
+
+def _describe_details(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
+    if condition.decisions is not None:
+        yield from _describe_decisions(step, condition.decisions)
+    yield from _describe_runs(step, condition)
+    yield from _describe_attempts(step, condition, now)
+    yield from _describe_timeout(step, condition, now)
+    if step.daemon and has_job(condition) and condition.abort_time is None:
+        yield "It is a daemon: its job is ended once all other steps have finished."
+    if step.continue_on_failure and condition.phase == StepPhase.FAILED:
+        yield "It may fail (continueOnFailure) without failing the flow or blocking other steps."
+
+
+def _describe_decisions(step: Step, decisions: Decisions) -> Iterator[str]:
+    if decisions.when and step.when is not None:
+        yield f"Its condition is true: {_quote(step.when)}."
+    if (case := step.case_of(decisions)) is not None:
+        why = "the default" if case.when is None else _quote(case.when)
+        which = f"case {(decisions.case or 0) + 1} of {len(step.switch or ())} ({why})"
+        yield f"Its switch chose {which}: it runs the JobTemplate {step.template_for(case)}."
+    source = step.for_each.from_ if step.for_each is not None else None
+    if decisions.items is not None and source is not None:
+        yield f"Its {format_count(len(decisions.items), 'item')} come from {_quote(source)}."
+
+
+def _describe_runs(step: Step, condition: StepCondition) -> Iterator[str]:
+    progress = format_run_progress(step, condition)
+    if not progress:
+        return
+    if step.repeat is not None and condition.phase not in ENDED_STEP_PHASES:
+        until = f", until {_quote(step.repeat.until)} is true" if step.repeat.until else ""
+        yield f"It is at {progress}{until}."
+    else:
+        yield f"It has {progress}."
+    failed = [run for run in condition.runs or () if run.phase == StepPhase.FAILED]
+    # The message of a failed step is that of its first failed item.
+    if step.for_each is None or len(failed) + (condition.phase != StepPhase.FAILED) < 2:
+        return
+    for run in failed[:MAX_NAMES]:
+        yield f"Item {run.index} failed ({run.reason}): {run.message or 'the cause is unknown'}."
+    if len(failed) > MAX_NAMES:
+        yield f"{format_count(len(failed) - MAX_NAMES, 'more item')} failed."
+
+
+def _describe_attempts(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
+    again = condition.next_attempt_time
+    if condition.phase == StepPhase.WAITING and condition.reason == StepReason.RETRYING and again:
+        nodes = condition.avoid_nodes
+        avoids = f" and avoids {join_names(nodes)}, where it failed" if nodes else ""
+        yield f"The next attempt starts {_format_when(again, now)}{avoids}."
+    attempts = condition.attempts - condition.past_attempts
+    if condition.phase == StepPhase.FAILED and attempts > 1 and not condition.runs:
+        yield f"It had {attempts} attempts."
+
+
+def _describe_timeout(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
+    deadlines = [
+        run.deadline
+        for run in (condition, *(condition.runs or ()))
+        if run.deadline is not None and (has_job(run) or not run.phase)
+    ]
+    if deadlines and condition.abort_time is None:
+        yield f"Its timeout of {step.timeout} expires {_format_when(min(deadlines), now)}."
+
+
+def _format_when(time: datetime, now: datetime) -> str:
+    if time <= now:
+        return "now"
+    return f"in {format_duration(time - now)} (at {format_time(time, now)})"
+
+
+def _quote(expression: str) -> str:
+    text = " ".join(expression.split())
+    return f"`{text if len(text) <= _MAX_EXPRESSION else text[: _MAX_EXPRESSION - 1] + '…'}`"

@@ -47,10 +47,8 @@ class _Suspect(NamedTuple):
 
 
 def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
-    """Return the pod that failed first, because the others often fail as a result, or None.
-
-    The order of the pods does not matter.
-    """
+    """Return the pod that failed first, because the others often fail as a result, or None. The
+    order of the pods does not matter."""
     by_name = {pod.metadata.name: pod for pod in pods}
     suspects = (each for pod in by_name.values() for each in _list_suspects(pod))
     found = min(suspects, key=lambda each: each[:4], default=None)
@@ -114,14 +112,13 @@ def _describe(pod: Pod, failure: StepFailure, found: _Suspect) -> str:
     who = f"pod {failure.pod}" + (f" ({', '.join(where)})" if where else "")
     node = f" on node {failure.node}" if failure.node else ""
     more = f": {' '.join(found.message.split())}" if found.message else ""
-    return f"{who}: {_describe_end(found)}{node}{more}"
+    how = describe_end(failure, found.ended.signal if found.ended is not None else None)
+    return f"{who}: {how}{node}{more}"
 
 
-def _describe_end(found: _Suspect) -> str:
-    if found.ended is None:
-        return found.reason or "failed"
-    if found.ended.signal is not None:
-        how = f"signal {found.ended.signal}"
-    else:
-        how = f"exit code {found.ended.exit_code}"
-    return f"{how} ({found.reason})" if found.reason else how
+def describe_end(failure: StepFailure, signal: int | None = None) -> str:
+    """Return `exit code 3 (Error)`, `signal 9`, or the reason of a container without an end."""
+    code = "" if failure.exit_code is None else f"exit code {failure.exit_code}"
+    how = code if signal is None else f"signal {signal}"
+    both = f"{how} ({failure.reason})" if how and failure.reason else ""
+    return both or how or failure.reason or "failed"

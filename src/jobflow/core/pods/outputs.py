@@ -70,11 +70,9 @@ def read_message(spec: JobOutline, pod: Pod) -> str | None:
 
 
 def parse_outputs(message: str) -> dict[str, Any] | None:
-    """Return a JSON object, or any other text as `{"text": …}`, or None for an empty message.
-
-    Null entries of maps are left out, because the merge patch that writes a status would remove
-    them. Raises OutputsTooLarge.
-    """
+    """Return a JSON object, or any other text as `{"text": …}`, or None for an empty message. Null
+    entries of maps are left out, because the merge patch that writes a status would remove them.
+    Raises OutputsTooLarge."""
     text = message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
     if len(text) >= MAX_MESSAGE_BYTES:
         raise OutputsTooLarge(f"have {len(text)} bytes, and a termination message is cut at 4096")

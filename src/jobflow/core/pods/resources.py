@@ -141,7 +141,4 @@ def _is_gpu(resource: str) -> bool:
 
 
 def _sum(parts: Iterable[Requests]) -> Requests:
-    cpu = memory = gpu = 0.0
-    for part in parts:
-        cpu, memory, gpu = cpu + part.cpu, memory + part.memory, gpu + part.gpu
-    return Requests(cpu, memory, gpu)
+    return Requests(*map(sum, zip(*parts, strict=True)))

@@ -34,8 +34,10 @@ class CompiledFlow:
         """The position of the first step of `finally`."""
         self.keys: list[str] = [format_job_name(name, step.name) for step in self.steps]
         """For each step the name of its first vcjob, which is its key in the status."""
-        self.loops: list[bool] = [is_loop(step) for step in self.steps]
-        """For each step whether it has runs of its own."""
+        self.loops: list[bool] = [
+            step.for_each is not None or step.repeat is not None for step in self.steps
+        ]
+        """For each step whether it has runs of its own, by forEach or repeat."""
         self.graph = Graph(self.steps)
         daemons = frozenset(i for i, step in enumerate(self.steps) if step.daemon)
         self.has_daemons = bool(daemons)
@@ -72,11 +74,6 @@ class CompiledFlow:
     def outputs_needed(self) -> frozenset[str]:
         """Names of steps whose outputs an expression or reference reads."""
         return find_needed_outputs(self._spec)
-
-
-def is_loop(step: Step) -> bool:
-    """Return whether a step has runs of its own, by forEach or repeat."""
-    return step.for_each is not None or step.repeat is not None
 
 
 class CompiledFlowCache:

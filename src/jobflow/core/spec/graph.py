@@ -16,11 +16,8 @@ _NONE: tuple[int, ...] = ()
 
 
 class Graph:
-    """The dependencies between steps.
-
-    A target makes no arrow if it is unknown, the step itself, or repeated. If several steps have
-    one name, it means the first of them.
-    """
+    """The dependencies between steps. A target makes no arrow if it is unknown, the step itself, or
+    repeated. If several steps have one name, it means the first of them."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.names: list[str] = [step.name for step in steps]
@@ -90,11 +87,9 @@ class Graph:
 
     @lazy_property
     def order(self) -> Sequence[int]:
-        """The steps, each after all that it depends on, and otherwise as in `spec.flows`.
-
-        Steps of a cycle, and all that depend on one, are left out, so the graph is acyclic if and
-        only if the order has every step.
-        """
+        """The steps, each after all that it depends on, and otherwise as in `spec.flows`. Steps of
+        a cycle, and all that depend on one, are left out, so the graph is acyclic if and only if
+        the order has every step."""
         if self.in_order:
             return range(len(self))
         waits_for = [len(targets) for targets in self.targets]
@@ -114,10 +109,8 @@ class Graph:
 
     @lazy_property
     def cycles(self) -> list[list[int]]:
-        """One cycle of each strongly connected component: `[0, 1, 2, 0]` for a -> b -> c -> a.
-
-        It is a shortest cycle through the component's first step, with which it begins and ends.
-        """
+        """One cycle of each strongly connected component: `[0, 1, 2, 0]` for a -> b -> c -> a. It
+        is a shortest cycle through the component's first step, with which it begins and ends."""
         if self.in_order or len(self.order) == len(self):
             return []
         return [self._find_cycle(each) for each in sorted(self._find_components(), key=min)]
@@ -137,9 +130,7 @@ class Graph:
 
     def _find_components(self) -> list[set[int]]:
         """Return the strongly connected components of two or more steps, by Kosaraju's algorithm.
-
-        Steps in `order` are in no cycle and are ignored.
-        """
+        Steps in `order` are in no cycle and are ignored."""
         seen = [False] * len(self)
         for step in self.order:
             seen[step] = True

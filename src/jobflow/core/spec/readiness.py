@@ -173,10 +173,8 @@ def build_requirement(
 
 
 def get_end(step: Step, condition: StepCondition) -> StepEnd | None:
-    """Return how a step has ended, by its condition, or None if it has not.
-
-    A cancelled step is Stopped, because its failure must not start steps that handle failures.
-    """
+    """Return how a step has ended, by its condition, or None if it has not. A cancelled step is
+    Stopped, because its failure must not start steps that handle failures."""
     phase = condition.phase
     if phase not in ENDED_STEP_PHASES:
         return None
@@ -195,10 +193,8 @@ def fails_flow(step: Step, condition: StepCondition) -> bool:
 
 
 def combine_states(how: Strategy, reaches: Iterable[TargetState]) -> TargetState:
-    """Return one state for all targets, which is never PASSED_OVER.
-
-    It is MET without targets, and NOT_TAKEN if all of them are passed over.
-    """
+    """Return one state for all targets, which is never PASSED_OVER. It is MET without targets, and
+    NOT_TAKEN if all of them are passed over."""
     occurring = set(reaches)
     if not occurring:
         return TargetState.MET

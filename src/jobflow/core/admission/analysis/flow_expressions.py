@@ -92,11 +92,11 @@ class FlowExpressions:
         ]
 
     def _name_faults(self, each: WrittenExpression, parsed: Expression) -> Iterator[NameFault]:
-        for call in parsed.calls:
-            if call.name not in FUNCTIONS:
-                meant = _FOREIGN_FUNCTIONS.get(call.name)
-                guess = did_you_mean(meant or Suggester(sorted(FUNCTIONS)).nearest(call.name))
-                yield NameFault(call.at, f"there is no function {call.name}{guess}")
+        for name, at in parsed.calls:
+            if name not in FUNCTIONS:
+                meant = _FOREIGN_FUNCTIONS.get(name)
+                guess = did_you_mean(meant or Suggester(sorted(FUNCTIONS)).nearest(name))
+                yield NameFault(at, f"there is no function {name}{guess}")
         yield from self.scope.faults(each.place, parsed.mentions, each.text)
 
 

@@ -14,8 +14,8 @@ MAX_BYTES = 4_194_304
 """Bytes that one evaluation may create, whether it keeps them or not."""
 _CHARACTERS = 64
 """Characters of a text that cost one step."""
-_ERROR = 12
-"""Steps of an error that another operand makes irrelevant."""
+COST_OF_ERROR = 12
+"""Steps of an error that another operand may make irrelevant."""
 
 
 class CelError(Exception):
@@ -80,10 +80,6 @@ class Budget:
         """Take the cost of a new map, without its keys and values."""
         self.spend(3 + 2 * length)
         self.allocate(240 + 110 * length)
-
-    def catch_error(self) -> None:
-        """Take the steps of an error that another operand may make irrelevant."""
-        self.spend(_ERROR)
 
 
 MAX_PLAN_STEPS = MAX_STEPS

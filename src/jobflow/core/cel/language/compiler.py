@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from jobflow.core.cel.language import tree
 from jobflow.core.cel.language.budget import CelError
@@ -20,6 +20,7 @@ from jobflow.core.cel.language.macros import (
     CompiledSelector,
     EvaluationFrame,
     MacroLoop,
+    decide,
     read_slot,
     read_variable,
 )
@@ -27,11 +28,11 @@ from jobflow.core.cel.language.patterns import Pattern, Patterns, search_pattern
 from jobflow.core.cel.language.tree import CelSyntaxError, Selector, SyntaxNode
 from jobflow.core.cel.language.values import (
     OPERATORS,
+    SIGNS,
     describe_type,
     format_key,
     get_entry,
     make_type_error,
-    negate,
     to_key,
 )
 from jobflow.core.cel.variables import Compared, Mention, take_literal_keys
@@ -40,54 +41,33 @@ _CALL = 6
 """Steps of a call, without those of the function itself."""
 
 
-class FunctionCall(NamedTuple):
-    """A function or macro that an expression calls."""
+FunctionCall = tuple[str, int]
+"""A function or macro that an expression calls, and the position of its name, from 0."""
 
-    name: str
-    at: int
-    """Position of its name in the text, from 0."""
-    is_method: bool
-    """Whether it is called on a value: `x.size()`, not `size(x)`."""
+
+def compile_program(root: SyntaxNode) -> Program:
+    """Compile a tree. Raises CelSyntaxError if it is wrong for all values."""
+    program = Program()
+    program.run = program.compile(root)
+    program.cost += program.patterns.cost
+    return program
 
 
 @dataclass(slots=True)
 class Program:
     """A compiled expression, with the names that it uses in the order of the text."""
 
-    run: CompiledNode
-    cost: int
+    run: CompiledNode = field(init=False)
+    cost: int = 0
     """Steps, without those of macros."""
-    slots: int
+    slots: int = 0
     """Variables of nested macros, at most."""
-    mentions: tuple[Mention, ...]
-    """Variables that no macro binds."""
-    calls: tuple[FunctionCall, ...]
-    compared: Sequence[Compared]
-
-
-def compile_program(root: SyntaxNode) -> Program:
-    """Compile a tree. Raises CelSyntaxError if it is wrong for all values."""
-    compiler = _Compiler()
-    run = compiler.compile(root)
-    return Program(
-        run,
-        compiler.cost + compiler.patterns.cost,
-        compiler.slots,
-        tuple(compiler.mentions),
-        tuple(compiler.calls),
-        compiler.compared,
-    )
-
-
-@dataclass(slots=True)
-class _Compiler:
     mentions: list[Mention] = field(default_factory=list)
+    """Variables that no macro binds."""
     calls: list[FunctionCall] = field(default_factory=list)
     compared: list[Compared] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
-    """Variables of the macros around, by slot."""
-    slots: int = 0
-    cost: int = 0
+    """Variables of the macros around the node that is compiled, by slot."""
     patterns: Patterns = field(default_factory=Patterns)
 
     def compile(self, node: SyntaxNode) -> CompiledNode:
@@ -176,13 +156,24 @@ class _Compiler:
             name = selector.key
             return lambda frame, value: get_entry(value, name)
         if isinstance(selector, tree.IndexNode):
-            return _read_index(self.compile(selector.key))
+            return self._index(selector)
         return self._method(selector)
+
+    def _index(self, selector: tree.IndexNode) -> CompiledSelector:
+        run_key = self.compile(selector.key)
+
+        def read(frame: EvaluationFrame, value: Any) -> Any:
+            key = run_key(frame)
+            if key.__class__ is str:
+                frame.budget.read(key)
+            return get_entry(value, key)
+
+        return read
 
     # --------------------------------------------------------------------- functions
 
     def call(self, node: tree.CallNode) -> CompiledNode:
-        self.calls.append(FunctionCall(node.name, node.at, is_method=False))
+        self.calls.append((node.name, node.at))
         if node.name == "has":
             return self._has(node)
         if node.name == "matches" and len(node.arguments) == 2:
@@ -195,7 +186,7 @@ class _Compiler:
         )
 
     def _method(self, node: tree.CallNode) -> CompiledSelector:
-        self.calls.append(FunctionCall(node.name, node.at, is_method=True))
+        self.calls.append((node.name, node.at))
         self.cost += _CALL
         if node.name in MACROS:
             return self._macro(node)
@@ -240,8 +231,8 @@ class _Compiler:
 
     def _macro(self, node: tree.CallNode) -> CompiledSelector:
         name, arguments = node.name, node.arguments
-        macro = MACROS[name]
-        if len(arguments) not in macro.arguments or not isinstance(arguments[0], tree.NameNode):
+        counts = (2, 3) if name == "map" else (2,)
+        if len(arguments) not in counts or not isinstance(arguments[0], tree.NameNode):
             raise CelSyntaxError(f"write {name} as in params.list.{name}(x, x > 1)", node.at)
         outer, self.cost = self.cost, 0
         self.bound.append(arguments[0].name)
@@ -249,32 +240,22 @@ class _Compiler:
         bodies = self.compile_all(arguments[1:])
         self.bound.pop()
         inner, self.cost = self.cost, outer
-        return partial(macro.run, MacroLoop(name, len(self.bound), bodies, inner))
+        return partial(MACROS[name], MacroLoop(name, len(self.bound), bodies, inner))
 
     # -------------------------------------------------------------------- operators
 
     def sign(self, node: tree.SignNode) -> CompiledNode:
         operand = self.compile(node.operand)
         self.cost += node.times
-        times = range(node.times)
-        if node.sign == "-":
+        times, operator = range(node.times), SIGNS[node.sign]
 
-            def apply_minus(frame: EvaluationFrame) -> Any:
-                value = operand(frame)
-                for _ in times:
-                    value = negate(value)
-                return value
-
-            return apply_minus
-        is_odd = bool(len(times) % 2)
-
-        def apply_not(frame: EvaluationFrame) -> Any:
+        def apply(frame: EvaluationFrame) -> Any:
             value = operand(frame)
-            if value.__class__ is not bool:
-                raise make_type_error("!", value)
-            return value is not is_odd
+            for _ in times:
+                value = operator(value)
+            return value
 
-        return apply_not
+        return apply
 
     def operation(self, node: tree.OperationNode) -> CompiledNode:
         first = self.compile(node.first)
@@ -282,7 +263,8 @@ class _Compiler:
         self.cost += len(rest) - 1
         sign = rest[0][0]
         if sign in ("&&", "||"):
-            return _connect(sign, [first, *(run for _, run in rest)])
+            operands = [first, *(run for _, run in rest)]
+            return partial(decide, sign == "||", partial(make_type_error, sign), operands)
         if sign in ("==", "!=", "in"):
             self.compared.append((node, tuple(self.bound)))
         steps = [(OPERATORS[sign], sign, run) for sign, run in rest]
@@ -311,48 +293,14 @@ class _Compiler:
         return choose
 
 
-_METHODS: Mapping[type, Callable[[_Compiler, Any], CompiledNode]] = {
-    tree.LiteralNode: _Compiler.literal,
-    tree.NameNode: _Compiler.name,
-    tree.CallNode: _Compiler.call,
-    tree.ChainNode: _Compiler.chain,
-    tree.SignNode: _Compiler.sign,
-    tree.OperationNode: _Compiler.operation,
-    tree.ChoiceNode: _Compiler.choice,
-    tree.ListLiteralNode: _Compiler.list_literal,
-    tree.MapLiteralNode: _Compiler.map_literal,
+_METHODS: Mapping[type, Callable[[Program, Any], CompiledNode]] = {
+    tree.LiteralNode: Program.literal,
+    tree.NameNode: Program.name,
+    tree.CallNode: Program.call,
+    tree.ChainNode: Program.chain,
+    tree.SignNode: Program.sign,
+    tree.OperationNode: Program.operation,
+    tree.ChoiceNode: Program.choice,
+    tree.ListLiteralNode: Program.list_literal,
+    tree.MapLiteralNode: Program.map_literal,
 }
-
-
-def _read_index(run_key: CompiledNode) -> CompiledSelector:
-    def read(frame: EvaluationFrame, value: Any) -> Any:
-        key = run_key(frame)
-        if key.__class__ is str:
-            frame.budget.read(key)
-        return get_entry(value, key)
-
-    return read
-
-
-def _connect(sign: str, operands: Sequence[CompiledNode]) -> CompiledNode:
-    """Compile `&&` or `||`: the first operand that decides, even if another one fails."""
-    deciding = sign == "||"
-
-    def connect(frame: EvaluationFrame) -> Any:
-        first: CelError | None = None
-        for operand in operands:
-            try:
-                value = operand(frame)
-            except CelError as error:
-                frame.budget.catch_error()
-                first = first or error.bare()
-                continue
-            if value is deciding:
-                return deciding
-            if value.__class__ is not bool:
-                first = first or make_type_error(sign, value)
-        if first is not None:
-            raise first.bare()
-        return not deciding
-
-    return connect

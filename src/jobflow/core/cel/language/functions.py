@@ -41,33 +41,31 @@ _LONG_SEARCH = 128
 
 
 class Overload(NamedTuple):
-    """A function for arguments of these types."""
+    """A function for arguments of some types."""
 
-    types: tuple[type, ...]
-    """`object` is any type."""
     run: Callable[..., Any]
     cost: Callable[..., None] = lambda budget, *arguments: budget.spend(1)
     """Takes the budget and the arguments."""
 
 
+Overloads = Mapping[tuple[type, ...], Overload]
+"""By the types of the arguments; `object` is any type."""
+
+
 def call_function(name: str, arguments: Sequence[Any], is_method: bool, budget: Budget) -> Any:
     """Call a function, or a method of the first argument. Raises CelError, BudgetExceededError."""
-    overloads = (_METHODS if is_method else _GLOBALS).get(name)
+    overloads = (METHODS if is_method else GLOBALS).get(name)
+    if overloads is None and name in FUNCTIONS:
+        call = f"{name}(x)" if is_method else f"x.{name}(…)"
+        raise CelError(f"{name} is called as {call}")
     if overloads is None:
-        raise _make_unknown_error(name, is_method)
+        raise CelError(f"there is no variable or function {name}")
     types = tuple([each.__class__ for each in arguments])
     overload = overloads.get(types) or overloads.get((object,) * len(types))
     if overload is None:
         raise make_type_error(name, *arguments)
     overload.cost(budget, *arguments)
     return overload.run(*arguments)
-
-
-def _make_unknown_error(name: str, is_method: bool) -> CelError:
-    if name not in FUNCTIONS:
-        return CelError(f"there is no variable or function {name}")
-    call = f"{name}(x)" if is_method else f"x.{name}(…)"
-    return CelError(f"{name} is called as {call}")
 
 
 # ---------------------------------------------------------------------------- costs
@@ -174,9 +172,7 @@ def _find_best(name: str, best: Callable[..., Any]) -> Callable[[list[Any]], Any
 
 def _find_best_by(name: str, best: Callable[..., Any]) -> Callable[[list[Any], str], Any]:
     """Return a function that finds the first entry with the largest or smallest value under a path.
-
-    It ignores entries without the path, such as items that failed and have no outputs.
-    """
+    It ignores entries without the path, such as items that failed and have no outputs."""
 
     def find(entries: list[Any], path: str) -> Any:
         keys = path.split(".")
@@ -206,99 +202,90 @@ def _check_comparable(name: str, values: Sequence[Any]) -> None:
 # --------------------------------------------------------------------------- tables
 
 
-def _list_getters() -> Mapping[str, tuple[Overload, ...]]:
-    """Return the getters: parts of a timestamp in UTC, and totals of a duration."""
-    of_times: Mapping[str, Callable[[datetime], int]] = {
-        "getFullYear": lambda time: time.year,
-        "getMonth": lambda time: time.month - 1,
-        "getDate": lambda time: time.day,
-        "getDayOfMonth": lambda time: time.day - 1,
-        "getDayOfWeek": lambda time: time.isoweekday() % 7,
-        "getDayOfYear": lambda time: time.timetuple().tm_yday - 1,
-        "getHours": lambda time: time.hour,
-        "getMinutes": lambda time: time.minute,
-        "getSeconds": lambda time: time.second,
-        "getMilliseconds": lambda time: time.microsecond // 1000,
-    }
-    of_durations: Mapping[str, Callable[[timedelta], int]] = {
-        "getHours": lambda duration: count_seconds(duration, 3600),
-        "getMinutes": lambda duration: count_seconds(duration, 60),
-        "getSeconds": count_seconds,
-        "getMilliseconds": count_milliseconds,
-    }
-    rows = {name: (Overload((datetime,), run),) for name, run in of_times.items()}
-    return rows | {
-        name: (*rows[name], Overload((timedelta,), run)) for name, run in of_durations.items()
-    }
+_SIZE: Overloads = {(kind,): Overload(len) for kind in (str, bytes, list, dict)}
 
-
-_SIZE = tuple(Overload((kind,), len) for kind in (str, bytes, list, dict))
-
-GLOBALS: Mapping[str, tuple[Overload, ...]] = {
+GLOBALS: Mapping[str, Overloads] = {
     "size": _SIZE,
-    "dyn": (Overload((object,), lambda value: value),),
-    "type": (Overload((object,), type_of),),
-    "int": (
-        Overload((bool,), int),
-        Overload((int,), int),
-        Overload((Uint,), lambda value: check_int(int(value))),
-        Overload((float,), _float_to_int),
-        Overload((str,), lambda text: check_int(_text_to_int(text)), Budget.read),
-        Overload((datetime,), lambda time: int(time.timestamp() // 1)),
-    ),
-    "uint": (
-        Overload((int,), check_uint),
-        Overload((Uint,), Uint),
-        Overload((float,), _float_to_uint),
-        Overload((str,), lambda text: check_uint(_text_to_int(text)), Budget.read),
-    ),
-    "double": (
-        Overload((int,), float),
-        Overload((Uint,), float),
-        Overload((float,), float),
-        Overload((str,), _text_to_float, Budget.read),
-    ),
-    "string": (
-        Overload((str,), str),
-        Overload((bool,), lambda value: "true" if value else "false"),
-        Overload((int,), str),
-        Overload((Uint,), lambda value: str(int(value))),
-        Overload((float,), _float_to_text),
-        Overload((bytes,), _bytes_to_text, _cost_of_copy),
-        Overload((datetime,), format_timestamp),
-        Overload((timedelta,), format_duration),
-    ),
-    "bytes": (Overload((bytes,), bytes), Overload((str,), _text_to_bytes, _cost_of_copy)),
-    "timestamp": (
-        Overload((datetime,), lambda time: time),
-        Overload((str,), read_timestamp, Budget.read),
-        Overload((int,), read_timestamp),
-    ),
-    "duration": (
-        Overload((timedelta,), lambda value: value),
-        Overload((str,), read_duration, Budget.read),
-    ),
+    "dyn": {(object,): Overload(lambda value: value)},
+    "type": {(object,): Overload(type_of)},
+    "int": {
+        (bool,): Overload(int),
+        (int,): Overload(int),
+        (Uint,): Overload(lambda value: check_int(int(value))),
+        (float,): Overload(_float_to_int),
+        (str,): Overload(lambda text: check_int(_text_to_int(text)), Budget.read),
+        (datetime,): Overload(lambda time: int(time.timestamp() // 1)),
+    },
+    "uint": {
+        (int,): Overload(check_uint),
+        (Uint,): Overload(Uint),
+        (float,): Overload(_float_to_uint),
+        (str,): Overload(lambda text: check_uint(_text_to_int(text)), Budget.read),
+    },
+    "double": {
+        (int,): Overload(float),
+        (Uint,): Overload(float),
+        (float,): Overload(float),
+        (str,): Overload(_text_to_float, Budget.read),
+    },
+    "string": {
+        (str,): Overload(str),
+        (bool,): Overload(lambda value: "true" if value else "false"),
+        (int,): Overload(str),
+        (Uint,): Overload(lambda value: str(int(value))),
+        (float,): Overload(_float_to_text),
+        (bytes,): Overload(_bytes_to_text, _cost_of_copy),
+        (datetime,): Overload(format_timestamp),
+        (timedelta,): Overload(format_duration),
+    },
+    "bytes": {(bytes,): Overload(bytes), (str,): Overload(_text_to_bytes, _cost_of_copy)},
+    "timestamp": {
+        (datetime,): Overload(lambda time: time),
+        (str,): Overload(read_timestamp, Budget.read),
+        (int,): Overload(read_timestamp),
+    },
+    "duration": {
+        (timedelta,): Overload(lambda value: value),
+        (str,): Overload(read_duration, Budget.read),
+    },
 }
-"""Functions by name, as in `size(x)`."""
+"""Functions by name and types, as in `size(x)`."""
 
-METHODS: Mapping[str, tuple[Overload, ...]] = {
+METHODS: Mapping[str, Overloads] = {
     "size": _SIZE,
-    "contains": (Overload((str, str), lambda text, part: part in text, _cost_of_search),),
-    "startsWith": (Overload((str, str), str.startswith, _cost_of_prefix),),
-    "endsWith": (Overload((str, str), str.endswith, _cost_of_prefix),),
-    "min": (Overload((list,), _find_best("min", min), _cost_of_list),),
-    "max": (Overload((list,), _find_best("max", max), _cost_of_list),),
-    "sum": (Overload((list,), _sum, _cost_of_list),),
-    "minBy": (Overload((list, str), _find_best_by("minBy", min), _cost_of_path),),
-    "maxBy": (Overload((list, str), _find_best_by("maxBy", max), _cost_of_path),),
-    **_list_getters(),
+    "contains": {(str, str): Overload(lambda text, part: part in text, _cost_of_search)},
+    "startsWith": {(str, str): Overload(str.startswith, _cost_of_prefix)},
+    "endsWith": {(str, str): Overload(str.endswith, _cost_of_prefix)},
+    "min": {(list,): Overload(_find_best("min", min), _cost_of_list)},
+    "max": {(list,): Overload(_find_best("max", max), _cost_of_list)},
+    "sum": {(list,): Overload(_sum, _cost_of_list)},
+    "minBy": {(list, str): Overload(_find_best_by("minBy", min), _cost_of_path)},
+    "maxBy": {(list, str): Overload(_find_best_by("maxBy", max), _cost_of_path)},
+    # parts of a timestamp in UTC, and totals of a duration
+    "getFullYear": {(datetime,): Overload(lambda time: time.year)},
+    "getMonth": {(datetime,): Overload(lambda time: time.month - 1)},
+    "getDate": {(datetime,): Overload(lambda time: time.day)},
+    "getDayOfMonth": {(datetime,): Overload(lambda time: time.day - 1)},
+    "getDayOfWeek": {(datetime,): Overload(lambda time: time.isoweekday() % 7)},
+    "getDayOfYear": {(datetime,): Overload(lambda time: time.timetuple().tm_yday - 1)},
+    "getHours": {
+        (datetime,): Overload(lambda time: time.hour),
+        (timedelta,): Overload(lambda duration: count_seconds(duration, 3600)),
+    },
+    "getMinutes": {
+        (datetime,): Overload(lambda time: time.minute),
+        (timedelta,): Overload(lambda duration: count_seconds(duration, 60)),
+    },
+    "getSeconds": {
+        (datetime,): Overload(lambda time: time.second),
+        (timedelta,): Overload(count_seconds),
+    },
+    "getMilliseconds": {
+        (datetime,): Overload(lambda time: time.microsecond // 1000),
+        (timedelta,): Overload(count_milliseconds),
+    },
 }
 """Functions that are called on a value, as in `x.size()`."""
-
-_GLOBALS, _METHODS = (
-    {name: {each.types: each for each in overloads} for name, overloads in table.items()}
-    for table in (GLOBALS, METHODS)
-)
 
 FUNCTIONS = frozenset({"has", "matches", *GLOBALS, *METHODS, *MACROS})
 """The names that an expression may call."""

@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.language.budget import COST_OF_ERROR, Budget, CelError
 from jobflow.core.cel.language.values import (
     MAX_INT,
     MIN_INT,
@@ -101,24 +101,43 @@ class MacroLoop(NamedTuple):
         """Return the first body's value. Raises CelError if it is not true or false."""
         value = self.bodies[0](frame)
         if value.__class__ is not bool:
-            kind = describe_type(value)
-            raise CelError(f"the test of a loop gives {kind}, not true or false")
+            raise _make_test_error(value)
         return bool(value)
 
 
-def _has(wanted: bool, loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
-    """Return whether the test of any entry is `wanted`. An error counts only if no test is."""
+def _make_test_error(value: Any) -> CelError:
+    return CelError(f"the test of a loop gives {describe_type(value)}, not true or false")
+
+
+def decide(
+    deciding: bool,
+    make_error: Callable[[Any], CelError],
+    operands: Iterable[CompiledNode],
+    frame: EvaluationFrame,
+) -> Any:
+    """Return `deciding` if an operand has this value, even if another one fails, else the opposite.
+    `make_error` returns the error of an operand that is neither true nor false."""
     first: CelError | None = None
-    for _ in loop.iterate(frame, entries):
+    for operand in operands:
         try:
-            if loop.test(frame) is wanted:
-                return True
+            value = operand(frame)
         except CelError as error:
-            frame.budget.catch_error()
+            frame.budget.spend(COST_OF_ERROR)
             first = first or error.bare()
+            continue
+        if value is deciding:
+            return deciding
+        if value.__class__ is not bool:
+            first = first or make_error(value)
     if first is not None:
         raise first.bare()
-    return False
+    return not deciding
+
+
+def _decide_loop(deciding: bool, loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> Any:
+    [test] = loop.bodies
+    tests = (test for _ in loop.iterate(frame, entries))
+    return decide(deciding, _make_test_error, tests, frame)
 
 
 def _exists_one(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> bool:
@@ -146,18 +165,11 @@ def _map(loop: MacroLoop, frame: EvaluationFrame, entries: Any) -> list[Any]:
     return made
 
 
-class Macro(NamedTuple):
-    """A macro with its numbers of arguments."""
-
-    arguments: tuple[int, ...]
-    run: Callable[[MacroLoop, EvaluationFrame, Any], Any]
-
-
-MACROS: Mapping[str, Macro] = {
-    "all": Macro((2,), lambda *call: not _has(False, *call)),
-    "exists": Macro((2,), partial(_has, True)),
-    "exists_one": Macro((2,), _exists_one),
-    "existsOne": Macro((2,), _exists_one),
-    "filter": Macro((2,), _filter),
-    "map": Macro((2, 3), _map),
+MACROS: Mapping[str, Callable[[MacroLoop, EvaluationFrame, Any], Any]] = {
+    "all": partial(_decide_loop, False),
+    "exists": partial(_decide_loop, True),
+    "exists_one": _exists_one,
+    "existsOne": _exists_one,
+    "filter": _filter,
+    "map": _map,
 }

@@ -192,7 +192,7 @@ class _Parser:
             raise self._unexpected()
         at = self._advance()
         if self._is("("):
-            return tree.CallNode(at, name, self._list("(", ")", self._expression), is_method=True)
+            return tree.CallNode(at, name, self._list("(", ")", self._expression))
         return tree.FieldNode(at, name)
 
     def _primary(self, negative: bool) -> SyntaxNode:
@@ -224,7 +224,7 @@ class _Parser:
             raise self._unexpected()
         at = self._advance()
         if self._is("("):
-            return tree.CallNode(at, name, self._list("(", ")", self._expression), is_method=False)
+            return tree.CallNode(at, name, self._list("(", ")", self._expression))
         return tree.NameNode(at, name)
 
     def _list(

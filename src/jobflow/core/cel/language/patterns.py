@@ -50,9 +50,11 @@ class Patterns:
         self._classes += (classes := text.lower().count("\\p"))
         if self._length > MAX_LENGTH or self._classes > MAX_CLASSES:
             raise CelSyntaxError(f"the pattern of matches {_TOO_LARGE}", at)
+        import re2  # late: few expressions have a pattern
+
         try:
             size = _compile(text).programsize
-        except _get_error_class() as error:
+        except re2.error as error:
             why = "is not a regular expression"
             if "too large" in str(error):
                 why = _TOO_LARGE
@@ -72,16 +74,10 @@ def search_pattern(text: Any, pattern: Pattern, budget: Budget) -> bool:
 
 
 def _compile(text: str) -> Any:
-    import re2  # late: few expressions have a pattern; RE2 keeps the patterns that it compiled
+    import re2
 
     options = re2.Options()
     options.max_mem = MAX_MEMORY
     options.never_capture = True
     options.log_errors = False
-    return re2.compile(text, options)
-
-
-def _get_error_class() -> Any:
-    import re2
-
-    return re2.error
+    return re2.compile(text, options)  # RE2 keeps the patterns that it compiled

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from jobflow.core.cel.language.budget import CelError
-from jobflow.core.cel.language.values import check_time
+from jobflow.core.cel.language.values import check_time, divide_ints
 
 _LONGEST = 64
 """Characters of a text that may be a time."""
@@ -25,7 +25,7 @@ _MICROSECONDS = {
     "h": 3_600_000_000,
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND, _SECOND = timedelta(microseconds=1), timedelta(seconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def read_timestamp(given: str | int) -> datetime:
@@ -69,14 +69,12 @@ def _decimals(microseconds: int) -> str:
 
 def count_seconds(duration: timedelta, unit: int = 1) -> int:
     """Return whole units of so many seconds, rounded towards 0."""
-    found = abs(duration) // (unit * _SECOND)
-    return found if duration >= timedelta() else -found
+    return divide_ints(duration // _MICROSECOND, unit * 1_000_000)
 
 
 def count_milliseconds(duration: timedelta) -> int:
     """Return the milliseconds beyond whole seconds."""
-    found = abs(duration) % _SECOND // timedelta(milliseconds=1)
-    return found if duration >= timedelta() else -found
+    return divide_ints(duration // _MICROSECOND, 1000) - 1000 * count_seconds(duration)
 
 
 def _contrast(text: str) -> str:

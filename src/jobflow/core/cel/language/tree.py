@@ -58,8 +58,6 @@ class CallNode(NamedTuple):
     at: int
     name: str
     arguments: list[SyntaxNode]
-    is_method: bool
-    """Whether it is called on a value: `x.size()`, not `size(x)`."""
 
 
 Selector = FieldNode | IndexNode | CallNode

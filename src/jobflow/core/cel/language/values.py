@@ -226,6 +226,16 @@ def negate(value: Any) -> Any:
     return check_int(-value)
 
 
+def invert(value: Any) -> bool:
+    """Return `!value`. Raises CelError."""
+    if value.__class__ is not bool:
+        raise make_type_error("!", value)
+    return not value
+
+
+SIGNS: Mapping[str, Callable[[Any], Any]] = {"-": negate, "!": invert}
+
+
 def check_int(value: int) -> int:
     """Return a number that 64 bits hold. Raises CelError."""
     if MIN_INT <= value <= MAX_INT:
@@ -248,7 +258,7 @@ def check_time(compute: Callable[[], Any]) -> Any:
         raise CelError("a timestamp or duration that is out of range") from None
 
 
-def _divide_ints(one: int, other: int) -> int:
+def divide_ints(one: int, other: int) -> int:
     """Return the quotient, rounded towards 0."""
     if not other:
         raise CelError("division by zero")
@@ -257,8 +267,7 @@ def _divide_ints(one: int, other: int) -> int:
 
 
 def _remainder(one: int, other: int) -> int:
-    """Return the remainder, which has the sign of the first."""
-    return one - other * _divide_ints(one, other)
+    return one - other * divide_ints(one, other)
 
 
 def _divide_floats(one: float, other: float) -> float:
@@ -280,40 +289,44 @@ def _join_lists(one: list[Any], other: list[Any], budget: Budget) -> list[Any]:
 
 
 _Operation = Callable[[Any, Any, Budget], Any]
+
+
+def _plain(compute: Callable[[Any, Any], Any]) -> _Operation:
+    return lambda one, other, budget: compute(one, other)
+
+
+def _times(compute: Callable[[Any, Any], Any]) -> _Operation:
+    return lambda one, other, budget: check_time(lambda: compute(one, other))
+
+
+def _integers(compute: Callable[[Any, Any], Any]) -> dict[tuple[type, type], _Operation]:
+    return {
+        (int, int): lambda one, other, budget: check_int(compute(one, other)),
+        (Uint, Uint): lambda one, other, budget: check_uint(compute(int(one), int(other))),
+    }
+
+
 _OPERATIONS: Mapping[str, Mapping[tuple[type, type], _Operation]] = {
     "+": {
-        (int, int): lambda one, other, budget: check_int(one + other),
-        (Uint, Uint): lambda one, other, budget: check_uint(int(one) + int(other)),
-        (float, float): lambda one, other, budget: one + other,
+        **_integers(operator.add),
+        (float, float): _plain(operator.add),
         (str, str): _join_texts,
         (bytes, bytes): _join_texts,
         (list, list): _join_lists,
-        (datetime, timedelta): lambda one, other, budget: check_time(lambda: one + other),
-        (timedelta, datetime): lambda one, other, budget: check_time(lambda: one + other),
-        (timedelta, timedelta): lambda one, other, budget: check_time(lambda: one + other),
+        (datetime, timedelta): _times(operator.add),
+        (timedelta, datetime): _times(operator.add),
+        (timedelta, timedelta): _times(operator.add),
     },
     "-": {
-        (int, int): lambda one, other, budget: check_int(one - other),
-        (Uint, Uint): lambda one, other, budget: check_uint(int(one) - int(other)),
-        (float, float): lambda one, other, budget: one - other,
-        (datetime, datetime): lambda one, other, budget: one - other,
-        (datetime, timedelta): lambda one, other, budget: check_time(lambda: one - other),
-        (timedelta, timedelta): lambda one, other, budget: check_time(lambda: one - other),
+        **_integers(operator.sub),
+        (float, float): _plain(operator.sub),
+        (datetime, datetime): _plain(operator.sub),
+        (datetime, timedelta): _times(operator.sub),
+        (timedelta, timedelta): _times(operator.sub),
     },
-    "*": {
-        (int, int): lambda one, other, budget: check_int(one * other),
-        (Uint, Uint): lambda one, other, budget: check_uint(int(one) * int(other)),
-        (float, float): lambda one, other, budget: one * other,
-    },
-    "/": {
-        (int, int): lambda one, other, budget: check_int(_divide_ints(one, other)),
-        (Uint, Uint): lambda one, other, budget: check_uint(_divide_ints(int(one), int(other))),
-        (float, float): lambda one, other, budget: _divide_floats(one, other),
-    },
-    "%": {
-        (int, int): lambda one, other, budget: _remainder(one, other),
-        (Uint, Uint): lambda one, other, budget: check_uint(_remainder(int(one), int(other))),
-    },
+    "*": _integers(operator.mul) | {(float, float): _plain(operator.mul)},
+    "/": _integers(divide_ints) | {(float, float): _plain(_divide_floats)},
+    "%": _integers(_remainder),
 }
 
 OPERATORS: Mapping[str, Callable[[str, Any, Any, Budget], Any]] = {
