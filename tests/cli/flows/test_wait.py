@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from support.sandbox.flow_commands import (
     set_status,
     volcano_on,
 )
-from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, merge, set_phase, template
 
 EXIT_CODE = "sandbox.jobflow.volcano.sh/exit-code"
 Status = dict[str, Any]
@@ -240,8 +239,8 @@ async def test_a_retry_uses_the_template_as_it_is_now(
         assert (await world.ended("f")).status.state.phase == "Failed"
         assert await send_and_wait_for_f(RETRY, kubeconfig) == 1
         assert last_line(capsys).startswith("JobFlow f: Failed, 2/2 steps finished")
-        mended = json.dumps({"metadata": {"annotations": {EXIT_CODE: None}}}).encode()
-        await world.client.patch(JOBTEMPLATES, NAMESPACE, "b", mended)
+        mended = {"metadata": {"annotations": {EXIT_CODE: None}}}
+        await merge(world.client, JOBTEMPLATES, "b", mended)
         assert await send_and_wait_for_f(RETRY, kubeconfig) == 0
         assert last_line(capsys) == "JobFlow f: Succeed, 2/2 steps finished"
         assert sorted(await world.jobs()) == ["f-a", "f-b", "f-b-r1", "f-b-r2"]

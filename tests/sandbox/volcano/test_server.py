@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
 from jobflow.api.resources import EVENTS, JOBS, PODS
-from jobflow.kube.client import MERGE_PATCH
+from support.sandbox.running_controller import merge
 from support.sandbox.vcjobs import task, vcjob
 from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
 
@@ -145,11 +144,11 @@ class TestUsers:
         async with stand_in(world, speed=1):
             await world.create(vcjob("j", duration="1h"))
             await world.job_in("j", "Running")
-            await world.client.patch(PODS, NAMESPACE, "j-t-0", msgspec.json.encode(held))
+            await merge(world.client, PODS, "j-t-0", held)
             await world.client.delete(PODS, NAMESPACE, "j-t-0")
             await world.until(lambda jobs: "terminating" in jobs["j"]["status"])
             held["metadata"]["finalizers"] = []
-            await world.client.patch(PODS, NAMESPACE, "j-t-0", msgspec.json.encode(held))
+            await merge(world.client, PODS, "j-t-0", held)
             await world.until(
                 lambda pods: "j-t-0" in pods and "finalizers" not in pods["j-t-0"]["metadata"], PODS
             )
@@ -173,10 +172,7 @@ class TestUsers:
                 vcjob("j", task(replicas=2), duration="1h", spec={"minAvailable": 1})
             )
             await world.job_in("j", "Running")
-            smaller = {"spec": {"tasks": [task(replicas=1)]}}
-            await world.client.patch(
-                JOBS, NAMESPACE, "j", msgspec.json.encode(smaller), content_type=MERGE_PATCH
-            )
+            await merge(world.client, JOBS, "j", {"spec": {"tasks": [task(replicas=1)]}})
             await world.until(lambda pods: set(pods) == {"j-t-0"}, PODS)
 
 
