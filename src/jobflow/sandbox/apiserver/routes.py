@@ -158,7 +158,7 @@ def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
         raise failures.bad_request("DeleteOptions: not a JSON object")
     wanted = delete_options(options, request.query)
     write = _write_options("DeleteOptions", request)
-    dry_run = write.dry_run or _dry("DeleteOptions", options.get("dryRun") or [])
+    dry_run = write.dry_run or _dry("DeleteOptions", wanted.dry_run)
     given = {key: value for key, value in options.items() if value is not None}
     body = {**write.options, **given, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     return wanted, WriteOptions(dry_run=dry_run, options=body, warnings=request.warnings)

@@ -22,7 +22,13 @@ from jobflow.sandbox.apiserver.requests.operations import (
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CLEANUP
 from jobflow.sandbox.apiserver.storage import DELETED, Key, ObjectChange, Storage, Stored
-from jobflow.sandbox.apiserver.writes.deletes import FOREGROUND, ORPHAN, DeleteOptions, Deleter
+from jobflow.sandbox.apiserver.writes.deletes import (
+    FOREGROUND,
+    ORPHAN,
+    DeleteOptions,
+    Deleter,
+    Preconditions,
+)
 from jobflow.sandbox.apiserver.writes.writer import Writer
 
 _RETRY_SECONDS = 1.0
@@ -129,7 +135,9 @@ class GarbageCollector:
         options = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         options["propagationPolicy"] = policy or "Background"
         write = WriteOptions(user=COLLECTOR, options=options)
-        await self._deleter.delete(target, DeleteOptions(propagation=policy, uid=stored.uid), write)
+        preconditions = Preconditions(uid=stored.uid)
+        wanted = DeleteOptions(propagation_policy=policy, preconditions=preconditions)
+        await self._deleter.delete(target, wanted, write)
 
     def _judge(self, stored: Stored) -> tuple[list[str], list[str], list[str]]:
         """Return the UIDs of its owners: alive, gone, and in foreground deletion."""
@@ -223,7 +231,7 @@ class GarbageCollector:
                 continue
             try:
                 await self._deleter.delete(
-                    Target(kind, *stored.key), DeleteOptions("Background"), write
+                    Target(kind, *stored.key), DeleteOptions(propagation_policy="Background"), write
                 )
             except RequestFailure as failed:
                 refused = failed if failed.code != 404 else refused
