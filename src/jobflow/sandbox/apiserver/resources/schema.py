@@ -13,14 +13,14 @@ from typing import Any
 
 import jsonschema_rs
 
+from jobflow.api.meta import ObjectMeta
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver.kinds import Object, Rules
 
-OBJECT_META = frozenset(
-    "name generateName namespace selfLink uid resourceVersion generation creationTimestamp "
-    "deletionTimestamp deletionGracePeriodSeconds labels annotations ownerReferences finalizers "
-    "managedFields".split()
-)
+_OBJECT_META = {
+    *ObjectMeta.__struct_encode_fields__,
+    *("selfLink", "deletionGracePeriodSeconds", "managedFields"),
+}
 _TYPE_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
 _ABSENT = object()
 
@@ -127,7 +127,7 @@ class SchemaRules(Rules):
 
     def complete(self, obj: Object) -> list[str]:
         dropped: list[str] = []
-        for key in [key for key in obj["metadata"] if key not in OBJECT_META]:
+        for key in [key for key in obj["metadata"] if key not in _OBJECT_META]:
             del obj["metadata"][key]
             dropped.append(f"metadata.{key}")
         self._root.complete(obj, "", dropped)

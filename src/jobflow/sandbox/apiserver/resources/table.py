@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -31,24 +32,19 @@ def duration(seconds: int) -> str:
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    for below, text in (
-        (seconds < 120, f"{seconds}s"),
-        (minutes < 10, _two(minutes, "m", seconds % 60, "s")),
-        (minutes < 180, f"{minutes}m"),
-        (hours < 8, _two(hours, "h", minutes % 60, "m")),
-        (hours < 48, f"{hours}h"),
-        (hours < 192, _two(days, "d", hours % 24, "h")),
-        (days < 730, f"{days}d"),
-        (days < 2920, _two(days // 365, "y", days % 365, "d")),
-    ):
-        if below:
-            return text
-    return f"{days // 365}y"
+    unit, inner = next(units for below, *units in _UNITS if seconds < below)
+    count, rest = divmod(seconds, _SECONDS[unit])
+    rest //= _SECONDS[inner]
+    return f"{count}{unit}{rest}{inner}" if inner != unit and rest else f"{count}{unit}"
 
 
-def _two(large: int, unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
+_UNITS = (
+    *((120, "s", "s"), (600, "m", "s"), (180 * 60, "m", "m"), (8 * 3600, "h", "m")),
+    *((48 * 3600, "h", "h"), (8 * 86400, "d", "h"), (730 * 86400, "d", "d")),
+    *((2920 * 86400, "y", "d"), (math.inf, "y", "y")),
+)
+"""Limit of a duration in seconds, and its units."""
 
 
 AGE = Column("Age", "string", lambda obj: age(obj["metadata"].get("creationTimestamp")))
