@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from typing import Any
 
 from jobflow.sandbox.apiserver.kinds import Column, Kind, Object
@@ -84,6 +85,7 @@ class Renderer:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
+        self._list = (kind.api_version, kind.many)
 
     def response(self, body: bytes, code: int = 200) -> Response:
         return Response(body, code, media_type=self.media_type)
@@ -96,14 +98,15 @@ class Renderer:
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
         """Render a page of a list; `following` is the continue token."""
+        metadata = list_metadata(revision, following, remaining, always=self._kind.custom)
         return b'{"apiVersion":"%b","kind":"%b","metadata":%b,"items":[%b]}' % (
-            self._kind.api_version.encode(),
-            self._kind.many.encode(),
-            encode(list_metadata(revision, following, remaining, always=self._kind.custom)),
+            *(name.encode() for name in self._list),
+            encode(metadata),
             b",".join(map(self.one, page)),
         )
 
     def event(self) -> Callable[[Stored], bytes]:
+        """Return the renderer of a watch's objects."""
         return self.one
 
 
@@ -118,35 +121,33 @@ class TableRenderer(Renderer):
         self._include = include or "Metadata"
 
     def one(self, stored: Stored) -> bytes:
-        return self._table([stored], {"resourceVersion": str(stored.revision)}, columns=True)
+        return self.event()(stored)
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
         return self._table(page, list_metadata(revision, following, remaining), columns=True)
 
     def event(self) -> Callable[[Stored], bytes]:
-        first = True
+        columns = chain([True], repeat(False))
 
         def render(stored: Stored) -> bytes:
-            nonlocal first
-            columns, first = first, False
-            return self._table([stored], {"resourceVersion": str(stored.revision)}, columns)
+            metadata = {"resourceVersion": str(stored.revision)}
+            return self._table([stored], metadata, columns=next(columns))
 
         return render
 
     def _table(self, page: Sequence[Stored], metadata: dict[str, Any], columns: bool) -> bytes:
-        definitions = [_definition(column) for column in self._columns] if columns else None
+        names = ("name", "type", "format", "description", "priority")
+        definitions = [{name: getattr(each, name) for name in names} for each in self._columns]
         rows = [self._row(stored) for stored in page]
         head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
-        return encode({**head, "columnDefinitions": definitions, "rows": rows})
+        shown = definitions if columns else None
+        return encode({**head, "columnDefinitions": shown, "rows": rows})
 
     def _row(self, stored: Stored) -> dict[str, Any]:
+        shown = {"Object": self.converted, "Metadata": lambda stored: partial(stored.obj)}
+        include = shown.get(self._include, lambda stored: None)
         cells = [column.value(stored.obj) for column in self._columns]
-        row: dict[str, Any] = {"cells": cells, "object": None}
-        if self._include == "Object":
-            row["object"] = self.converted(stored)
-        elif self._include == "Metadata":
-            row["object"] = partial(stored.obj)
-        return row
+        return {"cells": cells, "object": include(stored)}
 
 
 def partial(obj: Object) -> Object:
@@ -159,14 +160,12 @@ class PartialRenderer(Renderer):
 
     media_type = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
+    def __init__(self, kind: Kind) -> None:
+        super().__init__(kind)
+        self._list = ("meta.k8s.io/v1", "PartialObjectMetadataList")
+
     def one(self, stored: Stored) -> bytes:
         return encode(partial(stored.obj))
-
-    def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
-        head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
-        metadata = list_metadata(revision, following, remaining)
-        items = [partial(stored.obj) for stored in page]
-        return encode({**head, "metadata": metadata, "items": items})
 
 
 def renderer(kind: Kind, request: Request) -> Renderer:
@@ -184,11 +183,6 @@ def renderer(kind: Kind, request: Request) -> Renderer:
         if not form:
             break
     return Renderer(kind)
-
-
-def _definition(column: Column) -> dict[str, Any]:
-    names = ("name", "type", "format", "description", "priority")
-    return {name: getattr(column, name) for name in names}
 
 
 def list_metadata(
