@@ -17,6 +17,7 @@ from support.sandbox.vcjobs import task, vcjob
 from support.sandbox.volcano_world import (
     NAMESPACE,
     World,
+    long_job,
     phase,
     phases,
     run_job,
