@@ -67,25 +67,6 @@ async def test_a_failed_job_says_why_in_its_pod(world: World) -> None:
     assert (pod["spec"]["nodeName"], pod["status"]["podIP"]) == ("sandbox", "127.0.0.1")
 
 
-async def test_a_job_ends_with_its_workers(world: World) -> None:
-    policies = [{"event": "TaskCompleted", "action": "CompleteJob"}]
-    marks = '{"w": [["Running", 1], ["Succeeded", 2]], "ps": [["Running", 1]]}'
-    tasks = task("ps"), task("w", 2, policies=policies)
-    job = await run_job(world, vcjob("j", *tasks, task_phases=marks), speed=100)
-    assert phases(job) == ["Pending", "Running", "Completing", "Completed"]
-    assert await world.pods() == {"j-w-0": "Succeeded", "j-w-1": "Succeeded"}
-
-
-async def test_a_job_restarts_until_it_may_no_more(world: World) -> None:
-    policies = [{"event": "PodFailed", "action": "RestartJob"}]
-    spec = {"maxRetry": 2, "policies": policies}
-    job = await run_job(world, vcjob("j", spec=spec, exit_code="1"))
-    assert (phase(job), job["status"]["retryCount"]) == ("Failed", 2)
-    assert world.writes()["POST pods"] == 2
-    notes = (await world.get(PODS, "j-t-0"))["metadata"]["annotations"]
-    assert notes["volcano.sh/job-retry-count"] == "1"
-
-
 async def test_a_task_waits_for_the_one_it_depends_on(world: World) -> None:
     tasks = task("ps"), task("w", dependsOn={"name": ["ps"]})
     async with stand_in(world, speed=1):
