@@ -1,7 +1,5 @@
 """Objects that exist before the first request: namespaces and CRDs, ours and Volcano's."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Kinds: their names, scope, columns and rules, and the registry of those served."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Routes: from path and method to the handler of a resource."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jobflow.core.violations import Reason

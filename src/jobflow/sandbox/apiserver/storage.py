@@ -4,8 +4,6 @@ One revision counts all writes, as in etcd. A stored object is never changed in 
 watches may keep it. Every write happens in one step of the event loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 from bisect import bisect_left, insort
 from collections import defaultdict, deque

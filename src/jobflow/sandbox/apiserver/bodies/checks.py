@@ -3,8 +3,6 @@
 The messages are those of Go's decoder, which users find in search engines.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, TypeVar
 

@@ -3,8 +3,6 @@
 No function changes its arguments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import reduce
 from typing import Any

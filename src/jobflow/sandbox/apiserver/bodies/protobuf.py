@@ -4,8 +4,6 @@ Field numbers come from the generated.proto files of k8s.io/api and k8s.io/apima
 always JSON, which those clients accept.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

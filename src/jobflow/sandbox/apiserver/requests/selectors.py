@@ -1,7 +1,5 @@
 """Label and field selectors, parsed once per request."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from typing import Any

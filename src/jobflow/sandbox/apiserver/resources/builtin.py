@@ -1,7 +1,5 @@
 """Built-in kinds, which no CustomResourceDefinition defines."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Source: k8s.io/kubernetes pkg/printers/internalversion.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Discovery: API groups, resources and the server's version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -3,8 +3,6 @@
 A document holds a schema for each kind, and the paths under which it is patched.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from typing import Any

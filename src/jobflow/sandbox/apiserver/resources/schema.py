@@ -4,8 +4,6 @@ The messages are those of apiextensions (k8s.io/kube-openapi pkg/validation/erro
 than date-time are not checked, and CEL is not evaluated: `crds` refuses a schema that contains CEL.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Output formats of objects: JSON, `meta.k8s.io/v1` Table, metadata only."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence

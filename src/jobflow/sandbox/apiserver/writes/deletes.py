@@ -3,8 +3,6 @@
 The garbage collector deletes the dependents.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ A webhook call takes place between reading the current state and storing the nex
 between is a conflict, or is retried if the request names no version.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
