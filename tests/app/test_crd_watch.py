@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.api.resources import CRDS, JOBFLOWS, JOBS, JOBTEMPLATES
+from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.api.schema.crd import crd
 from jobflow.app import crd_watch as schema_guard
 from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from support.sandbox.manifests import jobflow, template
+from support.sandbox.running_controller import merge, set_phase
 
 NAME = "jobflows.flow.volcano.sh"
 
@@ -33,9 +34,8 @@ async def world() -> AsyncIterator[SandboxWorld]:
 
 
 async def serve_schema(client: Client, definition: dict[str, Any]) -> None:
-    name = definition["metadata"]["name"]
-    body = json.dumps({"spec": {"versions": definition["spec"]["versions"]}}).encode()
-    await client.patch(CRDS, "", name, body)
+    changes = {"spec": {"versions": definition["spec"]["versions"]}}
+    await merge(client, CRDS, definition["metadata"]["name"], changes, namespace="")
 
 
 def look_alike() -> dict[str, Any]:
@@ -99,8 +99,7 @@ async def test_nothing_is_planned_until_the_definition_is_right_again(world: San
         while "jobflow_leader 0.0" not in world.replica.metrics.text().decode():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     mark = len(world.server.requests)
-    body = json.dumps({"status": {"state": {"phase": "Completed"}}}).encode()
-    await world.client.patch(JOBS, "default", "f-a", body, subresource="status")
+    await set_phase(world.client, "f-a", "Completed")
     await asyncio.sleep(0.3)
     ours = [seen for seen in list(world.server.requests)[mark:] if seen.method != "GET"]
     assert [seen for seen in ours if "/jobflows/" in seen.path or seen.method == "POST"] == []

@@ -24,6 +24,7 @@ from jobflow.runtime.http_listener import PortInUse
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from jobflow.sandbox.volcano.controller import JobController
 from support.sandbox.manifests import DIAMOND, jobflow, template
+from support.sandbox.running_controller import merge
 
 FAST = SandboxOptions(runner=SimulateRunner(20.0))
 
@@ -99,7 +100,7 @@ async def test_a_running_flow_can_only_be_labelled(world: SandboxWorld) -> None:
     await apply(world.client, jobflow("waits", {"a": []}))
 
     async def patch(body: dict[str, Any]) -> None:
-        await world.client.patch(JOBFLOWS, "default", "waits", json.dumps(body).encode())
+        await merge(world.client, JOBFLOWS, "waits", body)
 
     with pytest.raises(ApiError) as changed:
         await patch({"spec": {"jobRetainPolicy": "delete"}})

@@ -13,10 +13,10 @@ from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import (
-    NAMESPACE,
     Cluster,
     cluster,
     flow,
+    merge,
     set_phase,
     template,
 )
@@ -62,8 +62,8 @@ def fail(world: Cluster, failing: Failing) -> Failing:
 
 
 async def tell(world: Cluster, job: str, number: int) -> None:
-    body = json.dumps({"metadata": {"annotations": {"test/news": str(number)}}}).encode()
-    await world.client.patch(JOBS, NAMESPACE, job, body)
+    changes = {"metadata": {"annotations": {"test/news": str(number)}}}
+    await merge(world.client, JOBS, job, changes)
 
 
 async def news(world: Cluster, job: str, seconds: float) -> None:

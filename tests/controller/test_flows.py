@@ -17,6 +17,7 @@ from support.sandbox.running_controller import (
     Cluster,
     cluster,
     flow,
+    merge,
     set_phase,
     template,
 )
@@ -45,8 +46,7 @@ async def delete_job(world: Cluster, name: str) -> None:
 
 
 async def set_finalizers(world: Cluster, *names: str) -> None:
-    body = json.dumps({"metadata": {"finalizers": names or None}}).encode()
-    await world.client.patch(JOBS, NAMESPACE, "f-a", body)
+    await merge(world.client, JOBS, "f-a", {"metadata": {"finalizers": names or None}})
 
 
 async def test_a_diamond_is_carried_to_its_end_by_few_writes() -> None:

@@ -1,7 +1,6 @@
 """Commands and a new leader: a Command that the last leader has executed does not act again."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,7 +12,7 @@ from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.following_replica import FollowingReplica
-from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template, write_status
 
 
 @pytest.fixture
@@ -28,10 +27,8 @@ async def carried_out_by_the_last_leader(world: Cluster) -> None:
     await world.apply(flow("f", {"a": ""}))
     handled = [await world.order("TerminateJob")]
     state = {"phase": "Failed", "reason": "Cancelled"}
-    status = {"status": {"state": state, "handledCommands": handled}}
-    await world.client.patch(
-        JOBFLOWS, NAMESPACE, "f", json.dumps(status).encode(), subresource="status"
-    )
+    status = {"state": state, "handledCommands": handled}
+    await write_status(world.client, JOBFLOWS, "f", status)
 
 
 async def test_stale_copies_hide_nothing(world: Cluster, replica: FollowingReplica[Client]) -> None:

@@ -1,7 +1,6 @@
 """A new leader knows what the last one did, even if no watch reports it: nothing runs twice."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -20,7 +19,7 @@ from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store, feeds
 from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.job_pods import end_pod, make_pod
-from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, merge, set_phase, template
 
 
 class Hearing(Client):
@@ -92,8 +91,7 @@ async def test_it_makes_jobs_from_the_template_as_it_is(world: Cluster) -> None:
     await world.apply(template("a"))
     async with follower(world) as replica:
         await world.apply(flow("f", {"a": ""}))
-        body = json.dumps({"spec": {"queue": "new"}}).encode()
-        await world.client.patch(JOBTEMPLATES, NAMESPACE, "a", body)
+        await merge(world.client, JOBTEMPLATES, "a", {"spec": {"queue": "new"}})
         async with replica.leading():
             await world.until_jobs(f_a="")
     (job,) = await world.raw(JOBS)

@@ -3,8 +3,6 @@
 A write that the API server refuses permanently raises Refused.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

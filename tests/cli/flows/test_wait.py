@@ -1,7 +1,6 @@
 """`--wait`: what it prints, when it ends and with which exit code."""
 
 import asyncio
-import json
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -27,7 +26,7 @@ from support.sandbox.flow_commands import (
     set_status,
     volcano_on,
 )
-from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, merge, set_phase, template
 
 EXIT_CODE = "sandbox.jobflow.volcano.sh/exit-code"
 RUNNING: Status = {"state": {"phase": "Running", "reason": "", "message": ""}}
@@ -237,8 +236,8 @@ async def test_a_retry_uses_the_template_as_it_is_now(
         assert (await world.ended("f")).status.state.phase == "Failed"
         assert await send_and_wait_for_f(RETRY, kubeconfig) == 1
         assert last_line(capsys).startswith("JobFlow f: Failed, 2/2 steps finished")
-        mended = json.dumps({"metadata": {"annotations": {EXIT_CODE: None}}}).encode()
-        await world.client.patch(JOBTEMPLATES, NAMESPACE, "b", mended)
+        mended = {"metadata": {"annotations": {EXIT_CODE: None}}}
+        await merge(world.client, JOBTEMPLATES, "b", mended)
         assert await send_and_wait_for_f(RETRY, kubeconfig) == 0
         assert last_line(capsys) == "JobFlow f: Succeed, 2/2 steps finished"
         assert sorted(await world.jobs()) == ["f-a", "f-b", "f-b-r1", "f-b-r2"]

@@ -16,7 +16,7 @@ from jobflow.core.planning.actions import AbortJob, DeleteCommand, DeleteFlow, D
 from jobflow.kube.client import UnreadableAnswer
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from support.sandbox.applier_world import NOW, World
-from support.sandbox.running_controller import NAMESPACE, flow
+from support.sandbox.running_controller import NAMESPACE, flow, merge
 
 KIND_OF_COMMAND = {"apiVersion": COMMANDS.api_version, "kind": "Command"}
 
@@ -205,8 +205,7 @@ async def test_a_flow_is_deleted_as_it_was_read(world: World) -> None:
 
 
 async def test_one_that_has_changed_since_is_read_and_planned_again(world: World) -> None:
-    body = json.dumps({"metadata": {"labels": {"keep": "me"}}}).encode()
-    await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", body)
+    await merge(world.cluster.client, JOBFLOWS, "f", {"metadata": {"labels": {"keep": "me"}}})
     outdated = Applied(again=True)
     assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == outdated
     known = world.store.flow(NAMESPACE, "f")

@@ -6,7 +6,6 @@ import pytest
 
 from support.sandbox.rest_client import DEFINITIONS, FLOWS, TABLE, Rest, flow
 
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 THINGS = "/apis/x.io/v1/things"
 
 
@@ -122,18 +121,6 @@ async def test_a_definition_that_cannot_work_is_refused(
 ) -> None:
     answer = await api.post(DEFINITIONS, spoilt)
     assert answer.code == 422 and field in answer.causes
-
-
-async def test_aggregated_discovery(api: Rest) -> None:
-    core = (await api.get("/api", accept=AGGREGATED)).json
-    assert core["kind"] == "APIGroupDiscoveryList"
-    pods = [r for r in core["items"][0]["versions"][0]["resources"] if r["resource"] == "pods"]
-    assert pods[0]["scope"] == "Namespaced" and pods[0]["shortNames"] == ["po"]
-    groups = (await api.get("/apis", accept=AGGREGATED)).json["items"]
-    flows = next(group for group in groups if group["metadata"]["name"] == "flow.volcano.sh")
-    found = {r["resource"]: r for r in flows["versions"][0]["resources"]}
-    assert found["jobflows"]["shortNames"] == ["jf"]
-    assert found["jobflows"]["subresources"][0]["subresource"] == "status"
 
 
 async def test_discovery_group_by_group(api: Rest) -> None:

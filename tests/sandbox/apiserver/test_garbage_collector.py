@@ -16,16 +16,10 @@ from support.sandbox.rest_client import (
 )
 
 
-def pod(name: str, owner: dict[str, Any]) -> dict[str, Any]:
-    owned = vcjob(name, owner)
-    return {"metadata": owned["metadata"]}
-
-
 async def test_foreground_takes_the_dependents_first(api: Rest) -> None:
     owner = await api.made(FLOWS, flow())
     job = await api.made(VCJOBS, vcjob("j", owner))
-    await api.made(PODS, {**pod("p", job)})
-    await api.patch(f"{PODS}/p", {"metadata": {"finalizers": ["x.io/keep"]}})
+    await api.made(PODS, {"metadata": vcjob("p", job, finalizers=["x.io/keep"])["metadata"]})
     answer = await api.delete(f"{FLOWS}/f", {"propagationPolicy": "Foreground"})
     assert answer.meta["finalizers"] == ["foregroundDeletion"]
     assert answer.meta["deletionTimestamp"]
@@ -36,13 +30,6 @@ async def test_foreground_takes_the_dependents_first(api: Rest) -> None:
     await api.patch(f"{PODS}/p", {"metadata": {"finalizers": None}})
     await api.gone(f"{FLOWS}/f")
     assert (await api.get(VCJOBS)).names == []
-
-
-async def test_an_object_whose_owner_never_was_goes(api: Rest) -> None:
-    owner = await api.made(FLOWS, flow())
-    stranger = {**owner, "metadata": {**owner["metadata"], "uid": "another"}}
-    await api.made(VCJOBS, vcjob("j", stranger))
-    await api.gone(f"{VCJOBS}/j")
 
 
 async def test_an_owner_of_a_kind_nobody_serves_is_not_judged(api: Rest) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from jobflow.api.resources import PODS
+from support.sandbox.running_controller import merge, write_status
 from support.sandbox.volcano_world import NAMESPACE, World, small_world
 
 PATH = PODS.path(NAMESPACE, "p")
@@ -20,8 +21,7 @@ async def deleted(world: World, **options: Any) -> dict[str, Any] | None:
 async def create(world: World, phase: str = "Running", **spec: Any) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
     await world.client.create(PODS, NAMESPACE, msgspec.json.encode(pod))
-    body = msgspec.json.encode({"status": {"phase": phase}})
-    await world.client.patch(PODS, NAMESPACE, "p", body, subresource="status")
+    await write_status(world.client, PODS, "p", {"phase": phase})
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,7 @@ async def test_it_has_its_grace_period(
         left = await deleted(world, **options)
         assert left is not None
         assert left["metadata"]["deletionGracePeriodSeconds"] == seconds
-        note = msgspec.json.encode({"metadata": {"annotations": {"a": "b"}}})
-        await world.client.patch(PODS, NAMESPACE, "p", note)
+        await merge(world.client, PODS, "p", {"metadata": {"annotations": {"a": "b"}}})
         assert await deleted(world, gracePeriodSeconds=60) is not None
         assert await deleted(world, gracePeriodSeconds=0) is None
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.sandbox.rest_client import FLOWS, NAMESPACES, PODS, TABLE, Rest, flow
+from support.sandbox.rest_client import FLOWS, PODS, TABLE, Rest, flow
 
 EVENTS = "/api/v1/namespaces/default/events"
 ALL_FLOWS = FLOWS.replace("namespaces/default/", "")
@@ -20,18 +20,6 @@ async def test_field_selectors(api: Rest) -> None:
     assert (await api.get(PODS, fieldSelector="status.phase=Running")).names == ["a"]
     assert (await api.get(PODS, fieldSelector="status.phase!=Running")).names == ["b"]
     assert (await api.get(PODS, fieldSelector="metadata.name=b,status.phase=Running")).names == []
-    refused = await api.get(FLOWS, fieldSelector="spec.x=y")
-    assert (refused.code, refused.message) == (400, "field label not supported: spec.x")
-
-
-async def test_a_list_may_span_all_namespaces(api: Rest) -> None:
-    await api.made(NAMESPACES, {"metadata": {"name": "a"}})
-    await some(api, "z")
-    await api.made(FLOWS.replace("default", "a"), flow("y"))
-    answer = await api.get(ALL_FLOWS)
-    assert answer.names == ["y", "z"]
-    assert answer.json["kind"] == "JobFlowList"
-    assert (await api.get(ALL_FLOWS, fieldSelector="metadata.namespace=a")).names == ["y"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from jobflow.sandbox.apiserver.bodies.patches import json_patch, merge, strategic_merge
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
-from support.sandbox.rest_client import APPLY, FLOWS, PODS, STRATEGIC, Rest, flow
+from support.sandbox.rest_client import APPLY, FLOWS, Rest, flow
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,6 @@ def test_strategic_merges_that_fail(patch: Any) -> None:
     with pytest.raises(RequestFailure) as caught:
         strategic_merge({}, patch)
     assert caught.value.code == 400
-
-
-async def test_a_pod_takes_a_strategic_patch(api: Rest) -> None:
-    pod = {"metadata": {"name": "p"}, **containers({"name": "a", "image": "1"}, {"name": "b"})}
-    await api.made(PODS, pod)
-    patch = containers({"name": "b", "image": "2"})
-    answer = await api.patch(f"{PODS}/p", patch, STRATEGIC)
-    assert answer.json["spec"]["containers"][1] == {"name": "b", "image": "2"}
 
 
 async def test_apply_makes_what_is_not_there_and_merges_what_is(api: Rest) -> None:

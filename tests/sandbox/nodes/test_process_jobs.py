@@ -9,7 +9,7 @@ import pytest
 
 from jobflow.api.resources import JOBS, PODS
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
-from support.sandbox.processes import Json, Pids, living, pod_task, sh
+from support.sandbox.processes import Pids, living, pod_task, sh
 from support.sandbox.vcjobs import vcjob
 from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small_world, stand_in
 
@@ -18,10 +18,6 @@ from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, small
 async def world(runner: ProcessRunner) -> AsyncIterator[World]:
     async with small_world() as world, stand_in(world, runner=runner):
         yield world
-
-
-def forever(pids: Pids) -> Json:
-    return sh(f"echo $$ > {pids.path}; exec sleep 600")
 
 
 async def test_a_parameter_server_ends_with_its_workers(world: World, pids: Pids) -> None:
@@ -100,7 +96,7 @@ class TestDeletion:
         assert not living(pid)
 
     async def test_a_deleted_job_ends_its_processes(self, world: World, pids: Pids) -> None:
-        await world.create(vcjob("j", pod_task(forever(pids), replicas=2)))
+        await world.create(vcjob("j", pod_task(sh(pids.sleeper()), replicas=2)))
         found = await asyncio.to_thread(pids.next, 2)
         await world.client.delete(JOBS, NAMESPACE, "j")
         await world.until(lambda pods: not pods, PODS)

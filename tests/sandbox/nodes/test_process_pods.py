@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
@@ -25,6 +24,7 @@ from support.sandbox.processes import (
     process_runner,
     run_pod,
     sh,
+    start_pod,
     wait_for_end,
 )
 
@@ -98,24 +98,25 @@ async def test_standard_input_is_empty_and_signals_are_as_a_program_expects_them
 class TestMessages:
     """Termination messages."""
 
-    async def test_it_is_what_the_container_wrote_there(self, runner: ProcessRunner) -> None:
-        told = await run_pod(runner, pod_task(sh("echo '{\"acc\": 1}' > /dev/termination-log")))
-        assert told.state()["message"] == '{"acc": 1}\n'
-
-    async def test_of_a_long_one_the_end_is_taken(self, runner: ProcessRunner) -> None:
-        script = "(yes a | head -c 5000; printf end) > $TERMINATION_LOG"
-        message = (await run_pod(runner, pod_task(sh(script)))).state()["message"]
-        assert (len(message), message[-3:]) == (4096, "end")
+    @pytest.mark.parametrize(
+        ("script", "message"),
+        [
+            ("echo '{\"acc\": 1}' > /dev/termination-log", '{"acc": 1}\n'),
+            (r"printf 'a\377b' > /dev/termination-log", "a\ufffdb"),
+            ("(yes a | head -c 5000; echo end) > $TERMINATION_LOG", "a\n" * 2046 + "end\n"),
+        ],
+    )
+    async def test_the_end_of_the_file_is_the_message(
+        self, runner: ProcessRunner, script: str, message: str
+    ) -> None:
+        told = await run_pod(runner, pod_task(sh(script)))
+        assert told.state()["message"] == message
 
     async def test_the_messages_of_a_pod_share_12_kib(self, runner: ProcessRunner) -> None:
         script = "yes a | head -c 5000 > $TERMINATION_LOG"
         task = pod_task(*(sh(script, name=f"c{n}") for n in range(6)))
         told = await run_pod(runner, task)
         assert [len(told.state(n)["message"]) for n in range(6)] == [2048] * 6
-
-    async def test_what_is_no_utf_8_is_replaced(self, runner: ProcessRunner) -> None:
-        told = await run_pod(runner, pod_task(sh(r"printf 'a\377b' > /dev/termination-log")))
-        assert told.state()["message"] == "a\ufffdb"
 
     @pytest.mark.parametrize(
         ("script", "message"),
@@ -255,8 +256,8 @@ class TestEnds:
     async def test_a_pod_that_is_deleted_is_not_restarted(
         self, runner: ProcessRunner, pids: Pids
     ) -> None:
-        script = f"echo $$ > {pids.path}; exec sleep 600"
-        await delete_when_running(runner, pids, pod_task(sh(script), restartPolicy="Always"))
+        task = pod_task(sh(pids.sleeper()), restartPolicy="Always")
+        await delete_when_running(runner, pids, task)
         assert len(list(runner.folder.rglob("*.log"))) == 1
 
     @linux
@@ -273,9 +274,7 @@ class TestEnds:
         self, runner: ProcessRunner, pids: Pids
     ) -> None:
         script = f"echo $PPID > {pids.path}; echo $$ > {pids.path}; sleep 600 & wait"
-        job = job_of(pod_task(sh(script)))
-        told = Told(pod_of(job))
-        running = asyncio.create_task(runner.run(assignment(job, told.pod), told.report))
+        told, running = start_pod(runner, pod_task(sh(script)))
         keeper, command = await asyncio.to_thread(pids.next, 2)
         await told.first.wait()
         os.kill(keeper, signal.SIGKILL)
@@ -287,8 +286,7 @@ class TestEnds:
         self, runner: ProcessRunner, pids: Pids
     ) -> None:
         """Its status cannot be written, because the pod was force-deleted."""
-        job = job_of(pod_task(sh(f"echo $$ > {pids.path}; exec sleep 600")))
-
+        job = job_of(pod_task(sh(pids.sleeper())))
         found: list[int] = []
 
         async def report(progress: Any) -> None:
@@ -315,9 +313,7 @@ class TestEnds:
 
 async def delete_when_running(runner: ProcessRunner, pids: Pids, task: Json) -> None:
     """Delete a pod after its process has reported its id; then no process and no report remains."""
-    job = job_of(task)
-    told = Told(pod_of(job))
-    running = asyncio.create_task(runner.run(assignment(job, told.pod), told.report))
+    told, running = start_pod(runner, task)
     [pid] = await asyncio.to_thread(pids.next, 1)
     await runner.end(told.pod)
     assert not living(pid)
@@ -328,14 +324,9 @@ async def delete_when_running(runner: ProcessRunner, pids: Pids, task: Json) -> 
 async def test_a_pod_of_the_same_name_has_to_be_over_first(
     runner: ProcessRunner, pids: Pids
 ) -> None:
-    script = f"echo $$ > {pids.path}; exec sleep 600"
-    job = job_of(pod_task(sh(script)))
-    first, second = Told(pod_of(job)), Told(pod_of(job))
-    meta = msgspec.structs.replace(second.pod.metadata, uid="another")
-    second.pod = msgspec.structs.replace(second.pod, metadata=meta)
-    old = asyncio.create_task(runner.run(assignment(job, first.pod), first.report))
+    first, old = start_pod(runner, pod_task(sh(pids.sleeper())))
     [before] = await asyncio.to_thread(pids.next, 1)
-    new = asyncio.create_task(runner.run(assignment(job, second.pod), second.report))
+    second, new = start_pod(runner, pod_task(sh(pids.sleeper())), uid="another")
     await runner.end(first.pod)
     [after] = await asyncio.to_thread(pids.next, 1)
     assert not living(before)

@@ -7,7 +7,15 @@ import pytest
 
 from jobflow.api.resources import COMMANDS, CRDS, JOBS
 from support.sandbox.vcjobs import vcjob
-from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
+from support.sandbox.volcano_world import (
+    NAMESPACE,
+    World,
+    long_job,
+    phase,
+    phases,
+    run_job,
+    stand_in,
+)
 
 JOB = (JOBS.api_version, JOBS.kind)
 
@@ -32,9 +40,7 @@ async def no_commands(world: World) -> None:
     [("AbortJob", "Aborted"), ("TerminateJob", "Terminated"), ("CompleteJob", "Completed")],
 )
 async def test_a_running_job_ends_as_it_is_told_to(world: World, action: str, end: str) -> None:
-    async with stand_in(world, speed=1):
-        await world.create(vcjob("j", duration="1h"))
-        await world.job_in("j", "Running")
+    async with long_job(world):
         await order(world, action)
         [job] = await world.end_of("j")
     assert phases(job)[0:2] + [phase(job)] == ["Pending", "Running", end]
@@ -42,9 +48,7 @@ async def test_a_running_job_ends_as_it_is_told_to(world: World, action: str, en
 
 
 async def test_an_aborted_job_goes_on_when_it_is_resumed(world: World) -> None:
-    async with stand_in(world, speed=1):
-        await world.create(vcjob("j", duration="1h"))
-        await world.job_in("j", "Running")
+    async with long_job(world):
         await order(world, "AbortJob")
         await world.job_in("j", "Aborted")
         await order(world, "ResumeJob")
@@ -53,9 +57,7 @@ async def test_an_aborted_job_goes_on_when_it_is_resumed(world: World) -> None:
 
 
 async def test_a_running_job_is_restarted(world: World) -> None:
-    async with stand_in(world, speed=1):
-        await world.create(vcjob("j", duration="1h"))
-        await world.job_in("j", "Running")
+    async with long_job(world):
         await order(world, "RestartJob")
         await world.until(lambda jobs: "Restarting" in phases(jobs["j"]))
         await world.job_in("j", "Running")
@@ -81,9 +83,7 @@ async def test_what_is_not_about_a_job_is_let_alone(world: World) -> None:
 
 
 async def test_an_action_that_nobody_knows_does_nothing(world: World) -> None:
-    async with stand_in(world, speed=1):
-        await world.create(vcjob("j", duration="1h"))
-        await world.job_in("j", "Running")
+    async with long_job(world):
         await order(world, "Nonsense")
         await no_commands(world)
         await order(world, "AbortJob")
@@ -93,7 +93,5 @@ async def test_an_action_that_nobody_knows_does_nothing(world: World) -> None:
 
 async def test_jobs_run_where_no_commands_are_served(world: World) -> None:
     await world.client.delete(CRDS, "", "commands.bus.volcano.sh")
-    async with stand_in(world):
-        await world.create(vcjob("j"))
-        [job] = await world.end_of("j")
+    job = await run_job(world, vcjob("j"))
     assert phase(job) == "Completed"

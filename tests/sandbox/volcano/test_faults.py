@@ -12,7 +12,15 @@ from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.vcjobs import task, vcjob
-from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
+from support.sandbox.volcano_world import (
+    NAMESPACE,
+    World,
+    long_job,
+    phase,
+    phases,
+    run_job,
+    stand_in,
+)
 
 ENDED_BY_WORKERS = [{"event": "TaskCompleted", "action": "CompleteJob"}]
 RESTARTED = {"maxRetry": 2, "policies": [{"event": "PodFailed", "action": "RestartJob"}]}
@@ -59,9 +67,7 @@ async def test_it_may_stop_at_any_write(world: World, name: str, n: int, after: 
 @pytest.mark.parametrize("name", FLOWS)
 async def test_no_write_was_left_out(world: World, name: str) -> None:
     manifest, _, writes = FLOWS[name]
-    async with stand_in(world, speed=1000):
-        await world.create(manifest)
-        await world.end_of("j")
+    await run_job(world, manifest, speed=1000)
     assert sum(world.writes().values()) <= writes
 
 
@@ -78,9 +84,7 @@ async def test_every_write_may_fail_once(world: World, code: int, after: bool) -
 
     broken = failure(code, "Trouble", "not now") if code else None
     world.server.faults.append(InjectedFault(first_time, broken, after=after, times=None))
-    async with stand_in(world):
-        await world.create(vcjob("j", task(replicas=2)))
-        [job] = await world.end_of("j")
+    job = await run_job(world, vcjob("j", task(replicas=2)))
     assert phases(job) == ["Pending", "Running", "Completed"]
     assert world.writes()["POST pods"] <= 2
     assert await world.pods() == {"j-t-0": "Succeeded", "j-t-1": "Succeeded"}
@@ -124,16 +128,13 @@ async def test_a_job_whose_pods_are_refused_too_often_is_terminated(
 ) -> None:
     monkeypatch.setattr("jobflow.sandbox.volcano.controller.REFUSALS", 3)
     refuse_pods(world)
-    async with stand_in(world):
-        await world.create(vcjob("j"))
-        [job] = await world.end_of("j")
+    job = await run_job(world, vcjob("j"))
     assert phases(job) == ["Pending", "Terminating", "Terminated"]
 
 
 async def test_a_running_pod_is_taken_up_at_its_own_time(world: World) -> None:
-    await world.create(vcjob("j", duration="1h"))
-    async with stand_in(world, speed=1):
-        await world.job_in("j", "Running")
+    async with long_job(world):
+        pass
     started = (await world.get(PODS, "j-t-0"))["status"]["startTime"]
     async with stand_in(world, speed=1, clock=lambda: datetime.now(UTC) + timedelta(hours=1)):
         [job] = await world.end_of("j")
@@ -159,7 +160,5 @@ async def test_finished_jobs_cost_a_new_stand_in_nothing(world: World) -> None:
     async with stand_in(world):
         await world.end_of("j", "k")
     before = sum(world.writes().values())
-    async with stand_in(world):
-        await world.create(vcjob("l"))
-        await world.end_of("l")
+    await run_job(world, vcjob("l"))
     assert sum(world.writes().values()) == before + 7

@@ -158,14 +158,6 @@ def test_pods_of_an_earlier_version_are_not_held_against_a_job() -> None:
     assert job.collected().status.retry_count == 1
 
 
-def test_a_command_acts_whatever_the_policies_say() -> None:
-    job = running(minAvailable=1).command("AbortJob").collected()
-    assert job.phase == "Aborted"
-    job.command("ResumeJob")
-    assert job.phases[-3:] == ["Aborted", "Restarting", "Pending"]
-    assert job.all_pods("Running").phase == "Running"
-
-
 def test_nothing_moves_a_job_that_has_ended() -> None:
     job = running(minAvailable=1).pod("j-t-0", "Succeeded")
     written = len(job.history)
@@ -197,11 +189,6 @@ class TestTimeouts:
         assert job.inbox.next_due is None
         assert job.wait(3600).phase == "Pending"
 
-    def test_a_pod_that_stays_pending_is_acted_on(self) -> None:
-        late = on("PodPending", "AbortJob", timeout="1m")
-        job = Played(job_spec(minAvailable=1, policies=[late])).begin().wait(60)
-        assert job.collected().phase == "Aborted"
-
     def test_a_pod_that_runs_in_time_is_not(self) -> None:
         late = on("PodPending", "AbortJob", timeout="1m")
         job = Played(job_spec(minAvailable=1, policies=[late])).begin().wait(30)
@@ -221,15 +208,6 @@ class TestTimeouts:
 
 class TestDependsOn:
     """Tasks that wait for tasks of the same job."""
-
-    def test_a_task_waits_for_the_pods_of_another(self) -> None:
-        worker = task("w", dependsOn={"name": ["ps"]})
-        job = Played(with_defaults(job_spec(task("ps", 2), worker))).begin()
-        assert sorted(job.pods) == ["j-ps-0", "j-ps-1"]
-        job.pod("j-ps-0", "Running")
-        assert "j-w-0" not in job.pods
-        job.pod("j-ps-1", "Running")
-        assert "j-w-0" in job.pods
 
     def test_a_pod_that_is_not_ready_does_not_count(self) -> None:
         worker = task("w", dependsOn={"name": ["ps"]})

@@ -3,19 +3,24 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
 from jobflow.api.resources import EVENTS, JOBS, PODS
-from jobflow.kube.client import MERGE_PATCH
+from support.sandbox.running_controller import merge
 from support.sandbox.vcjobs import task, vcjob
-from support.sandbox.volcano_world import NAMESPACE, World, phase, phases, stand_in
+from support.sandbox.volcano_world import (
+    NAMESPACE,
+    World,
+    long_job,
+    phase,
+    phases,
+    run_job,
+    stand_in,
+)
 
 
 async def test_a_job_completes(world: World) -> None:
-    async with stand_in(world):
-        await world.create(vcjob("j"))
-        [job] = await world.end_of("j")
+    job = await run_job(world, vcjob("j"))
     assert phases(job) == ["Pending", "Running", "Completed"]
     final = {"conditions", "minAvailable", "runningDuration", "state", "version"}
     assert job["status"].keys() == final
@@ -27,18 +32,15 @@ def an_hour_later() -> datetime:
 
 
 async def test_a_job_of_one_pod_takes_eight_writes(world: World) -> None:
-    async with stand_in(world, speed=1):
-        await world.create(vcjob("j", duration="1h"))
-        await world.job_in("j", "Running")
+    async with long_job(world):
+        pass
     async with stand_in(world, speed=1, clock=an_hour_later):
         await world.end_of("j")
     assert world.writes() == {"POST pods": 1, "PATCH pods/status": 2, "PATCH jobs/status": 5}
 
 
 async def test_pods_that_move_together_cost_few_writes_of_their_job(world: World) -> None:
-    async with stand_in(world):
-        await world.create(vcjob("j", task(replicas=50)))
-        await world.end_of("j")
+    await run_job(world, vcjob("j", task(replicas=50)))
     writes = world.writes()
     assert (writes["POST pods"], writes["PATCH pods/status"]) == (50, 50)
     assert writes["PATCH jobs/status"] < 25
@@ -54,37 +56,13 @@ async def test_at_infinite_speed_a_pod_is_written_once(world: World) -> None:
 
 
 async def test_a_failed_job_says_why_in_its_pod(world: World) -> None:
-    async with stand_in(world):
-        await world.create(vcjob("j", exit_code="3", output="no more memory"))
-        [job] = await world.end_of("j")
+    job = await run_job(world, vcjob("j", exit_code="3", output="no more memory"))
     pod = await world.get(PODS, "j-t-0")
     [container] = pod["status"]["containerStatuses"]
     assert phases(job) == ["Pending", "Running", "Failed"]
     assert container["state"]["terminated"]["exitCode"] == 3
     assert container["state"]["terminated"]["message"] == "no more memory"
     assert (pod["spec"]["nodeName"], pod["status"]["podIP"]) == ("sandbox", "127.0.0.1")
-
-
-async def test_a_job_ends_with_its_workers(world: World) -> None:
-    policies = [{"event": "TaskCompleted", "action": "CompleteJob"}]
-    marks = '{"w": [["Running", 1], ["Succeeded", 2]], "ps": [["Running", 1]]}'
-    async with stand_in(world, speed=100):
-        tasks = task("ps"), task("w", 2, policies=policies)
-        await world.create(vcjob("j", *tasks, task_phases=marks))
-        [job] = await world.end_of("j")
-    assert phases(job) == ["Pending", "Running", "Completing", "Completed"]
-    assert await world.pods() == {"j-w-0": "Succeeded", "j-w-1": "Succeeded"}
-
-
-async def test_a_job_restarts_until_it_may_no_more(world: World) -> None:
-    policies = [{"event": "PodFailed", "action": "RestartJob"}]
-    async with stand_in(world):
-        await world.create(vcjob("j", spec={"maxRetry": 2, "policies": policies}, exit_code="1"))
-        [job] = await world.end_of("j")
-    assert (phase(job), job["status"]["retryCount"]) == ("Failed", 2)
-    assert world.writes()["POST pods"] == 2
-    notes = (await world.get(PODS, "j-t-0"))["metadata"]["annotations"]
-    assert notes["volcano.sh/job-retry-count"] == "1"
 
 
 async def test_a_task_waits_for_the_one_it_depends_on(world: World) -> None:
@@ -101,9 +79,7 @@ async def test_a_task_waits_for_the_one_it_depends_on(world: World) -> None:
 async def test_a_job_that_stays_pending_is_aborted_by_its_policy(world: World) -> None:
     late = {"event": "PodPending", "action": "AbortJob", "timeout": "20ms"}
     marks = '{"t": [["Running", 3600]]}'
-    async with stand_in(world, speed=1):
-        await world.create(vcjob("j", spec={"policies": [late]}, task_phases=marks))
-        [job] = await world.end_of("j")
+    job = await run_job(world, vcjob("j", spec={"policies": [late]}, task_phases=marks), speed=1)
     assert phases(job) == ["Pending", "Aborting", "Aborted"]
     assert await world.pods() == {}
 
@@ -120,17 +96,13 @@ class TestUsers:
     """Changes and deletions by users."""
 
     async def test_a_deleted_job_takes_its_pods_along(self, world: World) -> None:
-        async with stand_in(world, speed=1):
-            await world.create(vcjob("j", duration="1h"))
-            await world.job_in("j", "Running")
+        async with long_job(world):
             await world.client.delete(JOBS, NAMESPACE, "j")
             await world.until(lambda pods: not pods, PODS)
         assert world.writes()["POST pods"] == 1
 
     async def test_a_deleted_pod_is_made_again(self, world: World) -> None:
-        async with stand_in(world, speed=1):
-            await world.create(vcjob("j", duration="1h"))
-            await world.job_in("j", "Running")
+        async with long_job(world):
             first = (await world.get(PODS, "j-t-0"))["metadata"]["uid"]
             await world.client.delete(PODS, NAMESPACE, "j-t-0")
             await world.until(
@@ -140,14 +112,12 @@ class TestUsers:
 
     async def test_a_pod_that_is_marked_for_deletion_is_confirmed_gone(self, world: World) -> None:
         held = {"metadata": {"finalizers": ["example.com/held"]}}
-        async with stand_in(world, speed=1):
-            await world.create(vcjob("j", duration="1h"))
-            await world.job_in("j", "Running")
-            await world.client.patch(PODS, NAMESPACE, "j-t-0", msgspec.json.encode(held))
+        async with long_job(world):
+            await merge(world.client, PODS, "j-t-0", held)
             await world.client.delete(PODS, NAMESPACE, "j-t-0")
             await world.until(lambda jobs: "terminating" in jobs["j"]["status"])
             held["metadata"]["finalizers"] = []
-            await world.client.patch(PODS, NAMESPACE, "j-t-0", msgspec.json.encode(held))
+            await merge(world.client, PODS, "j-t-0", held)
             await world.until(
                 lambda pods: "j-t-0" in pods and "finalizers" not in pods["j-t-0"]["metadata"], PODS
             )
@@ -166,15 +136,8 @@ class TestUsers:
         assert phase(job) == "Completed"
 
     async def test_a_job_is_scaled(self, world: World) -> None:
-        async with stand_in(world, speed=1):
-            await world.create(
-                vcjob("j", task(replicas=2), duration="1h", spec={"minAvailable": 1})
-            )
-            await world.job_in("j", "Running")
-            smaller = {"spec": {"tasks": [task(replicas=1)]}}
-            await world.client.patch(
-                JOBS, NAMESPACE, "j", msgspec.json.encode(smaller), content_type=MERGE_PATCH
-            )
+        async with long_job(world, task(replicas=2), spec={"minAvailable": 1}):
+            await merge(world.client, JOBS, "j", {"spec": {"tasks": [task(replicas=1)]}})
             await world.until(lambda pods: set(pods) == {"j-t-0"}, PODS)
 
 
@@ -185,8 +148,6 @@ class TestBadJobs:
         ("job", "message"),
         [
             ({"duration": "fast"}, '"fast" is not a duration: write it like 2s, 500ms or 1m30s'),
-            ({"exit-code": "300"}, '"300" is not an exit code: write a whole number from 0 to 255'),
-            ({"outputs": "{}"}, 'outputs: no such setting; did you mean "output"?'),
             (
                 {"spec": {"policies": [{"event": "PodFailed", "action": "CompletedJob"}]}},
                 "spec.policies[0].action: 'CompletedJob'",

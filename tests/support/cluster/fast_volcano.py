@@ -6,7 +6,6 @@ sandbox's server.
 """
 
 import asyncio
-import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.nodes.simulation_script import SimulationScript, read_script
 from support.sandbox.job_pods import end_pod, make_pod
+from support.sandbox.running_controller import write_status
 from support.time.alongside import alongside
 from support.time.leaping_loop import now
 
@@ -91,8 +91,8 @@ class Plays:
                 {"status": each, "lastTransitionTime": _text(at)} for each, at in stamps.items()
             ],
         }
-        meta, body = job.metadata, json.dumps({"status": status}).encode()
-        await self._client.patch(JOBS, meta.namespace, meta.name, body, subresource="status")
+        meta = job.metadata
+        await write_status(self._client, JOBS, meta.name, status, namespace=meta.namespace)
 
     # ------------------------------------------------------------------ Commands
 

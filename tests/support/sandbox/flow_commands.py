@@ -1,7 +1,6 @@
 """Commands about one flow of the sandbox's API server, as a user runs them."""
 
 import asyncio
-import json
 import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -14,7 +13,7 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.command_line import Result, jobflow
-from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
+from support.sandbox.running_controller import Cluster, flow, template, write_status
 from support.sandbox.volcano_world import volcano
 
 Status = dict[str, Any]
@@ -66,8 +65,7 @@ async def long_flow(world: Cluster, name: str = "f", **spec: Any) -> None:
 
 async def set_status(world: Cluster, status: dict[str, Any], name: str = "f") -> None:
     """Merge fields into the status of a flow."""
-    body = json.dumps({"status": status}).encode()
-    await world.client.patch(JOBFLOWS, NAMESPACE, name, body, subresource="status")
+    await write_status(world.client, JOBFLOWS, name, status)
 
 
 def forbid(world: Cluster, method: str, end: str) -> None:

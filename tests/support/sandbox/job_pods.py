@@ -9,7 +9,7 @@ from jobflow.api.pod import JOB_NAME, TASK, TASK_INDEX
 from jobflow.api.resources import PODS
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.jobs.pods import owner_reference
-from support.sandbox.running_controller import Ends
+from support.sandbox.running_controller import Ends, write_status
 
 
 def pod_of(job: ObjectMeta, task: str, index: int = 0) -> dict[str, Any]:
@@ -38,8 +38,7 @@ async def make_pod(client: Client, job: ObjectMeta, task: str = "main", index: i
 
 async def move_pod(client: Client, namespace: str, name: str, phase: str, **more: Any) -> None:
     """Write the status of a pod."""
-    body = json.dumps({"status": {"phase": phase, **more}}).encode()
-    await client.patch(PODS, namespace, name, body, subresource="status")
+    await write_status(client, PODS, name, {"phase": phase, **more}, namespace=namespace)
 
 
 async def end_pod(

@@ -92,12 +92,22 @@ def assignment(job: Vcjob, pod: Pod) -> Assignment:
     return Assignment(job, pod, now, now)
 
 
-async def run_pod(runner: ProcessRunner, task: Json, **spec: Any) -> Told:
-    """Run one pod of a job of one task to its end."""
+def start_pod(
+    runner: ProcessRunner, task: Json, *, uid: str = "u", **spec: Any
+) -> tuple[Told, asyncio.Task[None]]:
+    """Start one pod of a job of one task."""
     job = job_of(task, **spec)
     assert not runner.faults(job)
-    told = Told(pod_of(job))
-    await runner.run(assignment(job, told.pod), told.report)
+    pod = pod_of(job)
+    pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
+    told = Told(pod)
+    return told, asyncio.create_task(runner.run(assignment(job, pod), told.report))
+
+
+async def run_pod(runner: ProcessRunner, task: Json, **spec: Any) -> Told:
+    """Run one pod of a job of one task to its end."""
+    told, running = start_pod(runner, task, **spec)
+    await running
     return told
 
 
@@ -146,6 +156,10 @@ class Pids:
 
     def close(self) -> None:
         self._file.close()
+
+    def sleeper(self) -> str:
+        """Return a script that reports its id and sleeps."""
+        return f"echo $$ > {self.path}; exec sleep 600"
 
     def runaways(self) -> str:
         """Return a script of three processes that report their ids: itself, a child, and one that

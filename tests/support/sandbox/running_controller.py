@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,7 +22,10 @@ from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.store import Store, feeds
+from support.time.alongside import alongside
 from support.time.leaping_loop import clock, now
+
+K = TypeVar("K")
 
 NAMESPACE = "default"
 WITHIN_SECONDS = 20.0
@@ -95,8 +98,29 @@ def _reflector(client: Client, cache: Cache[Any]) -> Reflector[Any]:
 
 async def set_phase(client: Client, job: str, phase: str, *, namespace: str = NAMESPACE) -> None:
     """Write a vcjob's phase as Volcano would."""
-    body = json.dumps({"status": {"state": {"phase": phase}}}).encode()
-    await client.patch(JOBS, namespace, job, body, subresource="status")
+    await write_status(client, JOBS, job, {"state": {"phase": phase}}, namespace=namespace)
+
+
+async def merge(
+    client: Client,
+    resource: Resource,
+    name: str,
+    changes: Mapping[str, Any],
+    *,
+    namespace: str = NAMESPACE,
+    subresource: str = "",
+) -> None:
+    """Send a merge patch with these changes."""
+    body = json.dumps(changes).encode()
+    await client.patch(resource, namespace, name, body, subresource=subresource)
+
+
+async def write_status(
+    client: Client, resource: Resource, name: str, status: Any, *, namespace: str = NAMESPACE
+) -> None:
+    """Merge fields into the status of an object."""
+    changes = {"status": status}
+    await merge(client, resource, name, changes, namespace=namespace, subresource="status")
 
 
 class Cluster:
@@ -145,13 +169,13 @@ class Cluster:
     async def seen(
         self,
         resource: Resource,
-        kind: type[Any],
-        holds: Callable[[Mapping[str, Any]], bool],
+        kind: type[K],
+        holds: Callable[[Mapping[str, K]], bool],
         *,
         within: float = WITHIN_SECONDS,
-    ) -> Mapping[str, Any]:
+    ) -> Mapping[str, K]:
         """Return the objects of a kind by name as soon as the condition holds."""
-        found: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[Mapping[str, K]] = asyncio.get_running_loop().create_future()
         cache: Cache[Any] = Cache()
 
         def look(*_: object) -> None:
@@ -163,17 +187,13 @@ class Cluster:
         follow = Reflector(
             self.client, resource, kind, cache, backoff=ExponentialBackoff(first=0.001, most=0.01)
         )
-        task = asyncio.create_task(follow.run())
-        try:
-            async with asyncio.timeout(within):
-                await asyncio.wait({found, task}, return_when="FIRST_COMPLETED")
-            return found.result() if found.done() else task.result()
-        except TimeoutError:
-            flows = "; ".join([await self.describe(flow) for flow in await self.flow_names()])
-            raise AssertionError(f"never came true: {flows}") from None
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        async with alongside(follow.run()):
+            try:
+                async with asyncio.timeout(within):
+                    return await found
+            except TimeoutError:
+                flows = "; ".join([await self.describe(flow) for flow in await self.flow_names()])
+                raise AssertionError(f"never came true: {flows}") from None
 
     async def flow_names(self) -> list[str]:
         return [item["metadata"]["name"] for item in await self.raw(JOBFLOWS)]
@@ -219,12 +239,8 @@ class Cluster:
     ) -> AsyncIterator[None]:
         """Run a driver that finishes new vcjobs."""
         async with Client.at(self.server.url) as client:
-            task = asyncio.create_task(driver(client, phases or {}, otherwise).run())
-            try:
+            async with alongside(driver(client, phases or {}, otherwise).run()):
                 yield
-            finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
 
     async def order(self, action: str, *, name: str = "stop", flow: str = "f") -> str:
         """Create a Command for a flow, and return the Command's UID."""
@@ -242,8 +258,9 @@ class Cluster:
     ) -> AsyncIterator[Product]:
         """Run the product's controller with its own store and reflectors; kill it at the end."""
         async with AsyncExitStack() as stack:
-            mine = client or await stack.enter_async_context(Client.at(self.server.url))
-            product = Product(mine, **options)
+            if client is None:
+                client = await stack.enter_async_context(Client.at(self.server.url))
+            product = Product(client, **options)
             try:
                 yield product
                 product.check()

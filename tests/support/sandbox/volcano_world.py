@@ -15,6 +15,7 @@ from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import Clock, utc_now
 from jobflow.sandbox.volcano.controller import JobController, SimulateRunner
+from support.sandbox.vcjobs import vcjob
 from support.time.alongside import alongside
 
 NAMESPACE = "default"
@@ -135,6 +136,23 @@ async def stand_in(
     controller = JobController(client or world.client, node, clock=clock)
     async with alongside(controller.run()) as running:
         yield running
+
+
+@asynccontextmanager
+async def long_job(world: World, *tasks: Json, **more: Any) -> AsyncIterator[None]:
+    """Run a job controller with a vcjob j, which is Running and takes an hour."""
+    async with stand_in(world, speed=1):
+        await world.create(vcjob("j", *tasks, duration="1h", **more))
+        await world.job_in("j", "Running")
+        yield
+
+
+async def run_job(world: World, manifest: Json, **options: Any) -> Json:
+    """Run a job controller until a new vcjob has ended; return the vcjob."""
+    async with stand_in(world, **options):
+        await world.create(manifest)
+        [job] = await world.end_of(manifest["metadata"]["name"])
+        return job
 
 
 @asynccontextmanager

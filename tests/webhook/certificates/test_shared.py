@@ -1,7 +1,6 @@
 """Replicas that share a certificate in a Secret and write it to caBundles."""
 
 import asyncio
-import json
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -12,10 +11,9 @@ from structlog.testing import capture_logs
 
 from jobflow.api.resources import SECRETS
 from jobflow.kube.client import ApiError
-from jobflow.webhook.certificates.live import Live
-from jobflow.webhook.certificates.pki import make_authority, make_pki, pem
-from jobflow.webhook.certificates.ring import Policy
-from jobflow.webhook.certificates.shared import SharedCertificate
+from jobflow.webhook.certificates import Live, Policy, SharedCertificate, make_pki
+from jobflow.webhook.certificates.pki import make_authority, pem
+from support.sandbox.running_controller import merge
 from support.time.certificate_rings import BEGIN, POLICY, SECRET, Replica, Shared, shared
 
 DUE = POLICY.serving * 2 / 3
@@ -200,8 +198,7 @@ async def test_a_complete_pki_written_by_hand_is_used(world: Shared) -> None:
         async with shared() as elsewhere, elsewhere.replica() as another:
             await elsewhere.until(lambda: another.serves)
             data = (await elsewhere.ring()).data()
-        body = json.dumps({"data": data}).encode()
-        await world.client.patch(SECRETS, "default", SECRET, body)
+        await merge(world.client, SECRETS, SECRET, {"data": data})
         given = (await world.ring()).issuer
         await world.until(lambda: one.source.waiting_for() == [])
         for _ in range(2):
@@ -287,8 +284,7 @@ class TestWaitingFor:
 
 async def change_secret(world: Shared, edit: dict[str, bytes]) -> None:
     data = {name: b64encode(value).decode() for name, value in edit.items()}
-    body = json.dumps({"data": data}).encode()
-    await world.client.patch(SECRETS, "default", SECRET, body)
+    await merge(world.client, SECRETS, SECRET, {"data": data})
 
 
 async def until_trusted(world: Shared, authorities: set[object]) -> None:

@@ -60,8 +60,8 @@ def openapi_schema(kind: str) -> Schema:
             },
             "kind": {"type": "string", "description": f"{kind}, the kind of this object."},
             "metadata": {"type": "object"},
-            "spec": _struct(row.spec_type),
-            "status": _struct(row.status_type),
+            "spec": struct_schema(row.spec_type),
+            "status": struct_schema(row.status_type),
         },
     }
 
@@ -86,7 +86,8 @@ def _doc(described: type) -> str:
     return " ".join((described.__doc__ or "").split("\n\n")[0].split())
 
 
-def _struct(described: type) -> Schema:
+def struct_schema(described: type) -> Schema:
+    """Return the structural schema of a type, described by its docstring."""
     info = msgspec.inspect.type_info(described)
     return {"description": _doc(described)} | _schema(info)
 

@@ -1,13 +1,12 @@
 """Objects that exist before the first request: namespaces and CRDs, ours and Volcano's."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from functools import cache
 from typing import Any
 
 from jobflow.api.kinds import KINDS
-from jobflow.api.schema.crd import crd
+from jobflow.api.meta import OwnerReference
+from jobflow.api.schema.crd import crd, struct_schema
 from jobflow.sandbox.apiserver.kinds import Registry
 from jobflow.sandbox.apiserver.requests.operations import Target, WriteOptions
 from jobflow.sandbox.apiserver.resources import builtin
@@ -15,20 +14,14 @@ from jobflow.sandbox.apiserver.writes.writer import Writer
 
 NAMESPACES = ("default", "kube-system")
 
-
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_REFERENCE = {
-    "type": "object",
-    "required": ["apiVersion", "kind", "name", "uid"],
-    "properties": {
-        **{name: {"type": "string"} for name in ("apiVersion", "kind", "name", "uid")},
-        **{name: {"type": "boolean"} for name in ("controller", "blockOwnerDeletion")},
-    },
-}
-"""Schema of metav1.OwnerReference, which is the `target` of Volcano's Commands."""
+_REFERENCE = struct_schema(OwnerReference) | {"required": ["apiVersion", "kind", "name", "uid"]}
+"""Schema of the `target` of Volcano's Commands."""
 
 
-def _definition(group: str, version: str, kind: str, properties: dict[str, Any]) -> dict[str, Any]:
+def _definition(
+    group: str, version: str, kind: str, *short: str, properties: dict[str, Any], **more: Any
+) -> dict[str, Any]:
     plural = kind.lower() + "s"
     schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
     return {
@@ -37,59 +30,54 @@ def _definition(group: str, version: str, kind: str, properties: dict[str, Any])
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "names": {"kind": kind, "plural": plural},
+            "names": {"kind": kind, "plural": plural, "shortNames": list(short)},
             "scope": "Namespaced",
-            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+            "versions": [
+                {"name": version, "served": True, "storage": True, "schema": schema, **more}
+            ],
         },
     }
 
 
-def _permissive(group: str, version: str, kind: str, *short: str, **columns: Any) -> dict[str, Any]:
+def _permissive(*names: str, columns: tuple[tuple[str | int, ...], ...]) -> dict[str, Any]:
     """Return a CRD whose objects may hold anything, because Volcano itself checks them."""
-    definition = _definition(group, version, kind, {"spec": _ANYTHING, "status": _ANYTHING})
-    spec = definition["spec"]
-    spec["names"]["shortNames"] = list(short)
-    spec["versions"][0] |= {
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": [
-            {"name": name, "type": "string", **found} for name, found in columns.items()
-        ],
-    }
-    return definition
+    fields = ("name", "jsonPath", "type", "priority")
+    return _definition(
+        *names,
+        properties={"spec": _ANYTHING, "status": _ANYTHING},
+        subresources={"status": {}},
+        additionalPrinterColumns=[dict(zip(fields, column, strict=True)) for column in columns],
+    )
 
 
-_AGE = {"jsonPath": ".metadata.creationTimestamp", "type": "date"}
-_RUNNINGS = {"jsonPath": ".status.running", "type": "integer"}
-_QUEUE = {"jsonPath": ".spec.queue", "priority": 1}
+_RUNNINGS = ("RUNNINGS", ".status.running", "integer", 0)
+_AGE = ("AGE", ".metadata.creationTimestamp", "date", 0)
+_QUEUE = ("QUEUE", ".spec.queue", "string", 1)
 
 VCJOB = _permissive(
     *("batch.volcano.sh", "v1alpha1", "Job", "vcjob", "vj"),
-    STATUS={"jsonPath": ".status.state.phase"},
-    minAvailable={"jsonPath": ".status.minAvailable", "type": "integer"},
-    RUNNINGS=_RUNNINGS,
-    AGE=_AGE,
-    QUEUE=_QUEUE,
+    columns=(
+        ("STATUS", ".status.state.phase", "string", 0),
+        ("minAvailable", ".status.minAvailable", "integer", 0),
+        *(_RUNNINGS, _AGE, _QUEUE),
+    ),
 )
 POD_GROUP = _permissive(
     *("scheduling.volcano.sh", "v1beta1", "PodGroup", "pg", "podgroup-v1beta1"),
-    STATUS={"jsonPath": ".status.phase"},
-    minMember={"jsonPath": ".spec.minMember", "type": "integer"},
-    RUNNINGS=_RUNNINGS,
-    AGE=_AGE,
-    QUEUE=_QUEUE,
+    columns=(
+        ("STATUS", ".status.phase", "string", 0),
+        ("minMember", ".spec.minMember", "integer", 0),
+        *(_RUNNINGS, _AGE, _QUEUE),
+    ),
 )
 QUEUE = _permissive(
-    "scheduling.volcano.sh",
-    "v1beta1",
-    "Queue",
-    "q",
-    "queue-v1beta1",
-    PARENT={"jsonPath": ".spec.parent"},
+    *("scheduling.volcano.sh", "v1beta1", "Queue", "q", "queue-v1beta1"),
+    columns=(("PARENT", ".spec.parent", "string", 0),),
 )
 QUEUE["spec"]["scope"] = "Cluster"
 _TEXT = {"type": "string"}
 _FIELDS = {"action": _TEXT, "target": _REFERENCE, "reason": _TEXT, "message": _TEXT}
-COMMAND = _definition("bus.volcano.sh", "v1alpha1", "Command", _FIELDS)
+COMMAND = _definition("bus.volcano.sh", "v1alpha1", "Command", properties=_FIELDS)
 DEFAULT_QUEUE: dict[str, Any] = {
     **{"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"},
     **{"metadata": {"name": "default"}, "spec": {"reclaimable": True, "weight": 1}},

@@ -1,7 +1,5 @@
 """Kinds: their names, scope, columns and rules, and the registry of those served."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +8,14 @@ from jobflow.core.violations import Violation
 
 Object = dict[str, Any]
 """An object as JSON. A stored object is never changed in place."""
+
+
+def value_at(obj: Any, path: str) -> Any:
+    """Return the value at a path like `status.phase`; None if it is missing."""
+    for name in path.split("."):
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj
+
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -96,10 +102,8 @@ class Kind:
     """Whether a name must be a DNS label instead of a subdomain."""
     columns: tuple[Column, ...] = ()
     rules: Rules = field(default_factory=Rules)
-    fields: Callable[[Object], Mapping[str, str]] = lambda obj: {}
-    """Values of the field selectors besides metadata.name and metadata.namespace."""
-    selectable: frozenset[str] = frozenset()
-    """Names of those field selectors."""
+    selectable: Mapping[str, str] = field(default_factory=dict)
+    """Path of each field selector besides metadata.name and metadata.namespace."""
     projection: Projection = Projection()
     stored_as: str = ""
     """Bucket of another kind that holds the objects."""

@@ -1,7 +1,5 @@
 """Kubeconfig of a sandbox: private, and locked by one running sandbox at a time."""
 
-from __future__ import annotations
-
 import base64
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Routes: from path and method to the handler of a resource."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jobflow.core.violations import Reason
@@ -29,7 +27,7 @@ from jobflow.sandbox.apiserver.writes.deletes import (
     Deletion,
     delete_options,
 )
-from jobflow.sandbox.apiserver.writes.writer import Writer, create_options
+from jobflow.sandbox.apiserver.writes.writer import Writer
 
 
 def find_target(registry: Registry, path: str) -> Target | None:
@@ -158,7 +156,7 @@ def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
         raise failures.bad_request("DeleteOptions: not a JSON object")
     wanted = delete_options(options, request.query)
     write = _write_options("DeleteOptions", request)
-    dry_run = write.dry_run or _dry("DeleteOptions", options.get("dryRun") or [])
+    dry_run = write.dry_run or _dry("DeleteOptions", wanted.dry_run)
     given = {key: value for key, value in options.items() if value is not None}
     body = {**write.options, **given, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     return wanted, WriteOptions(dry_run=dry_run, options=body, warnings=request.warnings)
@@ -172,15 +170,21 @@ def _dry(options: str, values: list[str]) -> bool:
 
 
 def _write_options(options: str, request: Request) -> WriteOptions:
-    dry = request.query.get("dryRun")
     validation = request.query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
         path, fault = "fieldValidation", 'supported values: "", "Ignore", "Strict", "Warn"'
         raise failures.invalid_option(options, path, Reason.NOT_SUPPORTED, validation, fault)
+    asked: dict[str, Any] = {"kind": options, "apiVersion": "meta.k8s.io/v1"}
+    given = {name: value for name, value in request.query.items() if value}
+    asked |= {name: given[name] for name in ("fieldManager", "fieldValidation") if name in given}
+    if "dryRun" in given:
+        asked["dryRun"] = [given["dryRun"]]
+    if "force" in given:
+        asked["force"] = given["force"] == "true"
     return WriteOptions(
-        dry_run=_dry(options, [dry] if dry else []),
+        dry_run=_dry(options, asked.get("dryRun", [])),
         field_validation=validation,
-        options=create_options(options, request.query),
+        options=asked,
         warnings=request.warnings,
     )
 

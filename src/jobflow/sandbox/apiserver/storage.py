@@ -4,12 +4,10 @@ One revision counts all writes, as in etcd. A stored object is never changed in 
 watches may keep it. Every write happens in one step of the event loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 from bisect import bisect_left, insort
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,19 +106,6 @@ class Bucket:
             end = bisect_left(self.keys, (namespace + "\0", ""))
         return [self.objects[key] for key in self.keys[start:end]]
 
-    def put(self, stored: Stored) -> Stored | None:
-        old = self.objects.get(stored.key)
-        if old is None:
-            insort(self.keys, stored.key)
-        self.objects[stored.key] = stored
-        return old
-
-    def drop(self, key: Key) -> Stored:
-        """Remove an object. Raises KeyError."""
-        old = self.objects.pop(key)
-        del self.keys[bisect_left(self.keys, key)]
-        return old
-
     def publish(self, change: ObjectChange) -> None:
         """Record a change and notify the watchers."""
         self.history.append(change)
@@ -149,17 +134,10 @@ class Storage:
         self.revision = 1
         self.listeners: list[Callable[[str, ObjectChange], None]] = []
         """Called with bucket and change on every write, in the same step of the event loop."""
-        self._history = history
-        self._buckets: dict[str, Bucket] = {}
+        self._buckets = defaultdict[str, Bucket](lambda: Bucket(history))
 
     def bucket(self, name: str) -> Bucket:
-        """Return the bucket of this name; create it if it is missing."""
-        if name not in self._buckets:
-            self._buckets[name] = Bucket(self._history)
         return self._buckets[name]
-
-    def buckets(self) -> Iterator[tuple[str, Bucket]]:
-        return iter(list(self._buckets.items()))
 
     def get(self, bucket: str, key: Key) -> Stored | None:
         return self.bucket(bucket).objects.get(key)
@@ -167,14 +145,18 @@ class Storage:
     def put(self, bucket: str, key: Key, obj: Object) -> Stored:
         """Store an object's next state; takes over `obj`. Raises ObjectTooLarge."""
         where = self.bucket(bucket)
-        stored = self._next(key, obj)
-        old = where.put(stored)
+        old, stored = where.objects.get(key), self._next(key, obj)
+        if old is None:
+            insort(where.keys, key)
+        where.objects[key] = stored
         self._publish(bucket, ObjectChange(MODIFIED if old else ADDED, stored, old))
         return stored
 
     def remove(self, bucket: str, key: Key, last: Object | None = None) -> Stored:
         """Delete an object and return its last state at the new revision."""
-        old = self.bucket(bucket).drop(key)
+        where = self.bucket(bucket)
+        old = where.objects.pop(key)
+        del where.keys[bisect_left(where.keys, key)]
         obj = dict(last or old.obj)
         obj["metadata"] = dict(obj["metadata"])
         gone = self._next(key, obj)
@@ -196,13 +178,13 @@ class Storage:
         self.bucket(bucket).watches.discard(watch)
 
     def close_watches(self) -> None:
-        for _, bucket in self.buckets():
+        for bucket in self._buckets.values():
             for watch in list(bucket.watches):
                 watch.close()
 
     def compact(self) -> None:
         """Forget all changes: an older resource version gets 410."""
-        for _, bucket in self.buckets():
+        for bucket in self._buckets.values():
             bucket.history.clear()
             bucket.held = 0
             bucket.forgotten = self.revision

@@ -4,8 +4,6 @@ The defaults are never written back: in a real cluster the stored object has the
 and a later write would create a second generation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import msgspec

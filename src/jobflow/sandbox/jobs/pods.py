@@ -4,8 +4,6 @@ A vcjob's `volumes` are ignored. Its `plugins` do not change the pod here: the p
 the variables of env and svc (nodes/process/environment).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any

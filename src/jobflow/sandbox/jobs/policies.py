@@ -4,8 +4,6 @@ Source: Volcano's pkg/controllers/job, job_controller_handler.go (events) and ap
 job_controller_util.go (actions).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

@@ -17,8 +17,6 @@ Every kill of the whole job increments the job's version. A pod carries the vers
 and events of pods of an earlier version no longer affect the job.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 It keeps nothing that must survive: a new node continues pods from their status.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime

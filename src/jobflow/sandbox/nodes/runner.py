@@ -1,7 +1,5 @@
 """Interface of runners, which run the pods of vcjobs in place of a kubelet."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime

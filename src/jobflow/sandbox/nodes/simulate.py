@@ -1,7 +1,5 @@
 """Simulating runner: pods change their phases by the clock, and nothing is executed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta

@@ -3,8 +3,6 @@
 A value that cannot be read is reported as a fault and never replaced by a default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ Source: Volcano's pkg/controllers/job, addCommand and processNextCommand: the fi
 that no Command acts twice; the target is found by its name; Commands on other kinds are ignored.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable

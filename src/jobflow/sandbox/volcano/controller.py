@@ -7,8 +7,6 @@ Level-triggered: its state can be lost at any moment, and a new controller conti
 and pods that it finds. The garbage collector deletes the pods of a deleted vcjob.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace

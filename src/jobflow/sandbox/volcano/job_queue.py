@@ -4,8 +4,6 @@ Source of the rules for delayed actions: Volcano's pkg/controllers/job/job_contr
 (AddDelayActionForJob and its callers).
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace

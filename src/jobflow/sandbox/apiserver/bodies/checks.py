@@ -3,23 +3,25 @@
 The messages are those of Go's decoder, which users find in search engines.
 """
 
-from __future__ import annotations
+import re
+from typing import Any, TypeVar
 
-from collections.abc import Iterator
-from datetime import datetime
-from typing import Any
+import msgspec
 
+from jobflow.api.meta import ObjectMeta
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, invalid_as
 from jobflow.sandbox.apiserver.requests.operations import Target
+
+T = TypeVar("T")
 
 _SUMMARY = 30
 """Bytes of the body that an error message repeats."""
 
 
 class Mistyped(ValueError):
-    """A metadata field has the wrong type."""
+    """A field has the wrong type."""
 
 
 def unrecognized(kind: Kind, body: bytes, why: str) -> RequestFailure:
@@ -101,82 +103,48 @@ def check_address(target: Target, obj: Object) -> None:
 
 def check_metadata(obj: Object) -> None:
     """Raise Mistyped if metadata has a wrong type; remove nulls in place."""
-    if obj.get("metadata") is None:
-        obj["metadata"] = {}
-    metadata = obj["metadata"]
-    if not isinstance(metadata, dict):
-        raise Mistyped(
-            f"json: cannot unmarshal {go_word(metadata)} into Go value of type v1.ObjectMeta"
-        )
-    for name in [name for name in _FIELDS if name in metadata and metadata[name] is None]:
-        del metadata[name]
-    for field, value, go in (*_outer(metadata), *_inner(metadata)):
-        raise Mistyped(
-            f"json: cannot unmarshal {go_word(value)} into Go struct field {field} of type {go}"
-        )
-    for name in _TIMES:
-        _check_time(metadata.get(name))
+    metadata = obj.get("metadata")
+    if isinstance(metadata, dict):
+        metadata = {name: value for name, value in metadata.items() if value is not None}
+        for name in ("labels", "annotations"):
+            if isinstance(entries := metadata.get(name), dict):
+                metadata[name] = {k: "" if v is None else v for k, v in entries.items()}
+    obj["metadata"] = {} if metadata is None else metadata
+    convert(obj["metadata"], ObjectMeta)
 
 
-Wrong = tuple[str, Any, str]
-
-
-def _outer(metadata: dict[str, Any]) -> Iterator[Wrong]:
-    """Yield mistyped fields of metadata and of its maps; turn null in a map into ""."""
-    for name, (wanted, go) in _FIELDS.items():
-        if name in metadata and type(metadata[name]) is not wanted:
-            yield f"ObjectMeta.{name}", metadata[name], go
-            return
-    for name in ("labels", "annotations"):
-        for key, value in metadata.get(name, {}).items():
-            if value is None:
-                metadata[name][key] = ""
-            elif not isinstance(value, str):
-                yield f"ObjectMeta.{name}", value, "string"
-
-
-def _inner(metadata: dict[str, Any]) -> Iterator[Wrong]:
-    if not all(isinstance(metadata.get(name, []), list) for name in _LISTS):
-        return
-    for finalizer in metadata.get("finalizers", ()):
-        if not isinstance(finalizer, str):
-            yield "ObjectMeta.finalizers", finalizer, "string"
-    for reference in metadata.get("ownerReferences", ()):
-        if not isinstance(reference, dict):
-            yield "ObjectMeta.ownerReferences", reference, "v1.OwnerReference"
-            return
-        for name in ("apiVersion", "kind", "name", "uid"):
-            if not isinstance(reference.get(name, ""), str):
-                yield f"OwnerReference.ownerReferences.{name}", reference[name], "string"
-
-
-def _check_time(text: str | None) -> None:
-    if text is None:
-        return
+def convert(value: Any, kind: type[T]) -> T:
+    """Convert a JSON value to a type. Raises Mistyped."""
     try:
-        moment = datetime.fromisoformat(text)
-        if "T" not in text or moment.tzinfo is None:
-            raise ValueError(text)
-    except ValueError as error:
-        raise Mistyped(
-            f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": it is not an RFC 3339 time'
-        ) from error
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise Mistyped(_in_words_of_go(str(error), value, kind.__name__)) from error
 
 
-_TEXTS = ("name", "generateName", "namespace", "resourceVersion")
-_TIMES = ("creationTimestamp", "deletionTimestamp")
-_LISTS = {"ownerReferences": "[]v1.OwnerReference", "finalizers": "[]string"}
-_FIELDS: dict[str, tuple[type[object], str]] = {
-    **dict.fromkeys(_TEXTS, (str, "string")),
-    "uid": (str, "types.UID"),
-    **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), (int, "int64")),
-    **dict.fromkeys(_TIMES, (str, "string")),
-    **dict.fromkeys(("labels", "annotations"), (dict, "map[string]string")),
-    **{name: (list, go) for name, go in _LISTS.items()},
+def _in_words_of_go(error: str, value: Any, kind: str) -> str:
+    fault = _FAULT.fullmatch(error)
+    path = re.sub(r"\[[^]]*\]", "", error.partition(" - at `$.")[2].rstrip("`"))
+    if fault is None:
+        layout = "2006-01-02T15:04:05Z07:00"
+        return f'parsing time "{value[path]}" as "{layout}": it is not an RFC 3339 time'
+    place, wanted = f"struct field {kind}.{path}", _GO_TYPES[fault[1]]
+    if not path:
+        place, wanted = "value", f"v1.{kind}"
+    elif path == "ownerReferences":
+        wanted = "[]v1.OwnerReference" if fault[1] == "array" else "v1.OwnerReference"
+    found = _GO_WORDS.get(fault[2], fault[2])
+    return f"json: cannot unmarshal {found} into Go {place} of type {wanted}"
+
+
+_FAULT = re.compile(r"Expected `(\w+)(?: \| null)?`, got `(\w+)`.*")
+_GO_TYPES = {
+    **{"str": "string", "int": "int64", "bool": "bool", "datetime": "string"},
+    **{"object": "map[string]string", "array": "[]string"},
 }
+"""Go's type of a field, by msgspec's word."""
+_GO_WORDS = {"int": "number", "float": "number", "dict": "object", "list": "array", "str": "string"}
 
 
 def go_word(value: Any) -> str:
     """Return Go's word for the type of a JSON value."""
-    words = {bool: "bool", int: "number", float: "number", dict: "object", list: "array"}
-    return words.get(type(value), "string")
+    return "string" if value is None else _GO_WORDS.get(type(value).__name__, "bool")

@@ -1,7 +1,5 @@
 """Decoders of request bodies: JSON, YAML, and the protobuf that kubectl requires."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

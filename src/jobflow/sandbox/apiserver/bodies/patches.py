@@ -3,11 +3,11 @@
 No function changes its arguments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
+from jobflow.core.json_values import copy_json, is_same_json
 from jobflow.sandbox.apiserver.bodies.checks import go_word
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, failure, status
 
@@ -43,31 +43,36 @@ def json_patch(document: Any, operations: Any) -> Any:
     if len(operations) > MAX_OPERATIONS:
         limit = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}"
         raise failure(413, "RequestEntityTooLarge", f"{limit}, got {len(operations)}")
-    for operation in operations:
-        document = _carry_out(document, operation)
-    return document
+    holder = copy_json({"": document})
+    for operation in copy_json({"": operations})[""]:
+        _apply(holder, operation)
+    return holder.get("")
 
 
-def _carry_out(document: Any, operation: Mapping[str, Any]) -> Any:
-    path = _pointer(operation.get("path"))
+def _apply(holder: dict[str, Any], operation: dict[str, Any]) -> None:
+    """Apply an operation in place to the document that the holder has under ""."""
+    container, token = _place(holder, operation.get("path"))
+    value = operation.get("value")
     match operation.get("op"):
         case "add":
-            return _set(document, path, operation.get("value"), insert=True)
+            _add(container, token, value)
         case "replace":
-            return _set(document, path, operation.get("value"), insert=False)
+            if isinstance(container, list):
+                _take(container, token)
+            _add(container, token, value)
         case "remove":
-            return _remove(document, path)
+            _take(container, token)
         case "test":
-            if _same(_get(document, path), operation.get("value")):
-                return document
-            raise _failed()
+            if not is_same_json(_child(container, token), value):
+                raise _failed()
         case "copy":
-            value = _get(document, _pointer(operation.get("from")))
-            return _set(document, path, value, insert=True)
+            source = _child(*_place(holder, operation.get("from")))
+            _add(container, token, copy_json({"": source})[""])
         case "move":
-            source = _pointer(operation.get("from"))
-            return _set(_remove(document, source), path, _get(document, source), insert=True)
-    raise _failed()
+            value = _take(*_place(holder, operation.get("from")))
+            _add(*_place(holder, operation.get("path")), value)
+        case _:
+            raise _failed()
 
 
 def _failed() -> Exception:
@@ -76,18 +81,15 @@ def _failed() -> Exception:
     return RequestFailure(status(422, "Invalid", message, {}))
 
 
-def _pointer(text: Any) -> list[str]:
-    if not isinstance(text, str) or (text and not text.startswith("/")):
+def _place(holder: dict[str, Any], pointer: Any) -> tuple[Any, str]:
+    """Return the container that a JSON pointer (RFC 6901) leads to, and the token in it."""
+    if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
         raise _failed()
-    return [token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:]]
+    *path, last = (token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/"))
+    return reduce(_child, path, holder), last
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Compare as JSON does: true is not 1."""
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
-
-
-def _index(items: list[Any], token: str, *, end: bool) -> int:
+def _index(items: list[Any], token: str, *, end: bool = False) -> int:
     """Convert a token to a list index; with `end`, also one past the last item."""
     if token == "-" and end:  # noqa: S105 - RFC 6901's word for the end
         return len(items)
@@ -96,45 +98,27 @@ def _index(items: list[Any], token: str, *, end: bool) -> int:
     raise _failed()
 
 
-def _get(document: Any, path: list[str]) -> Any:
-    for token in path:
-        if isinstance(document, list):
-            document = document[_index(document, token, end=False)]
-        elif isinstance(document, dict) and token in document:
-            document = document[token]
-        else:
-            raise _failed()
-    return document
+def _child(container: Any, token: str) -> Any:
+    if isinstance(container, list):
+        return container[_index(container, token)]
+    if isinstance(container, dict) and token in container:
+        return container[token]
+    raise _failed()
 
 
-def _set(document: Any, path: list[str], value: Any, *, insert: bool) -> Any:
-    if not path:
-        return value
-    token, rest = path[0], path[1:]
-    if isinstance(document, list):
-        index = _index(document, token, end=insert and not rest)
-        inner = value if not rest else _set(document[index], rest, value, insert=insert)
-        behind = index if insert and not rest else index + 1
-        return [*document[:index], inner, *document[behind:]]
-    if not isinstance(document, dict) or (rest and token not in document):
+def _add(container: Any, token: str, value: Any) -> None:
+    if isinstance(container, list):
+        container.insert(_index(container, token, end=True), value)
+    elif isinstance(container, dict):
+        container[token] = value
+    else:
         raise _failed()
-    inner = value if not rest else _set(document[token], rest, value, insert=insert)
-    return document | {token: inner}
 
 
-def _remove(document: Any, path: list[str]) -> Any:
-    if not path:
-        return None
-    token, rest = path[0], path[1:]
-    if isinstance(document, list):
-        index = _index(document, token, end=False)
-        kept = [_remove(document[index], rest)] if rest else []
-        return [*document[:index], *kept, *document[index + 1 :]]
-    if not isinstance(document, dict) or token not in document:
-        raise _failed()
-    if rest:
-        return document | {token: _remove(document[token], rest)}
-    return {key: value for key, value in document.items() if key != token}
+def _take(container: Any, token: str) -> Any:
+    value = _child(container, token)
+    del container[_index(container, token) if isinstance(container, list) else token]
+    return value
 
 
 _KEYS = {

@@ -4,19 +4,16 @@ Field numbers come from the generated.proto files of k8s.io/api and k8s.io/apima
 always JSON, which those clients accept.
 """
 
-from __future__ import annotations
-
 import base64
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 MAGIC = b"k8s\x00"
 
-Message = Mapping[int, tuple[str, Any]]
-"""Name and type of each field number; a type is `_TEXT`, `_INT` … or another Message."""
-
-_TEXT, _INT, _BOOL, _TEXTS, _MAP, _BYTES_MAP, _TIME = range(7)
+Raw = int | bytes
+Field = tuple[str, Callable[[Raw], Any]]
+Message = Mapping[int, Field]
+"""Name and reader of each field number. The lists and maps of a repeated field are joined."""
 
 
 class MalformedProtobuf(ValueError):
@@ -39,18 +36,18 @@ def decode(body: bytes) -> dict[str, Any]:
     return {**types, **_message(_bytes(envelope.get(2, b"")), _KINDS[kind])}
 
 
-def _bytes(value: int | bytes) -> bytes:
+def _bytes(value: Raw) -> bytes:
     if isinstance(value, int):
         raise MalformedProtobuf("a number where bytes belong")
     return value
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _fields(data: bytes) -> Iterator[tuple[int, Raw]]:
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
         wire = tag & 7
-        value: int | bytes
+        value: Raw
         if wire == 0:
             value, at = _varint(data, at)
         elif wire == 2:
@@ -83,94 +80,83 @@ def _message(data: bytes, message: Message) -> dict[str, Any]:
     for number, raw in _fields(data):
         if number not in message:
             continue
-        name, holds = message[number]
-        if isinstance(holds, list):
-            decoded.setdefault(name, []).append(_message(_bytes(raw), holds[0]))
-        elif holds == _TEXTS:
-            decoded.setdefault(name, []).append(_bytes(raw).decode())
-        elif holds in (_MAP, _BYTES_MAP):
-            decoded.setdefault(name, {}).update([_entry(_bytes(raw), holds)])
-        else:
-            value = _single(raw, holds)
-            if value not in ("", None):
-                decoded[name] = value
+        name, read = message[number]
+        value = read(raw)
+        if isinstance(value, list):
+            decoded.setdefault(name, []).extend(value)
+        elif isinstance(value, dict):
+            decoded.setdefault(name, {}).update(value)
+        elif value != "":
+            decoded[name] = value
     return decoded
 
 
-def _single(raw: int | bytes, holds: Any) -> Any:
-    if isinstance(holds, Mapping):
-        return _message(_bytes(raw), holds)
-    if holds == _TIME:
-        return _time(_bytes(raw))
-    if holds == _TEXT:
-        return _bytes(raw).decode()
+def _text(raw: Raw) -> str:
+    return _bytes(raw).decode()
+
+
+def _texts(raw: Raw) -> list[str]:
+    return [_text(raw)]
+
+
+def _int(raw: Raw) -> int:
     if not isinstance(raw, int):
         raise MalformedProtobuf("bytes where a number belongs")
-    if holds == _BOOL:
-        return bool(raw)
     return raw - (1 << 64) if raw >> 63 else raw
 
 
-def _entry(raw: bytes, holds: int) -> tuple[str, str]:
-    fields = dict(_fields(raw))
-    key, value = _bytes(fields.get(1, b"")), _bytes(fields.get(2, b""))
-    text = base64.b64encode(value) if holds == _BYTES_MAP else value
-    return key.decode(), text.decode()
+def _bool(raw: Raw) -> bool:
+    return bool(_int(raw))
 
 
-def _time(raw: bytes) -> str | None:
-    fields = dict(_fields(raw))
-    seconds, nanos = fields.get(1, 0), fields.get(2, 0)
-    if not isinstance(seconds, int) or not isinstance(nanos, int):
-        raise MalformedProtobuf("a time that is no number")
-    if not seconds or seconds >> 63:
-        return None
-    moment = datetime.fromtimestamp(seconds, UTC)
-    micro = f".{nanos // 1000:06d}" if nanos else ""
-    return f"{moment:%Y-%m-%dT%H:%M:%S}{micro}Z"
+def _map(raw: Raw) -> dict[str, str]:
+    fields = dict(_fields(_bytes(raw)))
+    return {_text(fields.get(1, b"")): _text(fields.get(2, b""))}
 
 
-def _texts(*names: str) -> dict[int, tuple[str, Any]]:
-    return {number: (name, _TEXT) for number, name in enumerate(names, start=1)}
+def _bytes_map(raw: Raw) -> dict[str, str]:
+    fields = dict(_fields(_bytes(raw)))
+    return {_text(fields.get(1, b"")): base64.b64encode(_bytes(fields.get(2, b""))).decode()}
 
 
-_TYPE_META = _texts("apiVersion", "kind")
-_OWNER = {
-    **{1: ("kind", _TEXT), 3: ("name", _TEXT), 4: ("uid", _TEXT), 5: ("apiVersion", _TEXT)},
-    **{6: ("controller", _BOOL), 7: ("blockOwnerDeletion", _BOOL)},
-}
-_META: Message = {
-    **_texts("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"),
-    **{7: ("generation", _INT), 8: ("creationTimestamp", _TIME), 9: ("deletionTimestamp", _TIME)},
-    **{11: ("labels", _MAP), 12: ("annotations", _MAP)},
-    **{13: ("ownerReferences", [_OWNER]), 14: ("finalizers", _TEXTS)},
-}
-_REFERENCE = _texts(
-    "kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"
+def _inner(message: Message) -> Callable[[Raw], dict[str, Any]]:
+    return lambda raw: _message(_bytes(raw), message)
+
+
+def _named(*names: str) -> dict[int, Field]:
+    return {number: (name, _text) for number, name in enumerate(names, start=1)}
+
+
+_TYPE_META = _named("apiVersion", "kind")
+_OWNER = _inner(
+    {
+        **{1: ("kind", _text), 3: ("name", _text), 4: ("uid", _text), 5: ("apiVersion", _text)},
+        **{6: ("controller", _bool), 7: ("blockOwnerDeletion", _bool)},
+    }
 )
-_EVENT: Message = {
-    **{1: ("metadata", _META), 2: ("involvedObject", _REFERENCE)},
-    **{3: ("reason", _TEXT), 4: ("message", _TEXT), 5: ("source", _texts("component", "host"))},
-    **{6: ("firstTimestamp", _TIME), 7: ("lastTimestamp", _TIME), 8: ("count", _INT)},
-    **{9: ("type", _TEXT), 10: ("eventTime", _TIME), 12: ("action", _TEXT)},
-    **{11: ("series", {1: ("count", _INT), 2: ("lastObservedTime", _TIME)})},
-    **{13: ("related", _REFERENCE)},
-    **{14: ("reportingComponent", _TEXT), 15: ("reportingInstance", _TEXT)},
-}
-_DATA: Message = {2: ("data", _MAP), 3: ("binaryData", _BYTES_MAP), 4: ("immutable", _BOOL)}
-_SECRET: Message = {
-    **{2: ("data", _BYTES_MAP), 3: ("type", _TEXT)},
-    **{4: ("stringData", _MAP), 5: ("immutable", _BOOL)},
-}
-_NAMESPACE: Message = {2: ("spec", {1: ("finalizers", _TEXTS)}), 3: ("status", _texts("phase"))}
+_META = _inner(
+    {
+        **_named("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"),
+        **{7: ("generation", _int), 11: ("labels", _map), 12: ("annotations", _map)},
+        **{13: ("ownerReferences", lambda raw: [_OWNER(raw)]), 14: ("finalizers", _texts)},
+    }
+)
 _KINDS: Mapping[str, Message] = {
-    "Event": _EVENT,
-    **{
-        kind: {1: ("metadata", _META), **fields}
-        for kind, fields in (("Namespace", _NAMESPACE), ("ConfigMap", _DATA), ("Secret", _SECRET))
+    "Namespace": {
+        **{1: ("metadata", _META), 2: ("spec", _inner({1: ("finalizers", _texts)}))},
+        3: ("status", _inner(_named("phase"))),
+    },
+    "ConfigMap": {
+        **{1: ("metadata", _META), 2: ("data", _map), 3: ("binaryData", _bytes_map)},
+        4: ("immutable", _bool),
+    },
+    "Secret": {
+        **{1: ("metadata", _META), 2: ("data", _bytes_map), 3: ("type", _text)},
+        **{4: ("stringData", _map), 5: ("immutable", _bool)},
     },
     "DeleteOptions": {
-        **{1: ("gracePeriodSeconds", _INT), 2: ("preconditions", _texts("uid", "resourceVersion"))},
-        **{3: ("orphanDependents", _BOOL), 4: ("propagationPolicy", _TEXT), 5: ("dryRun", _TEXTS)},
+        1: ("gracePeriodSeconds", _int),
+        2: ("preconditions", _inner(_named("uid", "resourceVersion"))),
+        **{3: ("orphanDependents", _bool), 4: ("propagationPolicy", _text), 5: ("dryRun", _texts)},
     },
 }

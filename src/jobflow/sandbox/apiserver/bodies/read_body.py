@@ -3,8 +3,6 @@
 Unknown and duplicate fields are an error (Strict), a warning (Warn) or dropped (Ignore).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

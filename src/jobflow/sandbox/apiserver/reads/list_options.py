@@ -3,8 +3,6 @@
 Source: k8s.io/apimachinery pkg/apis/meta/internalversion/validation.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Iterator

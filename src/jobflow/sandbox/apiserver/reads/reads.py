@@ -1,7 +1,5 @@
 """Get, list and watch requests: versions, selectors, pages."""
 
-from __future__ import annotations
-
 import base64
 import random
 from collections import OrderedDict

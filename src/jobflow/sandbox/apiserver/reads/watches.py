@@ -1,7 +1,5 @@
 """Watch connections: event frames, bookmarks, timeouts and disconnects."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress

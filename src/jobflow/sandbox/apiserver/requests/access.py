@@ -5,8 +5,6 @@ browser, by a foreign name that resolves to loopback (DNS rebinding) or by a cro
 With `--runner process`, each of them could run commands as the user.
 """
 
-from __future__ import annotations
-
 import secrets
 import ssl
 from dataclasses import dataclass, field

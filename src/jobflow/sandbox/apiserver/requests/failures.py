@@ -4,8 +4,6 @@ The messages are kube-apiserver's (k8s.io/apimachinery/pkg/api/errors), because 
 and clients parse them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

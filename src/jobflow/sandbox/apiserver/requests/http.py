@@ -1,7 +1,5 @@
 """HTTP requests and responses, between ASGI and the handlers."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Targets and options of requests, and writes as admission sees them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,12 +1,10 @@
 """Label and field selectors, parsed once per request."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from jobflow.sandbox.apiserver.kinds import Kind
+from jobflow.sandbox.apiserver.kinds import Kind, value_at
 from jobflow.sandbox.apiserver.requests.failures import bad_request
 from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.storage import Stored
@@ -34,7 +32,8 @@ class Selector:
         if not self._fields:
             return True
         names = {"metadata.namespace": stored.key[0], "metadata.name": stored.key[1]}
-        fields = names | dict(self._kind.fields(stored.obj))
+        paths = self._kind.selectable.items()
+        fields = names | {name: str(value_at(stored.obj, path) or "") for name, path in paths}
         return all(_holds(fields, *each) for each in self._fields)
 
 

@@ -1,7 +1,5 @@
 """Built-in kinds, which no CustomResourceDefinition defines."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -83,29 +81,9 @@ _GRACE = 30
 """Default of `terminationGracePeriodSeconds`."""
 
 
-def _pod_fields(pod: Object) -> Mapping[str, str]:
-    return {
-        f"{part}.{name}": (pod.get(part) or {}).get(name, "")
-        for part, names in _POD_FIELDS.items()
-        for name in names
-    }
+def _selectable(*paths: str, **others: str) -> dict[str, str]:
+    return dict(zip(paths, paths, strict=True)) | others
 
-
-_POD_FIELDS = {
-    "status": ("phase", "podIP"),
-    "spec": ("nodeName", "restartPolicy", "schedulerName", "serviceAccountName"),
-}
-
-
-def _event_fields(event: Object) -> Mapping[str, str]:
-    involved = event.get("involvedObject") or {}
-    fields = {f"involvedObject.{name}": str(involved.get(name, "")) for name in _INVOLVED}
-    source = {"source": (event.get("source") or {}).get("component", "")}
-    names = ("reason", "type", "reportingComponent")
-    return fields | source | {name: event.get(name, "") for name in names}
-
-
-_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
 NAMESPACE = Kind(
     plural="namespaces",
@@ -118,8 +96,7 @@ NAMESPACE = Kind(
     label_name=True,
     rules=NamespaceRules(),
     columns=columns.NAMESPACE,
-    fields=lambda ns: {"status.phase": (ns.get("status") or {}).get("phase", "")},
-    selectable=frozenset({"status.phase"}),
+    selectable=_selectable("status.phase"),
 )
 POD = Kind(
     plural="pods",
@@ -130,8 +107,10 @@ POD = Kind(
     returns_deleted=True,
     rules=PodRules(),
     columns=columns.POD,
-    fields=_pod_fields,
-    selectable=frozenset(_pod_fields({})),
+    selectable=_selectable(
+        *("status.phase", "status.podIP", "spec.nodeName", "spec.restartPolicy"),
+        *("spec.schedulerName", "spec.serviceAccountName"),
+    ),
 )
 EVENT = Kind(
     plural="events",
@@ -139,8 +118,12 @@ EVENT = Kind(
     short_names=("ev",),
     rules=EventRules(),
     columns=columns.EVENT,
-    fields=_event_fields,
-    selectable=frozenset(_event_fields({})),
+    selectable=_selectable(
+        *(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion")),
+        *("involvedObject.resourceVersion", "involvedObject.fieldPath"),
+        *("reason", "type", "reportingComponent"),
+        source="source.component",
+    ),
 )
 _CORE_TO_EVENTS = {
     "involvedObject": "regarding",
@@ -169,8 +152,7 @@ SECRET = Kind(
     kind="Secret",
     columns=columns.SECRET,
     rules=SecretRules(),
-    fields=lambda secret: {"type": secret.get("type", "")},
-    selectable=frozenset({"type"}),
+    selectable=_selectable("type"),
 )
 CONFIG_MAP = Kind(
     plural="configmaps", kind="ConfigMap", short_names=("cm",), columns=columns.CONFIG_MAP

@@ -3,12 +3,10 @@
 Source: k8s.io/kubernetes pkg/printers/internalversion.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
-from jobflow.sandbox.apiserver.kinds import Column, Object
+from jobflow.sandbox.apiserver.kinds import Column, Object, value_at
 from jobflow.sandbox.apiserver.resources.table import AGE, NAME, age
 
 _NONE = "<none>"
@@ -18,23 +16,17 @@ def _text(name: str, value: Callable[[Object], Any], priority: int = 0) -> Colum
     return Column(name, "string", value, priority)
 
 
-def _at(obj: Any, *path: str) -> Any:
-    for key in path:
-        obj = obj.get(key) if isinstance(obj, dict) else None
-    return obj
-
-
 def _containers(pod: Object) -> list[dict[str, Any]]:
-    return _at(pod, "status", "containerStatuses") or []
+    return value_at(pod, "status.containerStatuses") or []
 
 
 def _ready(pod: Object) -> str:
-    all_of_them = _at(pod, "spec", "containers") or []
+    all_of_them = value_at(pod, "spec.containers") or []
     return f"{sum(bool(c.get('ready')) for c in _containers(pod))}/{len(all_of_them)}"
 
 
 def _pod_status(pod: Object) -> str:
-    reason = _at(pod, "status", "reason") or _at(pod, "status", "phase") or "Unknown"
+    reason = value_at(pod, "status.reason") or value_at(pod, "status.phase") or "Unknown"
     for container in reversed(_containers(pod)):
         state = container.get("state") or {}
         waiting, ended = state.get("waiting"), state.get("terminated")
@@ -49,12 +41,12 @@ def _restarts(pod: Object) -> str:
     count, last = 0, ""
     for container in _containers(pod):
         count += container.get("restartCount", 0)
-        last = max(last, _at(container, "lastState", "terminated", "finishedAt") or "")
+        last = max(last, value_at(container, "lastState.terminated.finishedAt") or "")
     return f"{count} ({age(last)} ago)" if count and last else str(count)
 
 
 def _gates(pod: Object) -> str:
-    gates = _at(pod, "spec", "readinessGates")
+    gates = value_at(pod, "spec.readinessGates")
     return f"0/{len(gates)}" if gates else _NONE
 
 
@@ -64,16 +56,16 @@ POD = (
     _text("Status", _pod_status),
     _text("Restarts", _restarts),
     AGE,
-    _text("IP", lambda pod: _at(pod, "status", "podIP") or _NONE, 1),
-    _text("Node", lambda pod: _at(pod, "spec", "nodeName") or _NONE, 1),
-    _text("Nominated Node", lambda pod: _at(pod, "status", "nominatedNodeName") or _NONE, 1),
+    _text("IP", lambda pod: value_at(pod, "status.podIP") or _NONE, 1),
+    _text("Node", lambda pod: value_at(pod, "spec.nodeName") or _NONE, 1),
+    _text("Nominated Node", lambda pod: value_at(pod, "status.nominatedNodeName") or _NONE, 1),
     _text("Readiness Gates", _gates, 1),
 )
-NAMESPACE = (NAME, _text("Status", lambda ns: _at(ns, "status", "phase") or ""), AGE)
+NAMESPACE = (NAME, _text("Status", lambda ns: value_at(ns, "status.phase") or ""), AGE)
 
 
 def _seen_last(event: Object) -> str:
-    series = _at(event, "series", "lastObservedTime")
+    series = value_at(event, "series.lastObservedTime")
     return age(series or event.get("lastTimestamp") or event.get("eventTime"))
 
 
@@ -83,8 +75,8 @@ def _object(event: Object) -> str:
 
 
 def _source(event: Object) -> str:
-    component = _at(event, "source", "component") or event.get("reportingComponent") or ""
-    host = _at(event, "source", "host") or event.get("reportingInstance")
+    component = value_at(event, "source.component") or event.get("reportingComponent") or ""
+    host = value_at(event, "source.host") or event.get("reportingInstance")
     return f"{component}, {host}" if host else component
 
 
@@ -93,11 +85,11 @@ EVENT = (
     _text("Type", lambda event: event.get("type", "")),
     _text("Reason", lambda event: event.get("reason", "")),
     _text("Object", _object),
-    _text("Subobject", lambda event: _at(event, "involvedObject", "fieldPath") or "", 1),
+    _text("Subobject", lambda event: value_at(event, "involvedObject.fieldPath") or "", 1),
     _text("Source", _source, 1),
     _text("Message", lambda event: str(event.get("message", "")).strip()),
     _text("First Seen", lambda e: age(e.get("firstTimestamp") or e.get("eventTime")), 1),
-    Column("Count", "integer", lambda e: _at(e, "series", "count") or e.get("count") or 1, 1),
+    Column("Count", "integer", lambda e: value_at(e, "series.count") or e.get("count") or 1, 1),
     Column("Name", "string", NAME.value, 1, format="name"),
 )
 
@@ -109,5 +101,5 @@ def _size(*names: str) -> Callable[[Object], int]:
 _TYPE = _text("Type", lambda obj: obj.get("type", ""))
 SECRET = (NAME, _TYPE, Column("Data", "integer", _size("data")), AGE)
 CONFIG_MAP = (NAME, Column("Data", "integer", _size("data", "binaryData")), AGE)
-LEASE = (NAME, _text("Holder", lambda lease: _at(lease, "spec", "holderIdentity") or ""), AGE)
+LEASE = (NAME, _text("Holder", lambda lease: value_at(lease, "spec.holderIdentity") or ""), AGE)
 WEBHOOKS = (NAME, Column("Webhooks", "integer", _size("webhooks")), AGE)

@@ -1,7 +1,5 @@
 """CustomResourceDefinitions: their rules, and the kinds that they define."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Discovery: API groups, resources and the server's version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,7 +16,6 @@ VERSION = {
     "buildDate": "1970-01-01T00:00:00Z",
     **dict.fromkeys(("goVersion", "compiler", "platform"), ""),
 }
-_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _STATUS_VERBS = ["get", "patch", "update"]
 
 
@@ -34,8 +31,6 @@ def discover(registry: Registry, request: Request) -> Response | None:
             return _json(VERSION)
         case ["healthz" | "readyz" | "livez", *_]:
             return Response(b"ok", media_type="text/plain; charset=utf-8")
-        case ["api" | "apis" as root] if _wants_aggregated(request):
-            return Response(encode(_aggregated(registry, root)), media_type=_AGGREGATED)
         case ["api"]:
             return _json({"kind": "APIVersions", "versions": ["v1"]})
         case ["apis"]:
@@ -68,7 +63,7 @@ def _resource_list(registry: Registry, parts: list[str]) -> Response | None:
         parts = ["apis", "", parts[1]]
     if parts[0] != "apis" or len(parts) != 3:
         return None
-    kinds = [kind for kind in registry if _is_in(kind, *parts[1:])]
+    kinds = [kind for kind in registry if [kind.group, kind.version] == parts[1:]]
     if not kinds:
         return None
     resources = [entry for kind in kinds for entry in _resources(kind)]
@@ -78,14 +73,6 @@ def _resource_list(registry: Registry, parts: list[str]) -> Response | None:
 
 def _json(answer: dict[str, Any]) -> Response:
     return Response(encode(answer))
-
-
-def _wants_aggregated(request: Request) -> bool:
-    wanted = {"as=APIGroupDiscoveryList", "v=v2"}
-    return any(
-        wanted <= {parameter.strip() for parameter in media_range.split(";")}
-        for media_range in request.header(b"accept").split(",")
-    )
 
 
 def _groups(registry: Iterable[Kind]) -> list[str]:
@@ -104,11 +91,6 @@ def _versions(registry: Registry, group: str) -> list[str]:
     return list({kind.version: None for kind in registry if kind.group == group})
 
 
-def _names(kind: Kind) -> dict[str, list[str]]:
-    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
-    return {field: values for field, values in names.items() if values}
-
-
 def _resources(kind: Kind) -> list[dict[str, Any]]:
     common = {"namespaced": kind.namespaced, "kind": kind.kind}
     entry = {"name": kind.plural, "singularName": kind.one, "verbs": list(kind.verbs)}
@@ -116,48 +98,6 @@ def _resources(kind: Kind) -> list[dict[str, Any]]:
         {"name": f"{kind.plural}/{name}", "singularName": "", "verbs": _STATUS_VERBS, **common}
         for name in sorted(kind.subresources)
     ]
-    return [{**entry, **common, **_names(kind)}, *subresources]
-
-
-def _aggregated(registry: Registry, root: str) -> dict[str, Any]:
-    groups = [name for name in _groups(registry) if bool(name) is (root == "apis")]
-    return {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {},
-        "items": [_discovered_group(registry, name) for name in groups],
-    }
-
-
-def _discovered_group(registry: Registry, group: str) -> dict[str, Any]:
-    versions = [
-        {
-            "version": version,
-            "resources": [_discovered(k) for k in registry if _is_in(k, group, version)],
-            "freshness": "Current",
-        }
-        for version in _versions(registry, group)
-    ]
-    metadata = {"name": group} if group else {}
-    return {"metadata": {**metadata, "creationTimestamp": None}, "versions": versions}
-
-
-def _is_in(kind: Kind, group: str, version: str) -> bool:
-    return (kind.group, kind.version) == (group, version)
-
-
-def _discovered(kind: Kind) -> dict[str, Any]:
-    common = {"responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind}}
-    subresources = [
-        {"subresource": name, "verbs": _STATUS_VERBS, **common}
-        for name in sorted(kind.subresources)
-    ]
-    return {
-        "resource": kind.plural,
-        **common,
-        "scope": "Namespaced" if kind.namespaced else "Cluster",
-        "singularResource": kind.one,
-        "verbs": list(kind.verbs),
-        **_names(kind),
-        **({"subresources": subresources} if subresources else {}),
-    }
+    names = {"shortNames": kind.short_names, "categories": kind.categories}
+    given = {field: values for field, values in names.items() if values}
+    return [{**entry, **common, **given}, *subresources]

@@ -3,8 +3,6 @@
 The rules and messages are those of k8s.io/apimachinery/pkg/api/validation.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import uuid

@@ -3,12 +3,12 @@
 A document holds a schema for each kind, and the paths under which it is patched.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from typing import Any
 
+from jobflow.api.meta import ObjectMeta
+from jobflow.api.schema.crd import struct_schema
 from jobflow.sandbox.apiserver.bodies.patches import APPLY, JSON_PATCH, MERGE
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
 from jobflow.sandbox.apiserver.requests.http import Request, Response, encode
@@ -55,7 +55,7 @@ def _index(registry: Registry) -> Iterable[tuple[str, dict[str, str]]]:
 
 def document(kinds: list[Kind]) -> dict[str, Any]:
     """Return the OpenAPI v3 document of the kinds of one group and version."""
-    schemas: dict[str, Any] = {_META: _object_meta()}
+    schemas: dict[str, Any] = {_META: struct_schema(ObjectMeta)}
     paths: dict[str, Any] = {}
     for kind in kinds:
         schemas[_schema_name(kind)] = _schema(kind)
@@ -98,59 +98,15 @@ def _schema(kind: Kind) -> dict[str, Any]:
     }
 
 
-def _object_meta() -> dict[str, Any]:
-    texts = {"type": "object", "additionalProperties": _TEXT}
-    time = {"type": "string", "format": "date-time"}
-    reference = {
-        "type": "object",
-        "properties": {
-            **dict.fromkeys(("apiVersion", "kind", "name", "uid"), _TEXT),
-            **dict.fromkeys(("controller", "blockOwnerDeletion"), {"type": "boolean"}),
-        },
-    }
-    return {
-        "type": "object",
-        "description": "Metadata that every object has.",
-        "properties": {
-            **dict.fromkeys(("name", "generateName", "namespace", "resourceVersion", "uid"), _TEXT),
-            **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), time),
-            "generation": {"type": "integer", "format": "int64"},
-            **dict.fromkeys(("labels", "annotations"), texts),
-            "finalizers": {"type": "array", "items": _TEXT},
-            "ownerReferences": {"type": "array", "items": reference},
-        },
-    }
-
-
 def _operations(kind: Kind) -> dict[str, Any]:
     """Return the operations of a kind: PATCH announces field validation to kubectl. Strategic merge
     patches are accepted but not announced, because kubectl would need a schema for them."""
-    reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(kind)}"}}
-    answer = {"200": {"description": "OK", "content": {"application/json": reference}}}
-    common = {"x-kubernetes-group-version-kind": _gvk(kind), "responses": answer}
-    writes = [_parameter(name, text) for name, text in _WRITE_PARAMETERS.items()]
-    patches = {media: {"schema": {"type": "object"}} for media in (JSON_PATCH, MERGE, APPLY)}
-    bodies = {"get": None, "put": {"*/*": reference}, "patch": patches}
+    common = {"x-kubernetes-group-version-kind": _gvk(kind), "responses": {}}
+    options = ("dryRun", "fieldManager", "fieldValidation")
+    parameters = [{"name": name, "in": "query", "schema": _TEXT} for name in options]
+    content = {media: {"schema": {"type": "object"}} for media in (JSON_PATCH, MERGE, APPLY)}
+    patch = {"parameters": parameters, "requestBody": {"content": content}}
     return {
-        "parameters": [_parameter("name", "The object's name.", where="path") | {"required": True}],
-        **{
-            action: {"x-kubernetes-action": action, **common}
-            | ({"parameters": writes, "requestBody": {"content": body}} if body else {})
-            for action, body in bodies.items()
-        },
+        action: {"x-kubernetes-action": action, **common, **more}
+        for action, more in {"get": {}, "patch": patch}.items()
     }
-
-
-_WRITE_PARAMETERS = {
-    "dryRun": "All: nothing is stored.",
-    "fieldManager": "Name of the client that makes this change.",
-    "fieldValidation": (
-        "Unknown and duplicate fields: Ignore drops them, Warn drops them with a warning, Strict "
-        "refuses the request."
-    ),
-}
-
-
-def _parameter(name: str, description: str, where: str = "query") -> dict[str, Any]:
-    schema = {"type": "string", "uniqueItems": True}
-    return {"name": name, "in": where, "description": description, "schema": schema}

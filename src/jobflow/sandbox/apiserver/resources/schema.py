@@ -4,8 +4,6 @@ The messages are those of apiextensions (k8s.io/kube-openapi pkg/validation/erro
 than date-time are not checked, and CEL is not evaluated: `crds` refuses a schema that contains CEL.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -13,14 +11,14 @@ from typing import Any
 
 import jsonschema_rs
 
+from jobflow.api.meta import ObjectMeta
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver.kinds import Object, Rules
 
-OBJECT_META = frozenset(
-    "name generateName namespace selfLink uid resourceVersion generation creationTimestamp "
-    "deletionTimestamp deletionGracePeriodSeconds labels annotations ownerReferences finalizers "
-    "managedFields".split()
-)
+_OBJECT_META = {
+    *ObjectMeta.__struct_encode_fields__,
+    *("selfLink", "deletionGracePeriodSeconds", "managedFields"),
+}
 _TYPE_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
 _ABSENT = object()
 
@@ -127,7 +125,7 @@ class SchemaRules(Rules):
 
     def complete(self, obj: Object) -> list[str]:
         dropped: list[str] = []
-        for key in [key for key in obj["metadata"] if key not in OBJECT_META]:
+        for key in [key for key in obj["metadata"] if key not in _OBJECT_META]:
             del obj["metadata"][key]
             dropped.append(f"metadata.{key}")
         self._root.complete(obj, "", dropped)

@@ -1,10 +1,10 @@
 """Output formats of objects: JSON, `meta.k8s.io/v1` Table, metadata only."""
 
-from __future__ import annotations
-
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from typing import Any
 
 from jobflow.sandbox.apiserver.kinds import Column, Kind, Object
@@ -31,24 +31,19 @@ def duration(seconds: int) -> str:
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    for below, text in (
-        (seconds < 120, f"{seconds}s"),
-        (minutes < 10, _two(minutes, "m", seconds % 60, "s")),
-        (minutes < 180, f"{minutes}m"),
-        (hours < 8, _two(hours, "h", minutes % 60, "m")),
-        (hours < 48, f"{hours}h"),
-        (hours < 192, _two(days, "d", hours % 24, "h")),
-        (days < 730, f"{days}d"),
-        (days < 2920, _two(days // 365, "y", days % 365, "d")),
-    ):
-        if below:
-            return text
-    return f"{days // 365}y"
+    unit, inner = next(units for below, *units in _UNITS if seconds < below)
+    count, rest = divmod(seconds, _SECONDS[unit])
+    rest //= _SECONDS[inner]
+    return f"{count}{unit}{rest}{inner}" if inner != unit and rest else f"{count}{unit}"
 
 
-def _two(large: int, unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
+_UNITS = (
+    *((120, "s", "s"), (600, "m", "s"), (180 * 60, "m", "m"), (8 * 3600, "h", "m")),
+    *((48 * 3600, "h", "h"), (8 * 86400, "d", "h"), (730 * 86400, "d", "d")),
+    *((2920 * 86400, "y", "d"), (math.inf, "y", "y")),
+)
+"""Limit of a duration in seconds, and its units."""
 
 
 AGE = Column("Age", "string", lambda obj: age(obj["metadata"].get("creationTimestamp")))
@@ -88,6 +83,7 @@ class Renderer:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
+        self._list = (kind.api_version, kind.many)
 
     def response(self, body: bytes, code: int = 200) -> Response:
         return Response(body, code, media_type=self.media_type)
@@ -100,14 +96,15 @@ class Renderer:
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
         """Render a page of a list; `following` is the continue token."""
+        metadata = list_metadata(revision, following, remaining, always=self._kind.custom)
         return b'{"apiVersion":"%b","kind":"%b","metadata":%b,"items":[%b]}' % (
-            self._kind.api_version.encode(),
-            self._kind.many.encode(),
-            encode(list_metadata(revision, following, remaining, always=self._kind.custom)),
+            *(name.encode() for name in self._list),
+            encode(metadata),
             b",".join(map(self.one, page)),
         )
 
     def event(self) -> Callable[[Stored], bytes]:
+        """Return the renderer of a watch's objects."""
         return self.one
 
 
@@ -122,35 +119,33 @@ class TableRenderer(Renderer):
         self._include = include or "Metadata"
 
     def one(self, stored: Stored) -> bytes:
-        return self._table([stored], {"resourceVersion": str(stored.revision)}, columns=True)
+        return self.event()(stored)
 
     def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
         return self._table(page, list_metadata(revision, following, remaining), columns=True)
 
     def event(self) -> Callable[[Stored], bytes]:
-        first = True
+        columns = chain([True], repeat(False))
 
         def render(stored: Stored) -> bytes:
-            nonlocal first
-            columns, first = first, False
-            return self._table([stored], {"resourceVersion": str(stored.revision)}, columns)
+            metadata = {"resourceVersion": str(stored.revision)}
+            return self._table([stored], metadata, columns=next(columns))
 
         return render
 
     def _table(self, page: Sequence[Stored], metadata: dict[str, Any], columns: bool) -> bytes:
-        definitions = [_definition(column) for column in self._columns] if columns else None
+        names = ("name", "type", "format", "description", "priority")
+        definitions = [{name: getattr(each, name) for name in names} for each in self._columns]
         rows = [self._row(stored) for stored in page]
         head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
-        return encode({**head, "columnDefinitions": definitions, "rows": rows})
+        shown = definitions if columns else None
+        return encode({**head, "columnDefinitions": shown, "rows": rows})
 
     def _row(self, stored: Stored) -> dict[str, Any]:
+        shown = {"Object": self.converted, "Metadata": lambda stored: partial(stored.obj)}
+        include = shown.get(self._include, lambda stored: None)
         cells = [column.value(stored.obj) for column in self._columns]
-        row: dict[str, Any] = {"cells": cells, "object": None}
-        if self._include == "Object":
-            row["object"] = self.converted(stored)
-        elif self._include == "Metadata":
-            row["object"] = partial(stored.obj)
-        return row
+        return {"cells": cells, "object": include(stored)}
 
 
 def partial(obj: Object) -> Object:
@@ -163,14 +158,12 @@ class PartialRenderer(Renderer):
 
     media_type = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
+    def __init__(self, kind: Kind) -> None:
+        super().__init__(kind)
+        self._list = ("meta.k8s.io/v1", "PartialObjectMetadataList")
+
     def one(self, stored: Stored) -> bytes:
         return encode(partial(stored.obj))
-
-    def many(self, page: Sequence[Stored], revision: int, following: str, remaining: int) -> bytes:
-        head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
-        metadata = list_metadata(revision, following, remaining)
-        items = [partial(stored.obj) for stored in page]
-        return encode({**head, "metadata": metadata, "items": items})
 
 
 def renderer(kind: Kind, request: Request) -> Renderer:
@@ -188,11 +181,6 @@ def renderer(kind: Kind, request: Request) -> Renderer:
         if not form:
             break
     return Renderer(kind)
-
-
-def _definition(column: Column) -> dict[str, Any]:
-    names = ("name", "type", "format", "description", "priority")
-    return {name: getattr(column, name) for name in names}
 
 
 def list_metadata(

@@ -1,7 +1,5 @@
 """Rules of admission webhook configurations."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ Rules and selectors choose the webhooks; mutating ones are called one after anot
 at once. A refusal keeps the webhook's own status, prefixed with its name.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

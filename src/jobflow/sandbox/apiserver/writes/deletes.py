@@ -3,13 +3,14 @@
 The garbage collector deletes the dependents.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
+from jobflow.api.meta import Struct
 from jobflow.core.violations import Reason
-from jobflow.sandbox.apiserver.bodies.checks import go_word
+from jobflow.sandbox.apiserver.bodies.checks import Mistyped, convert
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.operations import (
@@ -29,57 +30,46 @@ _FINALIZER = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 _TRIES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOptions:
-    """DeleteOptions of a request."""
+class Preconditions(Struct, frozen=True, kw_only=True):
+    """Preconditions of a delete."""
 
-    propagation: str = ""
     uid: str = ""
     resource_version: str = ""
-    grace: int | None = None
+
+
+class DeleteOptions(Struct, frozen=True, kw_only=True):
+    """DeleteOptions of a request (k8s.io/apimachinery/pkg/apis/meta/v1)."""
+
+    propagation_policy: str = ""
+    orphan_dependents: bool | None = None
+    preconditions: Preconditions = Preconditions()
+    grace_period_seconds: int | None = None
+    dry_run: list[str] = []
 
 
 def delete_options(options: dict[str, Any], query: dict[str, str]) -> DeleteOptions:
     """Return DeleteOptions from the body, else from the query. Raises RequestFailure."""
-    _check_types(options)
-    preconditions = options.get("preconditions") or {}
-    propagation = options.get("propagationPolicy") or query.get("propagationPolicy") or ""
-    orphan = options.get("orphanDependents")
-    if orphan is not None and propagation:
+    try:
+        wanted = convert({n: v for n, v in options.items() if v is not None}, DeleteOptions)
+    except Mistyped as error:
+        raise failures.bad_request(str(error)) from error
+    policy = wanted.propagation_policy or query.get("propagationPolicy", "")
+    if wanted.orphan_dependents is not None and policy:
         why = "orphanDependents and deletionPropagation cannot be both set"
-        raise _invalid(Reason.INVALID, propagation, why)
-    if orphan is not None:
-        propagation = "Orphan" if orphan else "Background"
-    if propagation not in ("", "Background", "Foreground", "Orphan"):
+        raise _invalid(Reason.INVALID, policy, why)
+    if wanted.orphan_dependents is not None:
+        policy = "Orphan" if wanted.orphan_dependents else "Background"
+    if policy not in ("", "Background", "Foreground", "Orphan"):
         allowed = 'supported values: "Foreground", "Background", "Orphan", "nil"'
-        raise _invalid(Reason.NOT_SUPPORTED, propagation, allowed)
-    seconds = query.get("gracePeriodSeconds", "")
-    grace = options.get("gracePeriodSeconds")
+        raise _invalid(Reason.NOT_SUPPORTED, policy, allowed)
+    grace, seconds = wanted.grace_period_seconds, query.get("gracePeriodSeconds", "")
     if grace is None and seconds.isdecimal():
         grace = int(seconds)
-    uid, version = preconditions.get("uid") or "", preconditions.get("resourceVersion") or ""
-    return DeleteOptions(propagation, uid, version, grace)
+    return replace(wanted, propagation_policy=policy, grace_period_seconds=grace)
 
 
 def _invalid(reason: Reason, policy: str, detail: str) -> failures.RequestFailure:
     return failures.invalid_option("DeleteOptions", "propagationPolicy", reason, policy, detail)
-
-
-def _check_types(options: dict[str, Any]) -> None:
-    for name, (wanted, go) in _TYPES.items():
-        value = options.get(name)
-        if value is not None and not isinstance(value, wanted):
-            place = f"Go struct field DeleteOptions.{name} of type {go}"
-            raise failures.bad_request(f"json: cannot unmarshal {go_word(value)} into {place}")
-
-
-_TYPES: dict[str, tuple[type[object], str]] = {
-    "propagationPolicy": (str, "v1.DeletionPropagation"),
-    "orphanDependents": (bool, "bool"),
-    "preconditions": (dict, "v1.Preconditions"),
-    "gracePeriodSeconds": (int, "int64"),
-    "dryRun": (list, "[]string"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +117,19 @@ class Deleter:
 
 def _check(kind: Kind, current: Stored, wanted: DeleteOptions) -> None:
     name, version = current.key[1], str(current.revision)
-    if wanted.uid and wanted.uid != current.uid:
+    uid, asked = wanted.preconditions.uid, wanted.preconditions.resource_version
+    if uid and uid != current.uid:
         why = "The object might have been deleted and then recreated"
-        raise failures.precondition(kind, name, "UID", wanted.uid, current.uid, why)
-    if wanted.resource_version and wanted.resource_version != version:
-        why, asked = "The object might have been modified", wanted.resource_version
+        raise failures.precondition(kind, name, "UID", uid, current.uid, why)
+    if asked and asked != version:
+        why = "The object might have been modified"
         raise failures.precondition(kind, name, "ResourceVersion", asked, version, why)
 
 
 def _marked(kind: Kind, current: Stored, wanted: DeleteOptions) -> Object:
     obj = {**current.obj, "metadata": dict(current.obj["metadata"])}
     meta = obj["metadata"]
-    grace = kind.rules.grace(obj, wanted.grace)
+    grace = kind.rules.grace(obj, wanted.grace_period_seconds)
     if "deletionTimestamp" in meta:
         meta["deletionGracePeriodSeconds"] = min(meta["deletionGracePeriodSeconds"], grace)
     else:
@@ -147,10 +138,11 @@ def _marked(kind: Kind, current: Stored, wanted: DeleteOptions) -> Object:
         if kind.generation:
             meta["generation"] = meta.get("generation", 0) + 1
     finalizers = list(meta.pop("finalizers", None) or ())
-    if wanted.propagation:
+    policy = wanted.propagation_policy
+    if policy:
         finalizers = [name for name in finalizers if name not in _FINALIZER.values()]
-    if wanted.propagation in _FINALIZER:
-        finalizers.append(_FINALIZER[wanted.propagation])
+    if policy in _FINALIZER:
+        finalizers.append(_FINALIZER[policy])
     if finalizers:
         meta["finalizers"] = finalizers
     kind.rules.mark(obj)

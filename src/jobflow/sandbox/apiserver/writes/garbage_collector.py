@@ -8,6 +8,7 @@ time, and retries after a second if admission refuses.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,7 +23,13 @@ from jobflow.sandbox.apiserver.requests.operations import (
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CLEANUP
 from jobflow.sandbox.apiserver.storage import DELETED, Key, ObjectChange, Storage, Stored
-from jobflow.sandbox.apiserver.writes.deletes import FOREGROUND, ORPHAN, DeleteOptions, Deleter
+from jobflow.sandbox.apiserver.writes.deletes import (
+    FOREGROUND,
+    ORPHAN,
+    DeleteOptions,
+    Deleter,
+    Preconditions,
+)
 from jobflow.sandbox.apiserver.writes.writer import Writer
 
 _RETRY_SECONDS = 1.0
@@ -41,21 +48,16 @@ class GarbageCollector:
         self._owners = OwnerIndex()
         self._queue: dict[Place, None] = {}
         self._wake = asyncio.Event()
-        self._retries: set[asyncio.TimerHandle] = set()
         storage.listeners.append(self._notice)
 
     async def run(self) -> None:
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._queue:
-                    place = next(iter(self._queue))
-                    del self._queue[place]
-                    await self._attend(place)
-        finally:
-            for timer in self._retries:
-                timer.cancel()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                place = next(iter(self._queue))
+                del self._queue[place]
+                await self._attend(place)
 
     def _notice(self, bucket: str, change: ObjectChange) -> None:
         meta = change.new.obj["metadata"]
@@ -73,7 +75,7 @@ class GarbageCollector:
         """Yield objects that may wait for this one: owners, its namespace, its CRD."""
         assert change.old is not None
         for reference in references(change.old.obj):
-            if place := self._owners.place(reference["uid"]):
+            if place := self._owners.places.get(reference["uid"]):
                 yield place
         if change.type == DELETED:
             namespace = change.new.key[0]
@@ -105,55 +107,39 @@ class GarbageCollector:
                 await self._finish(bucket, stored)
         except RequestFailure as failed:
             if failed.code != 404:
-                self._later(place, 0 if failed.code == 409 else _RETRY_SECONDS)
-
-    def _later(self, place: Place, seconds: float) -> None:
-        def again() -> None:
-            self._retries.discard(timer)
-            self._enqueue([place])
-
-        timer = asyncio.get_running_loop().call_later(seconds, again)
-        self._retries.add(timer)
+                seconds = 0 if failed.code == 409 else _RETRY_SECONDS
+                asyncio.get_running_loop().call_later(seconds, self._enqueue, [place])
 
     async def _collect(self, bucket: str, stored: Stored) -> None:
         """Delete a dependent without living owners, or remove its references to gone owners."""
-        alive, gone, waiting = self._judge(stored)
+        states = {owner["uid"]: self._state(owner, stored) for owner in references(stored.obj)}
+        lost = [uid for uid, state in states.items() if state != "alive"]
         kind = self._registry.of_bucket(bucket)
-        if kind is None or not (gone or waiting):
+        if kind is None or not lost:
             return
         target = Target(kind, *stored.key)
-        if alive:
-            await self._drop_references(target, gone + waiting)
+        if len(lost) < len(states):
+            await self._drop_references(target, lost)
             return
-        policy = "Foreground" if waiting and self._owners.dependents(stored.uid) else ""
+        waits = "waiting" in states.values() and self._owners.dependents(stored.uid)
+        policy = "Foreground" if waits else ""
         options = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         options["propagationPolicy"] = policy or "Background"
         write = WriteOptions(user=COLLECTOR, options=options)
-        await self._deleter.delete(target, DeleteOptions(propagation=policy, uid=stored.uid), write)
+        preconditions = Preconditions(uid=stored.uid)
+        wanted = DeleteOptions(propagation_policy=policy, preconditions=preconditions)
+        await self._deleter.delete(target, wanted, write)
 
-    def _judge(self, stored: Stored) -> tuple[list[str], list[str], list[str]]:
-        """Return the UIDs of its owners: alive, gone, and in foreground deletion."""
-        alive: list[str] = []
-        gone: list[str] = []
-        waiting: list[str] = []
-        for reference in references(stored.obj):
-            uid = reference["uid"]
-            owner = self._owner(uid, stored.key[0])
-            if owner is None:
-                served = self._registry.of(reference["apiVersion"], reference["kind"])
-                (gone if served else alive).append(uid)
-            elif _has(owner.obj, FOREGROUND):
-                waiting.append(uid)
-            else:
-                alive.append(uid)
-        return alive, gone, waiting
-
-    def _owner(self, uid: str, namespace: str) -> Stored | None:
-        """Return the owner if it is in the dependent's namespace or cluster-scoped."""
-        place = self._owners.place(uid)
-        if place is None or place[1][0] not in ("", namespace):
-            return None
-        return self._storage.get(*place)
+    def _state(self, reference: dict[str, Any], dependent: Stored) -> str:
+        """Return the state of an owner: alive, gone, or waiting, which means foreground deletion.
+        An owner is cluster-scoped or in the namespace of its dependent."""
+        place = self._owners.places.get(reference["uid"])
+        near = place is not None and place[1][0] in ("", dependent.key[0])
+        owner = self._storage.get(*place) if place is not None and near else None
+        if owner is not None:
+            return "waiting" if _has(owner.obj, FOREGROUND) else "alive"
+        served = self._registry.of(reference["apiVersion"], reference["kind"])
+        return "gone" if served else "alive"
 
     async def _drop_references(self, target: Target, uids: list[str]) -> None:
         await self._writer.update(
@@ -187,7 +173,10 @@ class GarbageCollector:
             if "deletionTimestamp" not in dependent.obj["metadata"]:
                 await self._collect(bucket, dependent)
             remaining = self._storage.get(bucket, key)
-            blocking |= remaining is not None and _blocks(remaining.obj, stored.uid)
+            blocking |= remaining is not None and any(
+                reference["uid"] == stored.uid and reference.get("blockOwnerDeletion")
+                for reference in references(remaining.obj)
+            )
         if not blocking:
             await self._remove_finalizer(kind, stored, FOREGROUND)
 
@@ -223,7 +212,7 @@ class GarbageCollector:
                 continue
             try:
                 await self._deleter.delete(
-                    Target(kind, *stored.key), DeleteOptions("Background"), write
+                    Target(kind, *stored.key), DeleteOptions(propagation_policy="Background"), write
                 )
             except RequestFailure as failed:
                 refused = failed if failed.code != 404 else refused
@@ -236,10 +225,6 @@ def _has(obj: Object, finalizer: str) -> bool:
     return "deletionTimestamp" in metadata and finalizer in (metadata.get("finalizers") or ())
 
 
-def _blocks(obj: Object, uid: str) -> bool:
-    return any(r["uid"] == uid and r.get("blockOwnerDeletion") for r in references(obj))
-
-
 Place = tuple[str, Key]
 """A bucket and the key of an object in it."""
 
@@ -248,30 +233,22 @@ class OwnerIndex:
     """Index of objects by UID, and of dependents by their owner's UID."""
 
     def __init__(self) -> None:
-        self._places: dict[str, Place] = {}
-        self._dependents: dict[str, set[Place]] = {}
+        self.places: dict[str, Place] = {}
+        self._dependents: defaultdict[str, set[Place]] = defaultdict(set)
 
     def learn(self, bucket: str, change: ObjectChange) -> None:
         place = (bucket, change.new.key)
         if change.old is not None:
             for reference in references(change.old.obj):
-                self._release(reference["uid"], place)
+                self._dependents[reference["uid"]].discard(place)
+                if not self._dependents[reference["uid"]]:
+                    del self._dependents[reference["uid"]]
         if change.type == DELETED:
-            self._places.pop(change.new.uid, None)
+            self.places.pop(change.new.uid, None)
             return
-        self._places[change.new.uid] = place
+        self.places[change.new.uid] = place
         for reference in references(change.new.obj):
-            self._dependents.setdefault(reference["uid"], set()).add(place)
-
-    def _release(self, uid: str, place: Place) -> None:
-        held = self._dependents.get(uid, set())
-        held.discard(place)
-        if not held:
-            self._dependents.pop(uid, None)
-
-    def place(self, uid: str) -> Place | None:
-        """Return the place of the object with this UID, or None."""
-        return self._places.get(uid)
+            self._dependents[reference["uid"]].add(place)
 
     def dependents(self, uid: str) -> list[Place]:
         """Return the objects that name this UID as an owner, in order."""

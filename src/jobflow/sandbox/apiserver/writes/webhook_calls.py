@@ -1,7 +1,5 @@
 """Calls to admission webhooks: HTTPS with the configured CA, a deadline, a checked answer."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import ssl

@@ -4,11 +4,8 @@ A webhook call takes place between reading the current state and storing the nex
 between is a conflict, or is retried if the request names no version.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
 from jobflow.sandbox.apiserver.requests import failures
@@ -150,13 +147,3 @@ class Writer:
             return self._storage.put(kind.bucket, key, obj)
         except ObjectTooLarge as error:
             raise failures.failure(500, "", "etcdserver: request is too large") from error
-
-
-def create_options(kind_of: str, query: dict[str, str]) -> dict[str, Any]:
-    options: dict[str, Any] = {"kind": kind_of, "apiVersion": "meta.k8s.io/v1"}
-    options |= {n: query[n] for n in ("fieldManager", "fieldValidation") if query.get(n)}
-    if query.get("dryRun"):
-        options["dryRun"] = [query["dryRun"]]
-    if query.get("force"):
-        options["force"] = query["force"] == "true"
-    return options

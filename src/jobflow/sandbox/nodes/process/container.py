@@ -1,7 +1,5 @@
 """One run of one container as a local process under its own supervisor."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

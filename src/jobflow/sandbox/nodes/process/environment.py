@@ -4,8 +4,6 @@ Sources: Kubernetes' expansion of `$(NAME)` (third_party/forked/golang/expansion
 order of variables, Volcano's plugins env and svc (pkg/controllers/job/plugins).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Logs and termination messages of containers, with a kubelet's limits."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

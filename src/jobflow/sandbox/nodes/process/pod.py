@@ -1,8 +1,6 @@
 """Life of one pod as local processes, like in a kubelet: init containers one after another, then
 all containers, restarted according to restartPolicy."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress

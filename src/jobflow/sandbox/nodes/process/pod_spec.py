@@ -5,8 +5,6 @@ fields (image, resources, volumes, ports, kubelet probes, security contexts, sch
 ignored; docs/reference.md lists them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -16,8 +16,6 @@ Standard output is one line of JSON each: `{"pid": 7}` after the start, or `{"er
 127}`; then `{"code": 0}` when all processes have ended.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import json

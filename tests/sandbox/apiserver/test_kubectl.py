@@ -1,4 +1,4 @@
-"""Real kubectl on the sandbox's API server: get, edit, replace and apply of built-in kinds."""
+"""Real kubectl on the sandbox's API server: get, edit, replace, apply, events and refusals."""
 
 import json
 import subprocess
@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from support.cluster.kubectl import Kubectl
-from support.sandbox.rest_client import flow, vcjob
+from support.network.webhook_server import ALLOWED, configuration
+from support.sandbox.manifests import as_list
+from support.sandbox.rest_client import event, flow, vcjob
 from support.sandbox.sandboxed import Served, served
 
 pytestmark = pytest.mark.kubectl
@@ -32,17 +34,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def kubectl(world: Served) -> Iterator[Kubectl]:
-    """Run kubectl in an empty namespace."""
+    """Run kubectl in an empty namespace, with a webhook that allows everything."""
+    world.hook.decide = lambda request: ALLOWED
     yield world.kubectl
-    world.kubectl("delete", "jf,jt,vcjob,pods,events", "--all")
-
-
-def text(*objects: dict[str, Any]) -> str:
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-
-
-def apply(kubectl: Kubectl, obj: dict[str, Any], *flags: str) -> str:
-    return kubectl("apply", "-f", "-", *flags, stdin=json.dumps(obj)).out.strip()
+    world.kubectl("delete", "validatingwebhookconfiguration,jf,jt,vcjob,pods,events", "--all")
 
 
 def test_a_built_in_kind_is_applied_without_a_word_of_warning(kubectl: Kubectl) -> None:
@@ -60,7 +55,7 @@ HEAD = ["NAME", "STATUS", "REASON", "PROGRESS", "DURATION", "AGE"]
 
 def test_get_prints_the_columns(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=TEMPLATE)
-    kubectl("create", "-f", "-", stdin=text(flow(), vcjob("j")))
+    kubectl("create", "-f", "-", stdin=as_list(flow(), vcjob("j")))
     state = {"phase": "Running", "reason": "Busy"}
     status = {"status": {"state": state, "progress": "0/1", "duration": "1m2s"}}
     merge = ("--type", "merge", "--subresource", "status", "-p")
@@ -102,24 +97,8 @@ def test_get_prints_pods_and_namespaces_as_ever(kubectl: Kubectl) -> None:
     assert kubectl("get", "queue").rows[1] == ["default"]
 
 
-def test_get_by_labels_in_every_form(kubectl: Kubectl) -> None:
-    kubectl("create", "-f", "-", stdin=text(flow("a", labels={"t": "x"}), flow("b")))
-    assert kubectl("get", "jf", "-l", "t=x", "-o", "name").out.split() == [
-        "jobflow.flow.volcano.sh/a"
-    ]
-    assert kubectl("get", "jf", "-l", "!t", "-o", "name").out.split() == [
-        "jobflow.flow.volcano.sh/b"
-    ]
-    listed = json.loads(kubectl("get", "jf", "-o", "json", "--chunk-size=1").out)
-    assert [item["metadata"]["name"] for item in listed["items"]] == ["a", "b"]
-    assert "kind: JobFlow" in kubectl("get", "jf", "a", "-o", "yaml").out
-    assert kubectl("get", "jf", "-A", "-L", "t").rows[1][-1] == "x"
-    refused = kubectl.refused("get", "jf", "--field-selector", "spec.x=y")
-    assert "field label not supported: spec.x" in refused
-
-
 def test_edit_and_replace(kubectl: Kubectl, tmp_path: Path) -> None:
-    apply(kubectl, flow(labels={"team": "a"}))
+    kubectl("apply", "-f", "-", stdin=json.dumps(flow(labels={"team": "a"})))
     edited = subprocess.run(
         ["kubectl", "--cache-dir", str(kubectl.home / "cache"), "edit", "jf", "f"],
         env=kubectl.environment | {"KUBE_EDITOR": "sed -i 's/team: a/team: b/'"},
@@ -137,10 +116,69 @@ def test_edit_and_replace(kubectl: Kubectl, tmp_path: Path) -> None:
 
 
 def test_delete_by_label_all_and_name(kubectl: Kubectl) -> None:
-    kubectl("create", "-f", "-", stdin=text(flow("a", labels={"t": "x"}), flow("b"), flow("c")))
+    kubectl("create", "-f", "-", stdin=as_list(flow("a", labels={"t": "x"}), flow("b"), flow("c")))
     assert kubectl("delete", "jf", "-l", "t=x").out == 'jobflow.flow.volcano.sh "a" deleted\n'
     assert kubectl("delete", "jf/b", "--now").out == 'jobflow.flow.volcano.sh "b" deleted\n'
     refused = kubectl.refused("delete", "jf", "b")
     assert refused == 'Error from server (NotFound): jobflows.flow.volcano.sh "b" not found\n'
     assert kubectl("delete", "jf", "b", "--ignore-not-found").out == ""
     assert kubectl("delete", "jf", "--all").out == 'jobflow.flow.volcano.sh "c" deleted\n'
+
+
+def test_events_where_people_look_for_them(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=json.dumps(flow()))
+    made = json.loads(kubectl("get", "jf", "f", "-o", "json").out)
+    when = "2026-01-01T00:00:00Z"
+    times = {"count": 1, "firstTimestamp": when, "lastTimestamp": when}
+    words = {"type": "Warning", "reason": "StepFailed", "message": "step a failed"}
+    sent = event(made, "e", source={"component": "jobflow"}, **words, **times)
+    kubectl("create", "-f", "-", stdin=json.dumps(sent))
+    for command in (("events", "--for", "jf/f"), ("get", "events")):
+        head, row = kubectl(*command).rows
+        assert head == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+        assert row[1:3] == ["Warning", "StepFailed"] and row[3].lower() == "jobflow/f"
+    assert kubectl("get", "events.events.k8s.io", "-o", "name").out == "event.events.k8s.io/e\n"
+
+
+def refuse(world: Served, **status: Any) -> None:
+    """Register the webhook for flows and let it refuse."""
+    world.hook.decide = lambda request: {"allowed": False, "status": status}
+    manifest = configuration(world.hook.webhook("jobflows"))
+    world.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+
+def test_a_refusal_with_causes(world: Served, kubectl: Kubectl) -> None:
+    causes = [
+        {"reason": "FieldValueDuplicate", "message": 'Duplicate value: "a"', "field": "spec.b"},
+        {"reason": "FieldValueInvalid", "message": 'Invalid value: "x": no', "field": "spec.a"},
+    ]
+    details = {"name": "f", "group": "flow.volcano.sh", "kind": "JobFlow", "causes": causes}
+    refuse(world, code=422, reason="Invalid", message="it is wrong", details=details)
+    said = kubectl.refused("create", "-f", "-", stdin=json.dumps(flow()))
+    assert [line.rstrip() for line in said.splitlines()] == [
+        'The JobFlow "f" is invalid:',
+        '* spec.b: Duplicate value: "a"',
+        '* spec.a: Invalid value: "x": no',
+    ]
+
+
+def test_a_refusal_in_one_sentence(world: Served, kubectl: Kubectl) -> None:
+    refuse(world, code=403, reason="Forbidden", message="flow f is Running: cancel it")
+    said = kubectl.refused("create", "-f", "-", stdin=json.dumps(flow()))
+    assert said == (
+        'Error from server (Forbidden): error when creating "STDIN": admission webhook '
+        '"check.jobflow.test" denied the request: flow f is Running: cancel it\n'
+    )
+
+
+def test_warnings_of_a_webhook(world: Served, kubectl: Kubectl) -> None:
+    refuse(world)
+    world.hook.decide = lambda request: {"allowed": True, "warnings": ["template a is missing"]}
+    answer = kubectl("create", "-f", "-", stdin=json.dumps(flow()))
+    assert answer.err == "Warning: template a is missing\n"
+
+
+def test_a_webhook_configuration_is_listed(world: Served, kubectl: Kubectl) -> None:
+    refuse(world)
+    head, row = kubectl("get", "validatingwebhookconfigurations").rows
+    assert head == ["NAME", "WEBHOOKS", "AGE"] and row[:2] == ["test", "1"]
