@@ -30,8 +30,8 @@ def known() -> Store:
     queue = Queue(metadata=template.metadata, status=QueueStatus(state="Open"))
     store.flows.replace([], "1")
     store.jobs.replace([], "1")
-    store.templates_cache.replace([template], "1")
-    store.queues_cache.replace([queue], "1")
+    store.templates.replace([template], "1")
+    store.queues.replace([queue], "1")
     return store
 
 

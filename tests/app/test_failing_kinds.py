@@ -96,4 +96,4 @@ async def test_queues_of_which_nothing_is_known_are_not_missing(world: Cluster) 
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running():
         await replica.wait_ready()
-        assert replica.store.queues() is None
+        assert replica.store.queue_states() is None

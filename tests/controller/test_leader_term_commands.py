@@ -21,7 +21,7 @@ from support.sandbox.running_controller import NAMESPACE, Cluster, flow, templat
 @pytest.fixture
 async def replica(world: Cluster) -> AsyncIterator[FollowingReplica[Client]]:
     made = FollowingReplica(world.client)
-    await made.store.wait_synced()
+    await made.store.synced.wait()
     yield made
     await made.end()
 

@@ -62,7 +62,7 @@ async def follower(world: Cluster) -> AsyncIterator[FollowingReplica[Hearing]]:
         assert isinstance(client, Hearing)
         client.begin()
         replica = FollowingReplica(client)
-        await replica.store.wait_synced()
+        await replica.store.synced.wait()
         client.stop_hearing()
         try:
             yield replica
@@ -110,7 +110,7 @@ async def test_a_deleted_flow_gets_no_job(world: Cluster, monkeypatch: pytest.Mo
         await world.apply(template("a"), flow("there", {"a": ""}))
         async with replica.leading():
             await world.until_jobs(there_a="")
-        assert replica.store.flow(NAMESPACE, "gone") is None
+        assert replica.store.flows.get(NAMESPACE, "gone") is None
     assert set(await world.jobs()) == {"there-a"}
 
 
@@ -159,7 +159,7 @@ async def test_one_list_reads_many_changes(world: Cluster, monkeypatch: pytest.M
         await world.apply(*(template(name) for name in names))
         world.server.requests.clear()
         await replica.feeds.templates.catch_up()
-        assert set(replica.store.templates(NAMESPACE)) == set(names)
+        assert set(replica.store.templates_in(NAMESPACE)) == set(names)
         asked = [seen for seen in world.server.requests if seen.method == "GET"]
         assert len(asked) == 2
 

@@ -41,7 +41,7 @@ class Leading:
         keep others from leading."""
         while True:
             await either(self.crds.wait_fit(), self.finish.wait())
-            await either(self.store.wait_synced(), self.finish.wait())
+            await either(self.store.synced.wait(), self.finish.wait())
             if self.finish.is_set():
                 return
             stopping = asyncio.Event()

@@ -200,7 +200,7 @@ class ServingReplica:
 
     def _leadership_changed(self, leads: bool) -> None:
         self.metrics.leads(leads)
-        change = self.store.subscribe if leads else self.store.unsubscribe
+        change = self.store.listeners.append if leads else self.store.listeners.remove
         change(self.metrics.steps)
 
     def _make_webhook(self, options: WebhookOptions) -> HttpListener:

@@ -81,12 +81,12 @@ class Controller:
 
         Returns after `stop`, when all requests in flight are answered. Cancelling breaks them off.
         """
-        await either(self._store.wait_synced(), self._stopping.wait())
+        await either(self._store.synced.wait(), self._stopping.wait())
         if self._stopping.is_set():
             return
         listeners = (self._reconciler, self._templates)
         for listener in listeners:
-            self._store.subscribe(listener)
+            self._store.listeners.append(listener)
         try:
             self._reconciler.all_flows()
             self._templates.all_templates()
@@ -104,7 +104,7 @@ class Controller:
             log.info("controller stopped")
         finally:
             for listener in listeners:
-                self._store.unsubscribe(listener)
+                self._store.listeners.remove(listener)
 
     def stop(self) -> None:
         """Start nothing new; `run` returns when the work in flight has finished."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from jobflow.controller.apply.live_pods import catch_up_pods
+from jobflow.controller.apply.live_reads import catch_up_pods
 from jobflow.controller.controller import Controller
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.interface import MakeProbeRunner
@@ -48,7 +48,7 @@ async def lead(
     """
     late: list[Feed] = []
     for preparation in (
-        store.wait_synced,
+        store.synced.wait,
         lambda: _catch_up((feeds.flows, feeds.templates, feeds.jobs)),
         lambda: _try_commands(feeds.commands, late),
         lambda: catch_up_pods(client, store),
@@ -65,7 +65,7 @@ async def lead(
         await controller.run()
 
 
-async def _before(ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+async def _before(ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
     """Do the work unless `ending` is set first. Returns whether to continue."""
     await either(work, ending.wait())
     return not ending.is_set()

@@ -178,7 +178,7 @@ class Reconciler(Listener):
 
     async def reconcile(self, key: Key) -> ReconcileOutcome:
         """Plan one flow and apply the plan."""
-        flow = self._store.flow(*key)
+        flow = self._store.flows.get(*key)
         if flow is None:
             self._memory.forget(key)
             self._probing.forget(key)
@@ -204,7 +204,7 @@ class Reconciler(Listener):
         answers.outdate(jobs)
         uids = (job.metadata.uid for job in jobs.values())
         return View(
-            templates=self._store.templates(flow.metadata.namespace),
+            templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),

@@ -57,7 +57,7 @@ class Reflector(Generic[T]):
         namespace: str = "",
         query: Query = (),
         backoff: ExponentialBackoff | None = None,
-        after: Callable[[], Awaitable[None]] | None = None,
+        after: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """`after` is awaited before the first list."""
         self.resource = resource

@@ -44,9 +44,9 @@ def feeds(store: Store, client: Client, *, namespace: str = "") -> Feeds:
     is requested, so queues are not known."""
     queues, pods = None, None
     if namespace:
-        store.queues_cache.absent()
+        store.queues.absent()
     else:
-        queues = Reflector(client, QUEUES, Queue, store.queues_cache)
+        queues = Reflector(client, QUEUES, Queue, store.queues)
     if store.has_pods:
         pods = Reflector(
             client,
@@ -55,13 +55,13 @@ def feeds(store: Store, client: Client, *, namespace: str = "") -> Feeds:
             store.pods.cache,
             namespace=namespace,
             query=PODS_OF_JOBS,
-            after=store.wait_listed,
+            after=store.listed.wait,
         )
     return Feeds(
         Reflector(client, JOBFLOWS, JobFlow, store.flows, namespace=namespace),
-        Reflector(client, JOBTEMPLATES, JobTemplate, store.templates_cache, namespace=namespace),
+        Reflector(client, JOBTEMPLATES, JobTemplate, store.templates, namespace=namespace),
         Reflector(client, JOBS, Job, store.jobs, namespace=namespace),
-        Reflector(client, COMMANDS, Command, store.commands_cache, namespace=namespace),
+        Reflector(client, COMMANDS, Command, store.commands, namespace=namespace),
         queues,
         pods,
     )

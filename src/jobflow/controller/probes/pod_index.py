@@ -45,7 +45,7 @@ class PodIndex:
             return None
         reference = job.metadata.controller
         assert reference is not None
-        flow = self._store.flow(job.metadata.namespace, reference.name)
+        flow = self._store.flows.get(job.metadata.namespace, reference.name)
         if flow is None or flow.metadata.uid != uid or flow.final:
             return None
         waiting = any(_waits(flow, key) for key in self._of(flow).get(_step_of(job), ()))
