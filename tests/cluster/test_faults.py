@@ -40,8 +40,8 @@ INITIALIZING = Refuse(429, "TooManyRequests", "storage is (re)initializing", ret
 
 
 @pytest_asyncio.fixture
-async def proxy(real: RealCluster, tmp_path: Path) -> AsyncIterator[FaultyProxy]:
-    async with FaultyProxy(real.plane, tmp_path) as between:
+async def proxy(real: RealCluster) -> AsyncIterator[FaultyProxy]:
+    async with FaultyProxy(real.plane) as between:
         yield between
 
 
@@ -49,7 +49,7 @@ class Behind:
     """A replica that reaches the API server through the proxy alone."""
 
     def __init__(self, real: RealCluster, proxy: FaultyProxy, home: Path) -> None:
-        kubeconfig = proxy.kubeconfig("jobflow")
+        kubeconfig = real.plane.kubeconfig("jobflow", through=proxy.url)
         self._proxy = proxy
         self.serve = Served(real, home, webhook=False, kubeconfig=kubeconfig)
 

@@ -168,20 +168,17 @@ class ControlPlane:
 
     # ---------------------------------------------------------------------- for clients
 
-    def kubeconfig(self, user: str) -> Path:
-        """A kubeconfig of this user."""
-        path = self.directory / f"{user.rpartition(':')[2]}.kubeconfig"
+    def kubeconfig(self, user: str, *, through: str = "") -> Path:
+        """A kubeconfig of this user; `through`: the URL of a proxy, "" for none."""
+        place = f"-through-{through.rpartition(':')[2]}" if through else ""
+        path = self.directory / f"{user.rpartition(':')[2]}{place}.kubeconfig"
+        cluster = {"server": through or self.url, "certificate-authority": str(self.ca)}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "test",
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
-            "clusters": [
-                {
-                    "name": "test",
-                    "cluster": {"server": self.url, "certificate-authority": str(self.ca)},
-                }
-            ],
+            "clusters": [{"name": "test", "cluster": cluster}],
             "users": [{"name": user, "user": {"token": token(user)}}],
         }
         path.write_text(json.dumps(config))
