@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import structlog
-
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.kinds import KINDS
 from jobflow.app import health
@@ -25,11 +23,11 @@ from jobflow.controller.leader_term import lead
 from jobflow.controller.probes.interface import MakeProbeRunner
 from jobflow.controller.probes.prober import Prober
 from jobflow.controller.reconciler import STATUS_SECONDS
-from jobflow.kube.backoff import ExponentialBackoff
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.client import Client
+from jobflow.kube.reflector import retried
 from jobflow.runtime.http_listener import HttpListener, PortInUse
 from jobflow.runtime.task_group import Parts, Task, together
-from jobflow.store import Feed, Store, feeds
+from jobflow.store import Store, feeds
 from jobflow.webhook.access_rights import AccessRights
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates import (
@@ -41,11 +39,6 @@ from jobflow.webhook.certificates import (
 )
 from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.large_reviews.offload import Aside
-
-LONGEST_WAIT = 5.0
-"""Longest pause in seconds between two attempts to read flows and templates again."""
-
-log = structlog.get_logger(__name__)
 
 MakeSource = Callable[[Client, Live], CertificateSource]
 
@@ -176,8 +169,8 @@ class ServingReplica:
 
     async def _reread(self) -> None:
         """Read flows and templates again, and retry until that works."""
-        await _reread(self._feeds.flows)
-        await _reread(self._feeds.templates)
+        await retried(self._feeds.flows.reread)
+        await retried(self._feeds.templates.reread)
 
     def _missing_certificate(self) -> list[str]:
         return self._certificates.waiting_for() if self._certificates else []
@@ -272,13 +265,3 @@ class ServingReplica:
 async def _ended(part: Task | None) -> None:
     if part is not None:
         await asyncio.wait([part])
-
-
-async def _reread(feed: Feed) -> None:
-    backoff = ExponentialBackoff(most=LONGEST_WAIT)
-    while True:
-        try:
-            return await feed.reread()
-        except (ApiError, *NETWORK_ERRORS) as error:
-            log.warning("cannot read again", kind=feed.resource.kind, error=str(error))
-        await asyncio.sleep(backoff.next())

@@ -186,17 +186,14 @@ def split_names(names: str) -> list[str]:
 
 def describe_errors(error: ValidationError) -> list[str]:
     """Return a sentence for each invalid setting, with its flag and environment variable."""
-    return [
-        _problem(str(fault["loc"][0]) if fault["loc"] else "", fault["msg"])
-        for fault in error.errors()
-    ]
-
-
-def _problem(name: str, text: str) -> str:
-    text = text.removeprefix("Value error, ")
-    if not name:
-        return text
-    return f"{_flag(name)} ({_variable(name)}): {text[:1].lower()}{text[1:]}"
+    sentences = []
+    for fault in error.errors():
+        text = fault["msg"].removeprefix("Value error, ")
+        if fault["loc"]:
+            name = str(fault["loc"][0])
+            text = f"{_flag(name)} ({_variable(name)}): {text[:1].lower()}{text[1:]}"
+        sentences.append(text)
+    return sentences
 
 
 def _flag(name: str) -> str:

@@ -7,7 +7,7 @@ one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import structlog
@@ -18,15 +18,12 @@ from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.interface import MakeProbeRunner
 from jobflow.controller.probes.prober import Prober
 from jobflow.controller.reconciler import STATUS_SECONDS
-from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.reflector import retried
 from jobflow.runtime.task_group import either, together
 from jobflow.store import Feed, Feeds, Store
 
 log = structlog.get_logger(__name__)
-
-LONGEST_WAIT = 5.0
-"""Longest pause in seconds between two attempts to read what an API server holds."""
 
 
 async def lead(
@@ -79,30 +76,17 @@ async def _stop_in_time(ending: asyncio.Event, controller: Controller) -> None:
 async def _catch_up(feeds: Iterable[Feed]) -> None:
     async with asyncio.TaskGroup() as group:
         for feed in feeds:
-            group.create_task(_catch_up_one(feed))
-
-
-async def _catch_up_one(feed: Feed) -> None:
-    backoff = ExponentialBackoff(most=LONGEST_WAIT)
-    while not await _try_to_catch_up(feed):  # noqa: ASYNC110 - the pauses grow
-        await asyncio.sleep(backoff.next())
+            group.create_task(retried(feed.catch_up))
 
 
 async def _try_commands(commands: Feed, late: list[Feed]) -> None:
     """Try once to read the Commands. If that fails, they are unknown until a later attempt works,
     because the copy may hold Commands that the last leader has deleted."""
-    if not await _try_to_catch_up(commands, absent=(403, 404)):
+    try:
+        await commands.catch_up()
+    except (ApiError, *NETWORK_ERRORS) as error:
+        if isinstance(error, ApiError) and error.code in (403, 404):
+            return
+        log.warning("cannot read Commands", error=str(error))
         commands.cache.unsure()
         late.append(commands)
-
-
-async def _try_to_catch_up(feed: Feed, *, absent: Collection[int] = ()) -> bool:
-    """Return whether one attempt worked. The HTTP codes `absent` mean that no object exists."""
-    try:
-        await feed.catch_up()
-    except (ApiError, *NETWORK_ERRORS) as error:
-        if isinstance(error, ApiError) and error.code in absent:
-            return True
-        log.warning("cannot read what the API server holds", error=str(error))
-        return False
-    return True

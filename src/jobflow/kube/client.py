@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -248,14 +248,13 @@ class Client:
     ) -> None:
         """DELETE an object. A given `uid` or `resource_version` must match the stored object, else
         409. An object that does not exist is no error."""
-        options: dict[str, Any] = {
+        wanted = {"uid": uid, "resourceVersion": resource_version}
+        options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": propagation,
+            "preconditions": {key: value for key, value in wanted.items() if value is not None},
         }
-        preconditions = {"uid": uid, "resourceVersion": resource_version}
-        if uid is not None or resource_version is not None:
-            options["preconditions"] = {k: v for k, v in preconditions.items() if v is not None}
         try:
             path = resource.path(namespace, name)
             await self.request("DELETE", path, body=msgspec.json.encode(options))
