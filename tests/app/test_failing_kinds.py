@@ -4,7 +4,7 @@ without it, concludes nothing from its absence, and uses it as soon as it can be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,6 +15,7 @@ from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.job_pods import PodEnds
 from support.sandbox.running_controller import Cluster, cluster, flow, template
+from support.time.alongside import until
 
 EXTRAS = pytest.mark.parametrize("kind", [QUEUES, COMMANDS, PODS], ids=lambda kind: kind.plural)
 
@@ -28,22 +29,13 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
 
 def fails(world: Cluster, kind: Resource) -> InjectedFault:
     broken = failure(500, "InternalError", "the conversion webhook failed")
-    paths = (kind.path(), f"{kind.path()}/")
-    fault = InjectedFault(lambda request: request.path in paths, broken, times=None)
-    world.server.faults.append(fault)
-    return fault
+    return world.fails("", kind.path(), broken, times=None)
 
 
 def failing(replica: ServingReplica) -> dict[str, float | None]:
     names = (QUEUES.plural, COMMANDS.plural, PODS.plural)
     value = replica.metrics.registry.get_sample_value
     return {name: value("jobflow_watch_failing", {"resource": name}) for name in names}
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - of many kinds
-            await asyncio.sleep(0.01)
 
 
 @EXTRAS

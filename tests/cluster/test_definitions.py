@@ -7,12 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobflow.api.resources import CRDS, JOBFLOWS, LEASES
-from support.cluster.real_cluster import RealCluster
+from support.cluster.real_cluster import RealCluster, object_schema
 from support.cluster.served import Served, registered, until
 from support.sandbox.manifests import template
 from support.sandbox.rest_client import flow
@@ -21,41 +20,13 @@ from support.sandbox.servers import Server
 pytestmark = pytest.mark.cluster
 
 TEXT = {"type": "string"}
-FEWER: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "spec": {
-            "type": "object",
-            "properties": {
-                "jobRetainPolicy": TEXT,
-                "flows": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {
-                            "name": TEXT,
-                            "patch": {
-                                "type": "object",
-                                "properties": {
-                                    "jobSpec": {
-                                        "type": "object",
-                                        "properties": {
-                                            "queue": {"type": "string", "default": "default"}
-                                        },
-                                    }
-                                },
-                            },
-                        },
-                    },
-                },
-            },
-        },
-        "status": {
-            "type": "object",
-            "properties": {"state": {"type": "object", "properties": {"phase": TEXT}}},
-        },
-    },
-}
+STEP = object_schema(
+    name=TEXT, patch=object_schema(jobSpec=object_schema(queue=TEXT | {"default": "default"}))
+)
+FEWER = object_schema(
+    spec=object_schema(jobRetainPolicy=TEXT, flows={"type": "array", "items": STEP}),
+    status=object_schema(state=object_schema(phase=TEXT)),
+)
 """A definition of JobFlow from somebody else, with less in it."""
 
 

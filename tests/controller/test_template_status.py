@@ -20,7 +20,6 @@ from jobflow.controller.template_status import (
 )
 from jobflow.kube.cache import version_of
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store
 from jobflow.webhook.configuration import webhook_configuration
 from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, template
@@ -164,8 +163,7 @@ async def test_a_template_that_comes_later_gets_its_list(world: World) -> None:
 
 @pytest.mark.parametrize("code", [403, 404, 409, 500])
 async def test_a_write_that_failed_is_tried_again_after_a_rest(world: World, code: int) -> None:
-    strikes = InjectedFault(lambda request: request.method == "PATCH", failure(code, "", "no"))
-    world.servers.server.faults.append(strikes)
+    world.servers.fails("PATCH", "", failure(code, "", "no"))
     world.job("j")
     assert await world.wait(SETTLE_SECONDS) == 0
     assert await world.wait(REST_SECONDS) == 1

@@ -13,7 +13,6 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.core.planning.actions import AbortJob, DeleteFlow
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.applier_world import NOW
 from support.sandbox.applier_world import World as Applying
 from support.sandbox.manual_reconciler import KEY, World, planning
@@ -37,10 +36,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_a_refused_delete_is_sent_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    no = failure(403, "Forbidden", "no")
-    world.servers.server.faults.append(
-        InjectedFault(lambda request: request.method == "DELETE", no, times=None)
-    )
+    world.servers.fails("DELETE", "", failure(403, "Forbidden", "no"), times=None)
     flow = await world.servers.flow("f")
     planning(monkeypatch, actions=(DeleteFlow(flow.metadata.uid),))
     world.queue.add(KEY)

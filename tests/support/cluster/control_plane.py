@@ -12,12 +12,12 @@ import socket
 import ssl
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -168,6 +168,13 @@ class ControlPlane:
 
     # ---------------------------------------------------------------------- for clients
 
+    def connect(self, user: str = "admin") -> httpx.Client:
+        """A client with the token of this user."""
+        head = {"Authorization": f"Bearer {token(user)}"}
+        return httpx.Client(
+            base_url=self.url, headers=head, verify=self.trust(), trust_env=False, timeout=30
+        )
+
     def kubeconfig(self, user: str, *, through: str = "") -> Path:
         """A kubeconfig of this user; `through`: the URL of a proxy, "" for none."""
         place = f"-through-{through.rpartition(':')[2]}" if through else ""
@@ -190,9 +197,8 @@ class ControlPlane:
         self._etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
 
     def _etcd(self, path: str, body: dict[str, Any]) -> Any:
-        request = urllib.request.Request(self.etcd_url + path, json.dumps(body).encode())
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
-            return json.load(answer)
+        with httpx.Client(base_url=self.etcd_url, trust_env=False) as client:
+            return client.post(path, json=body).raise_for_status().json()
 
     # ---------------------------------------------------------------------- details
 
@@ -227,14 +233,8 @@ class ControlPlane:
             time.sleep(0.1)
 
     def _ready(self) -> bool:
-        head = {"Authorization": f"Bearer {token('admin')}"}
-        request = urllib.request.Request(f"{self.url}/readyz", headers=head)
-        with contextlib.suppress(OSError):
-            opener = urllib.request.build_opener(
-                urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.trust())
-            )
-            with opener.open(request, timeout=5) as answer:
-                return bool(answer.status == 200)
+        with contextlib.suppress(OSError, httpx.TransportError), self.connect() as client:
+            return client.get("/readyz", timeout=5).is_success
         return False
 
 

@@ -1,4 +1,4 @@
-"""Flows with loops, cases and finally on the real API server: all that is wrong is one answer."""
+"""Flows with loops, cases, finally and probes on the real API server: one answer has all faults."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from support.sandbox.servers import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 
+PROBE = "spec.flows[1].dependsOn.probe"
+
 
 def flow(steps: list[dict[str, Any]], **spec: Any) -> str:
     made = jobflow("f", {})
@@ -20,9 +22,14 @@ def flow(steps: list[dict[str, Any]], **spec: Any) -> str:
     return json.dumps(made)
 
 
+def faults_of(api: Server, kubectl: Kubectl, bad: str) -> list[str]:
+    dry = ("-n", api.namespace, "--dry-run=server", "-f", "-")
+    lines = kubectl.refused("apply", *dry, stdin=bad).splitlines()
+    return [line.removeprefix("* ") for line in lines if line.startswith("* ")]
+
+
 @pytest.mark.usefixtures("served")
 async def test_what_is_wrong_with_control_is_one_answer(api: Server, kubectl: Kubectl) -> None:
-    home = ("-n", api.namespace)
     await api.made(api.templates, template("serve"))
     case = {"when": "true", "template": "serve", "patch": {"jobSpec": {"minAvailable": 5}}}
     bad = flow(
@@ -34,9 +41,7 @@ async def test_what_is_wrong_with_control_is_one_answer(api: Server, kubectl: Ku
         parallelism=0,
         **{"finally": [{"name": "last", "daemon": True}]},
     )
-    said = kubectl.refused("apply", *home, "--dry-run=server", "-f", "-", stdin=bad).splitlines()
-    places = [line.removeprefix("* ").split(": ")[:2] for line in said if line.startswith("* ")]
-    assert places == [
+    assert [line.split(": ")[:2] for line in faults_of(api, kubectl, bad)] == [
         ["spec.flows[0].forEach.count", "Invalid value"],
         ["spec.flows[0].timeout", "Invalid value"],
         ["spec.flows[1].name", "Duplicate value"],
@@ -63,3 +68,36 @@ async def test_a_template_that_a_case_may_still_run_stays(api: Server, kubectl: 
     kubectl("apply", *home, "-f", "-", stdin=waiting)
     said = kubectl.refused("delete", *home, "jobtemplate", "large")
     assert "template large is still needed by flow f (step a)" in said
+
+
+def probing(**probe: Any) -> str:
+    depends_on = {"targets": ["serve"], "probe": probe}
+    return flow([{"name": "serve"}, {"name": "use", "dependsOn": depends_on}])
+
+
+@pytest.mark.usefixtures("served")
+async def test_what_is_wrong_with_a_probe_is_one_answer(api: Server, kubectl: Kubectl) -> None:
+    await api.made(api.templates, template("serve"))
+    get = {"taskName": "main", "path": "/ready", "port": 8080}
+    bad = probing(
+        httpGetList=[
+            {"taskName": "mian", "path": "ready", "port": 0},
+            get | {"httpHeader": {"name": "X-A", "value": "b\r\nX-C: d"}},
+        ],
+        taskStatusList=[{"taskName": "main", "phase": "Completed", "count": 2}],
+    )
+    assert faults_of(api, kubectl, bad) == [
+        f'{PROBE}.httpGetList[0].taskName: Invalid value: "mian": target "serve" has no such task; '
+        'did you mean "main"?',
+        f'{PROBE}.httpGetList[0].path: Invalid value: "ready": a path begins with "/"; "/ready" '
+        "would do",
+        f"{PROBE}.httpGetList[0].port: Invalid value: 0: a port is a number from 1 to 65535",
+        f'{PROBE}.httpGetList[1].httpHeader.value: Invalid value: "b\\r\\nX-C: d": the value of a '
+        "header is one line of ASCII, without control characters",
+        f'{PROBE}.taskStatusList[0].phase: Unsupported value: "Completed": supported values: '
+        '"Pending", "Running", "Succeeded", "Failed"; did you mean "Succeeded"?',
+        f'{PROBE}.taskStatusList[0].count: Invalid value: 2: task "main" of target "serve" has 1 '
+        "pod; leave count out to check all of them",
+    ]
+    written_by_go = probing(httpGetList=[get | {"httpHeader": {"name": "", "value": ""}}])
+    kubectl("apply", "-n", api.namespace, "-f", "-", stdin=written_by_go)
