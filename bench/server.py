@@ -13,6 +13,7 @@ from bench import samples
 from jobflow.app import serve
 from jobflow.app.metrics import Metrics
 from jobflow.kube.client import Client
+from jobflow.runtime.event_loop import run
 from jobflow.runtime.http_listener import HttpListener
 from jobflow.store import Queue, QueueStatus, Store
 from jobflow.webhook.app import create_app
@@ -50,4 +51,4 @@ async def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     os.sched_setaffinity(0, {int(sys.argv[1])})
-    serve.run(main(Path(sys.argv[2])))
+    run(main(Path(sys.argv[2])))

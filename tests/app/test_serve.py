@@ -20,12 +20,13 @@ import httpx
 import pytest
 
 from jobflow.api.resources import CRDS, JOBFLOWS, LEASES, SECRETS
-from jobflow.app.serve import PartDied, serve
+from jobflow.app.serve import serve
 from jobflow.app.settings import Settings
 from jobflow.controller.controller import Controller
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.credentials import ConfigError
 from jobflow.runtime.http_listener import PortInUse
+from jobflow.runtime.task_group import PartDied
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.webhook.certificates import CertificateError, PkiFiles, write_development_pki
 from support.admission.admissions import review

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
@@ -10,7 +9,6 @@ from jobflow.api.job import Job
 from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBS, PODS
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.job_pods import PodEnds, end_pod, make_pod, move_pod
@@ -64,7 +62,7 @@ async def test_a_step_starts_when_its_target_answers(world: Cluster) -> None:
 
     await world.apply(template("a"), template("b"))
     await world.apply(probing(httpGetList=[{"taskName": "main", "port": 80, "path": "/ready"}]))
-    async with world.controller(probing=partial(Prober, check=check)):
+    async with world.controller(check=check):
         job = await running_a(world)
         name = await make_pod(world.client, job.metadata)
         await move_pod(world.client, NAMESPACE, name, "Running", podIP="10.0.0.7")

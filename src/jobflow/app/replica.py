@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,8 @@ from jobflow.app.leading import Leading, LeaseOptions
 from jobflow.app.metrics import Metrics
 from jobflow.app.readiness import Readiness
 from jobflow.controller.leader_term import lead
-from jobflow.controller.probes.interface import MakeProbeRunner
-from jobflow.controller.probes.prober import Prober
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import retried
@@ -75,7 +75,8 @@ class ReplicaOptions:
     checked, and queues are not known."""
     shutdown_delay: float = 0.0
     """Seconds."""
-    probing: MakeProbeRunner = Prober
+    check: CheckPod = check_pod
+    """Checks a pod that a step probes."""
     status_seconds: float = STATUS_SECONDS
     """Minimum time between two status writes of a flow that nothing waits for."""
 
@@ -131,7 +132,10 @@ class ServingReplica:
         notice, the webhook answers the reviews that have begun; then the controller stops and
         releases the lease; last, the copies of the cluster and the health port end.
         """
-        async with self._closing_large_reviews(), together() as parts:
+        async with AsyncExitStack() as stack:
+            if self._large_reviews is not None:
+                stack.push_async_callback(self._large_reviews.close)
+            parts = await stack.enter_async_context(together())
             self._start_background(parts)
             webhook = parts.start("the webhook", self._webhook.serve) if self._webhook else None
             controller = None
@@ -148,14 +152,6 @@ class ServingReplica:
             await _ended(webhook)
             self._leading.finish.set()
             await _ended(controller)
-
-    @asynccontextmanager
-    async def _closing_large_reviews(self) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            if self._large_reviews is not None:
-                await self._large_reviews.close()
 
     def _start_background(self, parts: Parts) -> None:
         for feed in self._feeds:
@@ -184,7 +180,7 @@ class ServingReplica:
             store=self.store,
             feeds=self._feeds,
             hooks=self.metrics.controller,
-            probing=options.probing,
+            check=options.check,
             status_seconds=options.status_seconds,
         )
         return Leading(

@@ -15,8 +15,8 @@ import structlog
 from jobflow.controller.apply.live_reads import catch_up_pods
 from jobflow.controller.controller import Controller
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.probes.interface import MakeProbeRunner
-from jobflow.controller.probes.prober import Prober
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.reflector import retried
@@ -33,7 +33,7 @@ async def lead(
     store: Store,
     feeds: Feeds,
     hooks: Hooks | None = None,
-    probing: MakeProbeRunner = Prober,
+    check: CheckPod = check_pod,
     status_seconds: float = STATUS_SECONDS,
 ) -> None:
     """Run flows for one term, until `ending` is set and every request in flight is answered.
@@ -52,9 +52,7 @@ async def lead(
     ):
         if not await _before(ending, preparation()):
             return
-    controller = Controller(
-        client, store, hooks=hooks, probing=probing, status_seconds=status_seconds
-    )
+    controller = Controller(client, store, hooks=hooks, check=check, status_seconds=status_seconds)
     async with together() as beside:
         beside.stopping = True
         beside.start("the end of the term", lambda: _stop_in_time(ending, controller))

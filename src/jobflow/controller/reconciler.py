@@ -23,8 +23,8 @@ from jobflow.controller.apply.applied import Applied, Due, due_of
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.hooks import Hooks, ReconcileResult
-from jobflow.controller.probes.interface import ProbeRunner
 from jobflow.controller.probes.pod_index import PodIndex
+from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.plan import plan as plan_flow
@@ -65,7 +65,7 @@ class Reconciler(Listener):
         memory: Memory,
         recorder: Recorder,
         queue: WorkQueue[Key],
-        probing: ProbeRunner,
+        prober: Prober,
         *,
         status_seconds: float = STATUS_SECONDS,
         hooks: Hooks | None = None,
@@ -78,7 +78,7 @@ class Reconciler(Listener):
         self._memory = memory
         self._recorder = recorder
         self._queue = queue
-        self._probing = probing
+        self._prober = prober
         self._pod_index = PodIndex(store)
         self._hooks = hooks or Hooks()
         self._now = now
@@ -181,13 +181,13 @@ class Reconciler(Listener):
         flow = self._store.flows.get(*key)
         if flow is None:
             self._memory.forget(key)
-            self._probing.forget(key)
+            self._prober.forget(key)
             return ReconcileOutcome()
         answers = self._memory.of(flow)
         if not self._queue.backoff(key):
             answers.failed.clear()
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
-        self._probing.want(key, flow.metadata.uid, plan.probes)
+        self._prober.want(key, flow.metadata.uid, plan.probes)
         due = due_of(plan, self._status_wait(flow, plan, answers), answers.failed)
         applied = Applied()
         if due.plan.actions or due.write:
@@ -215,7 +215,7 @@ class Reconciler(Listener):
             pods={job: pods for job in uids if (pods := self._store.pods.of(job))},
             pods_followed=self._store.follows_pods,
             read=dict(answers.read),
-            probes=self._probing.results(uid),
+            probes=self._prober.results(uid),
         )
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:

@@ -65,7 +65,7 @@ class Replica:
                 await self._news.wait()
 
     async def ended(self, task: asyncio.Task[None]) -> None:
-        self.election.stop()
+        self.election.stopping.set()
         async with asyncio.timeout(WITHIN_SECONDS):
             await task
 

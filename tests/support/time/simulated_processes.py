@@ -168,7 +168,7 @@ class Process:
         elif mishap.kind == "freeze":
             self._frozen = self._wall()
         elif mishap.kind == "stop":
-            self.loop.call_soon(self.election.stop)
+            self.loop.call_soon(self.election.stopping.set)
         elif mishap.kind == "kill":
             self.end()
         else:

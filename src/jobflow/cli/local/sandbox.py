@@ -6,12 +6,14 @@ import logging
 import shlex
 from pathlib import Path
 
-from jobflow.app.serve import START_ERRORS, PartDied, SandboxOptions, run, sandbox_world
+from jobflow.app.serve import START_ERRORS, SandboxOptions, sandbox_world
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
 from jobflow.cli.flags import Nodes
 from jobflow.cli.local.node_runner import LogFolderError, node_runner
 from jobflow.cli.signals import interruption
 from jobflow.runtime import logs
+from jobflow.runtime.event_loop import run
+from jobflow.runtime.task_group import PartDied
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
 
 

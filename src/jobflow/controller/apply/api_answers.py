@@ -109,9 +109,6 @@ class Memory:
         self._waiting: dict[Key, set[Key]] = {}
         self._dice = dice
 
-    def __len__(self) -> int:
-        return len(self._answers)
-
     def of(self, flow: JobFlow) -> Answers:
         """Return the answers about this flow; empty if its name had another UID before."""
         key, uid = key_of(flow), flow.metadata.uid
@@ -126,7 +123,10 @@ class Memory:
         """Forget a flow that is gone or has ended."""
         known = self._answers.pop(flow, None)
         for name in known.holders if known is not None else ():
-            self._no_longer((flow[0], name), flow)
+            waiting = self._waiting.get((flow[0], name), set())
+            waiting.discard(flow)
+            if not waiting:
+                self._waiting.pop((flow[0], name), None)
 
     def hold(self, flow: JobFlow, job: Job, *, owner_alive: bool, now: datetime) -> None:
         """Note that the name is in use by a vcjob of somebody else. An event tells when it is gone;
@@ -212,9 +212,3 @@ class Memory:
         return timedelta(
             seconds=delay(tries, first=FIRST_REFUSAL, most=LONGEST_REFUSAL, dice=self._dice)
         )
-
-    def _no_longer(self, job: Key, flow: Key) -> None:
-        if (flows := self._waiting.get(job)) is not None:
-            flows.discard(flow)
-            if not flows:
-                del self._waiting[job]

@@ -30,9 +30,6 @@ class PodIndex:
         self._probing: dict[str, ProbingSteps] = {}
         """By flow UID. A flow is added when one of its pods changes."""
 
-    def __len__(self) -> int:
-        return len(self._probing)
-
     def flow_of(self, old: Pod | None, new: Pod | None) -> Key | None:
         """Return the flow that has to be reconciled because a pod changed; None for no flow."""
         pod = new or old

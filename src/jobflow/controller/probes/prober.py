@@ -52,7 +52,7 @@ class Prober:
     def __init__(
         self,
         pods_of: Callable[[str], Mapping[str, Pod]],
-        changed: Callable[[Key], None],
+        changed: Callable[[Key], object],
         hooks: Hooks | None = None,
         *,
         check: CheckPod = check_pod,

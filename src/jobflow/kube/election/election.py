@@ -36,7 +36,7 @@ def new_identity() -> str:
 
 
 class Election:
-    """One process in an election. Call `run` once, and `stop` to end it.
+    """One process in an election. Call `run` once, and set `stopping` to end it.
 
     Requests about the Lease have a client of their own, so that they never wait for connections
     that other requests of this process use. `on_change` is called with True when this process
@@ -69,33 +69,30 @@ class Election:
         self._clock = clock
         self._wall = wall
         self._candidate = Candidate(self.identity, namespace, name, self._timing)
-        self._stopping = stopping or asyncio.Event()
+        self.stopping = stopping or asyncio.Event()
+        """Asks to finish the term and release the Lease; `run` returns after that."""
         self._trouble = ""
         self._holder: str | None = None
 
     async def run(self) -> None:
-        """Lead whenever this process holds the Lease, until `stop`; then release it.
+        """Lead whenever this process holds the Lease, until `stopping`; then release it.
 
         Raises what `lead` raises, and returns early if `lead` returns; both release the Lease. If
         cancelled, it lets the Lease expire, because requests may still be in flight.
         """
         async with self._lease_client:
-            while not self._stopping.is_set():
+            while not self.stopping.is_set():
                 if not self._candidate.leads(self._clock()):
-                    await self._step(self._stopping)
+                    await self._step(self.stopping)
                 elif await self._term():
                     return
             await self._release()
-
-    def stop(self) -> None:
-        """Finish the term and release the Lease; `run` returns after that."""
-        self._stopping.set()
 
     # ------------------------------------------------------------------ a term
 
     async def _term(self) -> bool:
         """Lead until the term is lost or `lead` ends. Returns whether `lead` ended by itself or
-        by `stop`."""
+        because of `stopping`."""
         fence = Fence(self._timing.write, clock=self._clock)
         fence.until = self._candidate.until
         ending, done = asyncio.Event(), asyncio.Event()
@@ -126,8 +123,8 @@ class Election:
         renewing: asyncio.Future[None],
         ending: asyncio.Event,
     ) -> None:
-        """Return when `lead` or the renewals end. Passes `stop` on to `lead`."""
-        stopping = asyncio.ensure_future(self._stopping.wait())
+        """Return when `lead` or the renewals end. Passes `stopping` on to `lead`."""
+        stopping = asyncio.ensure_future(self.stopping.wait())
         tasks: set[asyncio.Future[Any]] = {leading, renewing}
         try:
             await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
