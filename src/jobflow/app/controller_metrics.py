@@ -1,7 +1,5 @@
 """Metrics of the controller's work: queue, reconciles, probes, and the steps' jobs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime

@@ -4,8 +4,6 @@ Volcano's own chart can replace our definitions at any time. Until ours are back
 admitted, planned or written. `core.manifests.installed_crds` decides which definitions fit.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Leadership of a replica: one term after another while the installed definitions fit."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Readiness of a replica: the kinds, definitions and certificate that it waits for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 

@@ -3,8 +3,6 @@
 `jobflow.app.serve` chooses the options. The parts do not know each other.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -3,8 +3,6 @@
 Options are chosen and parts are made here. If a part dies, all end and PartDied is raised.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal

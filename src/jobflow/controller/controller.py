@@ -3,8 +3,6 @@
 The caller keeps the store up to date; nothing is listed or watched here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -4,8 +4,6 @@ Leases are not known here: `jobflow.app.leading` passes `lead` to an Election, o
 one.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any

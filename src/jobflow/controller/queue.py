@@ -1,7 +1,5 @@
 """A work queue of keys. Each key is in it once, and is never handed out while it is worked on."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import random

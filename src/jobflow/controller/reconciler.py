@@ -4,8 +4,6 @@
 (`_settle`): done, again at once, again later, or a retry with backoff.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

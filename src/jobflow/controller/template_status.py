@@ -4,8 +4,6 @@ This is best effort. Nothing waits for it, so each template is written seldom, a
 already correct costs no request.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable

@@ -9,8 +9,6 @@ or below `version` that the copy lacks has been deleted, and one above it is new
 only `wanted` objects may lack others too: its `learn` does not tell what was deleted.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 

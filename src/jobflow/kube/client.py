@@ -4,8 +4,6 @@ Every request except a watch goes through `Client.request`. The caller decides w
 error.
 """
 
-from __future__ import annotations
-
 import ssl
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -104,7 +102,7 @@ class Client:
         login = Login(server.rstrip("/"), authorization=authorization, tls=tls)
         return cls(Credentials(login), namespace=namespace)
 
-    def sibling(self) -> Client:
+    def sibling(self) -> "Client":
         """Return another client of the same server with connections of its own, so that its
         requests never wait for this client's. The caller closes it."""
         sibling = Client(self.auth, namespace=self.namespace)

@@ -3,8 +3,6 @@
 kubernetes_asyncio reads the files and runs the credential plugins.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import os

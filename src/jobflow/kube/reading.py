@@ -1,7 +1,5 @@
 """Answers of an API server, decoded into types. UnreadableAnswer is the only error."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Generic, TypeVar

@@ -4,8 +4,6 @@ Every error leads to another attempt after a backoff, so `run` ends only if it i
 `catch_up` makes sure that the copy has everything that the API server holds now.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -4,8 +4,6 @@ Webhook and controller read it. Reflectors (`feeds`) and the answers to the cont
 (`Cache.learn`) change it, and its listeners are called for each change.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,6 +23,39 @@ from jobflow.store.slim import slim_job
 from jobflow.store.template_jobs import TemplateJobs
 
 EMPTY: Mapping[str, Any] = {}
+
+
+class QueueStatus(Struct, frozen=True, kw_only=True):
+    """`status` of a Volcano Queue, as far as it is used."""
+
+    state: str = ""
+
+
+class Queue(Struct, frozen=True, kw_only=True):
+    """`scheduling.volcano.sh/v1beta1` Queue."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
+
+
+class Listener:
+    """Called after the store has applied a change: (None, new) is an addition, (last, None) a
+    deletion. Each method does nothing unless it is overridden."""
+
+    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        """A flow has changed."""
+
+    def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
+        """A template has changed."""
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None:
+        """A job has changed."""
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod that the store keeps has changed (`store.pods`)."""
+
+    def command_changed(self, command: Command) -> None:
+        """A Command on a flow was added, changed or deleted."""
 
 
 class Store:
@@ -259,36 +290,3 @@ def _is_recorded(flow: JobFlow, last: Job) -> bool:
     return any(record.name == name for record in records) or any(
         job == name and (entry.job or entry.attempts) for job, entry in entries(flow)
     )
-
-
-class QueueStatus(Struct, frozen=True, kw_only=True):
-    """`status` of a Volcano Queue, as far as it is used."""
-
-    state: str = ""
-
-
-class Queue(Struct, frozen=True, kw_only=True):
-    """`scheduling.volcano.sh/v1beta1` Queue."""
-
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
-
-
-class Listener:
-    """Called after the store has applied a change: (None, new) is an addition, (last, None) a
-    deletion. Each method does nothing unless it is overridden."""
-
-    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """A flow has changed."""
-
-    def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
-        """A template has changed."""
-
-    def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """A job has changed."""
-
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod that the store keeps has changed (`store.pods`)."""
-
-    def command_changed(self, command: Command) -> None:
-        """A Command on a flow was added, changed or deleted."""

@@ -1,7 +1,5 @@
 """The reflectors that keep a store up to date with an API server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any

@@ -1,7 +1,5 @@
 """Memory-saving copies of jobs and pods: fields that are read, with equal values shared."""
 
-from __future__ import annotations
-
 from functools import lru_cache, partial
 from sys import intern
 

@@ -3,8 +3,6 @@
 Losing them in a restart costs a request, never a second job.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

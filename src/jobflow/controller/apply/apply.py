@@ -4,8 +4,6 @@ Objects in answers are in the store before `apply` returns, so that the next pla
 writes. Other answers are in the flow's Answers.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Events neither delay nor fail a reconcile: `record` queues an Event, `run` sends
 that cannot be sent is dropped.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import math

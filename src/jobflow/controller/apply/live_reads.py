@@ -1,7 +1,5 @@
 """Live reads: of objects that a plan requests, and of pods at the beginning of a term."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import TypeVar
 

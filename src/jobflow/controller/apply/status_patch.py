@@ -1,7 +1,5 @@
 """The JSON merge patch that turns one status of a flow into another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -4,8 +4,6 @@ The pod is not trusted: time and size are limited, and no part of the answer is 
 shown except its status code. For asyncio streams and h11, see docs/decisions/prober.md.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

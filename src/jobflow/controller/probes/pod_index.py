@@ -3,8 +3,6 @@
 Most flows have no probes, so events of pods cost them nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from jobflow.api.flow_status import StepPhase

@@ -3,8 +3,6 @@
 `candidate` decides what to do next. Here it is sent, awaited and ended in time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import uuid
