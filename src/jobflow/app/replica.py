@@ -162,7 +162,6 @@ class ServingReplica:
             parts.start("the CA of the webhook's clients", self._client_ca.run)
 
     async def _reread(self) -> None:
-        """Read flows and templates again, and retry until that works."""
         await retried(self._feeds.flows.reread)
         await retried(self._feeds.templates.reread)
 

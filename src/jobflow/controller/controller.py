@@ -56,15 +56,15 @@ class Controller:
         self._store = store
         self._workers = workers
         self._stopping = asyncio.Event()
-        memory = Memory(dice=dice)
+        answers = Memory(dice=dice)
         self._queue: WorkQueue[Key] = WorkQueue(hooks=hooks, clock=clock, dice=dice)
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
         self._prober = Prober(store.pods.of, self._queue.add, hooks, check=check)
         self._templates = TemplateStatuses(client, store, clock=clock, dice=dice)
         self._reconciler = Reconciler(
             store,
-            Applier(client, store, memory, now=now),
-            memory,
+            Applier(client, store, answers, now=now),
+            answers,
             self._recorder,
             self._queue,
             self._prober,

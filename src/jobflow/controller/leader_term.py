@@ -38,8 +38,8 @@ async def lead(
 
     Flows, templates and jobs are read consistently before the first plan, because the previous
     leader may have written objects that no watch has reported yet. Commands are read too if
-    possible: a cluster may not serve or allow them. Of pods, this matters only while the end of
-    their job is not recorded (`catch_up_pods`). Each term has a new Controller.
+    possible: a cluster may not serve or allow them. Pods matter only while the end of their job is
+    not recorded (`catch_up_pods`). Each term has a new Controller.
     """
     late: list[Feed] = []
     for preparation in (

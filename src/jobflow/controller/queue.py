@@ -79,7 +79,6 @@ class WorkQueue(Generic[K]):
         self._closed = False
 
     def __len__(self) -> int:
-        """Number of keys that are ready."""
         return len(self._ready)
 
     # ------------------------------------------------------------------ adding

@@ -41,7 +41,7 @@ Pending, then Running)."""
 
 @dataclass(slots=True)
 class ReconcileOutcome:
-    """What a reconcile returns to `_settle`."""
+    """The result of a reconcile, for `_settle`."""
 
     again: bool = False
     after: float | None = None

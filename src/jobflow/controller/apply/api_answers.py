@@ -127,8 +127,8 @@ class Memory:
                 self._waiting.pop((flow[0], name), None)
 
     def hold(self, flow: JobFlow, job: Job, *, owner_alive: bool, now: datetime) -> None:
-        """Note that the name is in use by a vcjob of somebody else. An event tells when it is gone;
-        the backoff is for a missing event."""
+        """Note that a vcjob of somebody else has the name. An event reports its deletion; the
+        backoff is for a missing event."""
         answers, name = self.of(flow), job.metadata.name
         retry_at = now + self._wait(answers, name)
         answers.holders[name] = Holder(job, owner_alive, retry_at)
@@ -156,7 +156,7 @@ class Memory:
         answers.refusals[name] = Refusal(error.code, error.message, retry_at)
 
     def _hold_back(self, answers: Answers, name: str, why: str, now: datetime | None) -> None:
-        """Hold back creates. Those that were under way together count as one try. `now`: None if
+        """Hold back creates. Creates that were under way together count as one try. `now`: None if
         no create can succeed any more."""
         held, retry_at = answers.held, None
         if now is not None and held is not None and not held.is_due(now):

@@ -253,10 +253,10 @@ class _Watch:
 
 
 _ProbeKey = tuple[str, tuple[Check, ...]]
+"""UID of the job, and the checks."""
 
 
 def _probe_key(probe: JobProbe) -> _ProbeKey:
-    """Return a key that is equal for steps that wait for the same checks."""
     return (probe.uid, probe.checks)
 
 

@@ -101,12 +101,12 @@ class Election:
             try:
                 await self._first(leading, renewing, ending)
                 done.set()
-                await _cancelled(leading)
+                await _cancel(leading)
                 await asyncio.wait({renewing})
             finally:
                 fence.close()
                 self._change(False)
-                await _cancelled(leading, renewing)
+                await _cancel(leading, renewing)
         renewing.result()
         await self._settle(fence)
         if leading.cancelled():
@@ -130,7 +130,7 @@ class Election:
                 ending.set()
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _cancelled(stopping)
+            await _cancel(stopping)
 
     async def _renew(self, fence: Fence, done: asyncio.Event) -> None:
         """Renew the Lease and move the fence until the term is done or lost. Waits for the answer
@@ -165,7 +165,7 @@ class Election:
                         await enough.wait()
             case step:
                 await self._ask(step)
-        self._follow()
+        self._log_new_leader()
 
     async def _ask(self, step: Step) -> None:
         """Send a look or a claim and report the outcome to the candidate."""
@@ -223,8 +223,7 @@ class Election:
             self._trouble = trouble
             log.warning("lease cannot be read or written", name=self._name, error=trouble)
 
-    def _follow(self) -> None:
-        """Log a new leader, once."""
+    def _log_new_leader(self) -> None:
         holder = self._candidate.holder
         if holder != self._holder:
             self._holder = holder
@@ -232,8 +231,7 @@ class Election:
                 log.info("following", holder=holder or "nobody yet")
 
 
-async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel the tasks that still run and wait for their end."""
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
