@@ -23,8 +23,8 @@ def refused(**flags: object) -> list[str]:
 
 
 def test_the_defaults() -> None:
-    settings = Settings(no_webhook=True)
-    assert (settings.webhook_port, settings.http_port) == (8443, 8080)
+    settings = Settings()
+    assert (settings.webhook_port, settings.http_port, settings.tls_cert) == (8443, 8080, None)
     assert (settings.kubeconfig, settings.namespace) == (None, "")
     assert not settings.no_controller and not settings.no_leader_election
 
@@ -59,10 +59,6 @@ def test_an_empty_or_foreign_variable_says_nothing(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("JOBFLOW_HTTP_PORT", "")
     monkeypatch.setenv("JOBFLOW_REQUIRE_TOOLS", "1")
     assert Settings(no_webhook=True).http_port == 8080
-
-
-def test_without_files_the_certificate_is_made_here() -> None:
-    assert Settings().tls_cert is None
 
 
 TIMES = "--retry-period has to be shorter than --renew-deadline"

@@ -100,13 +100,10 @@ async def test_a_flow_that_was_read_under_anothers_definition_is_read_again(
     apply_theirs(real)
     await api.until(f"{api.flows}/f", lambda found: "template" not in found["spec"]["flows"][0])
     one = Served(real, tmp_path)
-    one.launch()
-    try:
+    with one.running(ready=False):
         await until(lambda: misses(one))
         apply_ours(real)
         await until(one.ready)
         job = await api.until(f"{api.vcjobs}/f-a", lambda job: job is not None)
-    finally:
-        one.stop()
     by = job["metadata"]["labels"]["volcano.sh/createdByJobTemplate"]
     assert by == f"{api.namespace}.elsewhere"

@@ -41,6 +41,9 @@ async def test_what_is_wrong_with_control_is_one_answer(api: Server, kubectl: Ku
         parallelism=0,
         **{"finally": [{"name": "last", "daemon": True}]},
     )
+    answer = await api.post(api.flows, json.loads(bad))
+    assert (answer.code, answer.reason) == (422, "Invalid")
+    assert "spec.flows[1].name" in answer.causes
     assert [line.split(": ")[:2] for line in faults_of(api, kubectl, bad)] == [
         ["spec.flows[0].forEach.count", "Invalid value"],
         ["spec.flows[0].timeout", "Invalid value"],

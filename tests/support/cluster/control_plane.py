@@ -53,6 +53,32 @@ def token(user: str) -> str:
     return f"test-{user}"
 
 
+def kubeconfig_of(
+    user: str, cluster: dict[str, str], *, namespace: str = "default", **credentials: str
+) -> str:
+    """Return a kubeconfig of one user and one cluster."""
+    context = {"cluster": "test", "user": user, "namespace": namespace}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": context}],
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": user, "user": credentials}],
+    }
+    return json.dumps(config)
+
+
+def ended(process: subprocess.Popen[bytes], *, hard: bool = False) -> int:
+    """End a process by SIGTERM, or by SIGKILL; returns its exit code when it is gone."""
+    process.kill() if hard else process.terminate()
+    try:
+        return process.wait(STOPPED_WITHIN_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
 @dataclass
 class ControlPlane:
     """Addresses and files of a control plane, and its processes by name."""
@@ -154,13 +180,7 @@ class ControlPlane:
 
     def end(self, name: str, *, hard: bool = False) -> None:
         """End a process by SIGTERM, or by SIGKILL; returns when it is gone."""
-        process = self.processes.pop(name)
-        process.kill() if hard else process.terminate()
-        try:
-            process.wait(STOPPED_WITHIN_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        ended(self.processes.pop(name), hard=hard)
 
     def log(self, name: str) -> str:
         """Return the end of a process's output."""
@@ -180,15 +200,7 @@ class ControlPlane:
         place = f"-through-{through.rpartition(':')[2]}" if through else ""
         path = self.directory / f"{user.rpartition(':')[2]}{place}.kubeconfig"
         cluster = {"server": through or self.url, "certificate-authority": str(self.ca)}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "test",
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
-            "clusters": [{"name": "test", "cluster": cluster}],
-            "users": [{"name": user, "user": {"token": token(user)}}],
-        }
-        path.write_text(json.dumps(config))
+        path.write_text(kubeconfig_of(user, cluster, token=token(user)))
         return path
 
     def compact(self) -> None:

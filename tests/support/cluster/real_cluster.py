@@ -67,14 +67,11 @@ class RealCluster:
 
     def install(self, manifest: dict[str, Any]) -> None:
         """Create an object of the cluster, status included; of a CRD, return once it is served."""
-        group, _, version = manifest["apiVersion"].rpartition("/")
-        plural = {"CustomResourceDefinition": "customresourcedefinitions"}.get(
-            manifest["kind"], manifest["kind"].lower() + "s"
-        )
-        answer = self.admin.post(f"/apis/{group}/{version}/{plural}", json=manifest)
+        collection = f"/apis/{manifest['apiVersion']}/{manifest['kind'].lower()}s"
+        answer = self.admin.post(collection, json=manifest)
         assert answer.status_code == 201, answer.text
         if "status" in manifest:
-            path = f"/apis/{group}/{version}/{plural}/{manifest['metadata']['name']}/status"
+            path = f"{collection}/{manifest['metadata']['name']}/status"
             head = {"Content-Type": "application/merge-patch+json"}
             body = json.dumps({"status": manifest["status"]})
             self.admin.patch(path, content=body, headers=head).raise_for_status()
