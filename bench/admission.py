@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from bench import samples
 from bench.client import reviews
-from jobflow.app import serve
+from jobflow.runtime.event_loop import run
 
 FLOWS = {
     5: samples.diamond(),
@@ -49,12 +49,12 @@ def rates(runs: int, seconds: float) -> dict[int, Rates]:
 def _rates(
     process: int, port: int, trust: ssl.SSLContext, body: bytes, runs: int, seconds: float
 ) -> Rates:
-    warm_up = serve.run(reviews(port, trust, body, seconds / 4))
+    warm_up = run(reviews(port, trust, body, seconds / 4))
     assert warm_up, "no review was answered"
     a_second, a_cpu_second = [], []
     for _ in range(runs):
         wall, cpu = time.perf_counter(), _cpu_seconds(process)
-        answered = serve.run(reviews(port, trust, body, seconds))
+        answered = run(reviews(port, trust, body, seconds))
         a_second.append(answered / (time.perf_counter() - wall))
         a_cpu_second.append(answered / (_cpu_seconds(process) - cpu))
     return Rates(a_second, a_cpu_second)

@@ -24,7 +24,7 @@ from bench.figures import Figure
 from bench.wire import Pool, Where, watch
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
-from jobflow.app import serve
+from jobflow.runtime.event_loop import run
 from support.cluster.control_plane import token
 from support.cluster.control_plane_binaries import MISSING, find
 from support.cluster.real_cluster import RealCluster, real_cluster
@@ -116,7 +116,7 @@ def measured(runs: int, seconds: float, profile: Path | None = None) -> Iterator
             rates, used = [], []
             for _ in range(runs):
                 namespace = bench.namespace()
-                rates.append(len(flows) / serve.run(_carried(bench, namespace, flows)))
+                rates.append(len(flows) / run(_carried(bench, namespace, flows)))
                 used.append(_requests(bench, namespace, len(flows)))
             if not profile:
                 yield Figure(what, "flows/s", rates, aim)
@@ -128,7 +128,7 @@ def measured(runs: int, seconds: float, profile: Path | None = None) -> Iterator
 def _warm_up(bench: Bench) -> None:
     """Run a few flows, so that connections are open and code is loaded."""
     namespace = bench.namespace()
-    serve.run(_carried(bench, namespace, [samples.diamond()] * 5))
+    run(_carried(bench, namespace, [samples.diamond()] * 5))
     _requests(bench, namespace, 5)
 
 
@@ -141,7 +141,7 @@ def _handed_over(bench: Bench, runs: int, seconds: float) -> Iterator[Figure]:
         namespace, count = bench.namespace(), int(seconds * FLOWS_A_SECOND)
         flows = [samples.diamond()] * count
         bench.seen()
-        serve.run(_carried(bench, namespace, flows, pause=1 / FLOWS_A_SECOND))
+        run(_carried(bench, namespace, flows, pause=1 / FLOWS_A_SECOND))
         took = list(_waits(bench.seen(), samples.diamond()))
         assert len(took) == 4 * count, f"{len(took)} hand-overs of {count} flows"
         percentiles = statistics.quantiles(took, n=100)
@@ -186,8 +186,8 @@ def _requests(bench: Bench, namespace: str, flows: int) -> dict[str, float]:
 
 
 def _by_verb(what: str, used: list[dict[str, float]]) -> Iterator[Figure]:
-    for verb in sorted({verb for run in used for verb in run}):
-        values = [run.get(verb, 0.0) for run in used]
+    for verb in sorted({verb for each in used for verb in each}):
+        values = [each.get(verb, 0.0) for each in used]
         yield Figure(f"  {verb}", f"requests a flow ({what})", values)
 
 

@@ -147,10 +147,10 @@ class Answering(Client):
 def _reconciler(flow: JobFlow, view: View, client: Client) -> Reconciler:
     """Create a reconciler over a store with the objects of the view."""
     store, memory = Store(), Memory()
-    store.templates_cache.replace(view.templates.values(), "1")
+    store.templates.replace(view.templates.values(), "1")
     store.flows.replace([flow], "1")
     store.jobs.replace([slim_job(job) for job in view.jobs.values()], "1")
-    store.commands_cache.replace([], "1")
+    store.commands.replace([], "1")
     applier, recorder = Applier(client, store, memory), Recorder(client)
     queue = WorkQueue[Key]()
     prober = Prober(store.pods.of, queue.add)

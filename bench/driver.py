@@ -12,7 +12,7 @@ import msgspec
 
 from bench.wire import Pool, Where, watch
 from jobflow.api.resources import JOBS
-from jobflow.app import serve
+from jobflow.runtime.event_loop import run
 
 CONNECTIONS = 32
 COMPLETED = b'{"status":{"state":{"phase":"Completed"}}}'
@@ -97,4 +97,4 @@ async def main(where: Where) -> None:
 
 
 if __name__ == "__main__":
-    serve.run(main(Where(*sys.argv[1:])))
+    run(main(Where(*sys.argv[1:])))

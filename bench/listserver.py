@@ -19,9 +19,9 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS, JOBTEMPLATES, PODS, QUEUES
 from jobflow.api.schema.crd import crd
-from jobflow.app import serve
 from jobflow.core.planning.plan import plan
 from jobflow.core.planning.view import View
+from jobflow.runtime.event_loop import run
 
 STEPS = 10
 VERSION = "900000000"
@@ -198,4 +198,4 @@ async def main(flows: int) -> None:
 
 
 if __name__ == "__main__":
-    serve.run(main(int(sys.argv[1])))
+    run(main(int(sys.argv[1])))

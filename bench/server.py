@@ -11,6 +11,7 @@ from bench import samples
 from jobflow.app import serve
 from jobflow.app.metrics import Metrics
 from jobflow.kube.client import Client
+from jobflow.runtime.event_loop import run
 from jobflow.runtime.http_listener import HttpListener
 from jobflow.store import Queue, QueueStatus, Store
 from jobflow.webhook.app import create_app
@@ -28,8 +29,8 @@ def known() -> Store:
     queue = Queue(metadata=template.metadata, status=QueueStatus(state="Open"))
     store.flows.replace([], "1")
     store.jobs.replace([], "1")
-    store.templates_cache.replace([template], "1")
-    store.queues_cache.replace([queue], "1")
+    store.templates.replace([template], "1")
+    store.queues.replace([queue], "1")
     return store
 
 
@@ -48,4 +49,4 @@ async def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     os.sched_setaffinity(0, {int(sys.argv[1])})
-    serve.run(main(Path(sys.argv[2])))
+    run(main(Path(sys.argv[2])))

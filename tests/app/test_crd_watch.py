@@ -16,7 +16,7 @@ from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from support.sandbox.manifests import jobflow, template
-from support.sandbox.running_controller import merge, set_phase
+from support.time.alongside import until
 
 NAME = "jobflows.flow.volcano.sh"
 
@@ -58,10 +58,8 @@ FAULTS = (
 )
 
 
-async def until(world: SandboxWorld, waiting_for: list[str]) -> None:
-    async with asyncio.timeout(10):
-        while world.replica.waiting_for() != waiting_for:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+async def until_waiting_for(world: SandboxWorld, *clauses: str) -> None:
+    await until(lambda: world.replica.waiting_for() == [*clauses])
 
 
 async def create(world: SandboxWorld, *manifests: dict[str, Any]) -> None:
@@ -72,7 +70,7 @@ async def create(world: SandboxWorld, *manifests: dict[str, Any]) -> None:
 
 async def test_nothing_is_admitted_until_the_definition_is_right_again(world: SandboxWorld) -> None:
     await serve_schema(world.client, look_alike())
-    await until(world, [FAULTS])
+    await until_waiting_for(world, FAULTS)
     with pytest.raises(ApiError) as refused:
         await create(world, jobflow("f", {"a": []}))
     assert (refused.value.code, refused.value.reason) == (503, "ServiceUnavailable")
@@ -83,7 +81,7 @@ async def test_nothing_is_admitted_until_the_definition_is_right_again(world: Sa
     assert 'jobflow_definition_faults{resource="jobflows"} 3.0' in metrics
     assert 'jobflow_definition_faults{resource="jobtemplates"} 0.0' in metrics
     await serve_schema(world.client, crd("JobFlow"))
-    await until(world, [])
+    await until_waiting_for(world)
     await create(world, template("a"), jobflow("f", {"a": []}))
 
 
@@ -94,10 +92,8 @@ async def test_nothing_is_planned_until_the_definition_is_right_again(world: San
     await create(world, slow, jobflow("f", {"a": [], "b": ["a"]}))
     await until_phase(world, "Running")
     await serve_schema(world.client, look_alike())
-    await until(world, [FAULTS])
-    async with asyncio.timeout(10):
-        while "jobflow_leader 0.0" not in world.replica.metrics.text().decode():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until_waiting_for(world, FAULTS)
+    await until(lambda: b"jobflow_leader 0.0" in world.replica.metrics.text())
     mark = len(world.server.requests)
     await set_phase(world.client, "f-a", "Completed")
     await asyncio.sleep(0.3)
@@ -110,19 +106,17 @@ async def test_nothing_is_planned_until_the_definition_is_right_again(world: San
 async def test_objects_of_another_definition_are_read_again(world: SandboxWorld) -> None:
     await create(world, template("a"))
     await serve_schema(world.client, look_alike())
-    await until(world, [FAULTS])
+    await until_waiting_for(world, FAULTS)
     mark = len(world.server.requests)
     await serve_schema(world.client, crd("JobFlow"))
-    await until(world, [])
+    await until_waiting_for(world)
     lists = [seen.path for seen in list(world.server.requests)[mark:] if "watch" not in seen.query]
     assert JOBFLOWS.path() in lists and JOBTEMPLATES.path() in lists
 
 
 async def test_without_a_definition_it_says_so_and_comes_back(world: SandboxWorld) -> None:
     await world.client.delete(CRDS, "", NAME)
-    async with asyncio.timeout(10):
-        while not any("it is not installed" in each for each in world.replica.waiting_for()):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: "it is not installed" in " ".join(world.replica.waiting_for()))
     await world.client.create(CRDS, "", json.dumps(crd("JobFlow")).encode())
     async with asyncio.timeout(45):
         await world.replica.wait_ready()

@@ -2,7 +2,7 @@
 without it, concludes nothing from its absence, and uses it as soon as it can be listed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,6 +13,7 @@ from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.job_pods import PodEnds
 from support.sandbox.running_controller import Cluster, cluster, flow, template
+from support.time.alongside import until
 
 EXTRAS = pytest.mark.parametrize("kind", [QUEUES, COMMANDS, PODS], ids=lambda kind: kind.plural)
 
@@ -26,22 +27,13 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
 
 def fails(world: Cluster, kind: Resource) -> InjectedFault:
     broken = failure(500, "InternalError", "the conversion webhook failed")
-    paths = (kind.path(), f"{kind.path()}/")
-    fault = InjectedFault(lambda request: request.path in paths, broken, times=None)
-    world.server.faults.append(fault)
-    return fault
+    return world.fails("", kind.path(), broken, times=None)
 
 
 def failing(replica: ServingReplica) -> dict[str, float | None]:
     names = (QUEUES.plural, COMMANDS.plural, PODS.plural)
     value = replica.metrics.registry.get_sample_value
     return {name: value("jobflow_watch_failing", {"resource": name}) for name in names}
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - of many kinds
-            await asyncio.sleep(0.01)
 
 
 @EXTRAS
@@ -94,4 +86,4 @@ async def test_queues_of_which_nothing_is_known_are_not_missing(world: Cluster) 
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running():
         await replica.wait_ready()
-        assert replica.store.queues() is None
+        assert replica.store.queue_states() is None

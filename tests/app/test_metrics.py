@@ -3,6 +3,8 @@
 import time
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from jobflow.api.flow_status import JobFlowStatus, RequestedHours, RunCondition, StepCondition
 from jobflow.api.job import Job, JobCondition, JobState, JobStatus
 from jobflow.api.meta import ObjectMeta, OwnerReference
@@ -10,6 +12,11 @@ from jobflow.app.metrics import MAX_FIELDS, Metrics
 from jobflow.controller.hooks import ReconcileResult
 from jobflow.core.violations import Reason, Violation
 from jobflow.webhook.review.review import Answer, ReviewOutcome
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -21,8 +28,7 @@ def refusal(*paths: str) -> Answer:
     return Answer(b"", ReviewOutcome.REFUSED, operation="CREATE", violations=violations)
 
 
-def test_violations_are_counted_by_field_without_indices_and_keys() -> None:
-    metrics = Metrics()
+def test_violations_are_counted_by_field_without_indices_and_keys(metrics: Metrics) -> None:
     metrics.reviewed("JobFlow", refusal("spec.flows[2].name", "spec.flows[41].name"), 0.001)
     metrics.reviewed("JobFlow", refusal("metadata.annotations[example.com/a]"), 0.001)
     counted = {"kind": "JobFlow", "reason": "FieldValueInvalid"}
@@ -31,8 +37,7 @@ def test_violations_are_counted_by_field_without_indices_and_keys() -> None:
     assert value(metrics, "admission_violations_total", field=field, **counted) == 1
 
 
-def test_fields_that_users_invent_do_not_grow_without_end() -> None:
-    metrics = Metrics()
+def test_fields_that_users_invent_do_not_grow_without_end(metrics: Metrics) -> None:
     for i in range(MAX_FIELDS + 50):
         metrics.reviewed("JobTemplate", refusal(f"spec.plugins.p{i}"), 0.001)
     metrics.reviewed("JobTemplate", refusal("spec.plugins.p0"), 0.001)
@@ -41,8 +46,7 @@ def test_fields_that_users_invent_do_not_grow_without_end() -> None:
     assert value(metrics, "admission_violations_total", field="spec.plugins.p0", **counted) == 2
 
 
-def test_api_requests_are_counted_by_verb_resource_and_code() -> None:
-    metrics = Metrics()
+def test_api_requests_are_counted_by_verb_resource_and_code(metrics: Metrics) -> None:
     for code in (201, 201, 409):
         metrics.requested("POST", "jobs", code, 0.002)
     labels = {"verb": "POST", "resource": "jobs"}
@@ -50,8 +54,7 @@ def test_api_requests_are_counted_by_verb_resource_and_code() -> None:
     assert value(metrics, "api_request_seconds_count", **labels, code="409") == 1
 
 
-def test_the_controllers_work_is_counted() -> None:
-    metrics = Metrics()
+def test_the_controllers_work_is_counted(metrics: Metrics) -> None:
     hooks = metrics.controller
     hooks.depth(3)
     hooks.waited(0.004)
@@ -74,8 +77,7 @@ def test_the_controllers_work_is_counted() -> None:
     assert value(metrics, "events_dropped_total") == 1
 
 
-def test_phases_and_ages_are_those_at_the_time_of_asking() -> None:
-    metrics = Metrics()
+def test_phases_and_ages_are_those_at_the_time_of_asking(metrics: Metrics) -> None:
     phases = ["Running", "Running", "Failed"]
     metrics.watch_phases("flows", lambda: phases)
     heard = {"jobs": time.monotonic() - 40, "queues": None}
@@ -89,8 +91,7 @@ def test_phases_and_ages_are_those_at_the_time_of_asking() -> None:
     assert b'jobflow_flows{phase="Failed"} 1.0' in metrics.text()
 
 
-def test_values_by_label_are_computed_when_scraped() -> None:
-    metrics = Metrics()
+def test_values_by_label_are_computed_when_scraped(metrics: Metrics) -> None:
     failing = {"queues": False, "pods": False}
     metrics.on_scrape("watch_failing", "Help.", lambda: failing, label="resource")
     failing["queues"] = True
@@ -119,8 +120,7 @@ def status(**cpu: str) -> JobFlowStatus:
     )
 
 
-def test_what_steps_held_is_counted_once_when_it_is_recorded() -> None:
-    metrics = Metrics()
+def test_what_steps_held_is_counted_once_when_it_is_recorded(metrics: Metrics) -> None:
     recorded = metrics.controller.recorded
     recorded(JobFlowStatus(), status(a=""))
     assert value(metrics, "requested_hours_total", resource="cpu") is None
@@ -133,8 +133,7 @@ def test_what_steps_held_is_counted_once_when_it_is_recorded() -> None:
     assert value(metrics, "requested_hours_total", resource="gpu") is None
 
 
-def test_retries_and_aborts_are_counted_of_each_run_once() -> None:
-    metrics = Metrics()
+def test_retries_and_aborts_are_counted_of_each_run_once(metrics: Metrics) -> None:
     since = datetime(2026, 1, 1, tzinfo=UTC)
     runs = [
         RunCondition(index=0, failures=1),
@@ -162,8 +161,7 @@ def test_retries_and_aborts_are_counted_of_each_run_once() -> None:
     assert value(metrics, "jobs_aborted_total", reason="Cancelled") == 1
 
 
-def test_a_failure_that_no_retry_follows_is_none() -> None:
-    metrics = Metrics()
+def test_a_failure_that_no_retry_follows_is_none(metrics: Metrics) -> None:
     waits = JobFlowStatus(conditions={"f-a": StepCondition(phase="Waiting", failures=1)})
     failed = JobFlowStatus(conditions={"f-a": StepCondition(phase="Failed", failures=2)})
     metrics.controller.recorded(JobFlowStatus(), waits)
@@ -171,8 +169,7 @@ def test_a_failure_that_no_retry_follows_is_none() -> None:
     assert value(metrics, "jobs_retried_total") == 1
 
 
-def test_hours_that_somebody_else_wrote_into_a_status_break_nothing() -> None:
-    metrics = Metrics()
+def test_hours_that_somebody_else_wrote_into_a_status_break_nothing(metrics: Metrics) -> None:
     odd = StepCondition(requested_hours=RequestedHours(cpu="-1", memory="much", gpu="1e9"))
     metrics.controller.recorded(JobFlowStatus(), JobFlowStatus(conditions={"a": odd}))
     for resource in ("cpu", "memory", "gpu"):
@@ -197,8 +194,7 @@ def at(second: int) -> datetime:
     return datetime(2026, 8, 1, 12, tzinfo=UTC) + timedelta(seconds=second)
 
 
-def test_a_step_is_timed_when_it_runs_and_when_it_ends() -> None:
-    metrics = Metrics()
+def test_a_step_is_timed_when_it_runs_and_when_it_ends(metrics: Metrics) -> None:
     pending, running = vcjob("Pending"), vcjob("Running", Running=4)
     ended = vcjob("Completed", Running=4, Completing=9, Completed=10)
     metrics.steps.job_changed(None, pending)
@@ -213,27 +209,26 @@ def test_a_step_is_timed_when_it_runs_and_when_it_ends() -> None:
     assert value(metrics, "step_run_seconds_sum", phase="Completed") == 6
 
 
-def test_a_step_whose_phases_come_at_once_is_timed_too() -> None:
-    metrics = Metrics()
+def test_a_step_whose_phases_come_at_once_is_timed_too(metrics: Metrics) -> None:
     metrics.steps.job_changed(vcjob("Pending"), vcjob("Failed", Running=2, Failed=2))
     assert value(metrics, "step_wait_seconds_sum") == 2
     assert value(metrics, "step_run_seconds_sum", phase="Failed") == 0
 
 
-def test_what_has_ended_before_this_replica_led_and_what_never_ran_is_not_timed() -> None:
-    metrics = Metrics()
+def test_what_has_ended_before_this_replica_led_and_what_never_ran_is_not_timed(
+    metrics: Metrics,
+) -> None:
     metrics.steps.job_changed(None, vcjob("Completed", Running=1, Completed=2))
     metrics.steps.job_changed(vcjob("Pending"), vcjob("Aborted", Aborted=9))
     assert value(metrics, "step_wait_seconds_count") == 0
     assert value(metrics, "step_run_seconds_count", phase="Aborted") is None
 
 
-def test_the_certificate_in_use() -> None:
+def test_the_certificate_in_use(metrics: Metrics) -> None:
     class Certificate:
         swaps, refused, expires = 2, 1, None
 
     certificate = Certificate()
-    metrics = Metrics()
     metrics.watch_certificate(certificate)
     assert value(metrics, "certificate_expiry_timestamp_seconds") is None
     certificate.expires = at(0)  # type: ignore[assignment]

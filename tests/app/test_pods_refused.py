@@ -8,7 +8,6 @@ import pytest
 from jobflow.api.resources import PODS
 from jobflow.app.replica import ReplicaOptions, ServingReplica
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import Cluster, cluster, flow, template
 
 
@@ -24,8 +23,7 @@ def pods_asked_for(world: Cluster) -> int:
 
 async def test_without_the_right_it_is_not_ready_and_carries_flows_out(world: Cluster) -> None:
     forbidden = failure(403, "Forbidden", 'pods is forbidden: User "x" cannot list')
-    denied = InjectedFault(lambda request: request.path.endswith("/pods"), forbidden, times=None)
-    world.server.faults.append(denied)
+    world.fails("", "/pods", forbidden, times=None)
     await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running(), world.ends({"f-b": "Failed"}):

@@ -18,12 +18,13 @@ import httpx
 import pytest
 
 from jobflow.api.resources import CRDS, JOBFLOWS, LEASES, SECRETS
-from jobflow.app.serve import PartDied, serve
+from jobflow.app.serve import serve
 from jobflow.app.settings import Settings
 from jobflow.controller.controller import Controller
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.credentials import ConfigError
 from jobflow.runtime.http_listener import PortInUse
+from jobflow.runtime.task_group import PartDied
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.webhook.certificates.files import PkiFiles, write_development_pki
 from jobflow.webhook.certificates.pki import CertificateError
@@ -50,15 +51,36 @@ def free_port() -> int:
     return port
 
 
-def settings(kubeconfig: Path, pki: PkiFiles, **others: object) -> Settings:
-    values: dict[str, Any] = {
-        "kubeconfig": str(kubeconfig),
-        "http_port": free_port(),
-        "webhook_port": free_port(),
-        "tls_cert": pki.serving.certificate,
-        "tls_key": pki.serving.key,
-    }
-    return Settings(**(values | others))
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    """An API server, whose kubeconfig is in the test's folder."""
+    async with ApiServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        yield server
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[Client]:
+    async with Client.at(server.url) as client:
+        yield client
+
+
+Make = Callable[..., Settings]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, pki: PkiFiles, server: ApiServer) -> Make:
+    """Makes settings for the server, with free ports and the certificate of `pki`."""
+    return lambda **others: Settings(
+        **{
+            "kubeconfig": str(tmp_path / "kubeconfig"),
+            "http_port": free_port(),
+            "webhook_port": free_port(),
+            "tls_cert": pki.serving.certificate,
+            "tls_key": pki.serving.key,
+            **others,
+        }
+    )
 
 
 @asynccontextmanager
@@ -95,32 +117,33 @@ async def until(
             await asyncio.sleep(0.02)
 
 
-async def test_from_start_to_sigterm(tmp_path: Path, pki: PkiFiles) -> None:
-    async with ApiServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        given = settings(tmp_path / "kubeconfig", pki)
-        async with serving(given) as ready:
-            async with asyncio.timeout(10):
-                await ready.wait()
-            assert (await get(given, "/readyz")).json()["ready"] is True
-            alive = await get(given, "/healthz")
-            assert (alive.status_code, alive.json()["status"]) == (200, "ok")
-            trust = ssl.create_default_context(cafile=pki.ca_certificate)
-            async with httpx.AsyncClient(verify=trust, trust_env=False) as client:
-                url = f"https://127.0.0.1:{given.webhook_port}/jobflows/validate"
-                body = review("CREATE", jobflow("f", {"a": ["a"]}))
-                answer = (await client.post(url, content=body)).json()
-            assert answer["response"]["allowed"] is False
-            metrics = await get(given, "/metrics")
-            assert metrics.headers["content-type"].startswith("text/plain; version=")
-            assert 'outcome="refused"' in metrics.text
-            assert gc.get_freeze_count() > 0
+async def reviewed(given: Settings, pki: PkiFiles, flow: dict[str, Any]) -> httpx.Response:
+    trust = ssl.create_default_context(cafile=pki.ca_certificate)
+    async with httpx.AsyncClient(verify=trust, trust_env=False) as client:
+        url = f"https://127.0.0.1:{given.webhook_port}/jobflows/validate"
+        return await client.post(url, content=review("CREATE", flow))
 
 
-async def test_without_an_api_server_it_is_not_ready(tmp_path: Path, pki: PkiFiles) -> None:
+async def test_from_start_to_sigterm(pki: PkiFiles, settings: Make) -> None:
+    given = settings()
+    async with serving(given) as ready:
+        async with asyncio.timeout(10):
+            await ready.wait()
+        assert (await get(given, "/readyz")).json()["ready"] is True
+        alive = await get(given, "/healthz")
+        assert (alive.status_code, alive.json()["status"]) == (200, "ok")
+        answer = (await reviewed(given, pki, jobflow("f", {"a": ["a"]}))).json()
+        assert answer["response"]["allowed"] is False
+        metrics = await get(given, "/metrics")
+        assert metrics.headers["content-type"].startswith("text/plain; version=")
+        assert 'outcome="refused"' in metrics.text
+        assert gc.get_freeze_count() > 0
+
+
+async def test_without_an_api_server_it_is_not_ready(tmp_path: Path, settings: Make) -> None:
     port = free_port()
     ApiServer(port=port).write_kubeconfig(tmp_path / "kubeconfig")
-    given = settings(tmp_path / "kubeconfig", pki)
+    given = settings()
     async with serving(given) as ready:
         answer = await get(given, "/readyz")
         assert (answer.status_code, answer.json()["ready"]) == (503, False)
@@ -133,17 +156,15 @@ async def test_without_an_api_server_it_is_not_ready(tmp_path: Path, pki: PkiFil
             assert (await get(given, "/readyz")).status_code == 200
 
 
-async def test_it_stops_before_the_cluster_was_read(tmp_path: Path, pki: PkiFiles) -> None:
+async def test_it_stops_before_the_cluster_was_read(tmp_path: Path, settings: Make) -> None:
     ApiServer(port=free_port()).write_kubeconfig(tmp_path / "kubeconfig")
-    given = settings(tmp_path / "kubeconfig", pki)
+    given = settings()
     async with serving(given) as ready:
         await get(given, "/healthz")
     assert not ready.is_set()
 
 
-async def test_it_is_unready_first(
-    tmp_path: Path, pki: PkiFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_it_is_unready_first(monkeypatch: pytest.MonkeyPatch, settings: Make) -> None:
     answers: list[httpx.Response] = []
     stopped = Controller.stop
 
@@ -152,34 +173,28 @@ async def test_it_is_unready_first(
         asking.add_done_callback(lambda task: (answers.append(task.result()), stopped(self)))
 
     monkeypatch.setattr(Controller, "stop", stop)
-    async with ApiServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        given = settings(tmp_path / "kubeconfig", pki)
-        async with serving(given) as ready:
-            await ready.wait()
+    given = settings()
+    async with serving(given) as ready:
+        await ready.wait()
     (answer,) = answers
     assert (answer.status_code, answer.json()["ready"]) == (503, False)
     assert answer.json()["waiting_for"] == ["its end: it is being stopped"]
 
 
-async def test_it_answers_and_leads_in_the_shutdown_delay(tmp_path: Path, pki: PkiFiles) -> None:
+async def test_it_answers_and_leads_in_the_shutdown_delay(
+    pki: PkiFiles, client: Client, settings: Make
+) -> None:
     """Readiness goes first; the webhook answers until everyone has heard of that; the lease is
     the last to go."""
-    async with ApiServer() as server, Client.at(server.url) as client:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        given = settings(tmp_path / "kubeconfig", pki, shutdown_delay="700ms")
-        trust = ssl.create_default_context(cafile=pki.ca_certificate)
-        async with serving(given) as ready:
-            await ready.wait()
-            await until_leads(client)
-            os.kill(os.getpid(), signal.SIGTERM)
-            await until(given, "/readyz", lambda answer: answer.status_code == 503)
-            async with httpx.AsyncClient(verify=trust, trust_env=False) as asking:
-                url = f"https://127.0.0.1:{given.webhook_port}/jobflows/validate"
-                answer = await asking.post(url, content=review("CREATE", jobflow("f", {"a": []})))
-                assert answer.status_code == 200
-                assert await holder(client) != ""
-        assert await holder(client) == ""
+    given = settings(shutdown_delay="700ms")
+    async with serving(given) as ready:
+        await ready.wait()
+        await until_leads(client)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(given, "/readyz", lambda answer: answer.status_code == 503)
+        assert (await reviewed(given, pki, jobflow("f", {"a": []}))).status_code == 200
+        assert await holder(client) != ""
+    assert await holder(client) == ""
 
 
 async def holder(client: Client) -> str:
@@ -197,142 +212,110 @@ async def until_leads(client: Client) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_without_leader_election_there_is_no_lease(tmp_path: Path, pki: PkiFiles) -> None:
-    async with ApiServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        given = settings(tmp_path / "kubeconfig", pki, no_leader_election=True)
-        async with serving(given) as ready:
-            await ready.wait()
-            await until(given, "/metrics", lambda answer: "jobflow_leader 1.0" in answer.text)
-        assert not [seen for seen in server.requests if "/leases" in seen.path]
+async def test_without_leader_election_no_lease_exists(server: ApiServer, settings: Make) -> None:
+    given = settings(no_leader_election=True)
+    async with serving(given) as ready:
+        await ready.wait()
+        await until(given, "/metrics", lambda answer: "jobflow_leader 1.0" in answer.text)
+    assert not [seen for seen in server.requests if "/leases" in seen.path]
 
 
-async def test_without_volcano_it_says_what_is_missing(tmp_path: Path, pki: PkiFiles) -> None:
-    async with ApiServer() as server, Client.at(server.url) as client:
-        await client.delete(CRDS, "", "jobs.batch.volcano.sh")
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        given = settings(tmp_path / "kubeconfig", pki)
-        async with serving(given) as ready:
-            said = (
-                "the API server to list jobs: batch.volcano.sh/v1alpha1 Job is not served; "
-                "Volcano installs it"
-            )
-            await until(given, "/readyz", lambda answer: answer.json()["waiting_for"] == [said])
-        assert not ready.is_set()
-
-
-async def test_the_certificate_is_made_where_no_files_are_given(tmp_path: Path) -> None:
-    async with ApiServer() as server, Client.at(server.url) as client:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        given = Settings(
-            kubeconfig=str(tmp_path / "kubeconfig"),
-            http_port=free_port(),
-            webhook_port=free_port(),
-            webhook_host="127.0.0.1",
+async def test_without_volcano_it_names_what_is_missing(client: Client, settings: Make) -> None:
+    await client.delete(CRDS, "", "jobs.batch.volcano.sh")
+    given = settings()
+    async with serving(given) as ready:
+        clause = (
+            "the API server to list jobs: batch.volcano.sh/v1alpha1 Job is not served; "
+            "Volcano installs it"
         )
-        async with serving(given) as ready:
-            await ready.wait()
-            path = SECRETS.path("default", given.certificate_secret)
-            secret = json.loads(await client.request("GET", path))["data"]
-            trust = ssl.create_default_context(cadata=b64decode(secret["ca.crt"]).decode())
-            async with httpx.AsyncClient(verify=trust, trust_env=False) as asking:
-                url = f"https://127.0.0.1:{given.webhook_port}/"
-                assert (await asking.get(url)).status_code == 200
-            assert (
-                "jobflow_certificate_expiry_timestamp_seconds"
-                in (await get(given, "/metrics")).text
-            )
+        await until(given, "/readyz", lambda answer: answer.json()["waiting_for"] == [clause])
+    assert not ready.is_set()
 
 
-async def test_one_namespace_without_a_controller(tmp_path: Path, pki: PkiFiles) -> None:
-    async with ApiServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        given = settings(tmp_path / "kubeconfig", pki, namespace="team", no_controller=True)
-        async with serving(given) as ready, Client.at(server.url) as client:
-            await ready.wait()
-            flow = json.dumps(jobflow("f", {"a": []})).encode()
-            await client.create(JOBFLOWS, "default", flow)
-            assert "jobflow_flows{" not in (await get(given, "/metrics")).text
-        watched = {seen.path for seen in server.requests if seen.query.get("watch")}
-        assert JOBFLOWS.path("team") in watched
-        assert all("/namespaces/team/" in path for path in watched)
-        assert not [seen for seen in server.requests if seen.path.endswith("/status")]
+async def test_without_files_the_certificate_is_generated(client: Client, settings: Make) -> None:
+    given = settings(tls_cert=None, tls_key=None, webhook_host="127.0.0.1")
+    async with serving(given) as ready:
+        await ready.wait()
+        path = SECRETS.path("default", given.certificate_secret)
+        secret = json.loads(await client.request("GET", path))["data"]
+        trust = ssl.create_default_context(cadata=b64decode(secret["ca.crt"]).decode())
+        async with httpx.AsyncClient(verify=trust, trust_env=False) as asking:
+            url = f"https://127.0.0.1:{given.webhook_port}/"
+            assert (await asking.get(url)).status_code == 200
+        expiry = "jobflow_certificate_expiry_timestamp_seconds"
+        assert expiry in (await get(given, "/metrics")).text
 
 
-async def test_without_a_webhook_no_certificate_is_needed(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        given = Settings(
-            kubeconfig=str(tmp_path / "kubeconfig"), no_webhook=True, http_port=free_port()
-        )
-        async with serving(given) as ready:
-            await ready.wait()
-            assert (await get(given, "/readyz")).status_code == 200
-
-
-async def test_a_dead_part_ends_all(
-    tmp_path: Path, pki: PkiFiles, monkeypatch: pytest.MonkeyPatch
+async def test_one_namespace_without_a_controller(
+    server: ApiServer, client: Client, settings: Make
 ) -> None:
+    given = settings(namespace="team", no_controller=True)
+    async with serving(given) as ready:
+        await ready.wait()
+        await client.create(JOBFLOWS, "default", json.dumps(jobflow("f", {"a": []})).encode())
+        assert "jobflow_flows{" not in (await get(given, "/metrics")).text
+    watched = {seen.path for seen in server.requests if seen.query.get("watch")}
+    assert JOBFLOWS.path("team") in watched
+    assert all("/namespaces/team/" in path for path in watched)
+    assert not [seen for seen in server.requests if seen.path.endswith("/status")]
+
+
+async def test_without_a_webhook_no_certificate_is_needed(settings: Make) -> None:
+    given = settings(no_webhook=True, tls_cert=None, tls_key=None)
+    async with serving(given) as ready:
+        await ready.wait()
+        assert (await get(given, "/readyz")).status_code == 200
+
+
+async def test_a_dead_part_ends_all(monkeypatch: pytest.MonkeyPatch, settings: Make) -> None:
     async def dying(self: Controller) -> None:
         raise RuntimeError("out of steam")
 
     monkeypatch.setattr(Controller, "run", dying)
-    async with ApiServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        with pytest.raises(PartDied, match="^the controller died: out of steam$"):
-            await serve(settings(tmp_path / "kubeconfig", pki))
+    with pytest.raises(PartDied, match="^the controller died: out of steam$"):
+        await serve(settings())
 
 
-async def test_the_process_logs_json_and_obeys_sigterm(tmp_path: Path, pki: PkiFiles) -> None:
-    async with ApiServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        given = settings(tmp_path / "kubeconfig", pki)
-        variables = {
-            f"JOBFLOW_{k.upper()}": str(v) for k, v in given.model_dump(exclude_unset=True).items()
-        }
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-c", "from jobflow.cli.main import main; main()", "serve"),
-            env=os.environ | variables,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert process.stderr is not None
-        async with asyncio.timeout(30):
-            events = []
-            while "ready" not in events:
-                events.append(json.loads(await process.stderr.readline())["event"])
-            process.terminate()
-            rest = (await process.stderr.read()).splitlines()
-            assert await process.wait() == 0
+async def test_the_process_logs_json_and_obeys_sigterm(settings: Make) -> None:
+    given = settings()
+    variables = {
+        f"JOBFLOW_{k.upper()}": str(v) for k, v in given.model_dump(exclude_unset=True).items()
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", "from jobflow.cli.main import main; main()", "serve"),
+        env=os.environ | variables,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(30):
+        events = []
+        while "ready" not in events:
+            events.append(json.loads(await process.stderr.readline())["event"])
+        process.terminate()
+        rest = (await process.stderr.read()).splitlines()
+        assert await process.wait() == 0
     assert "started" in events
     assert "stopping" in [json.loads(line)["event"] for line in rest]
 
 
-class TestWhatIsWrongBeforeTheStart:
-    async def test_the_kubeconfig(self, tmp_path: Path, pki: PkiFiles) -> None:
-        with pytest.raises(ConfigError, match="nowhere"):
-            await serve(settings(tmp_path / "nowhere", pki))
+async def test_a_missing_kubeconfig_is_named(tmp_path: Path, settings: Make) -> None:
+    with pytest.raises(ConfigError, match="nowhere"):
+        await serve(settings(kubeconfig=str(tmp_path / "nowhere")))
 
-    async def test_the_certificate(self, tmp_path: Path, pki: PkiFiles) -> None:
-        ApiServer().write_kubeconfig(tmp_path / "kubeconfig")
-        given = settings(tmp_path / "kubeconfig", pki, tls_key=pki.ca_key)
-        with pytest.raises(CertificateError, match="is not the key of"):
+
+async def test_an_unusable_certificate_is_explained(pki: PkiFiles, settings: Make) -> None:
+    with pytest.raises(CertificateError, match="is not the key of"):
+        await serve(settings(tls_key=pki.ca_key))
+    with pytest.raises(CertificateError, match="'hôte' is neither a host name nor"):
+        await serve(settings(tls_cert=None, tls_key=None, webhook_host="hôte"))
+
+
+@pytest.mark.parametrize("port", ["http_port", "webhook_port"])
+async def test_a_port_in_use_is_named_with_its_flag(port: str, settings: Make) -> None:
+    with socket.create_server(("", 0)) as taken:
+        number = taken.getsockname()[1]
+        given = settings(**{port: number})
+        flag = f"--{port.replace('_', '-')}"
+        with pytest.raises(PortInUse, match=rf"port {number}: .* choose another port by {flag}$"):
             await serve(given)
-
-    async def test_a_host_that_is_none(self, tmp_path: Path) -> None:
-        ApiServer().write_kubeconfig(tmp_path / "kubeconfig")
-        given = Settings(kubeconfig=str(tmp_path / "kubeconfig"), webhook_host="hôte")
-        with pytest.raises(CertificateError, match="'hôte' is neither a host name nor"):
-            await serve(given)
-
-    @pytest.mark.parametrize("port", ["http_port", "webhook_port"])
-    async def test_a_port(self, tmp_path: Path, pki: PkiFiles, port: str) -> None:
-        ApiServer().write_kubeconfig(tmp_path / "kubeconfig")
-        with socket.create_server(("", 0)) as taken:
-            number = taken.getsockname()[1]
-            given = settings(tmp_path / "kubeconfig", pki, **{port: number})
-            flag = f"--{port.replace('_', '-')}"
-            with pytest.raises(
-                PortInUse, match=rf"port {number}: .* choose another port by {flag}$"
-            ):
-                await serve(given)

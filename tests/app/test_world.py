@@ -18,9 +18,10 @@ from jobflow.api.resources import (
     PODS,
     VALIDATING_WEBHOOKS,
 )
-from jobflow.app.serve import PartDied, SandboxOptions, SandboxWorld, sandbox_world
+from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.kube.client import ApiError, Client
 from jobflow.runtime.http_listener import PortInUse
+from jobflow.runtime.task_group import PartDied
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from jobflow.sandbox.volcano.controller import JobController
 from support.sandbox.manifests import DIAMOND, jobflow, template

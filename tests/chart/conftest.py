@@ -3,13 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
-import yaml
 
-from support.cluster.control_plane import ControlPlane, control_plane, token
-from support.cluster.control_plane_binaries import MODULE
-from support.cluster.real_cluster import DEFAULT_QUEUE, RealCluster
+from support.cluster.real_cluster import RealCluster, volcanos_cluster
 
 CONTROLLERS = (
     "garbage-collector-controller",
@@ -24,32 +20,14 @@ CONTROLLERS = (
 
 
 @pytest.fixture(scope="session")
-def chart_plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """The control plane that releases are installed on."""
-    with control_plane(
+def bare(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """A control plane with Volcano's definitions and none of ours, which takes releases."""
+    with volcanos_cluster(
         assets,
         tmp_path_factory.mktemp("chart"),
         controllers=CONTROLLERS,
         admission_plugins=("OwnerReferencesPermissionEnforcement",),
-    ) as plane:
-        yield plane
-
-
-@pytest.fixture(scope="session")
-def bare(chart_plane: ControlPlane) -> Iterator[RealCluster]:
-    """A control plane with Volcano's definitions and none of ours."""
-    head = {"Authorization": f"Bearer {token('admin')}"}
-    with httpx.Client(
-        base_url=chart_plane.url,
-        headers=head,
-        verify=chart_plane.trust(),
-        trust_env=False,
-        timeout=30,
-    ) as admin:
-        cluster = RealCluster(chart_plane, admin)
-        for path in sorted((MODULE / "crds").glob("*.yaml")):
-            cluster.install(yaml.safe_load(path.read_text()))
-        cluster.install(DEFAULT_QUEUE)
+    ) as cluster:
         yield cluster
 
 

@@ -14,23 +14,13 @@ pytestmark = pytest.mark.cluster
 
 OTHERS = ("cert-manager.io/", "monitoring.coreos.com/")
 """Groups whose kinds this server does not have."""
-CLUSTER_SCOPED = {
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "CustomResourceDefinition",
-    "Namespace",
-    "ValidatingWebhookConfiguration",
-}
-PLURALS = {"NetworkPolicy": "networkpolicies"}
 
 
 def collection(manifest: dict[str, Any]) -> str:
-    version, kind = manifest["apiVersion"], manifest["kind"]
-    plural = PLURALS.get(kind, f"{kind.lower()}s")
+    version, namespace = manifest["apiVersion"], manifest["metadata"].get("namespace")
+    plural = f"{manifest['kind'].lower()}s".replace("policys", "policies")
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    if kind in CLUSTER_SCOPED:
-        return f"{root}/{plural}"
-    return f"{root}/namespaces/{manifest['metadata']['namespace']}/{plural}"
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
 
 def objections(bare: RealCluster, manifests: list[dict[str, Any]]) -> list[str]:

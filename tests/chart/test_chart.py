@@ -12,7 +12,7 @@ import yaml
 from jobflow.app.settings import Settings
 from jobflow.runtime.http_listener import DRAIN_SECONDS
 from jobflow.webhook.configuration import webhook_configuration
-from support.cluster.rendered_chart import CA, CHART, NAMESPACE, VALUES, Rendered
+from support.cluster.rendered_chart import CA, CHART, NAMESPACE, VALUES, Rendered, flags_of
 from support.paths import ROOT
 
 
@@ -32,10 +32,9 @@ def test_its_version_is_that_of_the_package() -> None:
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_every_flag_is_a_setting_of_serve(values: dict[str, Any]) -> None:
-    serve, *flags = Rendered(values).container["args"]
-    assert serve == "serve"
-    given = dict(flag.removeprefix("--").partition("=")[::2] for flag in flags)
-    names = {name.replace("-", "_"): value for name, value in given.items()}
+    arguments = Rendered(values).container["args"]
+    assert arguments[0] == "serve"
+    names = {name.replace("-", "_"): value for name, value in flags_of(arguments).items()}
     assert set(names) <= set(Settings.model_fields)
     switches = {name: True for name, value in names.items() if name.startswith("no_")}
     Settings.model_validate({**names, **switches})
@@ -112,11 +111,7 @@ def test_replicas_stand_apart_and_only_one_goes_at_a_time() -> None:
 
 def test_the_grace_period_fits_what_a_replica_does_with_it() -> None:
     rendered = Rendered()
-    (delay,) = (
-        flag.partition("=")[2]
-        for flag in rendered.container["args"]
-        if flag.startswith("--shutdown-delay=")
-    )
+    delay = flags_of(rendered.container["args"])["shutdown-delay"]
     seconds = Settings.model_validate({"shutdown_delay": delay}).shutdown_delay
     assert seconds + DRAIN_SECONDS < rendered.pod["spec"]["terminationGracePeriodSeconds"]
 

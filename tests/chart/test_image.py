@@ -14,7 +14,7 @@ from compose_spec import PyCompose
 
 from jobflow.app.settings import Settings
 from jobflow.webhook.configuration import webhook_configuration
-from support.cluster.rendered_chart import Rendered
+from support.cluster.rendered_chart import Rendered, flags_of
 from support.paths import ROOT
 
 LOCKED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\]+)", re.MULTILINE)
@@ -107,26 +107,18 @@ def test_every_service_is_reached_by_its_name_and_waits_for_one_that_is_there() 
 
 
 def test_volcano_leaves_flows_to_us() -> None:
-    (controllers,) = (
-        flag.partition("=")[2].split(",")
-        for flag in COMPOSE["services"]["volcano-controllers"]["command"]
-        if flag.startswith("--controllers=")
-    )
-    assert {"*", "-jobflow-controller", "-jobtemplate-controller"} <= set(controllers)
-    (admissions,) = (
-        flag.partition("=")[2].split(",")
-        for flag in COMPOSE["services"]["volcano-admission"]["command"]
-        if flag.startswith("--enabled-admission=")
-    )
-    assert "/jobflows/validate" not in admissions
+    controllers = flags_of(COMPOSE["services"]["volcano-controllers"]["command"])["controllers"]
+    assert {"*", "-jobflow-controller", "-jobtemplate-controller"} <= set(controllers.split(","))
+    admission = flags_of(COMPOSE["services"]["volcano-admission"]["command"])
+    assert "/jobflows/validate" not in admission["enabled-admission"].split(",")
 
 
 def test_jobflow_is_served_with_flags_that_it_has() -> None:
-    serve, *flags = COMPOSE["services"]["jobflow"]["command"]
-    given = dict(flag.removeprefix("--").partition("=")[::2] for flag in flags)
-    assert serve == "serve"
-    Settings.model_validate({name.replace("-", "_"): value for name, value in given.items()})
-    assert {name.replace("-", "_") for name in given} <= set(Settings.model_fields)
+    arguments = COMPOSE["services"]["jobflow"]["command"]
+    assert arguments[0] == "serve"
+    given = {name.replace("-", "_"): value for name, value in flags_of(arguments).items()}
+    Settings.model_validate(given)
+    assert set(given) <= set(Settings.model_fields)
 
 
 def test_the_webhook_is_asked_there_too_what_the_code_says() -> None:

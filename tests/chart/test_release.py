@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from jobflow.api.resources import CRDS, JOBFLOWS
-from support.cluster.real_cluster import RealCluster
+from support.cluster.real_cluster import RealCluster, object_schema
 from support.cluster.release import NAME, Release, release
 from support.cluster.release_checks import apply_diamond, delete, get, phase, post, succeeds, until
 from support.sandbox.manifests import jobflow
@@ -19,34 +19,14 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 DEFINITIONS = ("jobflows.flow.volcano.sh", "jobtemplates.flow.volcano.sh")
-VOLCANOS_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "spec": {
-            "type": "object",
-            "properties": {
-                "jobRetainPolicy": {"type": "string"},
-                "flows": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "required": ["name"],
-                        "properties": {
-                            "name": {"type": "string"},
-                            "dependsOn": {
-                                "type": "object",
-                                "properties": {
-                                    "targets": {"type": "array", "items": {"type": "string"}}
-                                },
-                            },
-                        },
-                    },
-                },
-            },
-        },
-        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-    },
-}
+TEXT = {"type": "string"}
+ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+DEPENDS_ON = object_schema(targets={"type": "array", "items": TEXT})
+STEP = object_schema(name=TEXT, dependsOn=DEPENDS_ON) | {"required": ["name"]}
+VOLCANOS_SCHEMA = object_schema(
+    spec=object_schema(jobRetainPolicy=TEXT, flows={"type": "array", "items": STEP}),
+    status=ANYTHING,
+)
 """A part of Volcano's own definition of JobFlow."""
 
 
@@ -58,16 +38,16 @@ async def planned(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterator
         await ready.gone()
 
 
-def forget_definitions(bare: RealCluster) -> None:
+async def forget_definitions(bare: RealCluster) -> None:
     """Remove everything that was installed; flows are deleted with their definitions."""
     for name in DEFINITIONS:
         bare.admin.delete(CRDS.path("", name))
+    for name in DEFINITIONS:
+        await until(bare, CRDS.path("", name), lambda found: found is None)
 
 
 async def test_from_install_to_uninstall(bare: RealCluster, planned: Release) -> None:
-    forget_definitions(bare)
-    for name in DEFINITIONS:
-        await until(bare, CRDS.path("", name), lambda found: found is None)
+    await forget_definitions(bare)
     released = await planned.install()
     assert released["status"] == "deployed"
     ready = [pod for pod in planned.kubelet.pods.values() if pod.ready]
@@ -103,9 +83,7 @@ async def test_from_install_to_uninstall(bare: RealCluster, planned: Release) ->
 
 
 async def test_volcanos_definitions_are_taken_over(bare: RealCluster, planned: Release) -> None:
-    forget_definitions(bare)
-    for name in DEFINITIONS:
-        await until(bare, CRDS.path("", name), lambda found: found is None)
+    await forget_definitions(bare)
     volcanos(bare)
     namespace = bare.new_namespace("volcanos")
     path = JOBFLOWS.path(namespace)
@@ -138,13 +116,12 @@ def volcanos(bare: RealCluster) -> None:
             "singular": kind.lower(),
             "shortNames": [{"JobFlow": "jf", "JobTemplate": "jt"}[kind]],
         }
-        any_spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         version = {
             "name": "v1alpha1",
             "served": True,
             "storage": True,
             "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": VOLCANOS_SCHEMA if kind == "JobFlow" else any_spec},
+            "schema": {"openAPIV3Schema": VOLCANOS_SCHEMA if kind == "JobFlow" else ANYTHING},
         }
         manifest = {
             "apiVersion": CRDS.api_version,

@@ -5,13 +5,13 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobflow.api.resources import COMMANDS
 from support.cluster.kubectl import Kubectl
 from support.cluster.real_cluster import RealCluster
+from support.cluster.release_checks import phase
 from support.cluster.served import Served
 from support.sandbox.manifests import DIAMOND, as_list, jobflow, template
 from support.sandbox.servers import Server
@@ -25,11 +25,6 @@ def cancel(kubectl: Kubectl, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(
         command, env=kubectl.environment, capture_output=True, text=True, timeout=60, check=False
     )
-
-
-def phase(obj: dict[str, Any] | None) -> str:
-    found: str = ((obj or {}).get("status", {}).get("state") or {}).get("phase", "")
-    return found
 
 
 async def test_a_running_flow_is_cancelled_then_deleted(

@@ -94,8 +94,7 @@ async def test_replicas_that_start_at_the_same_instant_agree(
 ) -> None:
     one = Served(real, tmp_path, files=False)
     other = Served(real, tmp_path, files=False, user="jobflow-2")
-    one.launch()
-    with other.running():
+    with one.running(ready=False), other.running():
         await until(one.ready)
         assert presented(one) == presented(other) == data(real)["tls.crt"].decode()
         for replica in (one, other):
@@ -107,7 +106,6 @@ async def test_replicas_that_start_at_the_same_instant_agree(
             if (asked.verb, asked.resource, asked.code) == ("create", "secrets", 201)
         ]
         assert len(made) == 1
-        one.stop()
 
 
 async def test_certificates_and_cas_rotate_under_load(real: RealCluster, tmp_path: Path) -> None:
@@ -195,8 +193,7 @@ def test_files_that_do_not_match_are_no_beginning(real: RealCluster, tmp_path: P
 
 async def test_who_may_not_write_the_secret_is_told(real: RealCluster, tmp_path: Path) -> None:
     one = Served(real, tmp_path, "--no-controller", files=False, user="alice")
-    one.launch()
-    try:
+    with one.running(ready=False):
         await until(
             lambda: any(
                 each.startswith("a certificate: Secret default/jobflow-webhook-certificate")
@@ -204,8 +201,6 @@ async def test_who_may_not_write_the_secret_is_told(real: RealCluster, tmp_path:
                 for each in one.waiting_for() or ()
             )
         )
-    finally:
-        one.stop()
 
 
 async def test_a_token_that_ended_is_said_and_a_new_one_is_taken(
@@ -218,10 +213,7 @@ async def test_a_token_that_ended_is_said_and_a_new_one_is_taken(
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(config))
     one = Served(real, tmp_path, kubeconfig=kubeconfig)
-    one.launch()
-    try:
+    with one.running(ready=False):
         await until(lambda: any("401 Unauthorized" in each for each in one.waiting_for() or ()))
         file.write_text(token("jobflow"))
         await until(one.ready)
-    finally:
-        one.stop()

@@ -10,6 +10,7 @@ import pytest
 from jobflow.api.resources import COMMANDS, EVENTS
 from support.cluster.kubectl import Kubectl
 from support.cluster.real_cluster import RealCluster
+from support.cluster.release_checks import state
 from support.cluster.served import Served
 from support.sandbox.manifests import as_list, jobflow, template
 from support.sandbox.servers import Server
@@ -43,19 +44,17 @@ class Cluster:
         await self.api.until(COMMANDS.path(self.api.namespace), lambda them: them["items"] == [])
 
     async def until(self, reason: str = "", phase: str = "Running") -> dict[str, Any]:
-        def so(flow: Any) -> bool:
-            state = ((flow or {}).get("status") or {}).get("state") or {}
-            return (state.get("phase"), state.get("reason", "")) == (phase, reason)
+        def holds(flow: Any) -> bool:
+            return (state(flow).get("phase"), state(flow).get("reason", "")) == (phase, reason)
 
-        found: dict[str, Any] = (await self.api.until(f"{self.api.flows}/f", so))["status"]
+        found: dict[str, Any] = (await self.api.until(f"{self.api.flows}/f", holds))["status"]
         return found
 
     async def job(self, name: str, phase: str) -> dict[str, Any]:
-        def so(job: Any) -> bool:
-            state = ((job or {}).get("status") or {}).get("state") or {}
-            return bool(state.get("phase") == phase)
-
-        found: dict[str, Any] = await self.api.until(f"{self.api.vcjobs}/{name}", so)
+        path = f"{self.api.vcjobs}/{name}"
+        found: dict[str, Any] = await self.api.until(
+            path, lambda job: state(job).get("phase") == phase
+        )
         return found
 
     async def jobs(self) -> list[str]:

@@ -5,12 +5,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobflow.api.resources import CRDS, JOBFLOWS, LEASES
-from support.cluster.real_cluster import RealCluster
+from support.cluster.real_cluster import RealCluster, object_schema
 from support.cluster.served import Served, registered, until
 from support.sandbox.manifests import template
 from support.sandbox.rest_client import flow
@@ -19,41 +18,13 @@ from support.sandbox.servers import Server
 pytestmark = pytest.mark.cluster
 
 TEXT = {"type": "string"}
-FEWER: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "spec": {
-            "type": "object",
-            "properties": {
-                "jobRetainPolicy": TEXT,
-                "flows": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {
-                            "name": TEXT,
-                            "patch": {
-                                "type": "object",
-                                "properties": {
-                                    "jobSpec": {
-                                        "type": "object",
-                                        "properties": {
-                                            "queue": {"type": "string", "default": "default"}
-                                        },
-                                    }
-                                },
-                            },
-                        },
-                    },
-                },
-            },
-        },
-        "status": {
-            "type": "object",
-            "properties": {"state": {"type": "object", "properties": {"phase": TEXT}}},
-        },
-    },
-}
+STEP = object_schema(
+    name=TEXT, patch=object_schema(jobSpec=object_schema(queue=TEXT | {"default": "default"}))
+)
+FEWER = object_schema(
+    spec=object_schema(jobRetainPolicy=TEXT, flows={"type": "array", "items": STEP}),
+    status=object_schema(state=object_schema(phase=TEXT)),
+)
 """A definition of JobFlow from somebody else, with less in it."""
 
 
@@ -127,13 +98,10 @@ async def test_a_flow_that_was_read_under_anothers_definition_is_read_again(
     apply_theirs(real)
     await api.until(f"{api.flows}/f", lambda found: "template" not in found["spec"]["flows"][0])
     one = Served(real, tmp_path)
-    one.launch()
-    try:
+    with one.running(ready=False):
         await until(lambda: misses(one))
         apply_ours(real)
         await until(one.ready)
         job = await api.until(f"{api.vcjobs}/f-a", lambda job: job is not None)
-    finally:
-        one.stop()
     by = job["metadata"]["labels"]["volcano.sh/createdByJobTemplate"]
     assert by == f"{api.namespace}.elsewhere"

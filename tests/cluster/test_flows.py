@@ -1,7 +1,6 @@
 """The product on a real API server: flows by kubectl, counted writes, crashes, taking over."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import yaml
 from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
 from support.cluster.kubectl import Kubectl
 from support.cluster.real_cluster import RealCluster
+from support.cluster.release_checks import phase
 from support.cluster.served import Served, registered
 from support.paths import ROOT
 from support.sandbox.manifests import DIAMOND, as_list, jobflow, template
@@ -25,8 +25,6 @@ from support.time.alongside import alongside
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 
 MIDFLIGHT = ROOT / "tests" / "data" / "volcano-jobflow-midflight.yaml"
-STATUS_WRITES = 6
-"""The most writes of a five-step flow's status, vcjobs completed at once."""
 
 
 @asynccontextmanager
@@ -51,11 +49,6 @@ async def ended(api: Server, name: str = "test") -> dict[str, Any]:
         return phase(flow) in ("Succeed", "Failed")
 
     found: dict[str, Any] = (await api.until(f"{api.flows}/{name}", final))["status"]
-    return found
-
-
-def phase(obj: Any) -> str:
-    found: str = ((obj or {}).get("status", {}).get("state") or {}).get("phase", "")
     return found
 
 
@@ -94,22 +87,6 @@ async def test_the_documentation_sample(
         assert real.audit.denied(user, api.namespace, since=began) == []
 
 
-async def test_a_flow_of_five_steps_costs_few_writes(
-    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
-) -> None:
-    async with at_once(real):
-        await apply(kubectl, api.namespace, diamond())
-        assert (await ended(api))["state"]["phase"] == "Succeed"
-    writes = real.audit.writes(api.namespace, user="jobflow")
-    print("API writes of a five-step flow:", dict(sorted(writes.items())))
-    assert writes["create jobs"] == 5
-    assert writes["patch jobflows/status"] <= STATUS_WRITES
-    events = writes["create events"] + writes["patch events"]
-    assert events <= 3 * len(DIAMOND)
-    rest = {"create jobs", "patch jobflows/status", "create events", "patch events"}
-    assert set(writes) - rest <= {"patch jobtemplates/status"}
-
-
 async def test_a_deleted_flow_takes_its_jobs_and_pods_along(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
@@ -127,25 +104,6 @@ async def test_a_deleted_flow_takes_its_jobs_and_pods_along(
         for path in (api.vcjobs, api.pods):
             await api.until(path, lambda listed: listed["items"] == [])
     assert real.audit.created("jobs", api.namespace) == {"test-a": 1}
-
-
-async def test_admission_speaks_through_the_api_server(
-    real: RealCluster, api: Server, served: Served, kubectl: Kubectl
-) -> None:
-    broken = jobflow("broken", {"a": ["c"], "b": ["a"], "c": ["b"], "d": ["nowhere"]})
-    broken["spec"]["flows"].append({"name": "d"})
-    for more in ([], ["--dry-run=server"]):
-        refusal = await asyncio.to_thread(
-            kubectl.refused,
-            *("-n", api.namespace, "apply", *more, "-f", "-"),
-            stdin=json.dumps(broken),
-        )
-        assert "spec.flows[4].name: Duplicate value" in refusal
-        assert 'spec.flows[3].dependsOn.targets[0]: Invalid value: "nowhere"' in refusal
-        assert "a -> b -> c -> a" in refusal
-    answer = await api.post(api.flows, broken)
-    assert (answer.code, answer.reason) == (422, "Invalid")
-    assert "spec.flows[4].name" in answer.causes
 
 
 async def test_a_crash_in_the_middle_repeats_nothing(

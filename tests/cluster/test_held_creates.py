@@ -1,7 +1,6 @@
 """A namespace without quota, and an account without rights, on a real API server."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -9,6 +8,7 @@ from jobflow.api.resources import JOBS
 from jobflow.kube.client import ApiError
 from support.cluster.kubectl import Kubectl
 from support.cluster.real_cluster import RealCluster
+from support.cluster.release_checks import state
 from support.cluster.served import Served
 from support.sandbox.manifests import as_list, jobflow, template
 from support.sandbox.servers import Server
@@ -37,23 +37,17 @@ async def test_a_full_quota_is_tried_by_one_job_until_it_is_lifted(
     flow["spec"]["flows"] = [{"name": "a", "forEach": {"count": 40}}]
     objects = as_list(template("a", duration="50ms"), flow)
 
-    def refused(found: Any) -> bool:
-        return bool(((found or {}).get("status") or {}).get("state", {}).get("reason"))
-
-    def phase(found: Any) -> str:
-        return str(((found or {}).get("status") or {}).get("state", {}).get("phase", ""))
-
     async with volcano(await real.client("volcano")):
         await asyncio.to_thread(kubectl, "-n", api.namespace, "apply", "-f", "-", stdin=objects)
-        waiting = (await api.until(f"{api.flows}/f", refused))["status"]
-        assert waiting["state"]["reason"] == "CreateRefused"
-        assert waiting["state"]["message"].startswith("step a: exceeded quota: q, requested: ")
+        waiting = state(await api.until(f"{api.flows}/f", lambda found: state(found).get("reason")))
+        assert waiting["reason"] == "CreateRefused"
+        assert waiting["message"].startswith("step a: exceeded quota: q, requested: ")
         asked = real.audit.asked(api.namespace, user="jobflow")
         tried = [each for each in asked if (each.verb, each.resource) == ("create", "jobs")]
         assert {each.code for each in tried} == {403}
         assert len(tried) <= 8
         quota(real, api.namespace, 100)
-        await api.until(f"{api.flows}/f", lambda found: phase(found) == "Succeed")
+        await api.until(f"{api.flows}/f", lambda found: state(found).get("phase") == "Succeed")
     assert len(real.audit.created("jobs", api.namespace)) == 40
 
 

@@ -37,9 +37,8 @@ class Pair:
     def __init__(self, real: RealCluster, api: Server, hop: Hop, home: Path) -> None:
         self.real, self.api, self.hop = real, api, hop
         flags = ("--system-namespace", api.namespace)
-        self.one = Served(
-            real, home, *flags, user=ONE, webhook=False, kubeconfig=hop.kubeconfig(ONE)
-        )
+        kubeconfig = real.plane.kubeconfig(ONE, through=hop.url)
+        self.one = Served(real, home, *flags, user=ONE, webhook=False, kubeconfig=kubeconfig)
         self.other = Served(real, home, *flags, user=OTHER, webhook=False)
 
     async def begin(self, driver: Driven) -> None:
@@ -81,7 +80,7 @@ class Pair:
 
 @pytest_asyncio.fixture
 async def pair(real: RealCluster, api: Server, tmp_path: Path) -> AsyncIterator[Pair]:
-    async with Hop(real.plane, tmp_path) as hop:
+    async with Hop(real.plane) as hop:
         pair = Pair(real, api, hop, tmp_path)
         try:
             yield pair

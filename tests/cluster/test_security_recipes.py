@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from jobflow.api.resources import JOBS, JOBTEMPLATES
-from support.cluster.control_plane import token
 from support.cluster.real_cluster import RealCluster
 from support.paths import ROOT
 from support.sandbox.manifests import template
@@ -63,12 +62,7 @@ async def refused(send: Callable[[], httpx.Response]) -> str:
 
 async def test_who_may_not_create_vcjobs_may_not_create_flows(real: RealCluster) -> None:
     namespace = real.new_namespace("recipe")
-    with httpx.Client(
-        base_url=real.plane.url,
-        headers={"Authorization": f"Bearer {token('alice')}"},
-        verify=real.plane.trust(),
-        trust_env=False,
-    ) as alice:
+    with real.plane.connect("alice") as alice:
 
         def send() -> httpx.Response:
             query = {"dryRun": "All"}

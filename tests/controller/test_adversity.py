@@ -121,12 +121,8 @@ async def test_writes_that_fail_in_bursts_are_made_once_in_the_end(fault: dict[s
 async def test_a_server_that_asks_for_time_gets_it() -> None:
     async with cluster() as world, world.ends():
         waits: list[float] = []
-        world.server.faults.append(
-            InjectedFault(
-                lambda request: request.method == "POST" and request.path.endswith("/jobs"),
-                failure(429, "TooManyRequests", "later", retryAfterSeconds=1),
-            )
-        )
+        later = failure(429, "TooManyRequests", "later", retryAfterSeconds=1)
+        world.fails("POST", "/jobs", later)
         await world.apply(template("a"), flow("f", {"a": ""}))
         async with world.controller() as product:
             queue = product.controller._queue

@@ -13,8 +13,7 @@ from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.requests.http import Request
-from jobflow.sandbox.apiserver.server import InjectedFault
+from support.sandbox import manifests
 from support.sandbox.crashing_requests import Point, first_life, points
 from support.sandbox.running_controller import DIAMOND, NAMESPACE, Cluster, cluster, flow, template
 from support.sandbox.volcano_world import volcano
@@ -22,10 +21,7 @@ from support.sandbox.volcano_world import volcano
 
 async def apply_diamond(world: Cluster) -> None:
     for step in DIAMOND:
-        made = template(step)
-        duration = "1h" if step in "bc" else "1ms"
-        made["metadata"]["annotations"] = {"sandbox.jobflow.volcano.sh/duration": duration}
-        await world.apply(made)
+        await world.apply(manifests.template(step, duration="1h" if step in "bc" else "1ms"))
     await world.apply(flow("f", DIAMOND))
 
 
@@ -167,17 +163,12 @@ async def test_where_nobody_aborts_the_job_is_asked_again_and_then_deleted(world
 
 
 async def test_where_no_command_can_be_made_the_job_is_deleted(world: Cluster) -> None:
-    def strikes(request: Request) -> bool:
-        return request.method == "POST" and request.path.endswith("/commands")
-
     clock = Clock()
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.ends(otherwise="Running"), world.controller(now=clock.now):
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
         await world.order("TerminateJob")
-        world.server.faults.append(
-            InjectedFault(strikes, failure(403, "Forbidden", "no"), times=None)
-        )
+        world.fails("POST", "/commands", failure(403, "Forbidden", "no"), times=None)
         await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
         clock.ahead = timedelta(seconds=61)
         await nudge(world, "one")

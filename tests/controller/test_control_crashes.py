@@ -15,44 +15,30 @@ import yaml
 from support.paths import ROOT
 from support.sandbox.crash_restart import Lives, Tale, Watched, lives
 from support.sandbox.crashing_requests import Dying, Point
-from support.sandbox.running_controller import NAMESPACE, cluster, template
+from support.sandbox.manifests import template
+from support.sandbox.running_controller import NAMESPACE, cluster, flow
 from support.time.leaping_loop import in_leaps
 
 EXAMPLES = ROOT / "examples"
-SANDBOX = "sandbox.jobflow.volcano.sh/"
 SOME = 18
 """Distance between two crash points that `make test` tries."""
 
 
-def annotated(name: str, *, ttl: int | None = None, **said: str) -> dict[str, Any]:
-    spec = {} if ttl is None else {"ttlSecondsAfterFinished": ttl}
-    made = template(name, **spec)
-    words = {SANDBOX + key.replace("_", "-"): value for key, value in said.items()}
-    made["metadata"]["annotations"] = words
-    return made
-
-
+OUTPUT = '["{\\"n\\": 0}", "{\\"n\\": 1}", "{\\"n\\": 2}"]'
+BRIEF = template("brief", output=OUTPUT)
+BRIEF["spec"]["ttlSecondsAfterFinished"] = 0
 TEMPLATES = (
-    annotated("ok"),
-    annotated("long", duration="24h"),
-    annotated("bad", exit_code="3"),
-    annotated(
-        "flaky", fail_attempts="1", output='["{\\"n\\": 0}", "{\\"n\\": 1}", "{\\"n\\": 2}"]'
-    ),
-    annotated("brief", ttl=0, output='["{\\"n\\": 0}", "{\\"n\\": 1}", "{\\"n\\": 2}"]'),
+    template("ok"),
+    template("long", duration="24h"),
+    template("bad", exit_code="3"),
+    template("flaky", fail_attempts="1", output=OUTPUT),
+    BRIEF,
 )
 
 
 def tale(*steps: Mapping[str, Any], **more: Any) -> Tale:
     orders, stays = more.pop("orders", None), more.pop("stays", True)
-    spec = {"flows": [*steps], **more}
-    flow = {
-        "apiVersion": "flow.volcano.sh/v1alpha1",
-        "kind": "JobFlow",
-        "metadata": {"name": "f", "namespace": NAMESPACE},
-        "spec": spec,
-    }
-    return Tale([*TEMPLATES, flow], orders, stays)
+    return Tale([*TEMPLATES, flow("f", {}, flows=[*steps], **more)], orders, stays)
 
 
 def step(name: str, run: str, after: str = "", **more: Any) -> dict[str, Any]:

@@ -4,13 +4,13 @@ import asyncio
 import json
 from collections.abc import Callable
 
+import pytest
+
 from jobflow.api.flow_status import StepCondition
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.requests.http import Request
-from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import (
     DIAMOND,
     NAMESPACE,
@@ -24,20 +24,16 @@ from support.sandbox.running_controller import (
 
 
 def reason(step: str, word: str) -> Callable[[JobFlow], bool]:
-    return lambda flow: condition(flow, step).reason == word
+    return lambda flow: condition_of(flow, step).reason == word
 
 
 def phase(step: str, word: str) -> Callable[[JobFlow], bool]:
-    return lambda flow: condition(flow, step).phase == word
+    return lambda flow: condition_of(flow, step).phase == word
 
 
-def condition(flow: JobFlow, step: str) -> StepCondition:
+def condition_of(flow: JobFlow, step: str) -> StepCondition:
     conditions = flow.status.conditions or {}
     return conditions.get(f"{flow.metadata.name}-{step}", StepCondition())
-
-
-def posts_a_job(request: Request) -> bool:
-    return request.method == "POST" and request.path.endswith("/jobs")
 
 
 async def delete_job(world: Cluster, name: str) -> None:
@@ -107,7 +103,7 @@ async def test_a_running_job_deleted_by_hand_is_a_new_attempt() -> None:
         done = await world.ended("f")
         assert done.status.state.phase == "Succeed"
         assert await world.jobs() == {"f-a-r1": "Completed"}
-        assert condition(done, "a").attempts == 2
+        assert condition_of(done, "a").attempts == 2
 
 
 async def test_a_job_deleted_before_the_status_knew_of_it_is_a_new_attempt_too() -> None:
@@ -117,7 +113,7 @@ async def test_a_job_deleted_before_the_status_knew_of_it_is_a_new_attempt_too()
         await delete_job(world, "f-b")
         done = await world.ended("f")
         assert await world.jobs() == {"f-a": "Completed", "f-b-r1": "Completed"}
-        assert condition(done, "b").attempts == 2
+        assert condition_of(done, "b").attempts == 2
 
 
 async def test_of_two_flows_that_make_the_same_name_the_second_is_told() -> None:
@@ -127,7 +123,7 @@ async def test_of_two_flows_that_make_the_same_name_the_second_is_told() -> None
         await world.until_jobs(f_a_b="")
         await world.apply(flow("f", {"a-b": ""}))
         lost = await world.ended("f")
-        assert condition(lost, "a-b").reason == "NameConflict"
+        assert condition_of(lost, "a-b").reason == "NameConflict"
         await set_phase(world.client, "f-a-b", "Completed")
         assert (await world.ended("f-a")).status.state.phase == "Succeed"
 
@@ -171,11 +167,11 @@ async def test_a_deleted_flow_is_left_alone() -> None:
 
 async def test_a_refused_create_is_said_and_tried_again_when_the_template_changes() -> None:
     async with cluster() as world, world.controller(), world.ends():
-        quota = InjectedFault(posts_a_job, failure(403, "Forbidden", "exceeded quota"), times=None)
-        world.server.faults.append(quota)
+        exceeded = failure(403, "Forbidden", "exceeded quota")
+        quota = world.fails("POST", "/jobs", exceeded, times=None)
         await world.apply(template("a"), flow("f", {"a": ""}))
         refused = await world.until("f", reason("a", "CreateRefused"))
-        assert "exceeded quota" in condition(refused, "a").message
+        assert "exceeded quota" in condition_of(refused, "a").message
         world.server.faults.remove(quota)
         change = json.dumps({"spec": {"maxRetry": 1}}).encode()
         await world.client.patch(JOBTEMPLATES, NAMESPACE, "a", change)
@@ -184,13 +180,11 @@ async def test_a_refused_create_is_said_and_tried_again_when_the_template_change
 
 async def test_a_create_refused_for_what_it_is_fails_the_step() -> None:
     async with cluster() as world, world.controller(), world.ends():
-        world.server.faults.append(
-            InjectedFault(posts_a_job, failure(422, "Invalid", "no such queue"))
-        )
+        world.fails("POST", "/jobs", failure(422, "Invalid", "no such queue"))
         await world.apply(template("a"), flow("f", {"a": ""}))
         failed = await world.ended("f")
         assert failed.status.state.phase == "Failed"
-        assert condition(failed, "a").reason == "Refused"
+        assert condition_of(failed, "a").reason == "Refused"
         assert world.count("POST", JOBS) == 0
 
 
@@ -201,7 +195,7 @@ async def test_a_job_lost_while_nobody_looked_is_a_new_attempt_after_a_live_read
             await world.until("f", phase("a", "Pending"))
         await delete_job(world, "f-a")
         async with world.controller(), world.ends():
-            assert condition(await world.ended("f"), "a").attempts == 2
+            assert condition_of(await world.ended("f"), "a").attempts == 2
         assert await world.jobs() == {"f-a-r1": "Completed"}
 
 
@@ -228,3 +222,40 @@ async def test_many_flows_at_once_each_create_their_jobs_once() -> None:
             assert (await world.ended(name)).status.state.phase == "Succeed"
         assert world.count("POST", JOBS) == 5 * flows
         assert world.count("PATCH", JOBFLOWS, subresource="status") <= 6 * flows
+
+
+async def lose_all_records(world: Cluster, job: str) -> None:
+    await world.client.delete(JOBS, NAMESPACE, job)
+    empty = json.dumps({"status": None}).encode()
+    await world.client.patch(JOBFLOWS, NAMESPACE, "f", empty, subresource="status")
+    assert (await world.flow("f")).status.conditions is None
+
+
+async def run_and_lose_records(world: Cluster, end: str, condition: str) -> JobFlow:
+    """a ends and b starts because of it; then every record of the end is lost, except b."""
+    depends_on = {"targets": ["a"], "condition": condition}
+    steps = [{"name": "a"}, {"name": "b", "dependsOn": depends_on}]
+    await world.apply(template("a"), template("b"), flow("f", {}, flows=steps))
+    async with world.ends({"f-a": end}, otherwise="Running"):
+        async with world.controller():
+            await world.until_jobs(**{"f-a": end, "f-b": "Running"})
+        await lose_all_records(world, "f-a")
+        async with world.controller():
+            await world.until("f", lambda found: found.status.conditions is not None)
+            await set_phase(world.client, "f-b", "Completed")
+            return await world.ended("f")
+
+
+@pytest.mark.parametrize(
+    ("end", "condition", "phase"),
+    [("Completed", "Finished", "Succeed"), ("Failed", "Finished", "Failed")],
+)
+async def test_a_step_whose_records_are_lost_is_not_run_again(
+    end: str, condition: str, phase: str
+) -> None:
+    async with cluster() as world:
+        done = await run_and_lose_records(world, end, condition)
+        assert done.status.state.phase == phase
+        assert condition_of(done, "a").phase == end
+        assert world.count("POST", JOBS) == 2
+        assert (await world.jobs()).keys() == {"f-b"}

@@ -14,11 +14,11 @@ from jobflow.api.flow_status import JobFlowStatus
 from jobflow.controller.hooks import Hooks
 from support.cluster.fast_volcano import plays
 from support.laws.effort_of_laws import THOROUGH
-from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, template
+from support.sandbox.manifests import template
+from support.sandbox.running_controller import Cluster, cluster, flow
 
 pytestmark = pytest.mark.law
 
-SANDBOX = "sandbox.jobflow.volcano.sh/"
 IN_A_ROW = 200 if THOROUGH else 50
 ITEMS = 1000 if THOROUGH else IN_A_ROW
 AT_ONCE = ITEMS // IN_A_ROW
@@ -34,32 +34,19 @@ class Told:
     """Requests of all clients by method and kind, with `/status`."""
 
 
-def annotated(name: str, **said: str) -> dict[str, Any]:
-    made = template(name)
-    words = {SANDBOX + key.replace("_", "-"): value for key, value in said.items()}
-    made["metadata"]["annotations"] = words
-    return made
-
-
 TEMPLATES = (
-    annotated("ok"),
-    annotated("flaky", fail_attempts="1"),
-    annotated("out", output='{"n": 1}'),
+    template("ok"),
+    template("flaky", fail_attempts="1"),
+    template("out", output='{"n": 1}'),
 )
 
 
 async def carried(*steps: dict[str, Any], **spec: Any) -> Told:
-    flow = {
-        "apiVersion": "flow.volcano.sh/v1alpha1",
-        "kind": "JobFlow",
-        "metadata": {"name": "f", "namespace": NAMESPACE},
-        "spec": {"flows": list(steps), **spec},
-    }
     retries = Mock(spec=Hooks)
     async with cluster() as world, plays(world.client):
         await world.apply(*TEMPLATES)
         async with world.controller(hooks=retries):
-            await world.apply(flow)
+            await world.apply(flow("f", {}, flows=[*steps], **spec))
             done = await world.ended("f", within=WITHIN_SECONDS)
         return Told(done.status, retries.retried.call_count, counted(world))
 

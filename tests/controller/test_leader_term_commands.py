@@ -1,6 +1,6 @@
 """Commands and a new leader: a Command that the last leader has executed does not act again."""
 
-import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,16 +9,15 @@ from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.requests.http import Request
-from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.following_replica import FollowingReplica
-from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template, write_status
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
+from support.time.alongside import until
 
 
 @pytest.fixture
 async def replica(world: Cluster) -> AsyncIterator[FollowingReplica[Client]]:
     made = FollowingReplica(world.client)
-    await made.store.wait_synced()
+    await made.store.synced.wait()
     yield made
     await made.end()
 
@@ -46,35 +45,25 @@ async def test_a_command_that_is_gone_does_not_act_while_commands_cannot_be_read
     """The last leader has executed, deleted and forgotten it; then the flow was resumed."""
     await world.apply(template("a"), flow("f", {"a": ""}))
     await world.order("SuspendFlow")
-    async with asyncio.timeout(20):
-        while not replica.store.commands_of(NAMESPACE, "f"):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: replica.store.commands_of(NAMESPACE, "f"))
     await replica.stop_following(COMMANDS)
     await world.client.delete(COMMANDS, NAMESPACE, "stop")
     broken = failure(500, "InternalError", "no")
-    fault = InjectedFault(lambda request: request.path == COMMANDS.path(), broken, times=None)
-    world.server.faults.append(fault)
+    fault = world.fails("", COMMANDS.path(), broken, times=None)
     async with world.ends(), replica.leading():
         assert (await world.ended("f")).status.state.phase == "Succeed"
         assert replica.store.commands_of(NAMESPACE, "f") is None
         world.server.faults.remove(fault)
-        async with asyncio.timeout(20):
-            while replica.store.commands_of(NAMESPACE, "f") is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: replica.store.commands_of(NAMESPACE, "f") is not None)
     assert replica.store.commands_of(NAMESPACE, "f") == {}
 
 
 @pytest.mark.parametrize("code", [403, 404])
 async def test_a_leader_works_without_a_list_of_commands(world: Cluster, code: int) -> None:
-    def strikes(request: Request) -> bool:
-        return "/commands" in request.path
-
     if code == 404:
         await world.client.delete(CRDS, "", "commands.bus.volcano.sh")
     else:
-        world.server.faults.append(
-            InjectedFault(strikes, failure(403, "Forbidden", "no"), times=None)
-        )
+        world.fails("", "/commands", failure(403, "Forbidden", "no"), times=None)
     await world.apply(template("a"), flow("f", {"a": ""}))
     replica = FollowingReplica(world.client)
     async with world.ends(), replica.leading():

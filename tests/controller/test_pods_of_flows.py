@@ -10,11 +10,8 @@ from jobflow.api.job import Job
 from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBS, PODS
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.requests.http import Request
-from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.job_pods import PodEnds, end_pod, make_pod, move_pod
 from support.sandbox.running_controller import (
     NAMESPACE,
@@ -24,6 +21,7 @@ from support.sandbox.running_controller import (
     set_phase,
     template,
 )
+from support.time.alongside import until
 
 
 def probing(**probe: list[dict[str, Any]]) -> dict[str, Any]:
@@ -65,7 +63,7 @@ async def test_a_step_starts_when_its_target_answers(world: Cluster) -> None:
 
     await world.apply(template("a"), template("b"))
     await world.apply(probing(httpGetList=[{"taskName": "main", "port": 80, "path": "/ready"}]))
-    async with world.controller(probing=partial(Prober, check=check)):
+    async with world.controller(check=check):
         job = await running_a(world)
         name = await make_pod(world.client, job.metadata)
         await move_pod(world.client, NAMESPACE, name, "Running", podIP="10.0.0.7")
@@ -100,13 +98,11 @@ async def test_pods_of_flows_without_probes_cost_no_pass_and_no_request(world: C
 async def until_watched(
     made: Product, job: Job, name: str, ip: str, *, phase: str = "Running"
 ) -> None:
-    def held(pods: Mapping[str, Pod]) -> bool:
-        pod = pods.get(name)
+    def is_watched() -> bool:
+        pod = made.store.pods.of(job.metadata.uid).get(name)
         return pod is not None and (pod.status.pod_ip, pod.phase) == (ip, phase)
 
-    async with asyncio.timeout(20):
-        while not held(made.store.pods.of(job.metadata.uid)):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(is_watched)
 
 
 async def test_why_a_job_failed_is_read_once(world: Cluster) -> None:
@@ -121,23 +117,16 @@ async def test_nothing_is_kept_of_a_flow_that_is_over(world: Cluster) -> None:
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.controller() as made, world.ends(driver=PodEnds):
         await world.ended("f")
-        async with asyncio.timeout(20):
-            while len(made.store.pods.cache):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: not len(made.store.pods.cache))
     assert len(await world.raw(PODS)) == 1
 
 
 async def test_outputs_wait_for_a_server_that_cannot_list_pods_for_now(world: Cluster) -> None:
-    def lists_pods(request: Request) -> bool:
-        return request.method == "GET" and request.path == PODS.path(NAMESPACE)
-
     steps = flow("f", {"a": "", "b": "a"})
     steps["spec"]["flows"][1]["when"] = 'has(steps["a"].outputs.n)'
     await world.apply(template("a"), template("b"), steps)
-    busy = InjectedFault(
-        lists_pods, failure(503, "ServiceUnavailable", "shutting down"), times=None
-    )
-    world.server.faults.append(busy)
+    stopping = failure(503, "ServiceUnavailable", "shutting down")
+    busy = world.fails("GET", PODS.path(NAMESPACE), stopping, times=None)
     async with world.controller():
         await world.until_jobs(f_a="")
         await set_phase(world.client, "f-a", "Completed")

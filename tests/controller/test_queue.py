@@ -96,20 +96,6 @@ async def test_backoff_has_a_limit(timed: Timed) -> None:
     assert max(timed.queue.retry("a") for _ in range(100)) == 60
 
 
-async def test_an_event_is_worked_on_in_a_backoff_whose_end_still_comes(timed: Timed) -> None:
-    timed.queue.retry("a")
-    timed.queue.retry("a")
-    timed.pass_time(0.1)
-    timed.queue.add("a")
-    assert timed.queue.backoff("a") == pytest.approx(0.3)
-    assert await timed.take() == ["a"]
-    timed.pass_time(0.29)
-    assert await timed.take() == []
-    timed.pass_time(0.02)
-    assert timed.queue.backoff("a") == 0
-    assert await timed.take() == ["a"]
-
-
 async def test_work_that_succeeds_ends_the_backoff(timed: Timed) -> None:
     timed.queue.retry("a", at_least=5)
     timed.queue.add("a")

@@ -52,7 +52,7 @@ async def test_equal_statuses_are_not_written(
 async def test_a_pruned_status_is_sent_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     planning(monkeypatch, says="x", urgent=True)
     await world.reconciler.reconcile(KEY)
-    stored = world.store.flow(*KEY)
+    stored = world.store.flows.get(*KEY)
     assert stored is not None
     pruned = msgspec.structs.replace(stored, status=JobFlowStatus())
     world.store.flows._objects[KEY] = pruned

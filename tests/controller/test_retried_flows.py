@@ -7,18 +7,7 @@ import pytest
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBS
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.requests.http import Request
-from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
-
-
-def refuse(world: Cluster, code: int, times: int | None = 1) -> InjectedFault:
-    def strikes(request: Request) -> bool:
-        return request.method == "POST" and request.path.endswith("/jobs")
-
-    fault = InjectedFault(strikes, failure(code, "Refused", "not today"), times=times)
-    world.server.faults.append(fault)
-    return fault
 
 
 def asked(world: Cluster) -> int:
@@ -40,7 +29,7 @@ def succeeded(flow: JobFlow) -> bool:
     "spec", [{}, {"forEach": {"count": 2}}, {"repeat": {"until": "true", "max": 2}}]
 )
 async def test_a_refused_create_is_sent_again(world: Cluster, spec: dict[str, object]) -> None:
-    refuse(world, 422, times=2)
+    world.fails("POST", "/jobs", failure(422, "Refused", "not today"), times=2)
     made = flow("f", {"a": ""})
     made["spec"]["flows"][0] |= spec
     await world.apply(template("a"), made)
@@ -70,7 +59,8 @@ async def test_a_name_that_was_taken_is_asked_for_again(world: Cluster) -> None:
 
 
 async def test_a_backoff_from_before_is_not_waited_for(world: Cluster) -> None:
-    fault, moment = refuse(world, 403, times=None), datetime.now(UTC)
+    fault = world.fails("POST", "/jobs", failure(403, "Refused", "not today"), times=None)
+    moment = datetime.now(UTC)
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.ends(), world.controller(now=lambda: moment):
         await world.until("f", lambda f: f.status.state.reason == "CreateRefused")

@@ -15,11 +15,11 @@ from jobflow.controller.leader_term import lead
 from jobflow.kube import reflector
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store, feeds
 from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.job_pods import end_pod, make_pod
-from support.sandbox.running_controller import NAMESPACE, Cluster, flow, merge, set_phase, template
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
+from support.time.alongside import until
 
 
 class Hearing(Client):
@@ -36,9 +36,7 @@ class Hearing(Client):
         return answer
 
     async def until_listed(self, path: str) -> None:
-        async with asyncio.timeout(20):
-            while not any(path == seen for seen, _ in self.answered):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: any(path == seen for seen, _ in self.answered))
 
     def stop_hearing(self) -> None:
         self._hears.clear()
@@ -59,7 +57,7 @@ async def follower(world: Cluster) -> AsyncIterator[FollowingReplica[Hearing]]:
         assert isinstance(client, Hearing)
         client.begin()
         replica = FollowingReplica(client)
-        await replica.store.wait_synced()
+        await replica.store.synced.wait()
         client.stop_hearing()
         try:
             yield replica
@@ -106,7 +104,7 @@ async def test_a_deleted_flow_gets_no_job(world: Cluster, monkeypatch: pytest.Mo
         await world.apply(template("a"), flow("there", {"a": ""}))
         async with replica.leading():
             await world.until_jobs(there_a="")
-        assert replica.store.flow(NAMESPACE, "gone") is None
+        assert replica.store.flows.get(NAMESPACE, "gone") is None
     assert set(await world.jobs()) == {"there-a"}
 
 
@@ -133,12 +131,8 @@ async def test_each_kind_is_listed_once_despite_first_refusals(world: Cluster) -
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with follower(world) as replica:
         replica.client.answered.clear()
-        world.server.faults.append(
-            InjectedFault(
-                lambda request: request.path == JOBTEMPLATES.path() and "limit" in request.query,
-                failure(429, "TooManyRequests", "storage is (re)initializing"),
-            )
-        )
+        initializing = failure(429, "TooManyRequests", "storage is (re)initializing")
+        world.fails("GET", JOBTEMPLATES.path(), initializing)
         async with replica.leading():
             await world.until_jobs(f_a="")
         paths = [resource.path() for resource in (JOBFLOWS, JOBTEMPLATES, JOBS)]
@@ -155,7 +149,7 @@ async def test_one_list_reads_many_changes(world: Cluster, monkeypatch: pytest.M
         await world.apply(*(template(name) for name in names))
         world.server.requests.clear()
         await replica.feeds.templates.catch_up()
-        assert set(replica.store.templates(NAMESPACE)) == set(names)
+        assert set(replica.store.templates_in(NAMESPACE)) == set(names)
         asked = [seen for seen in world.server.requests if seen.method == "GET"]
         assert len(asked) == 2
 

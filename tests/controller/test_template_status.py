@@ -18,7 +18,6 @@ from jobflow.controller.template_status import (
 )
 from jobflow.kube.cache import version_of
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store
 from jobflow.webhook.configuration import webhook_configuration
 from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, template
@@ -34,12 +33,12 @@ class World:
         self.now = 0.0
         self.version = version_of(subject.metadata.resource_version)
         self.store = Store()
-        self.store.templates_cache.replace([subject], subject.metadata.resource_version)
+        self.store.templates.replace([subject], subject.metadata.resource_version)
         self.lists = self.leader()
 
     def leader(self) -> TemplateStatuses:
         made = TemplateStatuses(self.servers.client, self.store, clock=lambda: self.now)
-        self.store.subscribe(made)
+        self.store.listeners.append(made)
         return made
 
     def job(self, name: str, made: int = 0, *, annotated: bool = True) -> Job:
@@ -139,7 +138,7 @@ async def test_what_happens_to_a_job_in_between_is_of_no_interest(world: World) 
 async def test_a_new_leader_writes_only_what_is_wrong(world: World) -> None:
     world.job("j")
     await world.wait(SETTLE_SECONDS)
-    world.store.unsubscribe(world.lists)
+    world.store.listeners.remove(world.lists)
     world.lists.stop()
     world.lists = world.leader()
     world.lists.all_templates()
@@ -150,20 +149,19 @@ async def test_a_new_leader_writes_only_what_is_wrong(world: World) -> None:
 
 async def test_a_template_that_comes_later_gets_its_list(world: World) -> None:
     world.job("j")
-    found = world.store.template(*KEY)
+    found = world.store.templates.get(*KEY)
     assert found is not None
-    world.store.templates_cache.deleted(found)
+    world.store.templates.deleted(found)
     assert await world.wait(SETTLE_SECONDS) == 0
     world.version += 1
     meta = msgspec.structs.replace(found.metadata, resource_version=str(world.version))
-    world.store.templates_cache.changed(msgspec.structs.replace(found, metadata=meta))
+    world.store.templates.changed(msgspec.structs.replace(found, metadata=meta))
     assert await world.wait(SETTLE_SECONDS) == 1
 
 
 @pytest.mark.parametrize("code", [403, 404, 409, 500])
 async def test_a_write_that_failed_is_tried_again_after_a_rest(world: World, code: int) -> None:
-    strikes = InjectedFault(lambda request: request.method == "PATCH", failure(code, "", "no"))
-    world.servers.server.faults.append(strikes)
+    world.servers.fails("PATCH", "", failure(code, "", "no"))
     world.job("j")
     assert await world.wait(SETTLE_SECONDS) == 0
     assert await world.wait(REST_SECONDS) == 1
@@ -171,10 +169,10 @@ async def test_a_write_that_failed_is_tried_again_after_a_rest(world: World, cod
 
 
 async def test_a_list_is_no_new_generation_and_nobody_reviews_it(world: World) -> None:
-    before = world.store.template(*KEY)
+    before = world.store.templates.get(*KEY)
     world.job("j")
     await world.wait(SETTLE_SECONDS)
-    after = world.store.template(*KEY)
+    after = world.store.templates.get(*KEY)
     assert before is not None and after is not None
     assert after.metadata.generation == before.metadata.generation
     reviewed = {

@@ -39,20 +39,20 @@ def names(store: Store, flow: str) -> list[str] | None:
 async def test_they_are_unknown_before_they_were_listed_and_where_they_are_not_served() -> None:
     store = Store()
     assert names(store, "f") is None
-    store.commands_cache.absent()
+    store.commands.absent()
     assert names(store, "f") is None
-    store.commands_cache.replace([], "1")
+    store.commands.replace([], "1")
     assert names(store, "f") == []
 
 
 async def test_they_are_found_by_the_flow_they_are_about() -> None:
     store = Store()
-    store.commands_cache.replace([command("a", about("f")), command("b", about("g"))], "1")
+    store.commands.replace([command("a", about("f")), command("b", about("g"))], "1")
     assert (names(store, "f"), names(store, "g")) == (["a"], ["b"])
     assert store.commands_of("other", "f") == {}
-    store.commands_cache.changed(command("a", about("g"), version=2))
+    store.commands.changed(command("a", about("g"), version=2))
     assert (names(store, "f"), names(store, "g")) == ([], ["a", "b"])
-    store.commands_cache.deleted(command("a", about("g"), version=3))
+    store.commands.deleted(command("a", about("g"), version=3))
     assert names(store, "g") == ["b"]
 
 
@@ -68,17 +68,17 @@ async def test_they_are_found_by_the_flow_they_are_about() -> None:
 )
 async def test_what_is_about_something_else_is_passed_over(target: dict[str, Any] | None) -> None:
     store, listener = Store(), Recorder()
-    store.subscribe(listener)
-    store.commands_cache.replace([command("a", target)], "1")
+    store.listeners.append(listener)
+    store.commands.replace([command("a", target)], "1")
     assert names(store, "f") == []
-    store.commands_cache.deleted(command("a", target, version=2))
+    store.commands.deleted(command("a", target, version=2))
     assert listener.told == []
 
 
 async def test_coming_changing_and_going_is_told() -> None:
     store, listener = Store(), Recorder()
-    store.subscribe(listener)
-    store.commands_cache.replace([command("a", about("f"))], "1")
-    store.commands_cache.changed(command("a", about("g"), version=2))
-    store.commands_cache.deleted(command("a", about("g"), version=3))
+    store.listeners.append(listener)
+    store.commands.replace([command("a", about("f"))], "1")
+    store.commands.changed(command("a", about("g"), version=2))
+    store.commands.deleted(command("a", about("g"), version=3))
     assert listener.told == ["a on f", "a on f", "a on g", "a on g"]

@@ -208,33 +208,33 @@ async def test_a_job_can_change_its_owner(world: World) -> None:
 
 async def test_templates_are_found_by_namespace(world: World) -> None:
     template = msgspec.convert({"metadata": world.meta("t")}, JobTemplate)
-    world.store.templates_cache.changed(template)
-    assert world.store.templates("ns") == {"t": template}
-    assert world.store.template("ns", "t") == template
-    world.store.templates_cache.deleted(template)
-    assert world.store.templates("ns") == {}
+    world.store.templates.changed(template)
+    assert world.store.templates_in("ns") == {"t": template}
+    assert world.store.templates.get("ns", "t") == template
+    world.store.templates.deleted(template)
+    assert world.store.templates_in("ns") == {}
 
 
 async def test_queues_are_known_only_where_they_are_served(world: World) -> None:
     store = world.store
-    assert store.queues() is None
+    assert store.queue_states() is None
     queue = {"metadata": {"name": "default", "resourceVersion": "1"}, "status": {"state": "Open"}}
-    store.queues_cache.replace([msgspec.convert(queue, Queue)], "1")
-    assert store.queues() == {"default": "Open"}
-    store.queues_cache.absent()
-    assert store.queues() is None
+    store.queues.replace([msgspec.convert(queue, Queue)], "1")
+    assert store.queue_states() == {"default": "Open"}
+    store.queues.absent()
+    assert store.queue_states() is None
 
 
 async def test_it_is_synced_when_every_kind_was_listed(world: World) -> None:
     store = world.store
-    for cache in (store.flows, store.templates_cache, store.jobs):
-        assert not store.synced
+    for cache in (store.flows, store.templates, store.jobs):
+        assert not store.synced.is_set()
         cache.replace([], "1")
-    for absent in (store.queues_cache.absent, store.commands_cache.absent, store.pods.cache.absent):
-        assert not store.synced
+    for absent in (store.queues.absent, store.commands.absent, store.pods.cache.absent):
+        assert not store.synced.is_set()
         absent()
-    assert store.synced
-    await store.wait_synced()
+    assert store.synced.is_set()
+    await store.synced.wait()
 
 
 async def test_a_slim_job_keeps_what_decisions_are_made_of(world: World) -> None:

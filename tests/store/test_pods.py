@@ -164,12 +164,12 @@ async def test_what_was_kept_of_an_ended_vcjob_is_forgotten_with_its_flow(world:
 async def test_who_carries_nothing_out_needs_no_pods() -> None:
     store = Store(pods=False)
     store.flows.replace([], "1")
-    store.templates_cache.replace([], "1")
+    store.templates.replace([], "1")
     store.jobs.replace([], "1")
-    store.queues_cache.absent()
-    assert not store.synced
-    store.commands_cache.absent()
-    assert store.synced
+    store.queues.absent()
+    assert not store.synced.is_set()
+    store.commands.absent()
+    assert store.synced.is_set()
 
 
 async def test_a_slim_pod_keeps_what_decisions_are_made_of() -> None:

@@ -11,6 +11,7 @@ from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, Resource
 Column = tuple[str, str, str, int]
 """Name, type, JSON path and priority (0: always shown, 1: with -o wide) of a printer column."""
 FlowObject = JobFlow | JobTemplate
+"""An object of a kind in the table below."""
 
 
 @dataclass(frozen=True, slots=True)

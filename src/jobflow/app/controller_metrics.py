@@ -1,7 +1,5 @@
 """Metrics of the controller's work: queue, reconciles, probes, and the steps' jobs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
@@ -146,18 +144,10 @@ class StepTimes(Listener):
     is timed once."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
-        self._waits = registry.histogram(
-            "step_wait_seconds",
-            "Time from a step's job created to Running.",
-            [],
-            STEP_BUCKETS,
-        )
-        self._runs = registry.histogram(
-            "step_run_seconds",
-            "Time from a step's job Running to its end.",
-            ["phase"],
-            STEP_BUCKETS,
-        )
+        text = "Time from a step's job created to Running."
+        self._waits = registry.histogram("step_wait_seconds", text, [], STEP_BUCKETS)
+        text = "Time from a step's job Running to its end."
+        self._runs = registry.histogram("step_run_seconds", text, ["phase"], STEP_BUCKETS)
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         """Record the wait if the job has started, and the run if it has ended, by this change."""
@@ -175,9 +165,5 @@ class StepTimes(Listener):
 
 def _since(job: Job, phases: Collection[str]) -> datetime | None:
     """When a job first entered one of these phases."""
-    entered = [
-        entry.last_transition_time
-        for entry in job.status.conditions or ()
-        if entry.status in phases
-    ]
-    return entered[0] if entered else None
+    entered = (entry for entry in job.status.conditions or () if entry.status in phases)
+    return next((entry.last_transition_time for entry in entered), None)

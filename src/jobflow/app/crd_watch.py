@@ -4,8 +4,6 @@ Volcano's own chart can replace our definitions at any time. Until ours are back
 admitted, planned or written. `core.manifests.installed_crds` decides which definitions fit.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -38,9 +36,10 @@ class InstalledCrd(Struct, frozen=True, kw_only=True):
 
 class CrdWatch:
     """Whether the definitions fit this version, kept up to date by `run`. It fits at once if
-    `kinds` is empty.
+    `kinds` is empty. Exactly one of the events `fit` and `unfit` is set: this version may work, or
+    may not.
 
-    After a definition that did not fit, `reread` is awaited before `fits` is true again: objects
+    After a definition that did not fit, `reread` is awaited before `fit` is set again: objects
     read in the meantime may lack fields that are stored.
     """
 
@@ -54,8 +53,8 @@ class CrdWatch:
         self._reread = reread
         self._changed = asyncio.Event()
         self._changed.set()
-        self._fit, self._unfit = asyncio.Event(), asyncio.Event()
-        self._unfit.set()
+        self.fit, self.unfit = asyncio.Event(), asyncio.Event()
+        self.unfit.set()
         self._must_reread = False
 
     async def run(self) -> None:
@@ -66,7 +65,7 @@ class CrdWatch:
             while True:
                 await self._changed.wait()
                 self._changed.clear()
-                if self._all_correct and not self.fits:
+                if self._all_correct and not self.fit.is_set():
                     await self._recover()
 
     async def _recover(self) -> None:
@@ -75,30 +74,17 @@ class CrdWatch:
             await self._reread()
         if self._all_correct and not self._changed.is_set():
             self._must_reread = False
-            self._unfit.clear()
-            self._fit.set()
+            self.unfit.clear()
+            self.fit.set()
 
     @property
     def _all_correct(self) -> bool:
         return all(crd.faults == [] for crd in self._crds)
 
-    @property
-    def fits(self) -> bool:
-        """Whether this version may work."""
-        return self._fit.is_set()
-
-    async def wait_fit(self) -> None:
-        """Return as soon as this version may work."""
-        await self._fit.wait()
-
-    async def wait_unfit(self) -> None:
-        """Return as soon as this version may not work."""
-        await self._unfit.wait()
-
     def waiting_for(self) -> list[str]:
         """Return a clause for each definition that is unknown or does not fit."""
         clauses = [clause for crd in self._crds if (clause := crd.clause)]
-        if not clauses and not self.fits:
+        if not clauses and self.unfit.is_set():
             return ["flows and templates to be read again, with the corrected definitions"]
         return clauses
 
@@ -114,8 +100,8 @@ class CrdWatch:
     def _check(self) -> None:
         if not self._all_correct:
             self._must_reread = self._must_reread or any(crd.faults for crd in self._crds)
-            self._fit.clear()
-            self._unfit.set()
+            self.fit.clear()
+            self.unfit.set()
         self._changed.set()
 
 

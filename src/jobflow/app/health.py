@@ -1,7 +1,5 @@
 """The HTTP port: /healthz, /readyz and /metrics. `jobflow.app.readiness` decides what is ready."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

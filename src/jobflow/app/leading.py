@@ -1,7 +1,5 @@
 """Leadership of a replica: one term after another while the installed definitions fit."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -40,8 +38,8 @@ class Leading:
         """Lead until `finish`. Candidates have read the cluster: a leader that has not would only
         keep others from leading."""
         while True:
-            await either(self.crds.wait_fit(), self.finish.wait())
-            await either(self.store.wait_synced(), self.finish.wait())
+            await either(self.crds.fit.wait(), self.finish.wait())
+            await either(self.store.synced.wait(), self.finish.wait())
             if self.finish.is_set():
                 return
             stopping = asyncio.Event()
@@ -55,7 +53,7 @@ class Leading:
                 await asyncio.wait([watching])
 
     async def _stop_in_time(self, stopping: asyncio.Event) -> None:
-        await either(self.crds.wait_unfit(), self.finish.wait())
+        await either(self.crds.unfit.wait(), self.finish.wait())
         stopping.set()
 
     async def _lead_alone(self, stopping: asyncio.Event) -> None:

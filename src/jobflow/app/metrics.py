@@ -3,8 +3,6 @@
 Other packages do not know this one: each calls a callback, and `jobflow.app.replica` connects them.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter as Tally

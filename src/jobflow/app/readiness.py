@@ -1,7 +1,5 @@
 """Readiness of a replica: the kinds, definitions and certificate that it waits for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 
@@ -43,7 +41,7 @@ class Readiness:
 
     async def wait_ready(self) -> None:
         """Return as soon as nothing is missing."""
-        await self._store.wait_synced()
+        await self._store.synced.wait()
         while self.waiting_for():  # noqa: ASYNC110 - its sources have no common event
             await asyncio.sleep(CHECK_SECONDS / 10)
 
@@ -68,7 +66,7 @@ class Readiness:
         for feed in self._feeds:
             cache = feed.cache
             if feed is self._feeds.pods:
-                waits = store.listed and (cache.served is False or not cache.answered)
+                waits = store.listed.is_set() and (cache.served is False or not cache.answered)
             elif feed in (self._feeds.queues, self._feeds.commands):
                 waits = not cache.answered
             else:

@@ -3,16 +3,12 @@
 `jobflow.app.serve` chooses the options. The parts do not know each other.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-import structlog
 
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.kinds import KINDS
@@ -22,25 +18,20 @@ from jobflow.app.leading import Leading, LeaseOptions
 from jobflow.app.metrics import Metrics
 from jobflow.app.readiness import Readiness
 from jobflow.controller.leader_term import lead
-from jobflow.controller.probes.interface import MakeProbeRunner
-from jobflow.controller.probes.prober import Prober
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
-from jobflow.kube.backoff import ExponentialBackoff
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.client import Client
+from jobflow.kube.reflector import retried
 from jobflow.runtime.http_listener import HttpListener, PortInUse
 from jobflow.runtime.task_group import Parts, Task, together
-from jobflow.store import Feed, Store, feeds
+from jobflow.store import Store, feeds
 from jobflow.webhook.access_rights import AccessRights
 from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates.files import CertificateFiles, WatchedClientCA, WatchedFiles
 from jobflow.webhook.certificates.live import CertificateSource, Live
 from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.large_reviews.offload import Aside
-
-LONGEST_WAIT = 5.0
-"""Longest pause in seconds between two attempts to read flows and templates again."""
-
-log = structlog.get_logger(__name__)
 
 MakeSource = Callable[[Client, Live], CertificateSource]
 
@@ -77,7 +68,8 @@ class ReplicaOptions:
     checked, and queues are not known."""
     shutdown_delay: float = 0.0
     """Seconds."""
-    probing: MakeProbeRunner = Prober
+    check: CheckPod = check_pod
+    """Checks a pod that a step probes."""
     status_seconds: float = STATUS_SECONDS
     """Minimum time between two status writes of a flow that nothing waits for."""
 
@@ -133,7 +125,10 @@ class ServingReplica:
         notice, the webhook answers the reviews that have begun; then the controller stops and
         releases the lease; last, the copies of the cluster and the health port end.
         """
-        async with self._closing_large_reviews(), together() as parts:
+        async with AsyncExitStack() as stack:
+            if self._large_reviews is not None:
+                stack.push_async_callback(self._large_reviews.close)
+            parts = await stack.enter_async_context(together())
             self._start_background(parts)
             webhook = parts.start("the webhook", self._webhook.serve) if self._webhook else None
             controller = None
@@ -151,14 +146,6 @@ class ServingReplica:
             self._leading.finish.set()
             await _ended(controller)
 
-    @asynccontextmanager
-    async def _closing_large_reviews(self) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            if self._large_reviews is not None:
-                await self._large_reviews.close()
-
     def _start_background(self, parts: Parts) -> None:
         for feed in self._feeds:
             parts.start(f"the reflector of {feed.resource.plural}", feed.run)
@@ -170,9 +157,8 @@ class ServingReplica:
             parts.start("the CA of the webhook's clients", self._client_ca.run)
 
     async def _reread(self) -> None:
-        """Read flows and templates again, and retry until that works."""
-        await _reread(self._feeds.flows)
-        await _reread(self._feeds.templates)
+        await retried(self._feeds.flows.reread)
+        await retried(self._feeds.templates.reread)
 
     def _missing_certificate(self) -> list[str]:
         return self._certificates.waiting_for() if self._certificates else []
@@ -186,7 +172,7 @@ class ServingReplica:
             store=self.store,
             feeds=self._feeds,
             hooks=self.metrics.controller,
-            probing=options.probing,
+            check=options.check,
             status_seconds=options.status_seconds,
         )
         return Leading(
@@ -195,7 +181,7 @@ class ServingReplica:
 
     def _leadership_changed(self, leads: bool) -> None:
         self.metrics.leads(leads)
-        change = self.store.subscribe if leads else self.store.unsubscribe
+        change = self.store.listeners.append if leads else self.store.listeners.remove
         change(self.metrics.steps)
 
     def _make_webhook(self, options: WebhookOptions) -> HttpListener:
@@ -267,13 +253,3 @@ class ServingReplica:
 async def _ended(part: Task | None) -> None:
     if part is not None:
         await asyncio.wait([part])
-
-
-async def _reread(feed: Feed) -> None:
-    backoff = ExponentialBackoff(most=LONGEST_WAIT)
-    while True:
-        try:
-            return await feed.reread()
-        except (ApiError, *NETWORK_ERRORS) as error:
-            log.warning("cannot read again", kind=feed.resource.kind, error=str(error))
-        await asyncio.sleep(backoff.next())

@@ -3,8 +3,6 @@
 Options are chosen and parts are made here. If a part dies, all end and PartDied is raised.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal
@@ -29,15 +27,13 @@ from jobflow.app.replica import (
     from_files,
 )
 from jobflow.app.settings import Settings, split_names
-from jobflow.controller.probes.interface import MakeProbeRunner
 from jobflow.controller.probes.pod_check import check_pod
-from jobflow.controller.probes.prober import Prober
+from jobflow.controller.probes.prober import CheckPod
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import ConfigError
 from jobflow.kube.election.candidate import Timing
-from jobflow.runtime.event_loop import run
 from jobflow.runtime.http_listener import PortInUse, in_use
-from jobflow.runtime.task_group import PartDied, either, together
+from jobflow.runtime.task_group import either, together
 from jobflow.sandbox.apiserver.kubeconfig import kubeconfig, written
 from jobflow.sandbox.apiserver.requests.access import Access
 from jobflow.sandbox.apiserver.server import ApiServer
@@ -49,16 +45,6 @@ from jobflow.webhook.certificates.pki import CertificateError
 from jobflow.webhook.certificates.ring import Policy
 from jobflow.webhook.certificates.shared import SharedCertificate
 from jobflow.webhook.configuration import webhook_configuration
-
-__all__ = [
-    "START_ERRORS",
-    "PartDied",
-    "SandboxOptions",
-    "SandboxWorld",
-    "run",
-    "sandbox_world",
-    "serve",
-]
 
 START_ERRORS = (CertificateError, ConfigError, PortInUse)
 """Errors before anything has started; their text is for the user."""
@@ -77,7 +63,7 @@ log = structlog.get_logger(__name__)
 async def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) -> None:
     """Run a replica until SIGTERM or SIGINT, and call `on_ready` once it is ready.
 
-    Raises one of START_ERRORS, or PartDied.
+    Raises one of START_ERRORS, or PartDied (`jobflow.runtime.task_group`).
     """
     async with await Client.from_kubeconfig(settings.kubeconfig) as client:
         replica = ServingReplica(client, _replica_options(settings, client))
@@ -232,12 +218,11 @@ async def _start_api_server(stack: AsyncExitStack, port: int, access: Access) ->
 def _sandbox_replica(options: SandboxOptions, certificates: MakeSource) -> ReplicaOptions:
     return ReplicaOptions(
         webhook=WebhookOptions(options.webhook_port, certificates, host=LOOPBACK),
-        probing=_probing(options.runner),
+        check=_check(options.runner),
         status_seconds=STATUS_SECONDS,
     )
 
 
-def _probing(runner: Runner) -> MakeProbeRunner:
+def _check(runner: Runner) -> CheckPod:
     """Probe processes of this machine over real connections, and simulated pods by assumption."""
-    simulated = isinstance(runner, SimulateRunner)
-    return partial(Prober, check=assume if simulated else partial(check_pod, loopback=True))
+    return assume if isinstance(runner, SimulateRunner) else partial(check_pod, loopback=True)

@@ -1,11 +1,9 @@
 """Settings of `jobflow serve`: each has a flag and a JOBFLOW_… environment variable."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -128,7 +126,7 @@ class Settings(BaseSettings):
     )
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Settings:
+    def _fits_together(self) -> Self:
         if self.no_webhook and self.no_controller:
             raise ValueError("--no-webhook and --no-controller together leave nothing to do")
         if (self.tls_cert is None) != (self.tls_key is None):
@@ -186,17 +184,14 @@ def split_names(names: str) -> list[str]:
 
 def describe_errors(error: ValidationError) -> list[str]:
     """Return a sentence for each invalid setting, with its flag and environment variable."""
-    return [
-        _problem(str(fault["loc"][0]) if fault["loc"] else "", fault["msg"])
-        for fault in error.errors()
-    ]
-
-
-def _problem(name: str, text: str) -> str:
-    text = text.removeprefix("Value error, ")
-    if not name:
-        return text
-    return f"{_flag(name)} ({_variable(name)}): {text[:1].lower()}{text[1:]}"
+    sentences = []
+    for fault in error.errors():
+        text = fault["msg"].removeprefix("Value error, ")
+        if fault["loc"]:
+            name = str(fault["loc"][0])
+            text = f"{_flag(name)} ({_variable(name)}): {text[:1].lower()}{text[1:]}"
+        sentences.append(text)
+    return sentences
 
 
 def _flag(name: str) -> str:

@@ -3,8 +3,6 @@
 The caller keeps the store up to date; nothing is listed or watched here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time
@@ -17,8 +15,8 @@ from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import PER_SECOND, Recorder
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.probes.interface import MakeProbeRunner
-from jobflow.controller.probes.prober import Prober
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.controller.probes.prober import CheckPod, Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler
 from jobflow.controller.template_status import TemplateStatuses
@@ -49,7 +47,7 @@ class Controller:
         workers: int = WORKERS,
         events_per_second: float = PER_SECOND,
         hooks: Hooks | None = None,
-        probing: MakeProbeRunner = Prober,
+        check: CheckPod = check_pod,
         status_seconds: float = STATUS_SECONDS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
@@ -58,18 +56,18 @@ class Controller:
         self._store = store
         self._workers = workers
         self._stopping = asyncio.Event()
-        memory = Memory(dice=dice)
+        answers = Memory(dice=dice)
         self._queue: WorkQueue[Key] = WorkQueue(hooks=hooks, clock=clock, dice=dice)
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
-        self._probing = probing(store.pods.of, self._queue.add, hooks or Hooks())
+        self._prober = Prober(store.pods.of, self._queue.add, hooks, check=check)
         self._templates = TemplateStatuses(client, store, clock=clock, dice=dice)
         self._reconciler = Reconciler(
             store,
-            Applier(client, store, memory, now=now),
-            memory,
+            Applier(client, store, answers, now=now),
+            answers,
             self._recorder,
             self._queue,
-            self._probing,
+            self._prober,
             status_seconds=status_seconds,
             hooks=hooks,
             now=now,
@@ -81,12 +79,12 @@ class Controller:
 
         Returns after `stop`, when all requests in flight are answered. Cancelling breaks them off.
         """
-        await either(self._store.wait_synced(), self._stopping.wait())
+        await either(self._store.synced.wait(), self._stopping.wait())
         if self._stopping.is_set():
             return
         listeners = (self._reconciler, self._templates)
         for listener in listeners:
-            self._store.subscribe(listener)
+            self._store.listeners.append(listener)
         try:
             self._reconciler.all_flows()
             self._templates.all_templates()
@@ -94,7 +92,7 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._recorder.run(), name="events")
                 group.create_task(self._templates.run(), name="templates")
-                probes = group.create_task(self._probing.run(), name="probes")
+                probes = group.create_task(self._prober.run(), name="probes")
                 async with asyncio.TaskGroup() as workers:
                     for number in range(self._workers):
                         workers.create_task(self._reconciler.work(), name=f"worker-{number}")
@@ -104,7 +102,7 @@ class Controller:
             log.info("controller stopped")
         finally:
             for listener in listeners:
-                self._store.unsubscribe(listener)
+                self._store.listeners.remove(listener)
 
     def stop(self) -> None:
         """Start nothing new; `run` returns when the work in flight has finished."""

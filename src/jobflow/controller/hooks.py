@@ -1,7 +1,5 @@
 """Hooks that the controller calls about its work. Metrics override them."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from jobflow.api.flow_status import JobFlowStatus

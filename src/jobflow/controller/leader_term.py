@@ -4,29 +4,24 @@ Leases are not known here: `jobflow.app.leading` passes `lead` to an Election, o
 one.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import structlog
 
-from jobflow.controller.apply.live_pods import catch_up_pods
+from jobflow.controller.apply.live_reads import catch_up_pods
 from jobflow.controller.controller import Controller
 from jobflow.controller.hooks import Hooks
-from jobflow.controller.probes.interface import MakeProbeRunner
-from jobflow.controller.probes.prober import Prober
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
-from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.reflector import retried
 from jobflow.runtime.task_group import either, together
 from jobflow.store import Feed, Feeds, Store
 
 log = structlog.get_logger(__name__)
-
-LONGEST_WAIT = 5.0
-"""Longest pause in seconds between two attempts to read what an API server holds."""
 
 
 async def lead(
@@ -36,28 +31,26 @@ async def lead(
     store: Store,
     feeds: Feeds,
     hooks: Hooks | None = None,
-    probing: MakeProbeRunner = Prober,
+    check: CheckPod = check_pod,
     status_seconds: float = STATUS_SECONDS,
 ) -> None:
     """Run flows for one term, until `ending` is set and every request in flight is answered.
 
     Flows, templates and jobs are read consistently before the first plan, because the previous
     leader may have written objects that no watch has reported yet. Commands are read too if
-    possible: a cluster may not serve or allow them. Of pods, this matters only while the end of
-    their job is not recorded (`catch_up_pods`). Each term has a new Controller.
+    possible: a cluster may not serve or allow them. Pods matter only while the end of their job is
+    not recorded (`catch_up_pods`). Each term has a new Controller.
     """
     late: list[Feed] = []
     for preparation in (
-        store.wait_synced,
+        store.synced.wait,
         lambda: _catch_up((feeds.flows, feeds.templates, feeds.jobs)),
         lambda: _try_commands(feeds.commands, late),
         lambda: catch_up_pods(client, store),
     ):
         if not await _before(ending, preparation()):
             return
-    controller = Controller(
-        client, store, hooks=hooks, probing=probing, status_seconds=status_seconds
-    )
+    controller = Controller(client, store, hooks=hooks, check=check, status_seconds=status_seconds)
     async with together() as beside:
         beside.stopping = True
         beside.start("the end of the term", lambda: _stop_in_time(ending, controller))
@@ -65,7 +58,7 @@ async def lead(
         await controller.run()
 
 
-async def _before(ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+async def _before(ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
     """Do the work unless `ending` is set first. Returns whether to continue."""
     await either(work, ending.wait())
     return not ending.is_set()
@@ -79,30 +72,17 @@ async def _stop_in_time(ending: asyncio.Event, controller: Controller) -> None:
 async def _catch_up(feeds: Iterable[Feed]) -> None:
     async with asyncio.TaskGroup() as group:
         for feed in feeds:
-            group.create_task(_catch_up_one(feed))
-
-
-async def _catch_up_one(feed: Feed) -> None:
-    backoff = ExponentialBackoff(most=LONGEST_WAIT)
-    while not await _try_to_catch_up(feed):  # noqa: ASYNC110 - the pauses grow
-        await asyncio.sleep(backoff.next())
+            group.create_task(retried(feed.catch_up))
 
 
 async def _try_commands(commands: Feed, late: list[Feed]) -> None:
     """Try once to read the Commands. If that fails, they are unknown until a later attempt works,
     because the copy may hold Commands that the last leader has deleted."""
-    if not await _try_to_catch_up(commands, absent=(403, 404)):
+    try:
+        await commands.catch_up()
+    except (ApiError, *NETWORK_ERRORS) as error:
+        if isinstance(error, ApiError) and error.code in (403, 404):
+            return
+        log.warning("cannot read Commands", error=str(error))
         commands.cache.unsure()
         late.append(commands)
-
-
-async def _try_to_catch_up(feed: Feed, *, absent: Collection[int] = ()) -> bool:
-    """Return whether one attempt worked. The HTTP codes `absent` mean that no object exists."""
-    try:
-        await feed.catch_up()
-    except (ApiError, *NETWORK_ERRORS) as error:
-        if isinstance(error, ApiError) and error.code in absent:
-            return True
-        log.warning("cannot read what the API server holds", error=str(error))
-        return False
-    return True

@@ -1,7 +1,5 @@
 """A work queue of keys. Each key is in it once, and is never handed out while it is worked on."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import random
@@ -81,7 +79,6 @@ class WorkQueue(Generic[K]):
         self._closed = False
 
     def __len__(self) -> int:
-        """Number of keys that are ready."""
         return len(self._ready)
 
     # ------------------------------------------------------------------ adding

@@ -4,8 +4,6 @@
 (`_settle`): done, again at once, again later, or a retry with backoff.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,8 +21,8 @@ from jobflow.controller.apply.applied import Applied, Due, due_of
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.hooks import Hooks, ReconcileResult
-from jobflow.controller.probes.interface import ProbeRunner
 from jobflow.controller.probes.pod_index import PodIndex
+from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.plan import plan as plan_flow
@@ -43,7 +41,7 @@ Pending, then Running)."""
 
 @dataclass(slots=True)
 class ReconcileOutcome:
-    """What a reconcile returns to `_settle`."""
+    """The result of a reconcile, for `_settle`."""
 
     again: bool = False
     after: float | None = None
@@ -65,7 +63,7 @@ class Reconciler(Listener):
         memory: Memory,
         recorder: Recorder,
         queue: WorkQueue[Key],
-        probing: ProbeRunner,
+        prober: Prober,
         *,
         status_seconds: float = STATUS_SECONDS,
         hooks: Hooks | None = None,
@@ -78,7 +76,7 @@ class Reconciler(Listener):
         self._memory = memory
         self._recorder = recorder
         self._queue = queue
-        self._probing = probing
+        self._prober = prober
         self._pod_index = PodIndex(store)
         self._hooks = hooks or Hooks()
         self._now = now
@@ -178,16 +176,16 @@ class Reconciler(Listener):
 
     async def reconcile(self, key: Key) -> ReconcileOutcome:
         """Plan one flow and apply the plan."""
-        flow = self._store.flow(*key)
+        flow = self._store.flows.get(*key)
         if flow is None:
             self._memory.forget(key)
-            self._probing.forget(key)
+            self._prober.forget(key)
             return ReconcileOutcome()
         answers = self._memory.of(flow)
         if not self._queue.backoff(key):
             answers.failed.clear()
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
-        self._probing.want(key, flow.metadata.uid, plan.probes)
+        self._prober.want(key, flow.metadata.uid, plan.probes)
         due = due_of(plan, self._status_wait(flow, plan, answers), answers.failed)
         applied = Applied()
         if due.plan.actions or due.write:
@@ -204,7 +202,7 @@ class Reconciler(Listener):
         answers.outdate(jobs)
         uids = (job.metadata.uid for job in jobs.values())
         return View(
-            templates=self._store.templates(flow.metadata.namespace),
+            templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),
@@ -215,7 +213,7 @@ class Reconciler(Listener):
             pods={job: pods for job in uids if (pods := self._store.pods.of(job))},
             pods_followed=self._store.follows_pods,
             read=dict(answers.read),
-            probes=self._probing.results(uid),
+            probes=self._prober.results(uid),
         )
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:

@@ -4,8 +4,6 @@ This is best effort. Nothing waits for it, so each template is written seldom, a
 already correct costs no request.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable
@@ -63,7 +61,7 @@ class TemplateStatuses(Listener):
 
     def all_templates(self) -> None:
         """Check every template: earlier events are not known to this process."""
-        for template in self._store.templates_cache:
+        for template in self._store.templates:
             self._check(key_of(template))
 
     def _check(self, template: Key | None) -> None:
@@ -87,7 +85,7 @@ class TemplateStatuses(Listener):
 
     async def update(self, key: Key) -> None:
         """Write the list of a template if it is wrong, and again after a pause if that fails."""
-        template = self._store.template(*key)
+        template = self._store.templates.get(*key)
         if template is None:
             return
         names = self._store.template_jobs.newest(key, MAX_NAMES)
@@ -104,4 +102,4 @@ class TemplateStatuses(Listener):
     async def _write(self, key: Key, names: list[str]) -> None:
         body = msgspec.json.encode({"status": {"jobDependsOnList": names or None}})
         answer = await self._client.patch(JOBTEMPLATES, *key, body, subresource="status")
-        self._store.learn_template(decoder(JobTemplate).decode(answer))
+        self._store.templates.learn(decoder(JobTemplate).decode(answer))

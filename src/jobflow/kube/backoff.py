@@ -1,7 +1,5 @@
 """Delays between attempts: they double up to a maximum, with jitter."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

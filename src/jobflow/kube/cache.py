@@ -9,8 +9,6 @@ or below `version` that the copy lacks has been deleted, and one above it is new
 only `wanted` objects may lack others too: its `learn` does not tell what was deleted.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
@@ -81,6 +79,11 @@ class Cache(Generic[T]):
         """Return the copy of an object."""
         return self._objects.get((namespace, name))
 
+    def same(self, obj: T) -> T | None:
+        """Return the copy of this very object, which has its UID."""
+        held = self._objects.get(key_of(obj))
+        return held if held is not None and held.metadata.uid == obj.metadata.uid else None
+
     # ------------------------------------------------------------------ from list and watch
 
     def shared(self, obj: T) -> T | None:
@@ -89,8 +92,8 @@ class Cache(Generic[T]):
         objects is not held twice."""
         if self._wanted is not None and not self._wanted(obj):
             return None
-        held = self._objects.get(key_of(obj))
-        if held is not None and _same(held.metadata, obj.metadata):
+        held, version = self.same(obj), obj.metadata.resource_version
+        if held is not None and held.metadata.resource_version == version:
             if key_of(obj) not in self._doubted:
                 return held
         return obj if self._slim is None else self._slim(obj)
@@ -126,20 +129,15 @@ class Cache(Generic[T]):
         """Return the copies that a whole list at `version` lacks, by UID. These objects were
         deleted, and a watch may still bring their last state."""
         taken = version_of(version)
-        return [
-            obj
-            for obj in self
-            if obj.metadata.uid not in present
-            and version_of(obj.metadata.resource_version) <= taken
-        ]
+        missing = (obj for obj in self if obj.metadata.uid not in present)
+        return [obj for obj in missing if version_of(obj.metadata.resource_version) <= taken]
 
     def level_with(self, version: str, gone: Iterable[T]) -> None:
         """Mark the copy as equal to a whole list at `version`, after `learn` was called for its
         newer objects. Drops those of `gone` that are still copied."""
-        self._advance(version)
+        self.bookmark(version)
         for obj in gone:
-            held = self._objects.get(key_of(obj))
-            if held is not None and held.metadata.uid == obj.metadata.uid:
+            if (held := self.same(obj)) is not None:
                 self._drop(held)
         self.synced = True
         self.on_state()
@@ -171,13 +169,13 @@ class Cache(Generic[T]):
         version = version_of(obj.metadata.resource_version)
         if version < self.version and key_of(obj) not in self._objects:
             return
-        self._advance(obj.metadata.resource_version)
+        self.bookmark(obj.metadata.resource_version)
         self._take(obj)
 
     def deleted(self, last: T) -> None:
         """Apply a DELETED event; `last` is the object's last state."""
         version = version_of(last.metadata.resource_version)
-        self._advance(last.metadata.resource_version)
+        self.bookmark(last.metadata.resource_version)
         held = self._objects.get(key_of(last))
         if held is None:
             return
@@ -195,7 +193,7 @@ class Cache(Generic[T]):
 
     def bookmark(self, version: str) -> None:
         """Note that events up to `version` have been applied."""
-        self._advance(version)
+        self.version = max(self.version, version_of(version))
 
     # ------------------------------------------------------------------ from writes and live reads
 
@@ -239,10 +237,3 @@ class Cache(Generic[T]):
         del self._objects[key_of(last)]
         self._doubted.discard(key_of(last))
         self.on_change(last, None)
-
-    def _advance(self, version: str) -> None:
-        self.version = max(self.version, version_of(version))
-
-
-def _same(held: ObjectMeta, other: ObjectMeta) -> bool:
-    return held.uid == other.uid and held.resource_version == other.resource_version

@@ -4,12 +4,10 @@ Every request except a watch goes through `Client.request`. The caller decides w
 error.
 """
 
-from __future__ import annotations
-
 import ssl
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -104,7 +102,7 @@ class Client:
         login = Login(server.rstrip("/"), authorization=authorization, tls=tls)
         return cls(Credentials(login), namespace=namespace)
 
-    def sibling(self) -> Client:
+    def sibling(self) -> "Client":
         """Return another client of the same server with connections of its own, so that its
         requests never wait for this client's. The caller closes it."""
         sibling = Client(self.auth, namespace=self.namespace)
@@ -248,14 +246,13 @@ class Client:
     ) -> None:
         """DELETE an object. A given `uid` or `resource_version` must match the stored object, else
         409. An object that does not exist is no error."""
-        options: dict[str, Any] = {
+        wanted = {"uid": uid, "resourceVersion": resource_version}
+        options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": propagation,
+            "preconditions": {key: value for key, value in wanted.items() if value is not None},
         }
-        preconditions = {"uid": uid, "resourceVersion": resource_version}
-        if uid is not None or resource_version is not None:
-            options["preconditions"] = {k: v for k, v in preconditions.items() if v is not None}
         try:
             path = resource.path(namespace, name)
             await self.request("DELETE", path, body=msgspec.json.encode(options))

@@ -1,8 +1,6 @@
 """HTTP connections to one API server: requests are signed and sent here, and nothing is retried
 except once after a 401, with renewed credentials."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from urllib.parse import quote, urlencode
 

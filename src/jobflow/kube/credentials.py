@@ -3,8 +3,6 @@
 kubernetes_asyncio reads the files and runs the credential plugins.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import os
@@ -100,7 +98,7 @@ async def find(path: str | None) -> Credentials:
     """Return credentials from this kubeconfig. None: from KUBECONFIG, the user's file or, in a pod,
     its service account. Raises ConfigError."""
     candidate = path or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    if path or _exists(candidate):
+    if path or _any_exists(candidate):
         return await _from_kubeconfig(candidate)
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return await _from_pod()
@@ -109,9 +107,8 @@ async def find(path: str | None) -> Credentials:
     )
 
 
-def _exists(path: str) -> bool:
-    """Return whether a file of a KUBECONFIG list exists."""
-    return any(Path(part).expanduser().is_file() for part in path.split(os.pathsep))
+def _any_exists(kubeconfig: str) -> bool:
+    return any(Path(part).expanduser().is_file() for part in kubeconfig.split(os.pathsep))
 
 
 async def _from_pod() -> Credentials:
@@ -127,16 +124,12 @@ async def _from_pod() -> Credentials:
                 token_filename=str(SERVICE_ACCOUNT / "token"),
                 cert_filename=str(SERVICE_ACCOUNT / "ca.crt"),
             )
-            return _login(configuration, _pod_namespace())
+            file = SERVICE_ACCOUNT / "namespace"
+            return _login(configuration, file.read_text().strip() if file.is_file() else None)
         except (ConfigException, OSError) as error:
             raise ConfigError(f"service account of this pod: {error}") from error
 
     return Credentials(await read(), reread=read, renew=read)
-
-
-def _pod_namespace() -> str:
-    file = SERVICE_ACCOUNT / "namespace"
-    return file.read_text().strip() if file.is_file() else "default"
 
 
 async def _from_kubeconfig(path: str) -> Credentials:
@@ -148,7 +141,7 @@ async def _from_kubeconfig(path: str) -> Credentials:
     async def renew() -> Login:
         """Read everything again, and run a credential plugin even if its token is still valid."""
         nonlocal loader
-        if not _exists(path):
+        if not _any_exists(path):
             raise ConfigError(f"kubeconfig {path}: no such file")
         configuration = Configuration()
         try:

@@ -1,7 +1,5 @@
 """Errors of an API server as exceptions, for any body that a server or a proxy sends."""
 
-from __future__ import annotations
-
 import re
 import time
 from email.utils import parsedate_to_datetime

@@ -1,7 +1,5 @@
 """Answers of an API server, decoded into types. UnreadableAnswer is the only error."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Generic, TypeVar
@@ -48,15 +46,15 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yield the complete lines of chunks that are cut anywhere."""
     unfinished: list[bytes] = []
     async for chunk in chunks:
-        *complete, rest = chunk.split(b"\n")
+        *complete, end = chunk.split(b"\n")
         for line in complete:
             if unfinished:
                 line = b"".join((*unfinished, line))
                 unfinished.clear()
             if line:
                 yield line
-        if rest:
-            unfinished.append(rest)
+        if end:
+            unfinished.append(end)
 
 
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')

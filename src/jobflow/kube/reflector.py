@@ -4,8 +4,6 @@ Every error leads to another attempt after a backoff, so `run` ends only if it i
 `catch_up` makes sure that the copy has everything that the API server holds now.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time
@@ -34,6 +32,8 @@ watches do not all end together."""
 ABSENT_SECONDS = 30.0
 """Pause before another request for a kind that the server does not serve."""
 LONGEST_WAIT = 30.0
+LONGEST_RETRY = 5.0
+"""Longest pause between two attempts of `retried`."""
 LONGEST_WAIT_GONE = 5.0
 """The server works, it only forgets versions soon: lists every few seconds keep the copy useful."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -42,6 +42,17 @@ READ_ONE_BY_ONE = 200
 READS_AT_ONCE = 16
 DELETIONS_WITHIN = 5.0
 """How long the watch may take to bring the last state of deleted objects."""
+
+
+async def retried(read: Callable[[], Awaitable[None]]) -> None:
+    """Call `read` (`catch_up` or `reread` of a Reflector) until it succeeds."""
+    backoff = ExponentialBackoff(most=LONGEST_RETRY)
+    while True:
+        try:
+            return await read()
+        except (ApiError, *NETWORK_ERRORS) as error:
+            log.warning("cannot read what the API server holds", error=str(error))
+        await asyncio.sleep(backoff.next())
 
 
 class Reflector(Generic[T]):
@@ -57,7 +68,7 @@ class Reflector(Generic[T]):
         namespace: str = "",
         query: Query = (),
         backoff: ExponentialBackoff | None = None,
-        after: Callable[[], Awaitable[None]] | None = None,
+        after: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """`after` is awaited before the first list."""
         self.resource = resource
@@ -203,15 +214,11 @@ class Reflector(Generic[T]):
     async def _wait_for_deletions(self, gone: list[T]) -> None:
         try:
             async with asyncio.timeout(DELETIONS_WITHIN):
-                while any(self._holds(obj) for obj in gone):
+                while any(self.cache.same(obj) for obj in gone):
                     self._deletion.clear()
                     await self._deletion.wait()
         except TimeoutError:
             log.warning("deletions not reported by the watch", kind=self.resource.kind)
-
-    def _holds(self, obj: T) -> bool:
-        held = self.cache.get(obj.metadata.namespace, obj.metadata.name)
-        return held is not None and held.metadata.uid == obj.metadata.uid
 
     # ------------------------------------------------------------------ watch
 

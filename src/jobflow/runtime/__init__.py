@@ -1,1 +1,1 @@
-"""What any process here runs on: event loop, HTTP listener, logs, groups of tasks."""
+"""Infrastructure of every process: event loop, HTTP listener, logs, groups of tasks."""

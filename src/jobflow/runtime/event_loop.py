@@ -1,7 +1,5 @@
 """The event loop of every command."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar

@@ -3,8 +3,6 @@
 It installs no signal handlers, prints nothing and never ends the process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

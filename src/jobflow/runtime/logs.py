@@ -3,8 +3,6 @@
 A line has `time`, `level`, `event` and the subject of the event (flow, step, job …).
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Mapping

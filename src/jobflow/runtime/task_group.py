@@ -1,7 +1,5 @@
 """Long-running parts that end together as soon as one of them ends."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager

@@ -1,10 +1,8 @@
 """The store: indexed copies of flows, templates, jobs, their pods, Commands and queues.
 
-Webhook and controller read it. Reflectors (`feeds`) and the controller's own writes (`learn_…`)
-write to it, and listeners hear of each change.
+Webhook and controller read it. Reflectors (`feeds`) and the answers to the controller's writes
+(`Cache.learn`) change it, and its listeners are called for each change.
 """
-
-from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -27,17 +25,58 @@ from jobflow.store.template_jobs import TemplateJobs
 EMPTY: Mapping[str, Any] = {}
 
 
+class QueueStatus(Struct, frozen=True, kw_only=True):
+    """`status` of a Volcano Queue, as far as it is used."""
+
+    state: str = ""
+
+
+class Queue(Struct, frozen=True, kw_only=True):
+    """`scheduling.volcano.sh/v1beta1` Queue."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
+
+
+class Listener:
+    """Called after the store has applied a change: (None, new) is an addition, (last, None) a
+    deletion. Each method does nothing unless it is overridden."""
+
+    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        """A flow has changed."""
+
+    def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
+        """A template has changed."""
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None:
+        """A job has changed."""
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod that the store keeps has changed (`store.pods`)."""
+
+    def command_changed(self, command: Command) -> None:
+        """A Command on a flow was added, changed or deleted."""
+
+
 class Store:
-    """The copies and their indexes. The methods take time in proportion to their result."""
+    """A cache of each kind, and its indexes. A method takes time in proportion to its result."""
 
     def __init__(self, *, pods: bool = True) -> None:
         """`pods`: whether pods are followed, which only a controller needs."""
         self.has_pods = pods
+        self.synced = asyncio.Event()
+        """Set once flows, templates and jobs have been listed, and the API server has answered for
+        every other kind, with a list or an error."""
+        self.listed = asyncio.Event()
+        """Set once flows, templates and jobs have been listed. Before that, the flow of a pod is
+        not known."""
+        self.listeners: list[Listener] = []
+        """They are called for every change."""
         self.flows = Cache[JobFlow](self._flow_changed)
-        self.templates_cache = Cache[JobTemplate](self._template_changed)
+        self.templates = Cache[JobTemplate](self._template_changed)
         self.jobs = Cache[Job](self._job_changed, slim=slim_job)
-        self.commands_cache = Cache[Command](self._command_changed)
-        self.queues_cache = Cache[Queue](self._queue_changed)
+        self.commands = Cache[Command](self._command_changed)
+        self.queues = Cache[Queue](self._queue_changed)
         self.pods = Pods(self.flows, self.jobs, self._pod_changed)
         self.template_jobs = TemplateJobs(self.jobs)
         self._templates: dict[str, dict[str, JobTemplate]] = {}
@@ -46,53 +85,23 @@ class Store:
         self._gone: dict[str, dict[str, Job]] = {}
         self._commands: dict[Key, dict[str, Command]] = {}
         self._queues: dict[str, str] = {}
-        self._listeners: list[Listener] = []
-        self._synced, self._listed = asyncio.Event(), asyncio.Event()
         self._commands_hidden = False
         """Whether plans may have ignored Commands that the copy holds."""
-        self.commands_cache.on_state = self._commands_state_changed
-        for cache in (self.flows, self.templates_cache, self.jobs, self.queues_cache):
+        self.commands.on_state = self._commands_state_changed
+        for cache in (self.flows, self.templates, self.jobs, self.queues):
             cache.on_state = self._update_synced
         self.pods.cache.on_state = self._update_synced
 
     # ------------------------------------------------------------------ reading
 
-    @property
-    def synced(self) -> bool:
-        """Whether flows, templates and jobs have been listed once, and the API server has answered
-        for every other kind, with a list or an error."""
-        return self._synced.is_set()
-
-    async def wait_synced(self) -> None:
-        """Wait for `synced`."""
-        await self._synced.wait()
-
-    @property
-    def listed(self) -> bool:
-        """Whether flows, templates and jobs have been listed once. Before that, the flow of a pod
-        is not known."""
-        return self._listed.is_set()
-
-    async def wait_listed(self) -> None:
-        """Wait for `listed`."""
-        await self._listed.wait()
-
-    def flow(self, namespace: str, name: str) -> JobFlow | None:
-        """Return the copy of a flow."""
-        return self.flows.get(namespace, name)
-
-    def template(self, namespace: str, name: str) -> JobTemplate | None:
-        """Return the copy of a template."""
-        return self.templates_cache.get(namespace, name)
-
-    def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
+    def templates_in(self, namespace: str) -> Mapping[str, JobTemplate]:
         """Return all templates of a namespace by name: a view that changes with the store."""
         return self._templates.get(namespace, EMPTY)
 
-    def queues(self) -> Mapping[str, str] | None:
+    def queue_states(self) -> Mapping[str, str] | None:
         """Return the state of each queue by name ("" if Volcano has not set one yet). None if
         queues cannot be read at present."""
-        known = self.queues_cache.served and not self.queues_cache.failing
+        known = self.queues.served and not self.queues.failing
         return self._queues if known else None
 
     def flows_using(self, namespace: str, template: str) -> list[JobFlow]:
@@ -127,7 +136,7 @@ class Store:
     def commands_of(self, namespace: str, flow: str) -> Mapping[str, Command] | None:
         """Return the Commands by name whose target is a flow of this name, with any UID; None if
         Commands are not known."""
-        if not self.commands_cache.synced:
+        if not self.commands.synced:
             return None
         return self._commands.get((namespace, flow), EMPTY)
 
@@ -137,28 +146,6 @@ class Store:
         if pods are forbidden, because then no pod can be read at all."""
         cache = self.pods.cache
         return cache.served is False or (cache.synced and not cache.failing)
-
-    # ------------------------------------------------------------------ writing
-
-    def learn_flow(self, flow: JobFlow) -> bool:
-        """Apply a flow from an answer of the API server. False if it has been deleted since."""
-        return self.flows.learn(flow)
-
-    def learn_job(self, job: Job) -> bool:
-        """Apply a job from an answer of the API server. False if it has been deleted since."""
-        return self.jobs.learn(job)
-
-    def learn_template(self, template: JobTemplate) -> bool:
-        """Apply a template from an answer. False if it has been deleted since."""
-        return self.templates_cache.learn(template)
-
-    def subscribe(self, listener: Listener) -> None:
-        """Call the listener for every change from now on."""
-        self._listeners.append(listener)
-
-    def unsubscribe(self, listener: Listener) -> None:
-        """Stop calling the listener."""
-        self._listeners.remove(listener)
 
     # ------------------------------------------------------------------ indexes
 
@@ -171,7 +158,7 @@ class Store:
             for name in [name for name, last in gone.items() if _is_recorded(new, last)]:
                 discard(self._gone, new.metadata.uid, name)
         self.pods.flow_changed(old, new)
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.flow_changed(old, new)
 
     def _index_templates(self, old: JobFlow | None, new: JobFlow | None) -> None:
@@ -193,7 +180,7 @@ class Store:
             self._templates.setdefault(meta.namespace, {})[meta.name] = new
         elif old is not None:
             discard(self._templates, old.metadata.namespace, old.metadata.name)
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.template_changed(old, new)
 
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
@@ -210,7 +197,7 @@ class Store:
             self._keep(before, with_counts_of(held, old))
         self.pods.job_changed(old, new)
         self.template_jobs.job_changed(old, new)
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.job_changed(old, new)
 
     def _keep(self, flow_uid: str, last: Job) -> None:
@@ -223,7 +210,7 @@ class Store:
         self._gone.setdefault(flow_uid, {})[last.metadata.name] = last
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.pod_changed(old, new)
 
     def _command_changed(self, old: Command | None, new: Command | None) -> None:
@@ -233,7 +220,7 @@ class Store:
             self._commands.setdefault(flow, {})[new.metadata.name] = new
         for command in (old, new):
             if command is not None and flow_of(command) is not None:
-                for listener in self._listeners:
+                for listener in self.listeners:
                     listener.command_changed(command)
 
     def _queue_changed(self, old: Queue | None, new: Queue | None) -> None:
@@ -244,20 +231,20 @@ class Store:
 
     def _commands_state_changed(self) -> None:
         """Call listeners for every Command once Commands are known again."""
-        hidden, self._commands_hidden = self._commands_hidden, not self.commands_cache.synced
+        hidden, self._commands_hidden = self._commands_hidden, not self.commands.synced
         if hidden and not self._commands_hidden:
-            for command in list(self.commands_cache):
+            for command in list(self.commands):
                 self._command_changed(None, command)
         self._update_synced()
 
     def _update_synced(self) -> None:
-        if not all(cache.synced for cache in (self.flows, self.templates_cache, self.jobs)):
+        if not all(cache.synced for cache in (self.flows, self.templates, self.jobs)):
             return
-        self._listed.set()
-        answered = [self.commands_cache.answered, self.queues_cache.answered]
+        self.listed.set()
+        answered = [self.commands.answered, self.queues.answered]
         answered += [self.pods.cache.answered] if self.has_pods else []
         if all(answered):
-            self._synced.set()
+            self.synced.set()
 
 
 def owner_uid(job: Job | None) -> str:
@@ -303,36 +290,3 @@ def _is_recorded(flow: JobFlow, last: Job) -> bool:
     return any(record.name == name for record in records) or any(
         job == name and (entry.job or entry.attempts) for job, entry in entries(flow)
     )
-
-
-class QueueStatus(Struct, frozen=True, kw_only=True):
-    """`status` of a Volcano Queue, as far as it is used."""
-
-    state: str = ""
-
-
-class Queue(Struct, frozen=True, kw_only=True):
-    """`scheduling.volcano.sh/v1beta1` Queue."""
-
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
-
-
-class Listener:
-    """Hears of changes after the store has applied them: (None, new) is an addition, (last, None)
-    a deletion. Each method does nothing unless it is overridden."""
-
-    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """A flow has changed."""
-
-    def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
-        """A template has changed."""
-
-    def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """A job has changed."""
-
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod that the store keeps has changed (`store.pods`)."""
-
-    def command_changed(self, command: Command) -> None:
-        """A Command on a flow was added, changed or deleted."""

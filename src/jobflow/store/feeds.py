@@ -1,7 +1,5 @@
 """The reflectors that keep a store up to date with an API server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
@@ -44,9 +42,9 @@ def feeds(store: Store, client: Client, *, namespace: str = "") -> Feeds:
     is requested, so queues are not known."""
     queues, pods = None, None
     if namespace:
-        store.queues_cache.absent()
+        store.queues.absent()
     else:
-        queues = Reflector(client, QUEUES, Queue, store.queues_cache)
+        queues = Reflector(client, QUEUES, Queue, store.queues)
     if store.has_pods:
         pods = Reflector(
             client,
@@ -55,13 +53,13 @@ def feeds(store: Store, client: Client, *, namespace: str = "") -> Feeds:
             store.pods.cache,
             namespace=namespace,
             query=PODS_OF_JOBS,
-            after=store.wait_listed,
+            after=store.listed.wait,
         )
     return Feeds(
         Reflector(client, JOBFLOWS, JobFlow, store.flows, namespace=namespace),
-        Reflector(client, JOBTEMPLATES, JobTemplate, store.templates_cache, namespace=namespace),
+        Reflector(client, JOBTEMPLATES, JobTemplate, store.templates, namespace=namespace),
         Reflector(client, JOBS, Job, store.jobs, namespace=namespace),
-        Reflector(client, COMMANDS, Command, store.commands_cache, namespace=namespace),
+        Reflector(client, COMMANDS, Command, store.commands, namespace=namespace),
         queues,
         pods,
     )

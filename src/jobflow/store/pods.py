@@ -5,8 +5,6 @@ a flow's status, or if its job is not known yet (watches are independent). Other
 (docs/decisions/watched-pods.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TypeVar
 

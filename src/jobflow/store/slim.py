@@ -1,8 +1,6 @@
 """Memory-saving copies of jobs and pods: fields that are read, with equal values shared."""
 
-from __future__ import annotations
-
-from functools import lru_cache
+from functools import lru_cache, partial
 from sys import intern
 
 import msgspec
@@ -73,9 +71,6 @@ def _shared(reference: OwnerReference) -> OwnerReference:
     return reference
 
 
-# ---------------------------------------------------------------------- pods
-
-
 def slim_pod(pod: Pod) -> Pod:
     """Return the pod in less memory: owner, task, index and state.
 
@@ -96,22 +91,20 @@ def slim_pod(pod: Pod) -> Pod:
             labels=_task(pod.task, words.get(TASK_INDEX, "")),
             owner_references=_owners(owner) if owner is not None else None,
         ),
-        spec=_spec(pod.spec.node_name),
+        spec=_spec(node_name=pod.spec.node_name),
         status=PodStatus(
             phase=intern(status.phase),
             reason=intern(status.reason),
             message=status.message,
             pod_ip=status.pod_ip,
             start_time=status.start_time,
-            container_statuses=_containers(status.container_statuses, first),
-            init_container_statuses=_containers(status.init_container_statuses, first),
+            container_statuses=_containers(status.container_statuses, messages=first),
+            init_container_statuses=_containers(status.init_container_statuses, messages=first),
         ),
     )
 
 
-@lru_cache(SHARED)
-def _spec(node_name: str) -> PodSpec:
-    return PodSpec(node_name=node_name)
+_spec = lru_cache(SHARED)(PodSpec)
 
 
 @lru_cache(SHARED)
@@ -124,30 +117,24 @@ def _owners(owner: OwnerReference) -> list[OwnerReference]:
     return [owner]
 
 
+_NO_STATE = ContainerState()
+_running_container = lru_cache(SHARED)(
+    partial(ContainerStatus, state=_NO_STATE, last_state=_NO_STATE)
+)
+
+
 def _containers(
-    statuses: list[ContainerStatus] | None, messages: bool
+    statuses: list[ContainerStatus] | None, *, messages: bool
 ) -> list[ContainerStatus] | None:
     return [_container(each, messages) for each in statuses or ()] or None
 
 
-_NO_STATE = ContainerState()
-
-
 def _container(status: ContainerStatus, messages: bool) -> ContainerStatus:
     state, last = _state(status.state, messages), _state(status.last_state, messages)
+    name, restarts = intern(status.name), status.restart_count
     if state is _NO_STATE and last is _NO_STATE:
-        return _running_container(status.name, status.restart_count)
-    return ContainerStatus(
-        name=intern(status.name),
-        restart_count=status.restart_count,
-        state=state,
-        last_state=last,
-    )
-
-
-@lru_cache(SHARED)
-def _running_container(name: str, restarts: int) -> ContainerStatus:
-    return ContainerStatus(name=name, restart_count=restarts, state=_NO_STATE, last_state=_NO_STATE)
+        return _running_container(name=name, restart_count=restarts)
+    return ContainerStatus(name=name, restart_count=restarts, state=state, last_state=last)
 
 
 def _state(state: ContainerState, messages: bool) -> ContainerState:

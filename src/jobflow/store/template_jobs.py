@@ -1,7 +1,5 @@
 """Index of the jobs that were created from each template, by their annotation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from heapq import nlargest

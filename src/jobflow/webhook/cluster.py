@@ -40,11 +40,11 @@ class StoreCluster:
         self._only = only
         self._dry_runs = DryRuns(client, observe)
         self.unfit = unfit
-        self.templates = store.templates
-        self.queues = store.queues
+        self.templates = store.templates_in
+        self.queues = store.queue_states
 
     def knows(self, namespace: str) -> bool:
-        return self._store.synced and self.follows(namespace)
+        return self._store.synced.is_set() and self.follows(namespace)
 
     def follows(self, namespace: str) -> bool:
         return self._only in ("", namespace)

@@ -11,7 +11,6 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.core.planning.actions import AbortJob, DeleteFlow
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.applier_world import NOW
 from support.sandbox.applier_world import World as Applying
 from support.sandbox.manual_reconciler import KEY, World, planning
@@ -35,10 +34,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_a_refused_delete_is_sent_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    no = failure(403, "Forbidden", "no")
-    world.servers.server.faults.append(
-        InjectedFault(lambda request: request.method == "DELETE", no, times=None)
-    )
+    world.servers.fails("DELETE", "", failure(403, "Forbidden", "no"), times=None)
     flow = await world.servers.flow("f")
     planning(monkeypatch, actions=(DeleteFlow(flow.metadata.uid),))
     world.queue.add(KEY)
@@ -58,15 +54,14 @@ async def test_nothing_is_remembered_of_flows_that_are_gone_or_over() -> None:
         product = Product(client)
         memory = product.controller._reconciler._memory
         await servers.until_jobs(f_a="", g_a="")
-        assert len(memory) == 2
+        assert len(memory._answers) == 2
         await set_phase(servers.client, "f-a", "Completed")
         deleted = b'{"metadata": {"annotations": {"flow.volcano.sh/force-delete": "true"}}}'
         await servers.client.patch(JOBFLOWS, NAMESPACE, "g", deleted)
         await servers.client.delete(JOBFLOWS, NAMESPACE, "g")
         await servers.ended("f")
         await asyncio.sleep(5)
-        assert len(memory) == 0
-        assert memory._waiting == {}
+        assert (memory._answers, memory._waiting) == ({}, {})
         await product.kill()
 
 

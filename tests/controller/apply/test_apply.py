@@ -113,7 +113,7 @@ async def test_a_plan_with_a_new_attempt_is_dropped_if_the_flow_changed(world: W
     actions = world.create_again(), world.create("f-b")
     assert await world.apply(*actions, status=JobFlowStatus()) == Applied(again=True)
     assert world.requests()[-1] == "GET f"
-    changed = world.store.flow(NAMESPACE, "f")
+    changed = world.store.flows.get(NAMESPACE, "f")
     assert changed.metadata.labels == {"x": "y"}
 
 
@@ -121,7 +121,7 @@ async def test_a_live_read_that_is_older_than_the_copy_is_an_error(world: World)
     """The cluster was restored from a backup: planning at once would read the same again."""
     newer = msgspec.structs.replace(world.flow.metadata, resource_version="999999")
     world.flow = msgspec.structs.replace(world.flow, metadata=newer)
-    world.store.learn_flow(world.flow)
+    world.store.flows.learn(world.flow)
     applied = await world.apply(world.create_again())
     assert (applied.again, len(applied.errors)) == (False, 1)
 
@@ -208,7 +208,7 @@ async def test_one_that_has_changed_since_is_read_and_planned_again(world: World
     await merge(world.cluster.client, JOBFLOWS, "f", {"metadata": {"labels": {"keep": "me"}}})
     outdated = Applied(again=True)
     assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == outdated
-    known = world.store.flow(NAMESPACE, "f")
+    known = world.store.flows.get(NAMESPACE, "f")
     assert known.metadata.labels == {"keep": "me"}
     assert await world.cluster.flow_names() == ["f"]
 
@@ -254,7 +254,7 @@ async def test_a_status_is_written_for_the_version_it_was_made_from(world: World
     running = JobFlowStatus(state=FlowState(phase="Running"))
     applied = await world.apply(status=running)
     assert (applied.again, applied.status_written, applied.errors) == (True, False, [])
-    caught_up = world.store.flow(NAMESPACE, "f")
+    caught_up = world.store.flows.get(NAMESPACE, "f")
     assert caught_up.metadata.labels == {"x": "y"}
     world.flow = caught_up
     assert (await world.apply(status=running)).status_written
@@ -360,4 +360,4 @@ async def test_what_was_answered_to_a_flow_goes_with_it(world: World) -> None:
     assert world.memory.of(reborn).holders == {}
     assert world.memory.released((NAMESPACE, "f-a")) == set()
     world.memory.forget((NAMESPACE, "f"))
-    assert len(world.memory) == 0
+    assert not world.memory._answers

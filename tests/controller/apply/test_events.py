@@ -12,7 +12,6 @@ from jobflow.controller.apply.events import Recorder
 from jobflow.controller.hooks import Hooks
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow
 
 
@@ -79,10 +78,7 @@ async def test_an_event_is_about_the_flow(world: Recording) -> None:
 
 
 async def test_an_event_is_tried_three_times_and_then_dropped(world: Recording) -> None:
-    busy = InjectedFault(
-        lambda request: request.path.endswith("/events"), failure(500, "", "no"), times=2
-    )
-    world.cluster.server.faults.append(busy)
+    busy = world.cluster.fails("", "/events", failure(500, "", "no"), times=2)
     await world.send("x")
     for _ in range(2):
         await world.send()

@@ -13,8 +13,6 @@ from jobflow.controller.apply.applied import REQUESTS_AT_ONCE
 from jobflow.core.planning.actions import CreateJob
 from jobflow.kube.client import ApiError
 from jobflow.sandbox.apiserver.requests.failures import failure
-from jobflow.sandbox.apiserver.requests.http import Request
-from jobflow.sandbox.apiserver.server import InjectedFault
 from support.plan.loop_worlds import each
 from support.plan.plan_world import NOW, World
 from support.sandbox.applier_world import World as Server
@@ -125,10 +123,6 @@ def test_a_refusal_of_one_job_alone_holds_back_no_other() -> None:
     assert memory.of(subject).refusals.keys() == {"f-a-0"}
 
 
-def posts_a_job(request: Request) -> bool:
-    return request.method == "POST" and request.path.endswith("/jobs")
-
-
 @pytest.mark.parametrize(
     ("reason", "creates", "most"),
     [("", 200, 1), ("", REQUESTS_AT_ONCE, REQUESTS_AT_ONCE), ("CreateRefused", 2, 1)],
@@ -140,7 +134,7 @@ async def test_a_plan_sends_no_more_creates_once_one_was_refused(
     world.flow = await world.cluster.flow("f")
     world.fails("POST", "/jobs", failure(403, "Forbidden", QUOTA), times=None)
     assert (await world.apply(*(world.create(f"f-a-{n}") for n in range(creates)))).again
-    assert 1 <= sum(map(posts_a_job, world.cluster.server.requests)) <= most
+    assert 1 <= world.requests().count("POST jobs") <= most
     held = world.answers.held
     assert held.message.startswith("exceeded quota: q")
     assert world.answers.held_tries == 1
@@ -154,8 +148,7 @@ async def test_a_plan_with_many_creates_sends_them_all(world: Server) -> None:
 async def test_a_flow_gets_through_a_quota_that_is_lifted() -> None:
     steps = {"a": "", "b": "", "c": "a b"}
     async with cluster() as world, world.controller(), world.ends():
-        quota = InjectedFault(posts_a_job, failure(403, "Forbidden", QUOTA), times=None)
-        world.server.faults.append(quota)
+        quota = world.fails("POST", "/jobs", failure(403, "Forbidden", QUOTA), times=None)
         await world.apply(*(template(name) for name in steps), flow("f", steps))
         refused = await world.until("f", lambda f: f.status.state.reason == "CreateRefused")
         assert refused.status.state.message.startswith("step a: exceeded quota: q, requested")

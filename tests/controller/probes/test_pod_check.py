@@ -18,11 +18,11 @@ from support.network.pod_servers import (
     TCP,
     Limits,
     Play,
+    PodServer,
     Visit,
     answering,
     ask,
     seen,
-    server,
     status,
 )
 from support.network.probed_pods import pod
@@ -49,7 +49,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Limits:
 @pytest.mark.parametrize("ip", ["127.0.0.1", IPV6])
 @pytest.mark.parametrize("check", [HTTP, TCP])
 async def test_a_pod_that_answers_passes(ip: str, check: Check) -> None:
-    async with server(answering(OK), ip) as there:
+    async with PodServer(answering(OK), ip) as there:
         assert await ask(there.port, check, ip) == ""
         await there.all_left()
         assert len(there.visits) == 1
@@ -95,7 +95,7 @@ async def test_the_body_is_not_waited_for(body: str) -> None:
             await visit.say(b"x" * 65536)
         await visit.left()
 
-    async with server(play) as there:
+    async with PodServer(play) as there:
         assert await ask(there.port) == ""
         await there.all_left()
 
@@ -132,7 +132,7 @@ async def test_every_other_answer_is_said(answer: bytes, said: str) -> None:
 
 
 async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
-    async with server(answering(OK)) as elsewhere:
+    async with PodServer(answering(OK)) as elsewhere:
         target = f"Location: http://127.0.0.1:{elsewhere.port}/latest/meta-data"
         assert await seen(answering(status("302 Found", target))) == ""
         assert elsewhere.visits == []
@@ -267,7 +267,7 @@ async def test_this_machine_is_asked_only_where_pods_are_its_processes(ip: str) 
 
 
 async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with server(answering(status("502 Bad Gateway"))) as proxy:
+    async with PodServer(answering(status("502 Bad Gateway"))) as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         monkeypatch.delenv("no_proxy", raising=False)
@@ -276,7 +276,9 @@ async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_cookie_and_a_connection_are_of_one_check_only() -> None:
-    async with server(answering(status("200 OK", "Set-Cookie: a=b", "Content-Length: 0"))) as there:
+    async with PodServer(
+        answering(status("200 OK", "Set-Cookie: a=b", "Content-Length: 0"))
+    ) as there:
         for _ in range(3):
             assert await ask(there.port) == ""
         assert len(there.visits) == 3
@@ -289,7 +291,7 @@ async def test_a_check_that_is_broken_off_leaves_no_connection() -> None:
         checking.cancel()
         assert await visit.left()
 
-    async with server(silent) as there:
+    async with PodServer(silent) as there:
         checking = asyncio.create_task(ask(there.port))
         await asyncio.wait([checking])
         assert checking.cancelled()

@@ -7,12 +7,12 @@ import pytest
 import jobflow
 from jobflow.controller.probes.pod_check import http_request
 from jobflow.core.planning.actions import Check
-from support.network.pod_servers import OK, answering, ask, server
+from support.network.pod_servers import OK, PodServer, answering, ask
 from support.network.probed_pods import web
 
 
 async def heard(check: Check) -> list[bytes]:
-    async with server(answering(OK)) as there:
+    async with PodServer(answering(OK)) as there:
         assert await ask(there.port, check) == ""
         lines = there.visits[0].request.split(b"\r\n")
     return [line.replace(b":%d" % there.port, b":PORT") for line in lines[:-2]]
@@ -85,7 +85,7 @@ async def test_a_header_takes_the_place_of_ours(name: str) -> None:
     ],
 )
 async def test_a_header_that_would_split_the_request_is_not_sent(header: tuple[str, str]) -> None:
-    async with server(answering(OK)) as there:
+    async with PodServer(answering(OK)) as there:
         said = await ask(there.port, replace(web(), header=header))
         assert there.visits == []
     assert said == "is not asked: a probe cannot send its header"

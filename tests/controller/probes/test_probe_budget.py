@@ -4,22 +4,11 @@ not delay others. In virtual time."""
 import asyncio
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
 
 from jobflow.controller.probes.fair_slots import AT_ONCE
 from support.network.probed_pods import Lab, pod, probe, web
-from support.time.virtual_time import in_virtual_time
 
 A_SECOND = 100
-
-
-def play(lab: Lab, seconds: float, *later: tuple[float, Callable[[], object]]) -> None:
-    async def main() -> None:
-        for at, what in later:
-            asyncio.get_running_loop().call_later(at, what)
-        await lab.run(seconds)
-
-    in_virtual_time(main())
 
 
 def busiest(lab: Lab) -> int:
@@ -37,7 +26,7 @@ def many(lab: Lab, flows: int) -> None:
 def test_a_thousand_waiting_probes_stay_within_the_budget_and_none_is_left_out() -> None:
     lab = Lab(answers=lambda name: "answers 503", roll=0.5)
     many(lab, 1000)
-    play(lab, 60)
+    lab.run(60)
     assert busiest(lab) == A_SECOND
     assert len(lab.count) == 1000
     assert min(lab.count.values()) >= 3
@@ -53,7 +42,7 @@ def test_pods_that_swallow_everything_hold_no_more_connections_than_allowed() ->
         nonlocal most
         most = max(most, lab.open)
 
-    play(lab, 30, *((tick / 10 + 0.05, look) for tick in range(300)))
+    lab.run(30, *((tick / 10 + 0.05, look) for tick in range(300)))
     assert busiest(lab) <= A_SECOND
     assert 0 < most <= AT_ONCE
 
@@ -69,7 +58,7 @@ def test_a_storm_of_events_does_not_beat_the_budget() -> None:
             lab.have(pod("web-0", job=name, uid=str(asyncio.get_running_loop().time())))
             lab.want(probe(job=name), flow=("ns", name), uid=f"uid-of-{name}")
 
-    play(lab, 6, *((tick / 50, storm) for tick in range(1, 250)))
+    lab.run(6, *((tick / 50, storm) for tick in range(1, 250)))
     assert busiest(lab) == A_SECOND
     assert len(lab.count) == 200
 
@@ -77,7 +66,7 @@ def test_a_storm_of_events_does_not_beat_the_budget() -> None:
 def test_a_flow_with_a_thousand_pods_does_not_hold_up_the_others() -> None:
     lab = Lab().have(*(pod(f"web-{n}", job="big") for n in range(1000)))
     lab.want(probe(web(pods=1000), job="big"), flow=("ns", "big"), uid="uid-of-big")
-    play(lab, 60, (2.0, lambda: many(lab, 20)))
+    lab.run(60, (2.0, lambda: many(lab, 20)))
     assert busiest(lab) == A_SECOND
     others = [time for time, name in lab.asked if not name.startswith("big")]
     assert len(others) == 20
@@ -89,7 +78,7 @@ def test_a_thousand_pods_that_are_not_ready_cost_one_connection_a_round() -> Non
     lab = Lab(answers=lambda name: "refuses the connection")
     lab.have(*(pod(f"web-{n}") for n in range(1000)))
     lab.want(probe(web(pods=1000)))
-    play(lab, 60)
+    lab.run(60)
     rounds = Counter(round(time) for time, _ in lab.asked)
     assert rounds.pop(0) <= 16
     assert rounds

@@ -1,7 +1,7 @@
 """Rounds of a probe: when one passes, what prevents it, when the next begins. In virtual time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +12,6 @@ from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check
 from jobflow.core.planning.view import ProbeResult
 from support.network.probed_pods import FLOW, UID, Lab, leaving, pod, probe, web
-from support.time.virtual_time import in_virtual_time
 
 PASSED = ProbeResult(passed=True)
 
@@ -24,21 +23,10 @@ def waiting(**lab: Any) -> Lab:
     return made
 
 
-def run(lab: Lab, seconds: float = 0.5, *later: tuple[float, Callable[[], object]]) -> Lab:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        for at, what in later:
-            loop.call_later(at, what)
-        await lab.run(seconds)
-
-    in_virtual_time(main())
-    return lab
-
-
 def test_a_probe_passes_when_every_pod_of_the_task_has_answered() -> None:
     lab = Lab().have(pod("web-0"), pod("web-1"), pod("ps-0"))
     lab.want(probe(web(pods=2)))
-    assert run(lab).result() == PASSED
+    assert lab.run().result() == PASSED
     assert lab.count == {"f-serve-web-0": 1, "f-serve-web-1": 1}
     assert lab.told == [FLOW]
 
@@ -46,7 +34,7 @@ def test_a_probe_passes_when_every_pod_of_the_task_has_answered() -> None:
 def test_what_has_passed_is_not_asked_again() -> None:
     lab = waiting()
     again: tuple[float, Callable[[], object]] = (20, lambda: lab.want(probe()))
-    assert run(lab, 100, again).result() == PASSED
+    assert lab.run(100, again).result() == PASSED
     assert lab.times == [0]
 
 
@@ -55,20 +43,20 @@ def test_several_checks_have_to_pass_in_one_round() -> None:
     lab.answers = lambda name: "refuses the connection" if "ps" in name else ""
     lab.want(probe(web(), Check(task="ps", pods=1, port=2222)))
     message = "10.0.0.9:2222 of pod f-serve-ps-0 refuses the connection"
-    assert run(lab).result() == ProbeResult(message=message)
+    assert lab.run().result() == ProbeResult(message=message)
 
 
 def test_what_stands_twice_is_asked_once() -> None:
     lab = Lab().have(pod("web-0"))
     lab.want(probe(web(), web()))
-    assert run(lab).result() == PASSED
+    assert lab.run().result() == PASSED
     assert len(lab.asked) == 1
 
 
 def test_several_steps_that_wait_for_the_same_are_one_probe() -> None:
     lab = Lab().have(pod("web-0"))
     lab.want(probe(step="a"), probe(step="b"), probe(web(path="/other"), step="c"))
-    run(lab)
+    lab.run()
     assert [lab.result(step) for step in "abc"] == [PASSED] * 3
     assert len(lab.asked) == 2
 
@@ -76,7 +64,7 @@ def test_several_steps_that_wait_for_the_same_are_one_probe() -> None:
 def test_a_task_without_pods_has_nothing_to_answer() -> None:
     lab = Lab()
     lab.want(probe(web(pods=0)))
-    assert run(lab).result() == PASSED
+    assert lab.run().result() == PASSED
 
 
 @pytest.mark.parametrize(
@@ -101,7 +89,7 @@ def test_a_task_without_pods_has_nothing_to_answer() -> None:
 def test_a_pod_that_cannot_answer_stops_the_round(there: tuple[Pod, ...], message: str) -> None:
     lab = Lab().have(*there)
     lab.want(probe(web(pods=2)))
-    assert run(lab, 60).result() == ProbeResult(message=message)
+    assert lab.run(60).result() == ProbeResult(message=message)
     assert lab.asked == []
     assert lab.told == [FLOW]
 
@@ -111,7 +99,7 @@ def test_a_pod_that_belongs_to_another_job_is_not_asked() -> None:
     stranger = pod("web-0", job="other")
     lab.pods["uid-f-serve"] = {"f-serve-web-0": stranger}
     lab.want(probe())
-    assert run(lab).result().message == "pod f-serve-web-0 does not exist yet"
+    assert lab.run().result().message == "pod f-serve-web-0 does not exist yet"
     assert lab.asked == []
 
 
@@ -119,13 +107,13 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
     lab = Lab(answers=lambda name: "answers 503").have(pod("web-0", ip="fd00::7"))
     lab.want(probe())
     message = "[fd00::7]:8080/healthz of pod f-serve-web-0 answers 503"
-    assert run(lab).result().message == message
+    assert lab.run().result().message == message
 
 
 def test_a_long_path_does_not_hide_what_was_seen() -> None:
     lab = Lab(answers=lambda name: "answers 503").have(pod("web-0"))
     lab.want(probe(web(path="/" + 300 * "x")))
-    message = run(lab).result().message
+    message = lab.run().result().message
     assert message.endswith("x… of pod f-serve-web-0 answers 503")
     assert len(message) < 140
 
@@ -140,7 +128,7 @@ def test_a_fault_in_a_check_is_said_and_ends_no_probe(monkeypatch: pytest.Monkey
 
     lab.answers = answers
     lab.want(probe(), probe(step="other", job="g"))
-    run(lab)
+    lab.run()
     assert lab.result().message.endswith("pod f-serve-web-0 could not be asked (KeyError)")
     assert lab.result("other", "g") == PASSED
 
@@ -148,7 +136,7 @@ def test_a_fault_in_a_check_is_said_and_ends_no_probe(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(("roll", "waits"), [(0.0, [2, 4, 8, 15, 15]), (1.0, [1, 2, 4, 7.5, 7.5])])
 def test_rounds_are_one_to_fifteen_seconds_apart(roll: float, waits: list[float]) -> None:
     lab = waiting(answers=lambda name: "answers 503", roll=roll)
-    times = run(lab, 50).times
+    times = lab.run(50).times
     assert [after - before for before, after in pairwise(times)][:5] == waits
 
 
@@ -160,7 +148,7 @@ def test_a_round_ends_at_the_first_that_fails_and_the_next_asks_it_first_and_alo
     def ready() -> None:
         lab.answers = lambda name: ""
 
-    assert run(lab, 100, (60, ready)).result() == PASSED
+    assert lab.run(100, (60, ready)).result() == PASSED
     first = [name for time, name in lab.asked if time < 9]
     assert len(first) < 730
     assert {name for time, name in lab.asked if 9 <= time < 60} == {"f-serve-web-700"}
@@ -172,7 +160,7 @@ def test_a_message_changes_only_with_the_matter() -> None:
     lab = Lab().have(pod("web-0"), pod("web-1"))
     lab.answers = lambda name: "answers 503"
     lab.want(probe(web(pods=2)))
-    run(lab, 100)
+    lab.run(100)
     assert lab.told == [FLOW]
 
 
@@ -184,7 +172,7 @@ def test_what_happens_to_a_pod_makes_the_next_round_at_once() -> None:
         lab.have(pod("web-0"))
         lab.want(probe())
 
-    assert run(lab, 50, (40.3, runs)).result() == PASSED
+    assert lab.run(50, (40.3, runs)).result() == PASSED
     assert lab.times == [40.3]
 
 
@@ -196,7 +184,7 @@ def test_a_new_pod_or_ip_begins_the_waits_anew(event: Pod) -> None:
         lab.have(event)
         lab.want(probe())
 
-    assert run(lab, 48, (40, happens)).times == [0, 2, 6, 14, 29, 40, 42, 46]
+    assert lab.run(48, (40, happens)).times == [0, 2, 6, 14, 29, 40, 42, 46]
 
 
 def test_what_happens_to_other_tasks_and_a_plan_with_no_news_change_nothing() -> None:
@@ -206,39 +194,39 @@ def test_what_happens_to_other_tasks_and_a_plan_with_no_news_change_nothing() ->
         lab.have(pod("ps-0"))
         lab.want(probe())
 
-    assert run(lab, 10, (3, happens), (4, happens)).times == [0, 2, 6]
+    assert lab.run(10, (3, happens), (4, happens)).times == [0, 2, 6]
 
 
 def test_an_event_that_nobody_tells_is_seen_at_the_next_round() -> None:
     lab = Lab().have(pod("web-0", ip=""))
     lab.want(probe())
-    assert run(lab, 20, (7, lambda: lab.have(pod("web-0")))).result() == PASSED
+    assert lab.run(20, (7, lambda: lab.have(pod("web-0")))).result() == PASSED
 
 
 def test_a_pod_replaced_while_others_are_asked_is_asked_anew() -> None:
     lab = Lab(takes=0.4).have(pod("web-0"), pod("web-1"))
     lab.want(probe(web(pods=2)))
     new = pod("web-1", ip="10.0.0.8", uid="new")
-    assert run(lab, 1, (0.2, lambda: lab.have(new))).result() == PASSED
+    assert lab.run(1, (0.2, lambda: lab.have(new))).result() == PASSED
     assert lab.times == [0, 0, 0.4, 0.4]
 
 
 def test_a_pod_replaced_while_it_is_asked_begins_the_waits_anew() -> None:
     lab = waiting(answers=lambda name: "answers 503", takes=1.0)
     new = (17.5, lambda: lab.have(pod("web-0", uid="new")))
-    assert run(lab, 22, new).times == [0, 3, 8, 17, 18, 21]
+    assert lab.run(22, new).times == [0, 3, 8, 17, 18, 21]
 
 
 def test_a_pod_that_goes_while_others_are_asked_keeps_the_round_from_passing() -> None:
     lab = Lab(takes=0.4).have(pod("web-0"), pod("web-1"))
     lab.want(probe(web(pods=2)))
     gone = (0.2, lambda: lab.pods["uid-f-serve"].pop("f-serve-web-0"))
-    assert run(lab, 0.5, gone).result().message == "pod f-serve-web-0 does not exist yet"
+    assert lab.run(0.5, gone).result().message == "pod f-serve-web-0 does not exist yet"
 
 
 def test_what_was_seen_before_the_end_of_a_pod_is_still_told() -> None:
     lab = waiting(answers=lambda name: "answers 503")
-    assert run(lab, 20, (5, lambda: lab.have(pod("web-0", phase="Failed")))).result().message == (
+    assert lab.run(20, (5, lambda: lab.have(pod("web-0", phase="Failed")))).result().message == (
         "10.0.0.7:8080/healthz of pod f-serve-web-0 answers 503; "
         "then pod f-serve-web-0 ended Failed"
     )
@@ -250,7 +238,7 @@ def test_a_probe_that_failed_passes_later() -> None:
     def ready() -> None:
         lab.answers = lambda name: ""
 
-    assert run(lab, 20, (5, ready)).result() == PASSED
+    assert lab.run(20, (5, ready)).result() == PASSED
     assert lab.told == [FLOW, FLOW]
 
 
@@ -263,7 +251,7 @@ def test_what_is_no_longer_listed_stops_at_once() -> None:
         lab.want(probe(step="other", job="g"))
         asyncio.get_running_loop().call_later(0.01, lambda: seen.append(lab.open))
 
-    run(lab, 0.8, (0.5, fewer))
+    lab.run(0.8, (0.5, fewer))
     assert seen == [1]
     assert lab.prober.results(UID).keys() == {("other", "uid-g")}
 
@@ -276,7 +264,7 @@ def test_a_flow_that_goes_takes_its_probes_along(end: str) -> None:
         "wants nothing": lambda: lab.want(),
         "another of its name": lambda: lab.want(probe(job="none"), uid="uid-2"),
     }
-    run(lab, 100, (1, ways[end]))
+    lab.run(100, (1, ways[end]))
     assert lab.times == [0]
     assert lab.prober.results(UID) == {}
 
@@ -286,7 +274,7 @@ def test_a_stop_in_the_moment_in_which_a_pod_fails_is_a_stop(end: str) -> None:
     lab = Lab(answers=lambda name: "answers 503", takes=1.0)
     lab.have(*(pod(f"web-{n}") for n in range(20)))
     lab.want(probe(web(pods=20)))
-    run(lab, *((1.0,) if end == "the prober" else (100, (1.0, lambda: lab.want()))))
+    lab.run(*((1.0,) if end == "the prober" else (100, (1.0, lambda: lab.want()))))
     assert lab.open == 0
     assert len(lab.asked) == 16
 
@@ -294,7 +282,7 @@ def test_a_stop_in_the_moment_in_which_a_pod_fails_is_a_stop(end: str) -> None:
 def test_another_question_begins_anew() -> None:
     lab = Lab(answers=lambda name: "answers 503").have(pod("web-0"), pod("web-1"))
     lab.want(probe())
-    assert run(lab, 4, (3, lambda: lab.want(probe(web(path="/x"))))).times == [0, 2, 3]
+    assert lab.run(4, (3, lambda: lab.want(probe(web(path="/x"))))).times == [0, 2, 3]
 
 
 def test_forgetting_what_is_not_known_is_nothing() -> None:
@@ -309,7 +297,7 @@ def test_it_tells_what_waits_and_what_was_asked() -> None:
     lab.have(pod("web-0"), pod("web-0", job="g"))
     lab.want(probe(), probe(step="other", job="g"))
     assert len(lab.prober) == 2
-    run(lab)
+    lab.run()
     assert len(lab.prober) == 1
     assert lab.counting.waiting == [2, 1, 0]
     assert sorted(lab.counting.verdicts) == [False, True]
@@ -320,16 +308,16 @@ def test_it_tells_what_waits_and_what_was_asked() -> None:
 def test_a_prober_that_stops_breaks_off_what_is_under_way() -> None:
     lab = Lab(takes=1.0).have(*(pod(f"web-{n}") for n in range(50)))
     lab.want(probe(web(pods=50)))
-    run(lab, 0.5)
+    lab.run(0.5)
     assert lab.open == 0
     assert lab.result() == ProbeResult()
 
 
 def test_what_is_wanted_between_two_runs_is_kept() -> None:
     lab = Lab().have(pod("web-0"))
-    run(lab, 1)
+    lab.run(1)
     lab.want(probe())
-    assert run(lab, 1).result() == PASSED
+    assert lab.run(1).result() == PASSED
 
 
 def test_a_listener_that_fails_ends_the_prober() -> None:
@@ -340,7 +328,6 @@ def test_a_listener_that_fails_ends_the_prober() -> None:
 
     lab.prober = Prober(lambda uid: lab.pods[uid], changed, check=lab._check)
     lab.want(probe())
-    main: Coroutine[Any, Any, None] = lab.run(1)
     with pytest.raises(ExceptionGroup) as raised:
-        in_virtual_time(main)
+        lab.run(1)
     assert raised.value.subgroup(LookupError)

@@ -16,6 +16,7 @@ from jobflow.kube.election.fence import NotLeading
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.running_controller import Cluster, cluster
+from support.time.alongside import until
 
 QUICK = Timing(lease=1, renew=0.5, retry=0.05, look=0.02)
 WITHIN_SECONDS = 20
@@ -37,14 +38,13 @@ class Replica:
 
     def __init__(self, world: Cluster, name: str, work: Work = until_asked) -> None:
         self.changes: list[bool] = []
-        self._news = asyncio.Event()
         self.election = Election(
             world.client,
             work,
             namespace="default",
             identity=name,
             timing=QUICK,
-            on_change=self._changed,
+            on_change=self.changes.append,
         )
 
     @asynccontextmanager
@@ -57,19 +57,12 @@ class Replica:
             await asyncio.wait([task])
 
     async def until(self, leads: bool) -> None:
-        async with asyncio.timeout(WITHIN_SECONDS):
-            while self.election.leads != leads:
-                self._news.clear()
-                await self._news.wait()
+        await until(lambda: self.election.leads == leads)
 
     async def ended(self, task: asyncio.Task[None]) -> None:
-        self.election.stop()
+        self.election.stopping.set()
         async with asyncio.timeout(WITHIN_SECONDS):
             await task
-
-    def _changed(self, leads: bool) -> None:
-        self.changes.append(leads)
-        self._news.set()
 
 
 async def lease(world: Cluster) -> dict[str, Any]:
@@ -102,12 +95,8 @@ async def test_a_term_ends_without_renewal_and_another_may_begin(world: Cluster)
     one = Replica(world, "one", keep)
     async with one.standing():
         await one.until(leads=True)
-        trouble = InjectedFault(
-            lambda request: "leases" in request.path,
-            failure(500, "InternalError", "no quorum"),
-            times=None,
-        )
-        world.server.faults.append(trouble)
+        no_quorum = failure(500, "InternalError", "no quorum")
+        trouble = world.fails("", "/leases/jobflow", no_quorum, times=None)
         await one.until(leads=False)
         with pytest.raises(NotLeading):
             await clients[0].create(JOBS, "default", b"{}")
@@ -190,13 +179,8 @@ async def test_a_lease_that_cannot_be_released_delays_no_end(world: Cluster) -> 
     one = Replica(world, "one")
     async with one.standing() as task:
         await one.until(leads=True)
-        world.server.faults.append(
-            InjectedFault(
-                lambda request: "leases" in request.path,
-                failure(503, "Unavailable", "gone fishing"),
-                times=None,
-            )
-        )
+        unavailable = failure(503, "Unavailable", "gone fishing")
+        world.fails("", "/leases/jobflow", unavailable, times=None)
         await one.ended(task)
 
 

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import yaml
 
-from support.cluster.control_plane import STOPPED_WITHIN_SECONDS, free_port
+from support.cluster.control_plane import ended, free_port
 from support.cluster.control_plane_binaries import MODULE
 
 COMPLETED = "service_completed_successfully"
@@ -78,13 +78,7 @@ class Composition:
 
     def stop(self, name: str) -> int:
         """SIGTERM to a service; its exit code."""
-        process = self._processes.pop(name)
-        process.terminate()
-        try:
-            return process.wait(STOPPED_WITHIN_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+        return ended(self._processes.pop(name))
 
     def said(self, name: str) -> str:
         """Return the end of a service's output."""

@@ -10,12 +10,12 @@ import socket
 import ssl
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -49,6 +49,32 @@ def free_port() -> int:
 def token(user: str) -> str:
     """Credentials of a user."""
     return f"test-{user}"
+
+
+def kubeconfig_of(
+    user: str, cluster: dict[str, str], *, namespace: str = "default", **credentials: str
+) -> str:
+    """Return a kubeconfig of one user and one cluster."""
+    context = {"cluster": "test", "user": user, "namespace": namespace}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": context}],
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": user, "user": credentials}],
+    }
+    return json.dumps(config)
+
+
+def ended(process: subprocess.Popen[bytes], *, hard: bool = False) -> int:
+    """End a process by SIGTERM, or by SIGKILL; returns its exit code when it is gone."""
+    process.kill() if hard else process.terminate()
+    try:
+        return process.wait(STOPPED_WITHIN_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 @dataclass
@@ -152,13 +178,7 @@ class ControlPlane:
 
     def end(self, name: str, *, hard: bool = False) -> None:
         """End a process by SIGTERM, or by SIGKILL; returns when it is gone."""
-        process = self.processes.pop(name)
-        process.kill() if hard else process.terminate()
-        try:
-            process.wait(STOPPED_WITHIN_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        ended(self.processes.pop(name), hard=hard)
 
     def log(self, name: str) -> str:
         """Return the end of a process's output."""
@@ -166,23 +186,19 @@ class ControlPlane:
 
     # ---------------------------------------------------------------------- for clients
 
-    def kubeconfig(self, user: str) -> Path:
-        """A kubeconfig of this user."""
-        path = self.directory / f"{user.rpartition(':')[2]}.kubeconfig"
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "test",
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
-            "clusters": [
-                {
-                    "name": "test",
-                    "cluster": {"server": self.url, "certificate-authority": str(self.ca)},
-                }
-            ],
-            "users": [{"name": user, "user": {"token": token(user)}}],
-        }
-        path.write_text(json.dumps(config))
+    def connect(self, user: str = "admin") -> httpx.Client:
+        """A client with the token of this user."""
+        head = {"Authorization": f"Bearer {token(user)}"}
+        return httpx.Client(
+            base_url=self.url, headers=head, verify=self.trust(), trust_env=False, timeout=30
+        )
+
+    def kubeconfig(self, user: str, *, through: str = "") -> Path:
+        """A kubeconfig of this user; `through`: the URL of a proxy, "" for none."""
+        place = f"-through-{through.rpartition(':')[2]}" if through else ""
+        path = self.directory / f"{user.rpartition(':')[2]}{place}.kubeconfig"
+        cluster = {"server": through or self.url, "certificate-authority": str(self.ca)}
+        path.write_text(kubeconfig_of(user, cluster, token=token(user)))
         return path
 
     def compact(self) -> None:
@@ -191,9 +207,8 @@ class ControlPlane:
         self._etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
 
     def _etcd(self, path: str, body: dict[str, Any]) -> Any:
-        request = urllib.request.Request(self.etcd_url + path, json.dumps(body).encode())
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
-            return json.load(answer)
+        with httpx.Client(base_url=self.etcd_url, trust_env=False) as client:
+            return client.post(path, json=body).raise_for_status().json()
 
     # ---------------------------------------------------------------------- details
 
@@ -228,14 +243,8 @@ class ControlPlane:
             time.sleep(0.1)
 
     def _ready(self) -> bool:
-        head = {"Authorization": f"Bearer {token('admin')}"}
-        request = urllib.request.Request(f"{self.url}/readyz", headers=head)
-        with contextlib.suppress(OSError):
-            opener = urllib.request.build_opener(
-                urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.trust())
-            )
-            with opener.open(request, timeout=5) as answer:
-                return bool(answer.status == 200)
+        with contextlib.suppress(OSError, httpx.TransportError), self.connect() as client:
+            return client.get("/readyz", timeout=5).is_success
         return False
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx
 
-from support.cluster.control_plane import ControlPlane, free_port, token
+from support.cluster.control_plane import ControlPlane, free_port, kubeconfig_of, token
 
 IMAGE_ENTRYPOINT = "jobflow"
 """The program of the Dockerfile; a container's args are its arguments."""
@@ -106,11 +106,9 @@ class Kubelet:
 
         async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             ready = [pod.ports[name] for pod in self.pods.values() if pod.ready]
-            if ready:
-                with contextlib.suppress(OSError):
-                    await _join(
-                        reader, writer, *await asyncio.open_connection("127.0.0.1", ready[0])
-                    )
+            with contextlib.suppress(OSError, IndexError):
+                its_reader, its_writer = await asyncio.open_connection("127.0.0.1", ready[0])
+                await asyncio.gather(_carry(reader, its_writer), _carry(its_reader, writer))
             writer.close()
 
         async with await asyncio.start_server(lead, "127.0.0.1", 0) as server:
@@ -227,21 +225,9 @@ class Kubelet:
         granted = await self._ask("POST", f"{home}/token", request)
         (directory / "token").write_text(granted["status"]["token"])
         cluster = {"server": self._plane.url, "certificate-authority": str(self._plane.ca)}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "pod",
-            "contexts": [
-                {
-                    "name": "pod",
-                    "context": {"cluster": "pod", "user": "pod", "namespace": namespace},
-                }
-            ],
-            "clusters": [{"name": "pod", "cluster": cluster}],
-            "users": [{"name": "pod", "user": {"tokenFile": str(directory / "token")}}],
-        }
         path = directory / "kubeconfig"
-        path.write_text(json.dumps(config))
+        tokens = str(directory / "token")
+        path.write_text(kubeconfig_of("pod", cluster, namespace=namespace, tokenFile=tokens))
         return path
 
     async def _probe(self, pod: Running) -> None:
@@ -316,19 +302,9 @@ async def _end(pod: Running, grace: float = 30) -> None:
     pod.code = pod.process.returncode
 
 
-async def _join(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    its_reader: asyncio.StreamReader,
-    its_writer: asyncio.StreamWriter,
-) -> None:
-    """Carry bytes both ways until one side ends."""
-
-    async def carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while piece := await source.read(65536):
-                sink.write(piece)
-                await sink.drain()
-        sink.close()
-
-    await asyncio.gather(carry(reader, its_writer), carry(its_reader, writer))
+async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while piece := await source.read(65536):
+            sink.write(piece)
+            await sink.drain()
+    sink.close()

@@ -18,7 +18,7 @@ import yaml
 
 from jobflow.kube.client import Client
 from support.cluster.audit import Audit
-from support.cluster.control_plane import ControlPlane, control_plane, token
+from support.cluster.control_plane import ControlPlane, control_plane
 from support.cluster.control_plane_binaries import MISSING, MODULE, find
 
 OURS = MODULE.parent.parent / "charts" / "jobflow" / "crds"
@@ -31,6 +31,11 @@ DEFAULT_QUEUE = {
     "status": {"state": "Open"},
 }
 """Volcano makes it when it starts."""
+
+
+def object_schema(**properties: Any) -> dict[str, Any]:
+    """Return the schema of an object with these properties, for a definition of somebody else."""
+    return {"type": "object", "properties": properties}
 
 
 class RealCluster:
@@ -53,16 +58,18 @@ class RealCluster:
         self.admin.post("/api/v1/namespaces", json=body).raise_for_status()
         return name
 
+    def install_all(self, folder: Path) -> None:
+        """Create the objects in the files of a folder."""
+        for path in sorted(folder.glob("*.yaml")):
+            self.install(yaml.safe_load(path.read_text()))
+
     def install(self, manifest: dict[str, Any]) -> None:
         """Create an object of the cluster, status included; of a CRD, return once it is served."""
-        group, _, version = manifest["apiVersion"].rpartition("/")
-        plural = {"CustomResourceDefinition": "customresourcedefinitions"}.get(
-            manifest["kind"], manifest["kind"].lower() + "s"
-        )
-        answer = self.admin.post(f"/apis/{group}/{version}/{plural}", json=manifest)
+        collection = f"/apis/{manifest['apiVersion']}/{manifest['kind'].lower()}s"
+        answer = self.admin.post(collection, json=manifest)
         assert answer.status_code == 201, answer.text
         if "status" in manifest:
-            path = f"/apis/{group}/{version}/{plural}/{manifest['metadata']['name']}/status"
+            path = f"{collection}/{manifest['metadata']['name']}/status"
             head = {"Content-Type": "application/merge-patch+json"}
             body = json.dumps({"status": manifest["status"]})
             self.admin.patch(path, content=body, headers=head).raise_for_status()
@@ -84,21 +91,23 @@ class RealCluster:
 
 
 @contextmanager
+def volcanos_cluster(assets: Path, directory: Path, **options: Any) -> Iterator[RealCluster]:
+    """A control plane with Volcano's definitions and none of ours; options as of ControlPlane."""
+    with control_plane(assets, directory, **options) as plane, plane.connect() as admin:
+        cluster = RealCluster(plane, admin)
+        cluster.install_all(MODULE / "crds")
+        cluster.install(DEFAULT_QUEUE)
+        yield cluster
+
+
+@contextmanager
 def real_cluster(assets: Path, directory: Path) -> Iterator[RealCluster]:
     """A control plane with everything on it that flows need."""
-    with control_plane(assets, directory) as plane:
-        head = {"Authorization": f"Bearer {token('admin')}"}
-        with httpx.Client(
-            base_url=plane.url, headers=head, verify=plane.trust(), trust_env=False, timeout=30
-        ) as admin:
-            cluster = RealCluster(plane, admin)
-            for folder in (OURS, MODULE / "crds"):
-                for path in sorted(folder.glob("*.yaml")):
-                    cluster.install(yaml.safe_load(path.read_text()))
-            for role in yaml.safe_load_all((MODULE / "roles.yaml").read_text()):
-                cluster.install(role)
-            cluster.install(DEFAULT_QUEUE)
-            yield cluster
+    with volcanos_cluster(assets, directory) as cluster:
+        cluster.install_all(OURS)
+        for role in yaml.safe_load_all((MODULE / "roles.yaml").read_text()):
+            cluster.install(role)
+        yield cluster
 
 
 @pytest.fixture(scope="session")

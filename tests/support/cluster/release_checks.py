@@ -1,4 +1,4 @@
-"""Steps and checks of tests of a release. For tests/chart."""
+"""Steps and checks of tests of a release, and the state of flows and vcjobs as JSON."""
 
 import asyncio
 from typing import Any
@@ -48,9 +48,13 @@ async def apply_diamond(
     return JOBFLOWS.path(namespace, name)
 
 
-def phase(flow: Any) -> str:
-    found: str = flow.get("status", {}).get("state", {}).get("phase", "")
-    return found
+def state(found: Any) -> dict[str, str]:
+    """Return the state of a flow or vcjob; empty without one, and for None."""
+    return ((found or {}).get("status") or {}).get("state") or {}
+
+
+def phase(found: Any) -> str:
+    return state(found).get("phase", "")
 
 
 async def succeeds(bare: RealCluster, path: str) -> None:

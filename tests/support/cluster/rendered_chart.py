@@ -111,3 +111,9 @@ class Rendered:
     def container(self) -> dict[str, Any]:
         (found,) = self.pod["spec"]["containers"]
         return dict(found)
+
+
+def flags_of(arguments: list[str]) -> dict[str, str]:
+    """The values of a command line's flags by name, such as `http-port`; "" without a value."""
+    flags = [each.removeprefix("--") for each in arguments if each.startswith("--")]
+    return dict(flag.partition("=")[::2] for flag in flags)

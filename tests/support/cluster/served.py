@@ -60,10 +60,10 @@ class Served:
         return f"https://127.0.0.1:{self.webhook_port}"
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Ready while the body runs, as far as the body lets it."""
+    def running(self, *, ready: bool = True) -> Iterator[None]:
+        """Run it while the body runs; it is ready when the body begins, unless `ready` is False."""
         try:
-            self.start()
+            self.start() if ready else self.launch()
             yield
         except BaseException:
             if self._process is not None:

@@ -7,40 +7,24 @@ simulated: no one can be protected from it.
 from __future__ import annotations
 
 import asyncio
-import json
-from pathlib import Path
-from types import TracebackType
 
 from support.cluster.control_plane import ControlPlane
+from support.network.local_server import StreamServer
 
 CHUNK = 2**16
 
 
-class Hop:
+class Hop(StreamServer):
     """Passes connections on until `go_dark`."""
 
-    def __init__(self, plane: ControlPlane, home: Path) -> None:
+    def __init__(self, plane: ControlPlane) -> None:
+        super().__init__(self._pass_on)
         self._plane = plane
-        self._home = home
         self._dark = False
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> Hop:
-        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._listener.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._listener.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
 
     def go_dark(self) -> None:
         """From now on everything is swallowed, of open connections and of new ones."""
@@ -49,36 +33,22 @@ class Hop:
     def light_up(self) -> None:
         """Let new connections through again; connections from the dark are cut."""
         self._dark = False
-        for task in self._tasks:
-            task.cancel()
+        self.cut_connections()
 
-    def kubeconfig(self, user: str) -> Path:
-        """A kubeconfig of this user that leads through here."""
-        config = json.loads(self._plane.kubeconfig(user).read_text())
-        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{self.port}"
-        path = self._home / f"severed-{user}.kubeconfig"
-        path.write_text(json.dumps(config))
-        return path
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far: asyncio.StreamWriter | None = None
         try:
             back, far = await asyncio.open_connection("127.0.0.1", self._plane.port)
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pass(reader, far))
-                both.create_task(self._pass(back, writer))
+                both.create_task(self._copy(reader, far))
+                both.create_task(self._copy(back, writer))
         except* (OSError, asyncio.CancelledError):
             pass
         finally:
-            self._tasks.discard(task)
-            for end in (writer, far):
-                if end is not None:
-                    end.transport.abort()
+            if far is not None:
+                far.transport.abort()
 
-    async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _copy(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         while chunk := await source.read(CHUNK):
             if not self._dark:
                 target.write(chunk)

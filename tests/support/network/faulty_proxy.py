@@ -7,14 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 from aiohttp import web
 
-from support.cluster.control_plane import ControlPlane, token
+from support.cluster.control_plane import ControlPlane
+from support.network.local_server import LocalServer
 
 DROPPED = frozenset({"host", "connection", "transfer-encoding", "content-length"})
 
@@ -78,35 +77,24 @@ def is_list(request: web.Request) -> bool:
     return request.method == "GET" and not is_watch(request) and "limit" in request.query
 
 
-class FaultyProxy:
+class FaultyProxy(LocalServer):
     """Forwards every request for which `faults` returns None."""
 
-    def __init__(self, plane: ControlPlane, home: Path) -> None:
+    def __init__(self, plane: ControlPlane) -> None:
+        super().__init__(self._handle)
         self.faults: Faults = lambda request: None
         self.faulted: Counter[str] = Counter()
         """Number of faults of each kind that a client has seen."""
         self._plane = plane
-        self._home = home
         self._watches: list[web.Request] = []
 
-    async def __aenter__(self) -> FaultyProxy:
+    async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(ssl=self._plane.trust(), limit=0)
         self._session = aiohttp.ClientSession(self._plane.url, connector=connector)
-        app = web.Application(client_max_size=2**24)
-        app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-        return self
+        return await super().__aenter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        await self._runner.cleanup()
+    async def __aexit__(self, *exc: object) -> None:
+        await super().__aexit__(*exc)
         await self._session.close()
 
     def heal(self) -> None:
@@ -118,17 +106,6 @@ class FaultyProxy:
         for request in self._watches:
             if request.transport is not None:
                 request.transport.abort()
-
-    def kubeconfig(self, user: str) -> Path:
-        """A kubeconfig of this user that leads here."""
-        config = json.loads(self._plane.kubeconfig(user).read_text())
-        config["clusters"][0]["cluster"] = {"server": self.url}
-        config["users"][0]["user"] = {"token": token(user)}
-        path = self._home / f"faulty-{user}.kubeconfig"
-        path.write_text(json.dumps(config))
-        return path
-
-    # ---------------------------------------------------------------------- details
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         fault = self.faults(request)

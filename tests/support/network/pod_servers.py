@@ -4,12 +4,13 @@ them."""
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.core.planning.actions import Check
+from support.network.local_server import StreamServer
 from support.network.probed_pods import pod, web
 
 Play = Callable[["Visit"], Awaitable[None]]
@@ -52,47 +53,18 @@ class Visit:
         self._writer.transport.abort()
 
 
-class Server:
-    """A server at `port`. `visits` are its connections in order."""
+class PodServer(StreamServer):
+    """A server that plays this on every connection. `visits` are its connections in order."""
 
-    def __init__(self, play: Play) -> None:
-        self.port = 0
+    def __init__(self, play: Play, host: str = "127.0.0.1") -> None:
+        super().__init__(self._visited, host)
         self.visits: list[Visit] = []
         self._play = play
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        visit = Visit(reader, writer)
-        self.visits.append(visit)
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                await self._play(visit)
-        finally:
-            self._tasks.discard(task)
-            writer.transport.abort()
-
-    async def all_left(self) -> None:
-        """Wait until every visit has ended."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    async def end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await self.all_left()
-
-
-@asynccontextmanager
-async def server(play: Play, host: str = "127.0.0.1") -> AsyncIterator[Server]:
-    """One that plays this on every connection."""
-    made = Server(play)
-    async with await asyncio.start_server(made.serve, host, 0) as listening:
-        made.port = listening.sockets[0].getsockname()[1]
-        yield made
-        await made.end()
+    async def _visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.visits.append(visit := Visit(reader, writer))
+        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await self._play(visit)
 
 
 def answering(answer: bytes) -> Play:
@@ -118,7 +90,7 @@ async def ask(port: int, check: Check = HTTP, ip: str = "127.0.0.1") -> str:
 
 async def seen(play: Play, check: Check = HTTP) -> str:
     """Return the result of checking a pod that plays this."""
-    async with server(play) as there:
+    async with PodServer(play) as there:
         return await ask(there.port, check)
 
 

@@ -20,6 +20,7 @@ from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check, JobProbe
 from jobflow.core.planning.view import ProbeResult
 from jobflow.kube.cache import Key
+from support.time.virtual_time import in_virtual_time
 
 PORT = 8080
 FLOW: Key = ("ns", "f")
@@ -128,14 +129,21 @@ class Lab:
         """Times of the checks, rounded to tenths of a second."""
         return [round(time, 1) for time, _ in self.asked]
 
-    async def run(self, seconds: float) -> None:
-        """Let the prober run for so long, then stop it."""
-        running = asyncio.create_task(self.prober.run())
-        await asyncio.wait([running], timeout=seconds)
-        running.cancel()
-        await asyncio.wait([running])
-        if not running.cancelled():
-            running.result()
+    def run(self, seconds: float = 0.5, *later: tuple[float, Callable[[], object]]) -> Lab:
+        """Let the prober run for so long in virtual time, then stop it. `later`: calls and when."""
+
+        async def main() -> None:
+            for at, call in later:
+                asyncio.get_running_loop().call_later(at, call)
+            running = asyncio.create_task(self.prober.run())
+            await asyncio.wait([running], timeout=seconds)
+            running.cancel()
+            await asyncio.wait([running])
+            if not running.cancelled():
+                running.result()
+
+        in_virtual_time(main())
+        return self
 
     async def _check(self, pod: Pod, check: Check) -> str:
         self.asked.append((asyncio.get_running_loop().time(), pod.metadata.name))

@@ -8,10 +8,11 @@ import ssl
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from aiohttp import web
+
+from support.network.local_server import LocalServer
 
 
 @dataclass
@@ -37,35 +38,17 @@ class Asked:
     body: bytes
 
 
-class ScriptedServer:
+class ScriptedServer(LocalServer):
     """Answers from three rows: lists, watches and everything else. A watch for which there is no
     answer stays open and quiet."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self._tls = tls
+        super().__init__(self._answer, tls)
         self.lists: deque[Answer] = deque()
         self.watches: deque[Answer] = deque()
         self.others: deque[Answer] = deque()
         self.asked: list[Asked] = []
         self._came = asyncio.Condition()
-
-    async def __aenter__(self) -> ScriptedServer:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls).start()
-        scheme = "https" if self._tls else "http"
-        self.url = f"{scheme}://127.0.0.1:{self._runner.addresses[0][1]}"
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        await self._runner.cleanup()
 
     @property
     def listed(self) -> list[Asked]:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
-from jobflow.webhook.certificates.files import write_development_pki
+from jobflow.webhook.certificates import write_development_pki
+from support.network.local_server import LocalServer
 
 Decide = Callable[[dict[str, Any]], dict[str, Any]]
 """From an AdmissionReview's request to its response, without the uid."""
@@ -19,11 +21,11 @@ Decide = Callable[[dict[str, Any]], dict[str, Any]]
 ALLOWED: dict[str, Any] = {"allowed": True}
 
 
-class Hook:
+class Hook(LocalServer):
     """A webhook. `asked` are the requests of its reviews."""
 
-    def __init__(self, url: str, ca: bytes) -> None:
-        self.url = url
+    def __init__(self, ca: bytes, tls: ssl.SSLContext) -> None:
+        super().__init__(self.handle, tls)
         self.asked: list[dict[str, Any]] = []
         self.decide: Decide = lambda request: ALLOWED
         self.status = 200
@@ -87,15 +89,5 @@ async def hook() -> AsyncIterator[Hook]:
     with tempfile.TemporaryDirectory() as folder:
         pki = write_development_pki(Path(folder), ["127.0.0.1"])
         ca, context = pki.ca_certificate.read_bytes(), pki.serving.context()
-    made = Hook("", ca)
-    application = web.Application()
-    application.router.add_post("/check", made.handle)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    made.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with Hook(ca, context) as made:
         yield made
-    finally:
-        await runner.cleanup()

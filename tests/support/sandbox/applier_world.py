@@ -15,8 +15,6 @@ from jobflow.controller.apply.applied import Applied
 from jobflow.controller.apply.apply import Applier
 from jobflow.core.planning.actions import Action, CreateJob, Guard, Plan
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
-from jobflow.sandbox.apiserver.requests.http import Request
-from jobflow.sandbox.apiserver.server import InjectedFault
 from jobflow.store import Store
 from support.sandbox.running_controller import NAMESPACE, Cluster
 
@@ -74,7 +72,4 @@ class World:
         )
 
     def fails(self, method: str, ending: str, how: RequestFailure | None, **more: Any) -> None:
-        def strikes(request: Request) -> bool:
-            return request.method == method and request.path.endswith(ending)
-
-        self.cluster.server.faults.append(InjectedFault(strikes, how, **more))
+        self.cluster.fails(method, ending, how, **more)

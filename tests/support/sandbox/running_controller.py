@@ -20,7 +20,9 @@ from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
-from jobflow.sandbox.apiserver.server import ApiServer
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure
+from jobflow.sandbox.apiserver.requests.http import Request
+from jobflow.sandbox.apiserver.server import ApiServer, InjectedFault
 from jobflow.store import Store, feeds
 from support.time.alongside import alongside
 from support.time.leaping_loop import clock, now
@@ -218,6 +220,17 @@ class Cluster:
         """Return the message of a failed wait."""
         status = (await self.flow(name)).status
         return f"{name} is at {status.state} {status.conditions} jobs {await self.jobs()}"
+
+    def fails(
+        self, method: str, ending: str, how: RequestFailure | None, times: int | None = 1
+    ) -> InjectedFault:
+        """Let requests fail whose path ends like this; "" for any method."""
+
+        def strikes(request: Request) -> bool:
+            return request.method.endswith(method) and request.path.endswith(ending)
+
+        self.server.faults.append(fault := InjectedFault(strikes, how, times=times))
+        return fault
 
     def count(self, method: str, resource: Resource, *, subresource: str = "") -> int:
         """Return the number of successful requests."""

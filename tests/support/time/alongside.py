@@ -1,7 +1,7 @@
-"""Work that runs while the body of a test does."""
+"""Work that runs while the body of a test does, and waits for its effects."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 
@@ -15,3 +15,10 @@ async def alongside(work: Coroutine[None, None, None]) -> AsyncIterator[asyncio.
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled(), task.exception()
+
+
+async def until(holds: Callable[[], object], *, within: float = 20.0) -> None:
+    """Return as soon as the condition holds, although nothing reports a change of it."""
+    async with asyncio.timeout(within):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

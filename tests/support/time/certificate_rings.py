@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,12 +20,12 @@ from jobflow.webhook.certificates.pki import pem
 from jobflow.webhook.certificates.ring import Policy, Ring, read_ring
 from jobflow.webhook.certificates.shared import SharedCertificate
 from jobflow.webhook.configuration import webhook_configuration
+from support.time.alongside import alongside, until
 
 BEGIN = datetime(2026, 8, 1, 12, tzinfo=UTC)
 POLICY = Policy(("localhost", "127.0.0.1"))
 SECRET = "certificate"
 CONFIGURATION = "jobflow"
-WITHIN_SECONDS = 10
 
 
 @dataclass
@@ -61,6 +61,7 @@ class Shared:
     client: Client
     clock: Clock = field(default_factory=Clock)
     replicas: list[Replica] = field(default_factory=list)
+    until = staticmethod(until)
 
     @asynccontextmanager
     async def replica(self, policy: Policy = POLICY) -> AsyncIterator[Replica]:
@@ -78,26 +79,15 @@ class Shared:
             )
             replica = Replica(live, source)
             self.replicas.append(replica)
-            task = asyncio.create_task(source.run())
-            try:
+            async with alongside(source.run()):
                 yield replica
-            finally:
-                self.replicas.remove(replica)
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+            self.replicas.remove(replica)
 
     async def later(self, by: timedelta) -> None:
         """Time passes."""
         self.clock.go(by)
         for replica in self.replicas:
             replica.source.look()
-
-    async def until(self, holds: Callable[[], Any]) -> None:
-        """Wait until the condition holds, with the clock stopped."""
-        async with asyncio.timeout(WITHIN_SECONDS):
-            while not holds():  # noqa: ASYNC110 - looks at what tells nobody
-                await asyncio.sleep(0.01)
 
     async def configure(self, bundle: bytes = b"") -> None:
         """The configuration as Helm applies it."""

@@ -21,9 +21,8 @@ MOMENT = 0.003
 class _Leaping(selectors.DefaultSelector):
     """Sleeps a moment, then moves the clock instead."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.leapt = 0.0
+    leapt = 0.0
+    """Seconds."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout <= MOMENT:
@@ -44,14 +43,8 @@ class LeapingLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return time.monotonic() + self._leaping.leapt
 
-    @property
-    def leapt(self) -> float:
-        """Seconds."""
-        return self._leaping.leapt
-
 
 def in_leaps(main: Coroutine[Any, Any, T]) -> T:
-    """Run it."""
     with asyncio.Runner(loop_factory=LeapingLoop) as runner:
         return runner.run(main)
 
@@ -59,7 +52,7 @@ def in_leaps(main: Coroutine[Any, Any, T]) -> T:
 def now() -> datetime:
     """The time of day of the running loop; the machine's if it does not leap."""
     loop = asyncio.get_running_loop()
-    leapt = loop.leapt if isinstance(loop, LeapingLoop) else 0.0
+    leapt = loop._leaping.leapt if isinstance(loop, LeapingLoop) else 0.0
     return datetime.fromtimestamp(time.time() + leapt, UTC)
 
 

@@ -17,6 +17,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -167,7 +168,7 @@ class Process:
         elif mishap.kind == "freeze":
             self._frozen = self._wall()
         elif mishap.kind == "stop":
-            self.loop.call_soon(self.election.stop)
+            self.loop.call_soon(self.election.stopping.set)
         elif mishap.kind == "kill":
             self.end()
         else:
@@ -254,7 +255,7 @@ class Simulation:
         self.processes = [self._start(life) for life in lives]
         for index, life in enumerate(lives):
             for mishap in life.mishaps:
-                self.at(mishap.at, lambda i=index, m=mishap: self._befall(i, m))
+                self.at(mishap.at, partial(self._befall, index, mishap))
 
     def at(self, when: float, call: Callable[[], None]) -> None:
         """Let this happen then; infinite: never."""

@@ -12,9 +12,7 @@ T = TypeVar("T")
 class _Leaping(selectors.DefaultSelector):
     """Sleeps by moving the clock."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
+    now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)

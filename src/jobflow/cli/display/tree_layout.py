@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from jobflow.api.jobflow import Condition, JobFlow, Step, Strategy
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.readiness import get_condition, get_strategy
-from jobflow.core.violations import some
+from jobflow.core.text import join_names
 
 MAX_LEVEL = 5
 """Deepest level. Deeper steps are put on it, with their dependencies in words."""

@@ -18,14 +18,7 @@ from rich.text import Text
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.app.serve import (
-    START_ERRORS,
-    PartDied,
-    SandboxOptions,
-    SandboxWorld,
-    run,
-    sandbox_world,
-)
+from jobflow.app.serve import START_ERRORS, SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.cli.display.failed_logs import failed_logs
 from jobflow.cli.display.live import ChangeLog, Display, LiveTrees
 from jobflow.cli.display.report import print_fault, print_report, print_warnings
@@ -49,6 +42,8 @@ from jobflow.cli.manifests.params import ParamsError
 from jobflow.cli.signals import interruption, run_unless
 from jobflow.kube.client import ApiError, decoder
 from jobflow.runtime import logs
+from jobflow.runtime.event_loop import run
+from jobflow.runtime.task_group import PartDied
 from jobflow.sandbox.nodes.process.runner import FailedRun, ProcessRunner
 from jobflow.sandbox.nodes.runner import Runner
 

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import msgspec
-
-from jobflow.api.jobflow import JobFlow
-from jobflow.app.serve import START_ERRORS, PartDied, SandboxOptions, run, sandbox_world
+from jobflow.app.serve import START_ERRORS, SandboxOptions, sandbox_world
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
 from jobflow.cli.flags import NodeOptions, RunnerName
 from jobflow.cli.manifests.objects import Manifest
 from jobflow.cli.signals import interruption
 from jobflow.runtime import logs
+from jobflow.runtime.event_loop import run
+from jobflow.runtime.task_group import PartDied
 from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner

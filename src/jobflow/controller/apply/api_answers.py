@@ -3,8 +3,6 @@
 Losing them in a restart costs a request, never a second job.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -109,9 +107,6 @@ class Memory:
         self._waiting: dict[Key, set[Key]] = {}
         self._dice = dice
 
-    def __len__(self) -> int:
-        return len(self._answers)
-
     def of(self, flow: JobFlow) -> Answers:
         """Return the answers about this flow; empty if its name had another UID before."""
         key, uid = key_of(flow), flow.metadata.uid
@@ -126,11 +121,14 @@ class Memory:
         """Forget a flow that is gone or has ended."""
         known = self._answers.pop(flow, None)
         for name in known.holders if known is not None else ():
-            self._no_longer((flow[0], name), flow)
+            waiting = self._waiting.get((flow[0], name), set())
+            waiting.discard(flow)
+            if not waiting:
+                self._waiting.pop((flow[0], name), None)
 
     def hold(self, flow: JobFlow, job: Job, *, owner_alive: bool, now: datetime) -> None:
-        """Note that the name is in use by a vcjob of somebody else. An event tells when it is gone;
-        the backoff is for a missing event."""
+        """Note that a vcjob of somebody else has the name. An event reports its deletion; the
+        backoff is for a missing event."""
         answers, name = self.of(flow), job.metadata.name
         retry_at = now + self._wait(answers, name)
         answers.holders[name] = Holder(job, owner_alive, retry_at)
@@ -158,7 +156,7 @@ class Memory:
         answers.refusals[name] = Refusal(error.code, error.message, retry_at)
 
     def _hold_back(self, answers: Answers, name: str, why: str, now: datetime | None) -> None:
-        """Hold back creates. Those that were under way together count as one try. `now`: None if
+        """Hold back creates. Creates that were under way together count as one try. `now`: None if
         no create can succeed any more."""
         held, retry_at = answers.held, None
         if now is not None and held is not None and not held.is_due(now):
@@ -212,9 +210,3 @@ class Memory:
         return timedelta(
             seconds=delay(tries, first=FIRST_REFUSAL, most=LONGEST_REFUSAL, dice=self._dice)
         )
-
-    def _no_longer(self, job: Key, flow: Key) -> None:
-        if (flows := self._waiting.get(job)) is not None:
-            flows.discard(flow)
-            if not flows:
-                del self._waiting[job]

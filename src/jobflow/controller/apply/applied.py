@@ -1,7 +1,5 @@
 """The result of applying a plan, and the limit of its concurrent requests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace

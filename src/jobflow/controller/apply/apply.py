@@ -4,28 +4,25 @@ Objects in answers are in the store before `apply` returns, so that the next pla
 writes. Other answers are in the flow's Answers.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import structlog
 
-from jobflow.api.command import encoded
+from jobflow.api.command import Action as CommandAction
+from jobflow.api.command import Command, encoded
 from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.job import Job
 from jobflow.api.jobflow import JobFlow
-from jobflow.api.meta import Object, OwnerReference
+from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
 from jobflow.controller.apply.api_answers import Memory, timeless
 from jobflow.controller.apply.applied import STATUS, Applied, Slots, request_of
-from jobflow.controller.apply.commands import abort_command
-from jobflow.controller.apply.live_pods import READS_AT_ONCE, pods_of
+from jobflow.controller.apply.live_reads import LiveReads
 from jobflow.controller.apply.status_patch import status_patch
-from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
@@ -38,13 +35,11 @@ from jobflow.core.planning.actions import (
     ReadPods,
 )
 from jobflow.core.planning.view import PodsRead
-from jobflow.kube.cache import Key, key_of
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer, decoder
+from jobflow.kube.cache import key_of
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
 from jobflow.store import Store
 
 log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
 
 
 class Applier:
@@ -62,9 +57,7 @@ class Applier:
         self._store = store
         self._memory = memory
         self._now = now
-        self._reads: FairSlots[Key] = FairSlots(seconds=0.0, at_once=READS_AT_ONCE)
-        """Live reads of all flows. They share connections with the watches, so they are bounded;
-        a flow with many of them does not keep the others waiting."""
+        self._reads = LiveReads(client)
 
     async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
         """Send the plan's actions, and its status if `write_status`, all at once.
@@ -151,7 +144,7 @@ class Applier:
             case DeleteFlow():
                 await self._delete_flow(flow, action, applied)
             case ReadPods():
-                await self._read(flow, action, applied)
+                await self._read_pods(flow, action, applied)
 
     async def _create(self, flow: JobFlow, action: CreateJob, applied: Applied) -> None:
         if applied.held_back:
@@ -165,29 +158,30 @@ class Applier:
             answer = await self._client.create(JOBS, namespace, body)
         except ApiError as error:
             if error.already_exists:
-                await self._take_in(flow, await self._job(flow, action.name), applied)
+                await self._take_in(flow, await self._reads.job(flow, action.name), applied)
             elif is_refusal(error):
                 self._memory.refuse(flow, action.name, error, self._now())
                 applied.again = True
                 applied.held_back |= bool(error.for_the_namespace)
-                _say(flow, "job refused", action, code=error.code, message=error.message)
+                refusal = {"code": error.code, "message": error.message}
+                _log_create("job refused", flow, action, **refusal)
             else:
                 raise
         else:
             self._memory.let_in(flow, action.name, self._now())
-            self._store.learn_job(decoder(Job).decode(answer))
-            _say(flow, "job created", action)
+            self._store.jobs.learn(decoder(Job).decode(answer))
+            _log_create("job created", flow, action)
         applied.answered = True
 
     async def _compare(self, flow: JobFlow, applied: Applied) -> None:
         """Read the flow live. If it is not as the plan saw it, the plan is outdated."""
-        live = await self._live(flow)
+        live = await self._reads.flow(flow)
         if live is not None and live.metadata.resource_version == flow.metadata.resource_version:
             return
         applied.outdated = True
-        if live is None or not self._store.learn_flow(live):
+        if live is None or not self._store.flows.learn(live):
             return
-        known = self._store.flow(live.metadata.namespace, live.metadata.name)
+        known = self._store.flows.get(live.metadata.namespace, live.metadata.name)
         applied.again = known is not None and known != flow
         if not applied.again:
             applied.errors.append("the flow that was read live is older than the known one")
@@ -195,7 +189,7 @@ class Applier:
     async def _is_there(self, flow: JobFlow, name: str, applied: Applied) -> bool:
         """Whether a vcjob of the flow with this name exists; then the next plan sees it."""
         try:
-            job = await self._job(flow, name)
+            job = await self._reads.job(flow, name)
         except ApiError as error:
             if not error.not_found:
                 raise
@@ -203,42 +197,23 @@ class Applier:
         if not _is_owned(job, flow):
             return False
         applied.again = True
-        self._store.learn_job(job)
+        self._store.jobs.learn(job)
         return True
 
     async def _take_in(self, flow: JobFlow, job: Job, applied: Applied) -> None:
         """Keep a vcjob that was read live and has a name which the flow needs."""
         name = job.metadata.name
         applied.again = True
-        if not self._store.learn_job(job):
+        if not self._store.jobs.learn(job):
             return
         ours = _is_owned(job, flow)
         if ours and job.metadata.deletion_timestamp is None:
             self._memory.of(flow).settle(name)
             log.info("job adopted", flow=_name(flow), job=name)
             return
-        alive = True if ours else await self._alive(flow, job.metadata.controller)
+        alive = True if ours else await self._reads.is_alive(flow, job.metadata.controller)
         self._memory.hold(flow, job, owner_alive=alive, now=self._now())
         log.info("job name in use", flow=_name(flow), job=name, owner_alive=alive)
-
-    async def _alive(self, flow: JobFlow, owner: OwnerReference | None) -> bool:
-        """Whether the owner of a vcjob exists and is not being deleted. True without an owner, and
-        if this account may not read it."""
-        if owner is None:
-            return True
-        async with self._reads.slot(key_of(flow)):
-            resource = await self._client.resource_of_kind(owner.api_version, owner.kind)
-        if resource is None:
-            return True
-        try:
-            found = await self._get(flow, resource, owner.name, Object)
-        except ApiError as error:
-            if error.code == 403:
-                return True
-            if error.not_found:
-                return False
-            raise
-        return found.metadata.uid == owner.uid and found.metadata.deletion_timestamp is None
 
     async def _delete(
         self, resource: Resource, flow: JobFlow, action: DeleteJob | DeleteCommand
@@ -272,7 +247,7 @@ class Applier:
     async def _abort(self, flow: JobFlow, action: AbortJob) -> None:
         """Create the Command unless it exists. If it cannot be created, the vcjob is deleted after
         some time, so the create is not repeated more often."""
-        body = encoded(abort_command(flow, action))
+        body = encoded(_abort_command(flow, action))
         refused = ""
         try:
             await self._client.create(COMMANDS, flow.metadata.namespace, body)
@@ -286,20 +261,17 @@ class Applier:
         else:
             log.info("job to be aborted", flow=_name(flow), job=action.name)
 
-    # ------------------------------------------------------------------ live reads
-
     async def _read_jobs(self, flow: JobFlow, actions: list[ReadJob], applied: Applied) -> None:
         """Read the flow, then the vcjobs, so that no vcjob of the flow is missed."""
-        meta = flow.metadata
-        live = await self._live(flow)
+        live = await self._reads.flow(flow)
         if live is None:
             return
         applied.again = True
-        if not self._store.learn_flow(live) or live.metadata.uid != meta.uid:
+        if not self._store.flows.learn(live) or live.metadata.uid != flow.metadata.uid:
             return
         for action in actions:
             try:
-                job = await self._job(flow, action.name)
+                job = await self._reads.job(flow, action.name)
             except ApiError as error:
                 if not error.not_found:
                     raise
@@ -308,12 +280,11 @@ class Applier:
             else:
                 await self._take_in(flow, job, applied)
 
-    async def _read(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
+    async def _read_pods(self, flow: JobFlow, action: ReadPods, applied: Applied) -> None:
         """Read the pods of a vcjob. An error is an answer too; it says when to try again."""
         applied.again = True
         try:
-            async with self._reads.slot(key_of(flow)):
-                pods = await pods_of(self._client, flow.metadata.namespace, action.job, action.uid)
+            pods = await self._reads.pods(flow, action.job, action.uid)
         except (ApiError, *NETWORK_ERRORS) as error:
             unread = self._memory.unread(flow, action.uid, error, self._now())
             log.warning(
@@ -325,32 +296,6 @@ class Applier:
             )
         else:
             self._memory.of(flow).read[action.uid] = PodsRead(pods)
-
-    async def _job(self, flow: JobFlow, name: str) -> Job:
-        """Read a vcjob live. If the rest cannot be read, return only its metadata, which is enough
-        to know its owner, and does not tell whether it has ended."""
-        try:
-            return await self._get(flow, JOBS, name, Job)
-        except UnreadableAnswer as error:
-            found = await self._get(flow, JOBS, name, Object)
-            log.warning("job cannot be read", flow=_name(flow), job=name, error=error.message)
-            return Job(metadata=found.metadata)
-
-    async def _live(self, flow: JobFlow) -> JobFlow | None:
-        """Read the flow live; None if it is gone."""
-        try:
-            return await self._get(flow, JOBFLOWS, flow.metadata.name, JobFlow)
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise
-
-    async def _get(self, flow: JobFlow, resource: Resource, name: str, type: type[T]) -> T:
-        """Read an object of the flow's namespace live, in turn with other flows' reads."""
-        async with self._reads.slot(key_of(flow)):
-            return await self._client.get(resource, flow.metadata.namespace, name, type)
-
-    # ------------------------------------------------------------------ status
 
     async def _write_status(self, flow: JobFlow, status: JobFlowStatus, applied: Applied) -> None:
         meta, answers = flow.metadata, self._memory.of(flow)
@@ -372,7 +317,7 @@ class Applier:
         stored = decoder(JobFlow).decode(body)
         answers.sent = (timeless(status), stored.metadata.resource_version)
         applied.status_written = True
-        self._store.learn_flow(stored)
+        self._store.flows.learn(stored)
         state = status.state
         log.info(
             "status written",
@@ -384,17 +329,38 @@ class Applier:
 
     async def _catch_up(self, flow: JobFlow, applied: Applied, conflict: ApiError) -> None:
         """Read the flow, which has changed since the plan, for the next plan."""
-        live = await self._live(flow)
+        live = await self._reads.flow(flow)
         if live is None:
             return
         if live.metadata.resource_version == flow.metadata.resource_version:
             raise conflict
-        self._store.learn_flow(live)
+        self._store.flows.learn(live)
         applied.again = True
 
 
 def _is_guarded(action: Action) -> bool:
     return isinstance(action, CreateJob) and action.guard is not None
+
+
+def _abort_command(flow: JobFlow, action: AbortJob) -> Command:
+    """Return the Command `<vcjob>-abort`, by which Volcano aborts the vcjob. Its name is fixed, so
+    that Commands do not pile up while Volcano is down; the vcjob owns it, so that it is deleted
+    with the vcjob. Volcano finds the target by name and deletes the Command first
+    (pkg/controllers/job, processNextCommand)."""
+    job = OwnerReference(
+        api_version=JOBS.api_version, kind=JOBS.kind, name=action.name, uid=action.uid
+    )
+    return Command(
+        metadata=ObjectMeta(
+            name=f"{action.name}-abort",
+            namespace=flow.metadata.namespace,
+            owner_references=[job],
+        ),
+        action=CommandAction.ABORT_JOB,
+        target=job,
+        reason="JobFlow",
+        message=f"by the JobFlow {flow.metadata.name}",
+    )
 
 
 def _is_owned(job: Job, flow: JobFlow) -> bool:
@@ -408,8 +374,8 @@ def is_refusal(error: ApiError) -> bool:
 
 
 def _name(flow: JobFlow) -> str:
-    return f"{flow.metadata.namespace}/{flow.metadata.name}"
+    return "/".join(key_of(flow))
 
 
-def _say(flow: JobFlow, what: str, action: CreateJob, **more: object) -> None:
-    log.info(what, flow=_name(flow), step=action.step, job=action.name, **more)
+def _log_create(event: str, flow: JobFlow, action: CreateJob, **more: object) -> None:
+    log.info(event, flow=_name(flow), step=action.step, job=action.name, **more)

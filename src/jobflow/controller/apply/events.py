@@ -4,8 +4,6 @@ Events neither delay nor fail a reconcile: `record` queues an Event, `run` sends
 that cannot be sent is dropped.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import math
@@ -78,7 +76,7 @@ class Recorder:
         self._stopped = False
 
     def record(self, flow: JobFlow, event: Event) -> None:
-        """Queue an Event. The same flow, reason and message again only raise its count."""
+        """Queue an Event. If one with equal flow, reason and message waits, raise its count."""
         at = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
         name = event_name(flow, event)
         if (waiting := self._pending.get(name)) is not None:
@@ -102,8 +100,8 @@ class Recorder:
             self._news.clear()
 
     def stop(self) -> None:
-        """Let `run` return after the present request. A cancelled write may still be executed, and
-        a new leader would have to wait for it."""
+        """Let `run` return after the present request. The server may still execute a cancelled
+        write, so a new leader would have to wait for it."""
         self._stopped = True
         self._news.set()
 

@@ -1,13 +1,11 @@
 """The JSON merge patch that turns one status of a flow into another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from jobflow.api.flow_status import JobFlowStatus, StepCondition
+from jobflow.api.flow_status import JobFlowStatus
 from jobflow.api.jobflow import JobFlow
 
 
@@ -31,12 +29,12 @@ def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:
 
 
 def _reduced(before: JobFlowStatus, after: JobFlowStatus) -> tuple[JobFlowStatus, JobFlowStatus]:
-    """Both without most of their equal parts, and without the list of records, which is replaced as
-    a whole. Of a thousand steps few change at a time, and comparing structs costs a tenth of
-    comparing their JSON."""
+    """Return both without most of their equal parts, and without the list of records, which is
+    replaced as a whole. Few of a thousand steps change at a time, and comparing structs costs a
+    tenth of comparing their JSON."""
     old, new = before.conditions, after.conditions
     if old and new:
-        changed = [key for key, each in new.items() if not _same(old.get(key), each)]
+        changed = [key for key, each in new.items() if old.get(key) != each]
         was = {key: old[key] for key in changed if key in old}
         gone = {key: old[key] for key in old if key not in new}
         before = replace(before, conditions=was | gone)
@@ -44,10 +42,6 @@ def _reduced(before: JobFlowStatus, after: JobFlowStatus) -> tuple[JobFlowStatus
     if after.job_status_list or before.job_status_list == after.job_status_list:
         before, after = replace(before, job_status_list=None), replace(after, job_status_list=None)
     return before, after
-
-
-def _same(old: StepCondition | None, new: StepCondition) -> bool:
-    return old is new or old == new
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Fair slots for connections: everyone in turn, within a budget."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Hashable

@@ -4,8 +4,6 @@ The pod is not trusted: time and size are limited, and no part of the answer is 
 shown except its status code. For asyncio streams and h11, see docs/decisions/prober.md.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
@@ -126,7 +124,7 @@ class _Check:
         self._ip = ip
         self._port = port
         self._timeout = NO_CONNECTION
-        """What the pod has failed to do if time runs out now."""
+        """The answer of `run` if time runs out now."""
 
     async def run(self, request: bytes | None = None) -> str:
         """Connect, send the request if there is one, and judge the answer: 2xx and 3xx pass."""
@@ -154,8 +152,7 @@ class _Check:
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> str:
-        """Read up to the end of the answer's head; the body does not matter."""
-        receiver = _expecting()
+        receiver = _expecting_answer()
         start, size = b"", 0
         while chunk := await reader.read(CHUNK):
             start, size = start or chunk[: len(START)], size + len(chunk)
@@ -176,8 +173,7 @@ class _Check:
         return HUNG_UP
 
 
-def _expecting() -> h11.Connection:
-    """Return a connection that expects the answer to a GET."""
+def _expecting_answer() -> h11.Connection:
     receiver = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
     receiver.send(h11.Request(method="GET", target="/", headers=[("Host", "")]))
     receiver.send(h11.EndOfMessage())
@@ -185,10 +181,7 @@ def _expecting() -> h11.Connection:
 
 
 def _code(receiver: h11.Connection) -> int | None:
-    """Return the status of the answer, None if it is incomplete. Interim answers are skipped.
-
-    Raises h11.RemoteProtocolError.
-    """
+    """Return the status of the answer, None if its head is incomplete."""
     while True:
         event = receiver.next_event()
         if isinstance(event, h11.Response):

@@ -3,8 +3,6 @@
 Most flows have no probes, so events of pods cost them nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from jobflow.api.flow_status import StepPhase
@@ -30,9 +28,6 @@ class PodIndex:
         self._probing: dict[str, ProbingSteps] = {}
         """By flow UID. A flow is added when one of its pods changes."""
 
-    def __len__(self) -> int:
-        return len(self._probing)
-
     def flow_of(self, old: Pod | None, new: Pod | None) -> Key | None:
         """Return the flow that has to be reconciled because a pod changed; None for no flow."""
         pod = new or old
@@ -45,7 +40,7 @@ class PodIndex:
             return None
         reference = job.metadata.controller
         assert reference is not None
-        flow = self._store.flow(job.metadata.namespace, reference.name)
+        flow = self._store.flows.get(job.metadata.namespace, reference.name)
         if flow is None or flow.metadata.uid != uid or flow.final:
             return None
         waiting = any(_waits(flow, key) for key in self._of(flow).get(_step_of(job), ()))

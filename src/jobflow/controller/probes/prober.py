@@ -52,7 +52,7 @@ class Prober:
     def __init__(
         self,
         pods_of: Callable[[str], Mapping[str, Pod]],
-        changed: Callable[[Key], None],
+        changed: Callable[[Key], object],
         hooks: Hooks | None = None,
         *,
         check: CheckPod = check_pod,
@@ -253,10 +253,10 @@ class _Watch:
 
 
 _ProbeKey = tuple[str, tuple[Check, ...]]
+"""UID of the job, and the checks."""
 
 
 def _probe_key(probe: JobProbe) -> _ProbeKey:
-    """Return a key that is equal for steps that wait for the same checks."""
     return (probe.uid, probe.checks)
 
 

@@ -1,7 +1,5 @@
 """One round of a probe: its checks, and the pods that prevent it. Sends nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -30,8 +30,6 @@ knew the Lease and creates it again holds it, but leads, and releases it, only a
 duration. A process that has never seen the Lease cannot know this, and leads at once.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from datetime import datetime

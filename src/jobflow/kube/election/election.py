@@ -3,8 +3,6 @@
 `candidate` decides what to do next. Here it is sent, awaited and ended in time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import uuid
@@ -36,7 +34,7 @@ def new_identity() -> str:
 
 
 class Election:
-    """One process in an election. Call `run` once, and `stop` to end it.
+    """One process in an election. Call `run` once, and set `stopping` to end it.
 
     Requests about the Lease have a client of their own, so that they never wait for connections
     that other requests of this process use. `on_change` is called with True when this process
@@ -69,33 +67,30 @@ class Election:
         self._clock = clock
         self._wall = wall
         self._candidate = Candidate(self.identity, namespace, name, self._timing)
-        self._stopping = stopping or asyncio.Event()
+        self.stopping = stopping or asyncio.Event()
+        """Asks to finish the term and release the Lease; `run` returns after that."""
         self._trouble = ""
         self._holder: str | None = None
 
     async def run(self) -> None:
-        """Lead whenever this process holds the Lease, until `stop`; then release it.
+        """Lead whenever this process holds the Lease, until `stopping`; then release it.
 
         Raises what `lead` raises, and returns early if `lead` returns; both release the Lease. If
         cancelled, it lets the Lease expire, because requests may still be in flight.
         """
         async with self._lease_client:
-            while not self._stopping.is_set():
+            while not self.stopping.is_set():
                 if not self._candidate.leads(self._clock()):
-                    await self._step(self._stopping)
+                    await self._step(self.stopping)
                 elif await self._term():
                     return
             await self._release()
-
-    def stop(self) -> None:
-        """Finish the term and release the Lease; `run` returns after that."""
-        self._stopping.set()
 
     # ------------------------------------------------------------------ a term
 
     async def _term(self) -> bool:
         """Lead until the term is lost or `lead` ends. Returns whether `lead` ended by itself or
-        by `stop`."""
+        because of `stopping`."""
         fence = Fence(self._timing.write, clock=self._clock)
         fence.until = self._candidate.until
         ending, done = asyncio.Event(), asyncio.Event()
@@ -106,12 +101,12 @@ class Election:
             try:
                 await self._first(leading, renewing, ending)
                 done.set()
-                await _cancelled(leading)
+                await _cancel(leading)
                 await asyncio.wait({renewing})
             finally:
                 fence.close()
                 self._change(False)
-                await _cancelled(leading, renewing)
+                await _cancel(leading, renewing)
         renewing.result()
         await self._settle(fence)
         if leading.cancelled():
@@ -126,8 +121,8 @@ class Election:
         renewing: asyncio.Future[None],
         ending: asyncio.Event,
     ) -> None:
-        """Return when `lead` or the renewals end. Passes `stop` on to `lead`."""
-        stopping = asyncio.ensure_future(self._stopping.wait())
+        """Return when `lead` or the renewals end. Passes `stopping` on to `lead`."""
+        stopping = asyncio.ensure_future(self.stopping.wait())
         tasks: set[asyncio.Future[Any]] = {leading, renewing}
         try:
             await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -135,7 +130,7 @@ class Election:
                 ending.set()
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _cancelled(stopping)
+            await _cancel(stopping)
 
     async def _renew(self, fence: Fence, done: asyncio.Event) -> None:
         """Renew the Lease and move the fence until the term is done or lost. Waits for the answer
@@ -170,7 +165,7 @@ class Election:
                         await enough.wait()
             case step:
                 await self._ask(step)
-        self._follow()
+        self._log_new_leader()
 
     async def _ask(self, step: Step) -> None:
         """Send a look or a claim and report the outcome to the candidate."""
@@ -228,8 +223,7 @@ class Election:
             self._trouble = trouble
             log.warning("lease cannot be read or written", name=self._name, error=trouble)
 
-    def _follow(self) -> None:
-        """Log a new leader, once."""
+    def _log_new_leader(self) -> None:
         holder = self._candidate.holder
         if holder != self._holder:
             self._holder = holder
@@ -237,8 +231,7 @@ class Election:
                 log.info("following", holder=holder or "nobody yet")
 
 
-async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel the tasks that still run and wait for their end."""
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)

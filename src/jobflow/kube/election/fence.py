@@ -3,8 +3,6 @@
 Leases are not known here: the election sets until when writes may begin.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import socket

@@ -3,12 +3,10 @@
 Its times are for people (`kubectl get lease`); no clock is ever compared with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -22,7 +20,7 @@ class Lease:
     body: Mapping[str, Any]
 
     @classmethod
-    def read(cls, body: bytes) -> Lease:
+    def read(cls, body: bytes) -> Self:
         """Decode the body of an answer."""
         return cls(msgspec.json.decode(body))
 
