@@ -16,6 +16,7 @@ from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from support.sandbox.manifests import jobflow, template
+from support.sandbox.running_controller import merge, set_phase
 from support.time.alongside import until
 
 NAME = "jobflows.flow.volcano.sh"

@@ -1,7 +1,5 @@
 """Flows with loops, cases, finally and probes on the real API server: one answer has all faults."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

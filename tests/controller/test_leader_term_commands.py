@@ -1,6 +1,5 @@
 """Commands and a new leader: a Command that the last leader has executed does not act again."""
 
-import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,7 +9,7 @@ from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.following_replica import FollowingReplica
-from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template, write_status
 from support.time.alongside import until
 
 

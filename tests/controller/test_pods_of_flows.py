@@ -1,8 +1,5 @@
 """Pods and flows with the real controller: pod events that cause plans, and pods that are read."""
 
-import asyncio
-from collections.abc import Mapping
-from functools import partial
 from typing import Any
 from unittest.mock import Mock
 

@@ -18,7 +18,7 @@ from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.store import Store, feeds
 from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.job_pods import end_pod, make_pod
-from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template
+from support.sandbox.running_controller import NAMESPACE, Cluster, flow, merge, set_phase, template
 from support.time.alongside import until
 
 

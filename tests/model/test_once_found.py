@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+
 import pytest
 
 from jobflow.api.control import Case as Switched

@@ -1,6 +1,5 @@
 """Request bodies that are not plain JSON: protobuf, YAML, too large, malformed; faults."""
 
-import struct
 from typing import Any
 
 import aiohttp

@@ -1,7 +1,5 @@
 """Admitted flows for random walks: with probes, or with any primitives of control."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import strategies as st

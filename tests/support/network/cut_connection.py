@@ -4,8 +4,6 @@ Bytes sent before or while it is dark are lost. A network that delivers requests
 simulated: no one can be protected from it.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from support.cluster.control_plane import ControlPlane

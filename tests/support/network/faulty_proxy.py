@@ -1,7 +1,5 @@
 """A reverse proxy between `jobflow serve` and a real API server that fails on demand."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

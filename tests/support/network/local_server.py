@@ -1,7 +1,5 @@
 """Servers on a free port of this machine, each with the life of an `async with` body."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """An HTTP server with scripted answers and faults, request by request."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

@@ -1,6 +1,5 @@
 """Replicas' certificates on a sandbox's API server, under a clock that the test moves."""
 
-import asyncio
 import json
 import ssl
 from base64 import b64decode

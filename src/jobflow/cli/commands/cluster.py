@@ -75,7 +75,8 @@ def certs(
 
     Exit code: 0 written; 2 not written.
     """
-    from jobflow.webhook.certificates import CertificateError, write_development_pki
+    from jobflow.webhook.certificates.files import write_development_pki
+    from jobflow.webhook.certificates.pki import CertificateError
 
     with exit_on(UNUSABLE, CertificateError, OSError, file=directory):
         written = write_development_pki(directory, ["localhost", "127.0.0.1", "::1", *(host or ())])

@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import msgspec
+
+from jobflow.api.jobflow import JobFlow
 from jobflow.app.serve import START_ERRORS, SandboxOptions, sandbox_world
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
 from jobflow.cli.flags import NodeOptions, RunnerName
