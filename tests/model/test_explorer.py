@@ -144,14 +144,14 @@ def test_a_violation_is_told_by_a_shortest_story() -> None:
     story = explored.stories["nothing_is_lost"].splitlines()
     assert story[0] == "small breaks the law: nothing is lost"
     assert story[1:-1] == [
-        "     0 s  the controller carries out its plan: f-a is made; stored: flow Pending; "
+        "     0 s  the controller applies its plan: f-a is made; stored: flow Pending; "
         "stored: f-a Waiting (Starting)",
         "     0 s  the watch shows f-a Pending",
         "     0 s  f-a runs",
         "     0 s  the watch shows f-a Running",
         "     0 s  f-a fails",
         "     0 s  the watch shows f-a Failed",
-        "     0 s  the controller carries out its plan: stored: flow Succeed; "
+        "     0 s  the controller applies its plan: stored: flow Succeed; "
         "stored: f-a Completed",
     ]
     assert story[-1] == "  => f-a ended Failed, and the status says Completed"

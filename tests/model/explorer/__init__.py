@@ -2,7 +2,7 @@
 
 Breadth-first from a flow that was just created. A state (`states`) is all there is at one moment:
 the objects in the cluster, what the controller has seen of them, and what it remembers. A move
-(`moves`) leads from one state to the next: the controller carries out its plan, in full or in part;
+(`moves`) leads from one state to the next: the controller applies its plan, in full or in part;
 Volcano moves a vcjob; a watch event arrives; time passes; somebody deletes a vcjob, removes a
 template or makes a Command; the controller starts again. What happens seldom has a budget in each
 `Configuration`, so the number of states is finite. `cluster` is the API server's side of a plan and

@@ -53,7 +53,7 @@ def planning(sight: Sight, state: State) -> Iterator[Move]:
     if sight.idles(state):
         return
     plan = sight.plan(state)
-    yield "the controller carries out its plan", carried_out(sight, state, plan, ALL)
+    yield "the controller applies its plan", carried_out(sight, state, plan, ALL)
     both = bool(plan.actions) and plan.status != state.known.status.value
     if both and not plan.urgent:
         later = carried_out(sight, state, plan, Part(writes=False))
