@@ -31,7 +31,7 @@ async def test_the_audit_log_tells_who_wrote_what(real: RealCluster) -> None:
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["stopped", "killed"])
-def test_what_was_ended_comes_back_as_it_was(real: RealCluster, hard: bool) -> None:
+def test_a_restarted_control_plane_has_its_objects(real: RealCluster, hard: bool) -> None:
     namespace = real.new_namespace("back")
     path = JOBFLOWS.path(namespace)
     real.admin.post(path, json=flow("f")).raise_for_status()

@@ -65,8 +65,8 @@ async def carried(world: Cluster, point: Point) -> bool:
     assert (done.status.state.phase, done.status.state.reason) == ("Failed", "Cancelled"), point
     assert await world.jobs() == {"f-a": "Completed", "f-b": "Aborted", "f-c": "Aborted"}, point
     assert world.count("POST", JOBS) == 3, point
-    told = [event for event in await world.events() if event["reason"] == "CommandRefused"]
-    assert not told, "the Command was read twice"
+    refused = [event for event in await world.events() if event["reason"] == "CommandRefused"]
+    assert not refused, "the Command was read twice"
     return reached
 
 
@@ -145,7 +145,7 @@ async def abort_commands(world: Cluster, holds: Any) -> None:
     await world.seen(COMMANDS, Command, lambda commands: holds(commands.get("f-a-abort")))
 
 
-async def test_where_nobody_aborts_the_job_is_asked_again_and_then_deleted(world: Cluster) -> None:
+async def test_a_job_that_is_not_aborted_is_deleted_in_the_end(world: Cluster) -> None:
     clock = Clock()
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.ends(otherwise="Running"), world.controller(now=clock.now):
@@ -164,7 +164,7 @@ async def test_where_nobody_aborts_the_job_is_asked_again_and_then_deleted(world
     assert done.status.terminated_jobs == ["f-a"]
 
 
-async def test_where_no_command_can_be_made_the_job_is_deleted(world: Cluster) -> None:
+async def test_a_job_is_deleted_if_no_command_can_be_created(world: Cluster) -> None:
     clock = Clock()
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.ends(otherwise="Running"), world.controller(now=clock.now):

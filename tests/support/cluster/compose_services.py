@@ -74,15 +74,15 @@ class Composition:
         """Run a service to its end, again after a failure if it restarts on failure."""
         deadline = time.monotonic() + WITHIN_SECONDS
         while self._run(name) != 0:
-            assert self.services[name].get("restart") == "on-failure", self.said(name)
-            assert time.monotonic() < deadline, self.said(name)
+            assert self.services[name].get("restart") == "on-failure", self.output(name)
+            assert time.monotonic() < deadline, self.output(name)
             time.sleep(LOOK_AGAIN_SECONDS)
 
     def stop(self, name: str) -> int:
         """SIGTERM to a service; its exit code."""
         return ended(self._processes.pop(name))
 
-    def said(self, name: str) -> str:
+    def output(self, name: str) -> str:
         """Return the end of a service's output."""
         return (self.home / f"{name}.log").read_text()[-4000:]
 
@@ -182,6 +182,6 @@ class Composition:
         check = [self.here(word) for word in words]
         deadline = time.monotonic() + WITHIN_SECONDS
         while subprocess.run(check, env=self._environment, capture_output=True).returncode:
-            assert self._processes[name].poll() is None, self.said(name)
-            assert time.monotonic() < deadline, self.said(name)
+            assert self._processes[name].poll() is None, self.output(name)
+            assert time.monotonic() < deadline, self.output(name)
             time.sleep(LOOK_AGAIN_SECONDS)

@@ -41,7 +41,7 @@ class Served:
         self.webhook_port = free_port()
         self.http_port = free_port()
         self.ca = b""
-        self.said = home / f"serve-{user}.log"
+        self.log_path = home / f"serve-{user}.log"
         command = [*under, str(Path(sys.executable).with_name("jobflow")), "serve", *flags]
         command += ["--kubeconfig", str(kubeconfig or real.plane.kubeconfig(user))]
         command += ["--http-port", str(self.http_port)]
@@ -86,8 +86,8 @@ class Served:
     def launch(self) -> None:
         """Returns at once."""
         assert self._process is None
-        with self.said.open("ab") as said:
-            self._process = subprocess.Popen(self._command, stdout=said, stderr=said)
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
 
     def ready(self) -> bool:
         return self.waiting_for() == []
@@ -137,7 +137,7 @@ class Served:
         self._process.send_signal(signal.SIGCONT)
 
     def log(self) -> str:
-        return self.said.read_text()
+        return self.log_path.read_text()
 
     def _end(self, *, hard: bool) -> int:
         process, self._process = self._process, None
