@@ -23,7 +23,7 @@ class Timed:
 
     async def take(self) -> list[str]:
         taken = []
-        while len(self.queue):
+        while self.queue._ready:
             key = await self.queue.get()
             assert key is not None
             self.queue.done(key)
