@@ -1,4 +1,4 @@
-"""Definitions that change under a running product: it stops by itself and comes back by itself."""
+"""Definitions that change while a replica runs: it stops, and continues when they fit again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every object that the chart makes is one that a real API server takes, word for word."""
+"""A real API server accepts every object of the chart, with strict field validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command lines of docker-compose.yml, started without containers, carry flows."""
+"""The command lines of docker-compose.yml, started without containers, run flows."""
 
 from __future__ import annotations
 

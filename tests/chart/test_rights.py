@@ -1,4 +1,4 @@
-"""The service account's rights: all that a release asks for is allowed, and nothing else is."""
+"""The rights of the service account: a release uses all of them and needs no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A flow is cancelled on a real API server, by a user who may make Commands and little else."""
+"""A user who may create Commands and little else cancels a flow on a real API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control plane of these tests: its users, its audit log, its ends and beginnings."""
+"""The control plane of these tests: its users, its audit log, its restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An API server that is away, refuses, forgets or hangs up: flows end right, no job twice."""
+"""An API server that is away, refuses, forgets or hangs up: flows still end, no job runs twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The product on a real API server: flows by kubectl, counted writes, crashes, taking over."""
+"""`jobflow serve` on a real API server: flows by kubectl, crashes, flows of Volcano."""
 
 from __future__ import annotations
 

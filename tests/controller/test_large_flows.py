@@ -1,6 +1,6 @@
-"""Large flows go on at once: nothing in them waits for a resync, or a second each time.
+"""Large flows continue at once: nothing in them waits for a resync, or a second each time.
 
-So many such waits in a row take longer than a flow here may take.
+So many waits in a row would exceed the time limit of a flow here.
 """
 
 from __future__ import annotations

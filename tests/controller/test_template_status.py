@@ -1,4 +1,4 @@
-"""`jobDependsOnList` of templates: its content, and how seldom it is written."""
+"""`jobDependsOnList` of templates: its content, and the number of writes."""
 
 from __future__ import annotations
 

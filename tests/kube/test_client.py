@@ -1,4 +1,4 @@
-"""Requests and their errors against a server that answers anything."""
+"""Requests and their errors, against a server with scripted answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy kept level with a server that pages, breaks off, forgets and refuses."""
+"""A copy that follows a server which pages, breaks off, forgets and refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands in the store: found by their flow, and calls to listeners."""
+"""Commands in the store: found by their flow, and reported to listeners."""
 
 from __future__ import annotations
 

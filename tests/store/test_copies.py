@@ -1,4 +1,4 @@
-"""Indexes of the store: who uses a template, whose vcjob, how a deleted one ended."""
+"""Indexes of the store: users of templates, jobs of flows, ends of deleted jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of the API server's answers goes when nothing needs it any more."""
+"""Answers of the API server are forgotten when nothing needs them any more."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_refused_delete_is_sent_once(world: World, monkeypatch: pytest.M
     world.queue.close()
     await working
     deletes = [seen for seen in world.servers.server.requests if seen.method == "DELETE"]
-    assert len(deletes) == 1, "the clock of the queue stands still"
+    assert len(deletes) == 1, "the clock of the queue is stopped"
 
 
 async def test_deleted_and_ended_flows_are_forgotten() -> None:

@@ -1,4 +1,4 @@
-"""What the API server answers to a plan's requests, and what becomes of the answers."""
+"""The requests of a plan: the answers of the API server, and their effects."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ async def test_a_job_that_the_watch_has_not_brought_is_found(world: World) -> No
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "created again"])
 async def test_answers_about_a_replaced_flow_are_ignored(world: World, again: bool) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     if again:

@@ -1,4 +1,4 @@
-"""Errors that nobody foresaw in a plan's requests: `apply` returns when all of them have ended."""
+"""Unexpected errors of a plan's requests: `apply` returns when all requests have ended."""
 
 from __future__ import annotations
 

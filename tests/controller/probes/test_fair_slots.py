@@ -1,4 +1,4 @@
-"""Turns: a budget in any stretch of time, everyone in rotation, nothing lost to a cancel."""
+"""Slots: a budget in any period, owners in rotation, no slot lost to a cancellation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes behind a fence begin only before a moment, and end soon after."""
+"""Writes behind a fence begin only before a given time, and end soon after it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Composition:
             time.sleep(LOOK_AGAIN_SECONDS)
 
     def stop(self, name: str) -> int:
-        """SIGTERM to a service; its exit code."""
+        """Send SIGTERM to a service and return its exit code."""
         return ended(self._processes.pop(name))
 
     def output(self, name: str) -> str:
@@ -108,7 +108,7 @@ class Composition:
 
     @property
     def _environment(self) -> dict[str, str]:
-        """Ports that no command line names have their place here."""
+        """The environment, with the ports that no command line names."""
         peers = f"http://localhost:{self._ports[ETCD_PEERS]}"
         return os.environ | {
             "PATH": f"{Path(sys.executable).parent}:{self._assets}:{os.environ['PATH']}",

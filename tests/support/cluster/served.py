@@ -75,7 +75,7 @@ class Served:
             self.stop()
 
     def start(self) -> None:
-        """Returns when it says that it is ready."""
+        """Start it; returns when it is ready."""
         self.launch()
         deadline = time.monotonic() + READY_WITHIN_SECONDS
         while not self.ready():
@@ -84,7 +84,7 @@ class Served:
             time.sleep(0.05)
 
     def launch(self) -> None:
-        """Returns at once."""
+        """Start it; returns at once."""
         assert self._process is None
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
@@ -118,12 +118,12 @@ class Served:
         return process.wait(READY_WITHIN_SECONDS)
 
     def stop(self) -> None:
-        """SIGTERM; it must end well."""
+        """Send SIGTERM. It must exit with 0."""
         assert self._end(hard=False) == 0, self.log()
         assert "Traceback" not in self.log(), self.log()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._end(hard=True)
 
     def freeze(self) -> None:
@@ -132,7 +132,7 @@ class Served:
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Continue the process (SIGCONT)."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
@@ -161,7 +161,7 @@ def registered(real: RealCluster, served: Served) -> Iterator[None]:
 
 
 def _await_refusal(real: RealCluster) -> None:
-    """An API server hears of a new configuration a moment later."""
+    """Wait until the API server calls the webhook, a moment after its registration."""
     own_target = {"name": "a", "dependsOn": {"targets": ["a"]}}
     flow = {
         "apiVersion": JOBFLOWS.api_version,
