@@ -20,6 +20,7 @@ from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from support.sandbox.applier_world import NOW, World
 from support.sandbox.running_controller import NAMESPACE, flow
 
+RUNNING = JobFlowStatus(state=FlowState(phase="Running"))
 KIND_OF_COMMAND = {"apiVersion": COMMANDS.api_version, "kind": "Command"}
 
 
@@ -184,8 +185,7 @@ async def test_temporary_errors(world: World, how: RequestFailure | None, wait: 
 
 async def test_one_failure_does_not_stop_the_other_actions(world: World) -> None:
     world.fails("POST", "/jobs", failure(500, "", "x"))
-    running = JobFlowStatus(state=FlowState(phase="Running"))
-    applied = await world.apply(world.create("f-a"), world.create("f-b"), status=running)
+    applied = await world.apply(world.create("f-a"), world.create("f-b"), status=RUNNING)
     assert len(applied.errors) == 1
     assert applied.status_written
     assert len(await world.cluster.jobs()) == 1
@@ -254,25 +254,23 @@ async def test_answers_about_a_replaced_flow_are_ignored(world: World, again: bo
 async def test_a_status_is_written_for_the_version_it_was_made_from(world: World) -> None:
     label = json.dumps({"metadata": {"labels": {"x": "y"}}}).encode()
     await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", label)
-    running = JobFlowStatus(state=FlowState(phase="Running"))
-    applied = await world.apply(status=running)
+    applied = await world.apply(status=RUNNING)
     assert (applied.again, applied.status_written, applied.errors) == (True, False, [])
     caught_up = world.store.flows.get(NAMESPACE, "f")
     assert caught_up.metadata.labels == {"x": "y"}
     world.flow = caught_up
-    assert (await world.apply(status=running)).status_written
-    assert (await world.cluster.flow("f")).status == running
+    assert (await world.apply(status=RUNNING)).status_written
+    assert (await world.cluster.flow("f")).status == RUNNING
 
 
 async def test_the_status_of_a_flow_that_is_gone_is_not_missed(world: World) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
-    running = JobFlowStatus(state=FlowState(phase="Running"))
-    assert await world.apply(status=running) == Applied()
+    assert await world.apply(status=RUNNING) == Applied()
 
 
 async def test_a_conflict_without_a_change_is_retried_with_a_backoff(world: World) -> None:
     world.fails("PATCH", "/status", failure(409, "Conflict", "busy"))
-    applied = await world.apply(status=JobFlowStatus(state=FlowState(phase="Running")))
+    applied = await world.apply(status=RUNNING)
     assert applied.errors
     assert not applied.again
 
