@@ -1,4 +1,4 @@
-"""Definitions that change under a running product: it stops by itself and comes back by itself."""
+"""Definitions that change while a replica runs: it stops, and continues when they fit again."""
 
 import asyncio
 import json
@@ -115,7 +115,7 @@ async def test_objects_of_another_definition_are_read_again(world: SandboxWorld)
     assert JOBFLOWS.path() in lists and JOBTEMPLATES.path() in lists
 
 
-async def test_without_a_definition_it_says_so_and_comes_back(world: SandboxWorld) -> None:
+async def test_a_missing_definition_is_reported_until_it_exists(world: SandboxWorld) -> None:
     await world.client.delete(CRDS, "", NAME)
     await until(lambda: "it is not installed" in " ".join(world.replica.waiting_for()))
     await world.client.create(CRDS, "", json.dumps(crd("JobFlow")).encode())

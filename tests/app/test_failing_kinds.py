@@ -44,8 +44,8 @@ async def test_a_replica_is_ready_without_the_kind(world: Cluster, kind: Resourc
         await asyncio.wait_for(replica.wait_ready(), 20)
         assert replica.waiting_for() == []
         assert failing(replica)[kind.plural] == 1
-        (told,) = replica.unknown()
-        assert told.startswith(f"{kind.plural}: 500 InternalError")
+        (reported,) = replica.unknown()
+        assert reported.startswith(f"{kind.plural}: 500 InternalError")
         world.server.faults.remove(fault)
         await until(lambda: not replica.unknown())
         assert failing(replica) == {"queues": 0, "commands": 0, "pods": 0}
@@ -61,7 +61,7 @@ async def test_flows_run_without_the_kind(world: Cluster, kind: Resource) -> Non
     assert done.status.state.phase == "Succeed"
 
 
-async def test_outputs_are_read_where_pods_cannot_be_followed(world: Cluster) -> None:
+async def test_outputs_are_read_if_pods_cannot_be_followed(world: Cluster) -> None:
     fails(world, PODS)
     await world.apply(template("a"), flow("f", {"a": ""}))
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
@@ -81,7 +81,7 @@ async def test_a_command_acts_as_soon_as_commands_are_known(world: Cluster) -> N
         await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
 
 
-async def test_queues_of_which_nothing_is_known_are_not_missing(world: Cluster) -> None:
+async def test_unknown_queues_are_not_reported_as_missing(world: Cluster) -> None:
     fails(world, QUEUES)
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running():

@@ -120,7 +120,7 @@ def status(**cpu: str) -> JobFlowStatus:
     )
 
 
-def test_what_steps_held_is_counted_once_when_it_is_recorded(metrics: Metrics) -> None:
+def test_requested_hours_are_counted_once_when_they_are_recorded(metrics: Metrics) -> None:
     recorded = metrics.controller.recorded
     recorded(JobFlowStatus(), status(a=""))
     assert value(metrics, "requested_hours_total", resource="cpu") is None
@@ -161,7 +161,7 @@ def test_retries_and_aborts_are_counted_of_each_run_once(metrics: Metrics) -> No
     assert value(metrics, "jobs_aborted_total", reason="Cancelled") == 1
 
 
-def test_a_failure_that_no_retry_follows_is_none(metrics: Metrics) -> None:
+def test_a_failure_without_a_retry_counts_no_retry(metrics: Metrics) -> None:
     waits = JobFlowStatus(conditions={"f-a": StepCondition(phase="Waiting", failures=1)})
     failed = JobFlowStatus(conditions={"f-a": StepCondition(phase="Failed", failures=2)})
     metrics.controller.recorded(JobFlowStatus(), waits)

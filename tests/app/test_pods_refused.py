@@ -21,23 +21,23 @@ def pods_asked_for(world: Cluster) -> int:
     return sum(seen.path.endswith("/pods") for seen in world.server.requests)
 
 
-async def test_without_the_right_it_is_not_ready_and_carries_flows_out(world: Cluster) -> None:
+async def test_without_the_right_it_is_not_ready_but_runs_flows(world: Cluster) -> None:
     forbidden = failure(403, "Forbidden", 'pods is forbidden: User "x" cannot list')
     world.fails("", "/pods", forbidden, times=None)
     await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running(), world.ends({"f-b": "Failed"}):
         done = await world.ended("f")
-        said = [each for each in replica.waiting_for() if "pods" in each]
+        clauses = [each for each in replica.waiting_for() if "pods" in each]
     conditions = done.status.conditions or {}
     assert {key: entry.phase for key, entry in conditions.items()} == {
         "f-a": "Completed",
         "f-b": "Failed",
     }
     assert conditions["f-b"].failure is None
-    assert len(said) == 1
-    assert said[0].startswith("the API server to list pods: 403")
-    assert "cannot list" in said[0]
+    assert len(clauses) == 1
+    assert clauses[0].startswith("the API server to list pods: 403")
+    assert "cannot list" in clauses[0]
 
 
 async def test_a_replica_without_a_controller_follows_no_pods(world: Cluster) -> None:
@@ -47,7 +47,7 @@ async def test_a_replica_without_a_controller_follows_no_pods(world: Cluster) ->
     assert pods_asked_for(world) == 0
 
 
-async def test_one_with_a_controller_is_ready_once_it_has_them(world: Cluster) -> None:
+async def test_a_replica_with_a_controller_waits_for_pods(world: Cluster) -> None:
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running():
         await replica.wait_ready()

@@ -51,7 +51,7 @@ async def world() -> AsyncIterator[SandboxWorld]:
         yield world
 
 
-async def test_the_diamond_is_admitted_and_carried_through(world: SandboxWorld) -> None:
+async def test_the_diamond_is_admitted_and_succeeds(world: SandboxWorld) -> None:
     await apply(world.client, *(template(name) for name in DIAMOND), jobflow("diamond", DIAMOND))
     flow = await ended(world, "diamond", "Succeed")
     assert flow.status.progress == "5/5"
@@ -84,7 +84,7 @@ async def test_pods_are_found_by_the_labels_of_flow_step_and_index(world: Sandbo
     assert pod.startswith("f-a-1-")
 
 
-async def test_the_api_server_hands_on_every_fault(world: SandboxWorld) -> None:
+async def test_the_api_server_returns_every_fault(world: SandboxWorld) -> None:
     bad = jobflow("bad", {"a": ["b"], "b": ["a"], "c": ["nowhere"]})
     with pytest.raises(ApiError) as raised:
         await apply(world.client, bad)
@@ -113,7 +113,7 @@ async def test_a_running_flow_can_only_be_labelled(world: SandboxWorld) -> None:
     await world.client.delete(JOBFLOWS, "default", "waits")
 
 
-async def test_a_namespace_that_goes_takes_its_flows_along(world: SandboxWorld) -> None:
+async def test_flows_are_deleted_with_their_namespace(world: SandboxWorld) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
     await world.client.create(NAMESPACES, "", json.dumps(namespace).encode())
     await apply(world.client, jobflow("waits", {"a": []}), namespace="team")
@@ -128,7 +128,7 @@ async def test_a_namespace_that_goes_takes_its_flows_along(world: SandboxWorld) 
             await asyncio.sleep(0.02)
 
 
-async def test_the_kubeconfig_is_where_it_was_asked_for(tmp_path: Path) -> None:
+async def test_the_kubeconfig_is_written_to_the_given_path(tmp_path: Path) -> None:
     options = SandboxOptions(kubeconfig=tmp_path / "here" / "kubeconfig")
     async with sandbox_world(options) as world:
         assert world.kubeconfig == options.kubeconfig
@@ -137,7 +137,7 @@ async def test_the_kubeconfig_is_where_it_was_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--port", "--webhook-port"])
-async def test_a_port_in_use_is_said_with_its_flag(flag: str) -> None:
+async def test_a_port_in_use_is_reported_with_its_flag(flag: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         options = (
@@ -158,7 +158,7 @@ async def test_the_death_of_a_part_ends_the_body(monkeypatch: pytest.MonkeyPatch
             await asyncio.Event().wait()
 
 
-async def test_worlds_do_not_meet() -> None:
+async def test_two_sandboxes_are_independent() -> None:
     async with sandbox_world(FAST) as one, sandbox_world(FAST) as other:
         await apply(one.client, template("a"))
         with pytest.raises(ApiError):

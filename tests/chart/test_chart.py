@@ -17,13 +17,13 @@ from support.paths import ROOT
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-def test_helm_has_nothing_to_say_against_it(values: dict[str, Any]) -> None:
+def test_helm_lint_finds_no_fault(values: dict[str, Any]) -> None:
     report = helm_python.lint(CHART, values, strict=True)
-    said = [message["error"] for message in report["messages"]]
-    assert (report["errors"], said) == ([], ["icon is recommended"])
+    messages = [message["error"] for message in report["messages"]]
+    assert (report["errors"], messages) == ([], ["icon is recommended"])
 
 
-def test_its_version_is_that_of_the_package() -> None:
+def test_the_chart_has_the_version_of_the_package() -> None:
     package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     about = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (about["appVersion"], about["version"]) == (package, package)
@@ -94,7 +94,7 @@ def test_the_crd_hook_runs_where_the_replicas_run_and_without_sidecars() -> None
     assert all(each["metadata"]["labels"]["owner"] == "platform" for each in rendered.objects)
 
 
-def test_replicas_stand_apart_and_only_one_goes_at_a_time() -> None:
+def test_replicas_are_spread_and_leave_one_at_a_time() -> None:
     rendered = Rendered()
     deployment = rendered.one("Deployment")["spec"]
     assert deployment["replicas"] == 2
@@ -116,7 +116,7 @@ def test_the_grace_period_fits_what_a_replica_does_with_it() -> None:
     assert seconds + DRAIN_SECONDS < rendered.pod["spec"]["terminationGracePeriodSeconds"]
 
 
-def test_probes_ask_what_is_served_where_it_is_served() -> None:
+def test_probes_use_served_paths_and_ports() -> None:
     container = Rendered({"http": {"port": 9090}}).container
     assert {"name": "http", "containerPort": 9090} in container["ports"]
     assert "--http-port=9090" in container["args"]
@@ -131,7 +131,7 @@ def test_probes_ask_what_is_served_where_it_is_served() -> None:
     }
 
 
-def test_services_and_policies_name_ports_that_are_there() -> None:
+def test_services_and_policies_name_existing_ports() -> None:
     rendered = Rendered()
     ports = {port["name"] for port in rendered.container["ports"]}
     targets = {
@@ -147,7 +147,7 @@ def test_services_and_policies_name_ports_that_are_there() -> None:
     assert ports == targets == opened == {"http", "webhook"}
 
 
-def test_who_may_reach_little_may_reach_pods_of_jobs_as_long_as_flows_are_carried_out() -> None:
+def test_a_limited_egress_includes_pods_of_jobs_if_the_controller_runs() -> None:
     dns = {"ports": [{"port": 53, "protocol": "UDP"}]}
     jobs = {"key": "volcano.sh/job-name", "operator": "Exists"}
     for controller in (True, False):
@@ -158,7 +158,7 @@ def test_who_may_reach_little_may_reach_pods_of_jobs_as_long_as_flows_are_carrie
     assert "egress" not in Rendered().one("NetworkPolicy")["spec"]
 
 
-def test_whom_the_webhook_hears_is_limited_by_address_and_by_certificate() -> None:
+def test_clients_of_the_webhook_can_be_limited() -> None:
     server = {"ipBlock": {"cidr": "10.0.0.1/32"}}
     rendered = Rendered(
         {"networkPolicy": {"webhookFrom": [server]}, "webhook": {"clientCA": "clients"}}
@@ -174,7 +174,7 @@ def test_whom_the_webhook_hears_is_limited_by_address_and_by_certificate() -> No
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_the_right_to_ask_for_rights_comes_with_the_setting(on: bool) -> None:
+def test_access_reviews_need_the_setting(on: bool) -> None:
     rendered = Rendered({"webhook": {"subjectAccessReview": on}})
     assert ("--subject-access-review" in rendered.container["args"]) is on
     (role,) = (
@@ -189,7 +189,7 @@ def test_the_right_to_ask_for_rights_comes_with_the_setting(on: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["files", "outside", "lenient"])
-def test_the_webhook_is_asked_what_the_code_says(name: str) -> None:
+def test_the_chart_registers_the_rules_of_the_code(name: str) -> None:
     ours = webhook_configuration("https://x", b"")["webhooks"]
     charts = Rendered(VALUES[name]).one("ValidatingWebhookConfiguration")["webhooks"]
     assert [each["name"] for each in charts] == [each["name"] for each in ours]
@@ -201,7 +201,7 @@ def test_the_webhook_is_asked_what_the_code_says(name: str) -> None:
         assert (asked.get("url") or asked["service"]["path"]).endswith(path)
 
 
-def test_by_default_the_webhook_is_as_strict_and_patient_as_the_codes() -> None:
+def test_failure_policy_and_timeout_default_to_those_of_the_code() -> None:
     (ours, *_) = webhook_configuration("https://x", b"")["webhooks"]
     for webhook in Rendered().one("ValidatingWebhookConfiguration")["webhooks"]:
         for key in ("failurePolicy", "timeoutSeconds"):
@@ -216,7 +216,7 @@ def test_an_upgrade_does_not_blank_a_bundle_that_others_write() -> None:
         assert b64decode(webhook["clientConfig"]["caBundle"]).decode() == CA
 
 
-def test_who_keeps_the_cluster_clean_is_not_asked() -> None:
+def test_reviews_exempt_the_controllers_of_the_cluster() -> None:
     rendered = Rendered(VALUES["lenient"])
     for webhook in rendered.one("ValidatingWebhookConfiguration")["webhooks"]:
         expressions = " ".join(each["expression"] for each in webhook["matchConditions"])
@@ -231,7 +231,7 @@ def test_who_keeps_the_cluster_clean_is_not_asked() -> None:
         assert webhook["namespaceSelector"] == {"matchLabels": {"batch": "yes"}}
 
 
-def test_a_certificate_made_here_is_for_the_name_the_api_server_asks() -> None:
+def test_a_generated_certificate_has_the_name_of_the_service() -> None:
     rendered = Rendered()
     service = rendered.one("ValidatingWebhookConfiguration")["webhooks"][0]["clientConfig"][
         "service"
@@ -246,7 +246,7 @@ def test_a_certificate_made_here_is_for_the_name_the_api_server_asks() -> None:
     assert issued["jobflow-webhook-certificate"]["spec"]["dnsNames"] == [host]
 
 
-def test_cert_manager_fills_what_the_pods_mount() -> None:
+def test_the_pods_mount_the_secret_of_cert_manager() -> None:
     for name in ("cert-manager", "issuer"):
         rendered = Rendered(VALUES[name])
         certificate = rendered.all("Certificate")["jobflow-webhook-certificate"]
@@ -259,12 +259,12 @@ def test_cert_manager_fills_what_the_pods_mount() -> None:
     assert list(Rendered(VALUES["issuer"]).all("Issuer")) == []
 
 
-def test_one_without_a_bundle_is_told_to_give_it() -> None:
+def test_mode_files_needs_a_bundle() -> None:
     with pytest.raises(helm_python.HelmError, match=r"certificates\.mode files needs .*caBundle"):
         Rendered({"certificates": {"mode": "files"}})
 
 
-def test_definitions_come_before_everything_and_stay_behind() -> None:
+def test_definitions_are_installed_first_and_kept() -> None:
     rendered = Rendered()
     assert rendered.all("CustomResourceDefinition") == {}
     hooks = [o for o in rendered.objects if "helm.sh/hook" in o["metadata"].get("annotations", {})]
@@ -280,7 +280,7 @@ def test_definitions_come_before_everything_and_stay_behind() -> None:
         assert chart.crds == []
 
 
-def test_the_hook_touches_our_definitions_alone() -> None:
+def test_the_hook_may_change_only_our_definitions() -> None:
     role = Rendered().all("ClusterRole")["jobflow-crds"]
     names = [path.stem for path in (CHART / "crds").glob("*.yaml")]
     for rule in role["rules"]:
@@ -301,14 +301,14 @@ def manifests_of_chart() -> Any:
     return module
 
 
-def test_what_kubectl_applies_is_the_chart() -> None:
+def test_deploy_is_rendered_from_the_chart() -> None:
     """`make manifests` brings deploy/ into step."""
     module = manifests_of_chart()
     there = {path.name: path.read_text() for path in (ROOT / "deploy").glob("*")}
     assert there == module.rendered()
 
 
-def test_what_kubectl_applies_can_name_the_image_by_digest() -> None:
+def test_deploy_can_name_the_image_by_digest() -> None:
     module = manifests_of_chart()
     image = f"registry.example.com/jobflow@sha256:{'a' * 64}"
     (deployment,) = yaml.safe_load_all(module.rendered(image)["20-deployment.yaml"])
@@ -320,13 +320,13 @@ def test_what_kubectl_applies_can_name_the_image_by_digest() -> None:
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-def test_names_stay_within_what_kubernetes_takes(values: dict[str, Any]) -> None:
+def test_names_are_short_enough_for_kubernetes(values: dict[str, Any]) -> None:
     long = "a-release-with-a-name-as-long-as-helm-lets-it-be-jobf"
     for manifest in Rendered(values, name=long).objects:
         assert len(manifest["metadata"]["name"]) <= 63
 
 
-def test_notes_say_what_was_chosen() -> None:
+def test_notes_describe_the_chosen_values() -> None:
     assert "changes to them are refused" in Rendered().notes
     assert "stored unchecked" in Rendered(VALUES["lenient"]).notes
     assert "The webhook is off" in Rendered(VALUES["controller only"]).notes

@@ -1,4 +1,4 @@
-"""The command lines of docker-compose.yml, started without containers, carry flows."""
+"""The command lines of docker-compose.yml, started without containers, run flows."""
 
 import asyncio
 import json
@@ -54,9 +54,9 @@ def refusal(kubectl: Kubectl) -> str:
     """Return the refusal of a flow with a fault, once the API server trusts the webhook."""
     broken = json.dumps(flow_of("broken", {"a": ["b"], "b": ["a"]}))
     deadline = time.monotonic() + ASKED_WITHIN_SECONDS
-    while "failed calling webhook" in (said := kubectl.refused("apply", "-f", "-", stdin=broken)):
-        assert time.monotonic() < deadline, said
-    return said
+    while "failed calling webhook" in (text := kubectl.refused("apply", "-f", "-", stdin=broken)):
+        assert time.monotonic() < deadline, text
+    return text
 
 
 async def test_the_documentation_sample(compose: Composition, kubectl: Kubectl) -> None:
@@ -73,7 +73,7 @@ async def test_the_documentation_sample(compose: Composition, kubectl: Kubectl) 
         await asyncio.to_thread(kubectl, "wait", f"{state}=Succeed", "jf/test", "--timeout=50s")
     rows = kubectl("get", "vcjob", "--no-headers").rows
     assert [row[0] for row in rows] == [f"test-{step}" for step in DIAMOND]
-    assert compose.stop("jobflow") == 0, compose.said("jobflow")
+    assert compose.stop("jobflow") == 0, compose.output("jobflow")
 
 
 def test_keys_and_addresses_are_made_once(tmp_path: Path) -> None:

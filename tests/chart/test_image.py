@@ -32,14 +32,14 @@ def locked(name: str) -> dict[str, str]:
 
 
 def test_the_image_runs_as_the_user_that_the_chart_says() -> None:
-    said = dict(instructions())
+    dockerfile = dict(instructions())
     security = Rendered().pod["spec"]["securityContext"]
-    assert said["USER"] == f"{security['runAsUser']}:{security['runAsGroup']}"
-    assert yaml.safe_load(said["ENTRYPOINT"]) == ["jobflow"]
+    assert dockerfile["USER"] == f"{security['runAsUser']}:{security['runAsGroup']}"
+    assert yaml.safe_load(dockerfile["ENTRYPOINT"]) == ["jobflow"]
     assert "command" not in Rendered().container
 
 
-def test_everything_is_installed_by_hash_and_as_it_was_tested() -> None:
+def test_packages_are_installed_by_hash_at_the_tested_versions() -> None:
     tested = locked("requirements.lock")
     for name in ("requirements-runtime.lock", "requirements-build.lock"):
         assert locked(name).items() <= tested.items()
@@ -68,7 +68,7 @@ def test_the_bill_of_materials_lists_what_the_image_installs(tmp_path: Path) -> 
     assert all(part["externalReferences"][0]["hashes"] for part in bill["components"])
 
 
-def test_what_is_copied_is_there_and_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     kept = [
         line.removeprefix("!")
         for line in (ROOT / ".dockerignore").read_text().splitlines()
@@ -106,14 +106,14 @@ def test_every_service_is_reached_by_its_name_and_waits_for_one_that_is_there() 
     assert set(named) - {"localhost"} <= set(services)
 
 
-def test_volcano_leaves_flows_to_us() -> None:
+def test_volcano_does_not_run_flows() -> None:
     controllers = flags_of(COMPOSE["services"]["volcano-controllers"]["command"])["controllers"]
     assert {"*", "-jobflow-controller", "-jobtemplate-controller"} <= set(controllers.split(","))
     admission = flags_of(COMPOSE["services"]["volcano-admission"]["command"])
     assert "/jobflows/validate" not in admission["enabled-admission"].split(",")
 
 
-def test_jobflow_is_served_with_flags_that_it_has() -> None:
+def test_compose_uses_existing_flags() -> None:
     arguments = COMPOSE["services"]["jobflow"]["command"]
     assert arguments[0] == "serve"
     given = {name.replace("-", "_"): value for name, value in flags_of(arguments).items()}
@@ -121,7 +121,7 @@ def test_jobflow_is_served_with_flags_that_it_has() -> None:
     assert set(given) <= set(Settings.model_fields)
 
 
-def test_the_webhook_is_asked_there_too_what_the_code_says() -> None:
+def test_compose_registers_the_rules_of_the_code() -> None:
     manifests = yaml.safe_load(COMPOSE["configs"]["objects"]["content"])["items"]
     theirs = by_name(manifests)["jobflow"]["webhooks"]
     ours = webhook_configuration("https://jobflow:8443", b"")["webhooks"]

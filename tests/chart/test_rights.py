@@ -1,4 +1,4 @@
-"""The service account's rights: all that a release asks for is allowed, and nothing else is."""
+"""The rights of the service account: a release uses all of them and needs no others."""
 
 import asyncio
 import json
@@ -120,8 +120,8 @@ async def a_flow_of_which_an_event_is_there(bare: RealCluster, namespace: str) -
 
 
 async def a_flow_that_leaves_no_jobs_and_then_goes(bare: RealCluster, namespace: str) -> None:
-    said = {"jobRetainPolicy": "delete", "ttlSecondsAfterFinished": 5}
-    path = await apply_diamond(bare, namespace, "tidy", **said)
+    options = {"jobRetainPolicy": "delete", "ttlSecondsAfterFinished": 5}
+    path = await apply_diamond(bare, namespace, "tidy", **options)
     await succeeds(bare, path)
     await until(bare, JOBS.path(namespace, "tidy-e"), lambda job: job is None)
     await until(bare, path, lambda flow: flow is None)

@@ -111,10 +111,10 @@ def test_every_value_is_in_the_schema_and_no_other_name() -> None:
     assert sorted(OTHERWISE) == sorted(leaves(DEFAULTS))
     for path in leaves(DEFAULTS):
         *above, _ = path.split(".")
-        wrong = changed({}, ".".join([*above, "noSuchValue"]), 1)
+        invalid = changed({}, ".".join([*above, "noSuchValue"]), 1)
         if above != ["resources", "requests"] and above != ["resources", "limits"]:
             with pytest.raises(helm_python.HelmError, match="noSuchValue"):
-                Rendered(wrong)
+                Rendered(invalid)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A flow is cancelled on a real API server, by a user who may make Commands and little else."""
+"""A user who may create Commands and little else cancels a flow on a real API server."""
 
 import asyncio
 import subprocess
@@ -62,7 +62,7 @@ async def test_a_running_flow_is_cancelled_then_deleted(
     await asyncio.to_thread(kubectl, *here, "delete", "jf", "test")
 
 
-async def test_whoever_may_not_make_commands_is_told_so(
+async def test_missing_rights_to_create_commands_are_reported(
     real: RealCluster, api: Server, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     here = ("-n", api.namespace)

@@ -122,7 +122,7 @@ async def test_certificates_and_cas_rotate_under_load(real: RealCluster, tmp_pat
         print("reviews answered while two certificates and a CA were replaced:", asked.refused)
 
 
-async def test_a_deleted_secret_is_made_anew_and_no_review_fails(
+async def test_a_deleted_secret_is_created_again_and_no_review_fails(
     real: RealCluster, tmp_path: Path
 ) -> None:
     one = Served(real, tmp_path, *SHORT, files=False)
@@ -135,7 +135,7 @@ async def test_a_deleted_secret_is_made_anew_and_no_review_fails(
             await until(lambda: presented(one) == data(real)["tls.crt"].decode())
 
 
-async def test_a_secret_edited_by_hand_is_put_right_and_no_review_fails(
+async def test_a_secret_edited_by_hand_is_corrected_and_no_review_fails(
     real: RealCluster, tmp_path: Path
 ) -> None:
     one = Served(real, tmp_path, files=False)
@@ -187,11 +187,11 @@ def test_files_that_do_not_match_are_no_beginning(real: RealCluster, tmp_path: P
     one.pki.serving.key.write_bytes(one.pki.ca_key.read_bytes())
     one.launch()
     assert one.exit_code() == 2
-    said = f"{one.pki.serving.key} is not the key of {one.pki.serving.certificate}"
-    assert one.log().splitlines()[-1] == f"jobflow: error: {said}"
+    message = f"{one.pki.serving.key} is not the key of {one.pki.serving.certificate}"
+    assert one.log().splitlines()[-1] == f"jobflow: error: {message}"
 
 
-async def test_who_may_not_write_the_secret_is_told(real: RealCluster, tmp_path: Path) -> None:
+async def test_missing_rights_to_the_secret_are_reported(real: RealCluster, tmp_path: Path) -> None:
     one = Served(real, tmp_path, "--no-controller", files=False, user="alice")
     with one.running(ready=False):
         await until(
@@ -203,7 +203,7 @@ async def test_who_may_not_write_the_secret_is_told(real: RealCluster, tmp_path:
         )
 
 
-async def test_a_token_that_ended_is_said_and_a_new_one_is_taken(
+async def test_an_expired_token_is_reported_and_a_new_one_is_used(
     real: RealCluster, tmp_path: Path
 ) -> None:
     config = json.loads(real.plane.kubeconfig("jobflow").read_text())

@@ -97,7 +97,7 @@ async def test_commands_of_kubectl_suspend_resume_and_retry(
     ]
 
 
-async def test_a_finished_flow_goes_with_its_jobs_when_its_time_is_over(
+async def test_a_finished_flow_and_its_jobs_are_deleted_after_the_ttl(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
     world = Cluster(api, kubectl)
@@ -114,7 +114,7 @@ async def test_a_finished_flow_goes_with_its_jobs_when_its_time_is_over(
     assert real.audit.created("jobs", api.namespace) == {"f-a": 1, "f-b": 1}
 
 
-async def test_a_finished_job_goes_when_its_templates_time_is_over(
+async def test_a_finished_job_is_deleted_after_the_ttl_of_its_template(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
     """Volcano would delete it before the flow knows of its end, so Volcano does not get the TTL."""

@@ -1,4 +1,4 @@
-"""The control plane of these tests: its users, its audit log, its ends and beginnings."""
+"""The control plane of these tests: its users, its audit log, its restarts."""
 
 import json
 
@@ -29,7 +29,7 @@ async def test_the_audit_log_tells_who_wrote_what(real: RealCluster) -> None:
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["stopped", "killed"])
-def test_what_was_ended_comes_back_as_it_was(real: RealCluster, hard: bool) -> None:
+def test_a_restarted_control_plane_has_its_objects(real: RealCluster, hard: bool) -> None:
     namespace = real.new_namespace("back")
     path = JOBFLOWS.path(namespace)
     real.admin.post(path, json=flow("f")).raise_for_status()

@@ -1,4 +1,4 @@
-"""Another's definitions in the place of ours, on a real API server with two replicas."""
+"""Definitions of somebody else replace ours, on a real API server with two replicas."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""An API server that is away, refuses, forgets or hangs up: flows end right, no job twice."""
+"""An API server that is away, refuses, forgets or hangs up: flows still end, no job runs twice."""
 
 import asyncio
 from collections import Counter
@@ -92,9 +92,9 @@ async def test_an_api_server_that_is_not_there_yet_is_waited_for(
     try:
         serve.launch()
         await until(lambda: "Cannot connect to host" in " ".join(serve.waiting_for() or ()))
-        said = serve.waiting_for()
-        assert said is not None
-        assert any(each.startswith("the API server to list jobflows: ") for each in said), said
+        clauses = serve.waiting_for()
+        assert clauses is not None
+        assert any(each.startswith("the API server to list jobflows: ") for each in clauses)
         assert serve.get("/healthz").status_code == 200
         assert '"cannot follow"' in serve.log()
         await asyncio.to_thread(real.plane.start_api_server)

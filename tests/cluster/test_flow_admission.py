@@ -27,7 +27,7 @@ def faults_of(api: Server, kubectl: Kubectl, bad: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("served")
-async def test_what_is_wrong_with_control_is_one_answer(api: Server, kubectl: Kubectl) -> None:
+async def test_all_faults_of_control_are_in_one_answer(api: Server, kubectl: Kubectl) -> None:
     await api.made(api.templates, template("serve"))
     case = {"when": "true", "template": "serve", "patch": {"jobSpec": {"minAvailable": 5}}}
     bad = flow(
@@ -67,8 +67,8 @@ async def test_a_template_that_a_case_may_still_run_stays(api: Server, kubectl: 
         **{"finally": [{"name": "last", "template": "clean"}]},
     )
     kubectl("apply", *home, "-f", "-", stdin=waiting)
-    said = kubectl.refused("delete", *home, "jobtemplate", "large")
-    assert "template large is still needed by flow f (step a)" in said
+    message = kubectl.refused("delete", *home, "jobtemplate", "large")
+    assert "template large is still needed by flow f (step a)" in message
 
 
 def probing(**probe: Any) -> str:
@@ -77,7 +77,7 @@ def probing(**probe: Any) -> str:
 
 
 @pytest.mark.usefixtures("served")
-async def test_what_is_wrong_with_a_probe_is_one_answer(api: Server, kubectl: Kubectl) -> None:
+async def test_all_faults_of_a_probe_are_in_one_answer(api: Server, kubectl: Kubectl) -> None:
     await api.made(api.templates, template("serve"))
     get = {"taskName": "main", "path": "/ready", "port": 8080}
     bad = probing(

@@ -1,4 +1,4 @@
-"""The product on a real API server: flows by kubectl, counted writes, crashes, taking over."""
+"""`jobflow serve` on a real API server: flows by kubectl, crashes, flows of Volcano."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,8 +40,8 @@ def diamond(*, duration: str = "200ms") -> str:
 
 
 async def apply(kubectl: Kubectl, namespace: str, manifests: str) -> str:
-    said = await asyncio.to_thread(kubectl, "-n", namespace, "apply", "-f", "-", stdin=manifests)
-    return said.err
+    answer = await asyncio.to_thread(kubectl, "-n", namespace, "apply", "-f", "-", stdin=manifests)
+    return answer.err
 
 
 async def ended(api: Server, name: str = "test") -> dict[str, Any]:
@@ -87,7 +87,7 @@ async def test_the_documentation_sample(
         assert real.audit.denied(user, api.namespace, since=began) == []
 
 
-async def test_a_deleted_flow_takes_its_jobs_and_pods_along(
+async def test_jobs_and_pods_are_deleted_with_their_flow(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
     async with volcano(await real.client("volcano"), speed=10):
@@ -130,7 +130,7 @@ async def test_without_a_webhook_a_broken_flow_fails_with_the_same_words(
     assert 'spec.flows[0].dependsOn.targets[0]: Invalid value: "nowhere"' in state["message"]
 
 
-async def test_what_volcano_began_is_carried_on(
+async def test_flows_that_volcano_started_continue(
     real: RealCluster, api: Server, tmp_path: Path
 ) -> None:
     await put_midflight(api)

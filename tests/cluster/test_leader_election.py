@@ -130,8 +130,8 @@ async def test_a_leader_that_is_killed_is_followed_within_the_lease(
     spec = await pair.spec()
     assert spec["leaseTransitions"] == 1
     kubectl = Kubectl(real.plane.kubeconfig("admin"), tmp_path)
-    shown = await asyncio.to_thread(kubectl, "get", "lease", "jobflow", "-n", pair.api.namespace)
-    assert spec["holderIdentity"] in str(shown)
+    printed = await asyncio.to_thread(kubectl, "get", "lease", "jobflow", "-n", pair.api.namespace)
+    assert spec["holderIdentity"] in str(printed)
 
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["cut off", "frozen"])

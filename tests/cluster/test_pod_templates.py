@@ -56,8 +56,9 @@ async def test_all_that_is_wrong_with_all_tasks_is_one_answer(
         minAvailable=9,
     )  # fmt: skip
     for dry in ((), ("--dry-run=server",)):
-        said = kubectl.refused("apply", "-n", api.namespace, *dry, "-f", "-", stdin=json.dumps(bad))
-        lines = [line.removeprefix("* ") for line in said.splitlines()]
+        home = ("-n", api.namespace, *dry)
+        message = kubectl.refused("apply", *home, "-f", "-", stdin=json.dumps(bad))
+        lines = [line.removeprefix("* ") for line in message.splitlines()]
         assert lines[0] == 'The JobTemplate "train" is invalid: '
         mistyped = 'Invalid value: "integer": must be of type string: "integer"; write'
         assert sorted(lines[1:]) == [
@@ -106,9 +107,9 @@ async def test_only_a_change_of_the_spec_is_tried(
         '"command"?\n'
     )
     assert dry_runs(real, api.namespace) == {201: 5}
-    wrong = json.dumps(with_tasks("train", pod(imagePullPolicy="always")))
-    said = kubectl.refused("apply", "-n", api.namespace, "-f", "-", stdin=wrong)
-    assert f"{TASKS}[0].template.spec.containers[0].imagePullPolicy: Unsupported value" in said
+    invalid = json.dumps(with_tasks("train", pod(imagePullPolicy="always")))
+    message = kubectl.refused("apply", "-n", api.namespace, "-f", "-", stdin=invalid)
+    assert f"{TASKS}[0].template.spec.containers[0].imagePullPolicy: Unsupported value" in message
     assert dry_runs(real, api.namespace) == {201: 5, 422: 1}
 
 
@@ -140,7 +141,7 @@ def denying(namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return policy, binding
 
 
-async def test_what_others_would_not_let_in_now_passes(
+async def test_refusals_by_quota_and_policy_do_not_count(
     real: RealCluster, api: Server, served: Served
 ) -> None:
     """Quota (403), a policy (422 about the object, not its template), PodSecurity (a warning)."""

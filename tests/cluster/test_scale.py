@@ -90,7 +90,7 @@ def installed(real: RealCluster, served: Served) -> Iterator[None]:
 
 @pytest.mark.kubectl
 @pytest.mark.parametrize("down", [False, True], ids=["up", "down"])
-async def test_a_namespace_goes_with_its_running_flows(
+async def test_a_namespace_is_deleted_with_its_running_flows(
     real: RealCluster, api: Server, tmp_path: Path, down: bool
 ) -> None:
     serve = Served(real, tmp_path)

@@ -60,7 +60,7 @@ async def refused(send: Callable[[], httpx.Response]) -> str:
     return str((await answered(send, success=False)).json()["message"])
 
 
-async def test_who_may_not_create_vcjobs_may_not_create_flows(real: RealCluster) -> None:
+async def test_flows_need_the_right_to_create_vcjobs(real: RealCluster) -> None:
     namespace = real.new_namespace("recipe")
     with real.plane.connect("alice") as alice:
 
@@ -70,8 +70,8 @@ async def test_who_may_not_create_vcjobs_may_not_create_flows(real: RealCluster)
 
         assert send().status_code == 201
         with applied(real, "jobflow-needs-vcjob-rights"):
-            said = await refused(send)
-            assert "alice may not create vcjobs (jobs.batch.volcano.sh) in namespace" in said
+            message = await refused(send)
+            assert "alice may not create vcjobs (jobs.batch.volcano.sh) in namespace" in message
             admin = real.admin.post(JOBTEMPLATES.path(namespace), json=template("t"))
             assert admin.status_code == 201
             path = JOBTEMPLATES.path(namespace, "t")
@@ -96,8 +96,8 @@ async def test_jobs_stay_in_the_queues_of_their_namespace(real: RealCluster) -> 
         return real.admin.post(JOBS.path(namespace), json=job, params={"dryRun": "All"})
 
     with applied(real, "vcjob-queues"):
-        said = await refused(lambda: send("research"))
-        assert "queue research is not one of default" in said
+        message = await refused(lambda: send("research"))
+        assert "queue research is not one of default" in message
         assert send("default").status_code == 201
         annotations = {"metadata": {"annotations": {"example.com/queues": "default,research"}}}
         path = f"/api/v1/namespaces/{namespace}"

@@ -17,6 +17,7 @@ from support.sandbox import manifests
 from support.sandbox.crashing_requests import Point, first_life, points
 from support.sandbox.running_controller import DIAMOND, NAMESPACE, Cluster, cluster, flow, template
 from support.sandbox.volcano_world import volcano
+from support.time.certificate_rings import Clock
 
 
 async def apply_diamond(world: Cluster) -> None:
@@ -63,8 +64,8 @@ async def carried(world: Cluster, point: Point) -> bool:
     assert (done.status.state.phase, done.status.state.reason) == ("Failed", "Cancelled"), point
     assert await world.jobs() == {"f-a": "Completed", "f-b": "Aborted", "f-c": "Aborted"}, point
     assert world.count("POST", JOBS) == 3, point
-    told = [event for event in await world.events() if event["reason"] == "CommandRefused"]
-    assert not told, "the Command was read twice"
+    refused = [event for event in await world.events() if event["reason"] == "CommandRefused"]
+    assert not refused, "the Command was read twice"
     return reached
 
 
@@ -124,16 +125,6 @@ async def test_commands_on_other_kinds_are_let_alone(world: Cluster) -> None:
     assert [item["metadata"]["name"] for item in await world.raw(COMMANDS)] == ["x"]
 
 
-class Clock:
-    """The time, and how far a test has moved it on."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def now(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
-
-
 async def nudge(world: Cluster, note: str) -> None:
     body = b'{"metadata": {"labels": {"note": "%s"}}}' % note.encode()
     await world.client.patch(JOBFLOWS, NAMESPACE, "f", body)
@@ -143,18 +134,18 @@ async def abort_commands(world: Cluster, holds: Any) -> None:
     await world.seen(COMMANDS, Command, lambda commands: holds(commands.get("f-a-abort")))
 
 
-async def test_where_nobody_aborts_the_job_is_asked_again_and_then_deleted(world: Cluster) -> None:
-    clock = Clock()
+async def test_a_job_that_is_not_aborted_is_deleted_in_the_end(world: Cluster) -> None:
+    clock = Clock(datetime.now(UTC))
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with world.ends(otherwise="Running"), world.controller(now=clock.now):
+    async with world.ends(otherwise="Running"), world.controller(now=clock):
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
         await world.order("TerminateJob")
         await abort_commands(world, lambda command: command is not None)
         await world.client.delete(COMMANDS, NAMESPACE, "f-a-abort")
-        clock.ahead = timedelta(seconds=11)
+        clock.go(timedelta(seconds=11))
         await nudge(world, "one")
         await abort_commands(world, lambda command: command is not None)
-        clock.ahead = timedelta(seconds=61)
+        clock.go(timedelta(seconds=50))
         await nudge(world, "two")
         done = await world.ended("f")
         await world.seen(JOBS, Job, lambda jobs: not jobs)
@@ -162,14 +153,14 @@ async def test_where_nobody_aborts_the_job_is_asked_again_and_then_deleted(world
     assert done.status.terminated_jobs == ["f-a"]
 
 
-async def test_where_no_command_can_be_made_the_job_is_deleted(world: Cluster) -> None:
-    clock = Clock()
+async def test_a_job_is_deleted_if_no_command_can_be_created(world: Cluster) -> None:
+    clock = Clock(datetime.now(UTC))
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with world.ends(otherwise="Running"), world.controller(now=clock.now):
+    async with world.ends(otherwise="Running"), world.controller(now=clock):
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
         await world.order("TerminateJob")
         world.fails("POST", "/commands", failure(403, "Forbidden", "no"), times=None)
         await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
-        clock.ahead = timedelta(seconds=61)
+        clock.go(timedelta(seconds=61))
         await nudge(world, "one")
         assert (await world.ended("f")).status.state.reason == "Cancelled"

@@ -62,7 +62,7 @@ def ended(watched: Watched) -> bool:
     return watched.flow is not None and watched.flow.final
 
 
-def told(orders: Orders | None) -> End:
+def run_with(orders: Orders | None) -> End:
     objects = list(yaml.safe_load_all(EXAMPLE.read_text()))
     for each in objects:
         each["metadata"]["namespace"] = NAMESPACE
@@ -88,7 +88,7 @@ def undisturbed() -> tuple[End, int]:
         await watched.ended()
         states = watched.changes
 
-    return told(orders), states
+    return run_with(orders), states
 
 
 def come_to(end: End, *names: str) -> Mapping[str, Any]:
@@ -153,7 +153,7 @@ REFUSED = {"resume", "retry"}
 def goes(story: str, states: Collection[int]) -> None:
     orders, ends = STORIES[story]
     for state in states:
-        end = told(orders(state))
+        end = run_with(orders(state))
         nothing_twice(end)
         if story in REFUSED:
             assert len(end.refused) == 1

@@ -50,12 +50,12 @@ async def commands(watched: Watched) -> None:
     async def runs(job: str) -> None:
         await watched.until(lambda: watched.phase(job) == "Running")
 
-        def is_told() -> bool:
+        def is_recorded() -> bool:
             conditions = watched.flow.status.conditions if watched.flow is not None else None
-            told = (conditions or {}).get("f-a")
-            return told is not None and told.phase == "Running"
+            condition = (conditions or {}).get("f-a")
+            return condition is not None and condition.phase == "Running"
 
-        await watched.until(is_told)
+        await watched.until(is_recorded)
 
     await runs("f-a")
     await watched.order("AbortJob", "one")
@@ -118,14 +118,14 @@ TALES = {
 }
 
 
-async def carried(told: Tale, point: Point) -> Lives:
+async def carried(given: Tale, point: Point) -> Lives:
     async with cluster() as world:
-        await world.apply(*(dict(each) for each in told.objects))
+        await world.apply(*(dict(each) for each in given.objects))
 
         async def connect() -> Dying:
             return Dying.at(world.server.url)
 
-        return await lives(connect, NAMESPACE, told, point)
+        return await lives(connect, NAMESPACE, given, point)
 
 
 @cache

@@ -45,7 +45,7 @@ async def set_finalizers(world: Cluster, *names: str) -> None:
     await merge(world.client, JOBS, "f-a", {"metadata": {"finalizers": names or None}})
 
 
-async def test_a_diamond_is_carried_to_its_end_by_few_writes() -> None:
+async def test_a_diamond_needs_few_writes() -> None:
     async with cluster() as world, world.controller(), world.ends():
         await world.apply(*(template(name) for name in DIAMOND), flow("d", DIAMOND))
         done = await world.ended("d")
@@ -116,7 +116,7 @@ async def test_a_job_deleted_before_the_status_knew_of_it_is_a_new_attempt_too()
         assert condition_of(done, "b").attempts == 2
 
 
-async def test_of_two_flows_that_make_the_same_name_the_second_is_told() -> None:
+async def test_the_second_of_two_flows_with_one_job_name_fails() -> None:
     async with cluster() as world, world.controller():
         await world.apply(template("b"), template("a-b"))
         await world.apply(flow("f-a", {"b": ""}))
@@ -165,7 +165,7 @@ async def test_a_deleted_flow_is_left_alone() -> None:
         assert world.count("POST", JOBS) == 2
 
 
-async def test_a_refused_create_is_said_and_tried_again_when_the_template_changes() -> None:
+async def test_a_refused_create_is_retried_when_the_template_changes() -> None:
     async with cluster() as world, world.controller(), world.ends():
         exceeded = failure(403, "Forbidden", "exceeded quota")
         quota = world.fails("POST", "/jobs", exceeded, times=None)
@@ -178,7 +178,7 @@ async def test_a_refused_create_is_said_and_tried_again_when_the_template_change
         assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
-async def test_a_create_refused_for_what_it_is_fails_the_step() -> None:
+async def test_a_create_refused_as_invalid_fails_the_step() -> None:
     async with cluster() as world, world.controller(), world.ends():
         world.fails("POST", "/jobs", failure(422, "Invalid", "no such queue"))
         await world.apply(template("a"), flow("f", {"a": ""}))

@@ -1,6 +1,6 @@
-"""Large flows go on at once: nothing in them waits for a resync, or a second each time.
+"""Large flows continue at once: nothing in them waits for a resync, or a second each time.
 
-So many such waits in a row take longer than a flow here may take.
+So many waits in a row would exceed the time limit of a flow here.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ WITHIN_SECONDS = 0.9 * IN_A_ROW
 
 
 @dataclass
-class Told:
+class Result:
     status: JobFlowStatus
     retries: int
     requests: Counter[tuple[str, str]]
@@ -41,14 +41,14 @@ TEMPLATES = (
 )
 
 
-async def carried(*steps: dict[str, Any], **spec: Any) -> Told:
+async def carried(*steps: dict[str, Any], **spec: Any) -> Result:
     retries = Mock(spec=Hooks)
     async with cluster() as world, plays(world.client):
         await world.apply(*TEMPLATES)
         async with world.controller(hooks=retries):
             await world.apply(flow("f", {}, flows=[*steps], **spec))
             done = await world.ended("f", within=WITHIN_SECONDS)
-        return Told(done.status, retries.retried.call_count, counted(world))
+        return Result(done.status, retries.retried.call_count, counted(world))
 
 
 def counted(world: Cluster) -> Counter[tuple[str, str]]:
@@ -65,15 +65,15 @@ def step(name: str, after: str = "", **more: Any) -> dict[str, Any]:
     return {"name": name, "template": "ok", **depends_on, **more}
 
 
-async def test_what_is_not_taken_is_found_in_one_plan() -> None:
+async def test_one_plan_skips_a_chain_of_steps() -> None:
     chain = [
         step("s0", when="false"),
         *(step(f"s{n}", f"s{n - 1}", when="true") for n in range(1, CHAIN)),
     ]
-    told = await carried(*chain)
-    assert (told.status.state.phase, told.status.progress) == ("Succeed", "50/50")
-    assert told.requests["PATCH", "jobflows/status"] == 1
-    assert told.retries == 0
+    result = await carried(*chain)
+    assert (result.status.state.phase, result.status.progress) == ("Succeed", "50/50")
+    assert result.requests["PATCH", "jobflows/status"] == 1
+    assert result.retries == 0
 
 
 async def test_a_chain_of_decisions_waits_for_nothing_but_their_writes() -> None:
@@ -82,35 +82,35 @@ async def test_a_chain_of_decisions_waits_for_nothing_but_their_writes() -> None
     chain = [
         step(f"s{n}", f"s{n - 1}" if n else "", when="true", forEach=nothing) for n in range(CHAIN)
     ]
-    told = await carried(*chain, params=[{"name": "none", "value": []}])
-    assert (told.status.state.phase, told.status.progress) == ("Succeed", "50/50")
-    assert told.requests["PATCH", "jobflows/status"] == 51
-    assert told.retries == 0
+    result = await carried(*chain, params=[{"name": "none", "value": []}])
+    assert (result.status.state.phase, result.status.progress) == ("Succeed", "50/50")
+    assert result.requests["PATCH", "jobflows/status"] == 51
+    assert result.retries == 0
 
 
 async def test_many_items_follow_each_other_at_once() -> None:
-    told = await carried(step("a", forEach={"count": ITEMS, "parallelism": AT_ONCE}))
-    assert told.status.state.phase == "Succeed"
-    assert told.requests["POST", "jobs"] == ITEMS
-    assert told.requests["PATCH", "jobflows/status"] <= 4 + WITHIN_SECONDS
-    assert told.retries == 0
+    result = await carried(step("a", forEach={"count": ITEMS, "parallelism": AT_ONCE}))
+    assert result.status.state.phase == "Succeed"
+    assert result.requests["POST", "jobs"] == ITEMS
+    assert result.requests["PATCH", "jobflows/status"] <= 4 + WITHIN_SECONDS
+    assert result.retries == 0
 
 
 async def test_many_items_that_are_tried_again_wait_for_their_pause_alone() -> None:
     retry = {"limit": 1, "backoff": {"duration": "0s"}}
-    told = await carried(step("a", forEach={"count": ITEMS}, retry=retry) | {"template": "flaky"})
-    assert told.status.state.phase == "Succeed"
-    assert told.requests["POST", "jobs"] == 2 * ITEMS
-    assert told.requests["GET", "jobs"] <= ITEMS + 10, "each is read live once before it"
-    assert told.retries == 0
+    result = await carried(step("a", forEach={"count": ITEMS}, retry=retry) | {"template": "flaky"})
+    assert result.status.state.phase == "Succeed"
+    assert result.requests["POST", "jobs"] == 2 * ITEMS
+    assert result.requests["GET", "jobs"] <= ITEMS + 10, "each is read live once before it"
+    assert result.retries == 0
 
 
 async def test_outputs_of_many_items_are_there_when_the_next_step_decides() -> None:
-    told = await carried(
+    result = await carried(
         step("a", forEach={"count": ITEMS, "parallelism": AT_ONCE}) | {"template": "out"},
         step("b", "a", when='steps["a"].items.all(i, i.outputs.n == 1)'),
     )
-    conditions = told.status.conditions or {}
+    conditions = result.status.conditions or {}
     assert conditions["f-b"].phase == "Completed"
-    assert told.requests["POST", "jobs"] == ITEMS + 1
-    assert told.retries == 0
+    assert result.requests["POST", "jobs"] == ITEMS + 1
+    assert result.retries == 0

@@ -110,7 +110,7 @@ async def test_why_a_job_failed_is_read_once(world: Cluster) -> None:
     assert lists_of_pods(world) == ["GET"], "no pod was known"
 
 
-async def test_nothing_is_kept_of_a_flow_that_is_over(world: Cluster) -> None:
+async def test_pods_of_an_ended_flow_are_dropped(world: Cluster) -> None:
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.controller() as made, world.ends(driver=PodEnds):
         await world.ended("f")

@@ -21,7 +21,7 @@ class Timed:
 
     async def take(self) -> list[str]:
         taken = []
-        while len(self.queue):
+        while self.queue._ready:
             key = await self.queue.get()
             assert key is not None
             self.queue.done(key)
@@ -52,7 +52,7 @@ async def test_the_earliest_of_several_times_counts(timed: Timed) -> None:
     assert await timed.take() == []
 
 
-async def test_who_takes_a_key_asks_anew_when_it_shall_come_back(timed: Timed) -> None:
+async def test_taking_a_key_cancels_its_requeue(timed: Timed) -> None:
     timed.queue.add_after("a", 5)
     timed.queue.add("a")
     assert await timed.take() == ["a"]
@@ -60,7 +60,7 @@ async def test_who_takes_a_key_asks_anew_when_it_shall_come_back(timed: Timed) -
     assert await timed.take() == []
 
 
-async def test_times_that_no_longer_count_are_not_kept(timed: Timed) -> None:
+async def test_outdated_times_are_not_kept(timed: Timed) -> None:
     timed.queue.add_after("b", 86400.0)
     for _ in range(1000):
         timed.now += 1.0
@@ -74,7 +74,7 @@ async def test_times_that_no_longer_count_are_not_kept(timed: Timed) -> None:
     assert await timed.take() == ["a"]
 
 
-async def test_a_wait_of_many_years_is_none_too_long(timed: Timed) -> None:
+async def test_a_delay_may_be_many_years(timed: Timed) -> None:
     timed.queue.add_after("a", 2.0**31)
     timed.queue.add_after("b", 2.0**40)
     timed.pass_time(2.0**31 - 1)
@@ -127,7 +127,7 @@ async def test_a_worker_cancelled_as_it_is_woken_passes_the_key_on(timed: Timed)
     assert first.cancelled() or await asyncio.gather(first, return_exceptions=True)
 
 
-async def test_a_closed_queue_sends_everybody_home(timed: Timed) -> None:
+async def test_a_closed_queue_ends_its_workers(timed: Timed) -> None:
     workers = [asyncio.create_task(timed.queue.get()) for _ in range(3)]
     await asyncio.sleep(0)
     timed.queue.add_after("later", 5)
@@ -138,16 +138,16 @@ async def test_a_closed_queue_sends_everybody_home(timed: Timed) -> None:
     assert await timed.queue.get() is None
 
 
-async def test_depth_and_waiting_time_are_told(timed: Timed) -> None:
+async def test_hooks_are_called_with_depth_and_waiting_time(timed: Timed) -> None:
     timed.queue.add("a")
     timed.queue.add("b")
     timed.pass_time(3)
     await timed.take()
-    assert [told.args for told in timed.hooks.depth.call_args_list] == [(1,), (2,), (1,), (0,)]
-    assert [told.args for told in timed.hooks.waited.call_args_list] == [(3,), (3,)]
+    assert [call.args for call in timed.hooks.depth.call_args_list] == [(1,), (2,), (1,), (0,)]
+    assert [call.args for call in timed.hooks.waited.call_args_list] == [(3,), (3,)]
 
 
-async def test_real_time_works_too() -> None:
+async def test_the_queue_uses_the_clock_of_the_loop() -> None:
     queue = WorkQueue[str]()
     queue.add_after("a", 0.01)
     async with asyncio.timeout(5):
@@ -155,7 +155,7 @@ async def test_real_time_works_too() -> None:
     queue.close()
 
 
-async def test_everything_else_gets_a_turn_between_two_keys() -> None:
+async def test_other_tasks_run_between_two_keys() -> None:
     queue, turns, seen = WorkQueue[int](), 0, list[int]()
 
     async def beat() -> None:

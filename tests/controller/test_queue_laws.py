@@ -1,4 +1,4 @@
-"""Laws of the work queue, in virtual time: any events, any work, any outcomes of it."""
+"""Laws of the work queue, in virtual time, for any events, work and outcomes."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -75,7 +75,7 @@ async def test_events_follow_their_status(world: World, monkeypatch: pytest.Monk
     world.now += 1
     await world.reconciler.reconcile(KEY)
     await world.recorder.flush()
-    assert [told["count"] for told in await world.servers.events()] == [1]
+    assert [each["count"] for each in await world.servers.events()] == [1]
 
 
 async def test_a_flow_that_is_gone_needs_nothing(world: World) -> None:

@@ -65,7 +65,7 @@ async def follower(world: Cluster) -> AsyncIterator[FollowingReplica[Hearing]]:
             await replica.end()
 
 
-async def test_it_makes_no_job_that_is_there(world: Cluster) -> None:
+async def test_existing_jobs_are_not_created_again(world: Cluster) -> None:
     await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
     async with follower(world) as replica:
         async with world.controller():
@@ -85,7 +85,7 @@ async def test_it_makes_no_job_that_is_there(world: Cluster) -> None:
     assert refused == []
 
 
-async def test_it_makes_jobs_from_the_template_as_it_is(world: Cluster) -> None:
+async def test_jobs_are_created_from_the_current_template(world: Cluster) -> None:
     await world.apply(template("a"))
     async with follower(world) as replica:
         await world.apply(flow("f", {"a": ""}))
@@ -162,7 +162,7 @@ async def test_a_term_that_ends_before_anything_was_read_does_nothing(world: Clu
     assert not [seen for seen in world.server.requests if seen.method != "GET"]
 
 
-async def test_it_knows_the_pods_of_a_job_that_ended_meanwhile(world: Cluster) -> None:
+async def test_a_new_leader_reads_the_pods_of_ended_jobs(world: Cluster) -> None:
     """Its watches show neither: the outputs are not lost."""
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.controller():
@@ -184,7 +184,7 @@ async def taken_over(world: Cluster, replica: FollowingReplica[Hearing]) -> None
     await asyncio.sleep(0.2)
 
 
-async def test_it_goes_on_in_the_middle_of_a_repeat(world: Cluster) -> None:
+async def test_a_new_leader_continues_a_repeat(world: Cluster) -> None:
     steps = [{"name": "a", "repeat": {"until": "index == 1", "max": 5}}]
     await world.apply(template("a"), flow("f", {}, flows=steps))
     async with follower(world) as replica:
@@ -204,7 +204,7 @@ async def test_it_goes_on_in_the_middle_of_a_repeat(world: Cluster) -> None:
     assert world.count("POST", JOBS) == 2
 
 
-async def test_it_waits_as_long_as_was_to_be_waited_between_two_attempts(world: Cluster) -> None:
+async def test_a_new_leader_keeps_the_delay_between_two_attempts(world: Cluster) -> None:
     steps = [{"name": "a", "retry": {"limit": 1, "backoff": {"duration": "1h", "max": "1h"}}}]
     await world.apply(template("a"), flow("f", {}, flows=steps))
     async with follower(world) as replica:
@@ -222,7 +222,7 @@ async def test_it_waits_as_long_as_was_to_be_waited_between_two_attempts(world: 
     assert world.count("POST", JOBS) == 1
 
 
-async def test_a_suspended_flow_stays_so(world: Cluster) -> None:
+async def test_a_suspended_flow_stays_suspended(world: Cluster) -> None:
     steps = {"a": "", "b": "a"}
     await world.apply(template("a"), template("b"), flow("f", steps))
     async with follower(world) as replica:

@@ -1,4 +1,4 @@
-"""`jobDependsOnList` of templates: its content, and how seldom it is written."""
+"""`jobDependsOnList` of templates: its content, and the number of writes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,14 +44,14 @@ class World:
     def job(self, name: str, made: int = 0, *, annotated: bool = True) -> Job:
         """A job from `t`, created in second `made` of the hour."""
         self.version += 1
-        said = {"volcano.sh/createdByJobTemplate": f"{NAMESPACE}.t"}
+        source = {"volcano.sh/createdByJobTemplate": f"{NAMESPACE}.t"}
         meta: dict[str, Any] = {
             "name": name,
             "namespace": NAMESPACE,
             "uid": f"uid-{name}",
             "resourceVersion": str(self.version),
             "creationTimestamp": f"2026-01-01T00:{made // 60:02}:{made % 60:02}Z",
-            "annotations" if annotated else "labels": said,
+            "annotations" if annotated else "labels": source,
         }
         job = msgspec.convert({"metadata": meta}, Job)
         self.store.jobs.changed(job)
@@ -106,7 +106,7 @@ async def test_a_template_rests_after_a_write(world: World) -> None:
     assert await world.wait(REST_SECONDS) == 0
 
 
-async def test_only_the_newest_hundred_are_told(world: World) -> None:
+async def test_only_the_newest_hundred_jobs_are_listed(world: World) -> None:
     for second in range(MAX_NAMES + 30):
         world.job(f"j{second}", second)
     await world.wait(SETTLE_SECONDS)
@@ -127,7 +127,7 @@ async def test_volcanos_own_jobs_say_it_by_a_label(world: World) -> None:
     assert await world.names() == ["j"]
 
 
-async def test_what_happens_to_a_job_in_between_is_of_no_interest(world: World) -> None:
+async def test_changes_of_an_existing_job_are_ignored(world: World) -> None:
     world.job("j", 5)
     await world.wait(SETTLE_SECONDS)
     await world.wait(REST_SECONDS)

@@ -20,14 +20,14 @@ def job(name: str, version: int, uid: str = "") -> Job:
 
 class Recording:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.cache = Cache[Job](self._tell)
 
     def _tell(self, old: Job | None, new: Job | None) -> None:
         obj = new or old
         assert obj is not None
         sign = "+" if old is None else "-" if new is None else "~"
-        self.told.append(f"{sign}{obj.metadata.name}@{obj.metadata.resource_version}")
+        self.calls.append(f"{sign}{obj.metadata.name}@{obj.metadata.resource_version}")
 
     @property
     def held(self) -> dict[str, str]:
@@ -38,10 +38,10 @@ def test_a_list_adds_changes_and_removes() -> None:
     seen = Recording()
     seen.cache.replace([job("a", 1), job("b", 2), job("c", 3)], "3")
     seen.cache.replace([job("a", 1), job("b", 5), job("d", 6)], "6")
-    assert seen.told == ["+a@1", "+b@2", "+c@3", "~b@5", "+d@6", "-c@3"]
+    assert seen.calls == ["+a@1", "+b@2", "+c@3", "~b@5", "+d@6", "-c@3"]
 
 
-def test_what_is_doubted_is_replaced_by_the_same_version_once() -> None:
+def test_a_doubted_copy_is_replaced_once_by_the_same_version() -> None:
     seen = Recording()
     seen.cache.replace([job("a", 1), job("b", 2)], "3")
     seen.cache.doubt()
@@ -50,17 +50,17 @@ def test_what_is_doubted_is_replaced_by_the_same_version_once() -> None:
     seen.cache.changed(job("b", 4))
     for _ in range(2):
         seen.cache.replace([again, job("b", 4)], "5")
-    assert seen.told == ["+a@1", "+b@2", "~b@4", "~a@1"]
+    assert seen.calls == ["+a@1", "+b@2", "~b@4", "~a@1"]
     assert seen.cache.get("ns", "a") is again
     assert seen.cache.shared(job("a", 1)) is again
 
 
-def test_a_write_is_seen_before_its_event_and_told_once() -> None:
+def test_a_write_is_reported_once() -> None:
     seen = Recording()
     seen.cache.replace([], "5")
     assert seen.cache.learn(job("a", 6))
     seen.cache.changed(job("a", 6))
-    assert seen.told == ["+a@6"]
+    assert seen.calls == ["+a@6"]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_recreated_object_is_another() -> None:
     seen = Recording()
     seen.cache.changed(job("a", 5, "first"))
     seen.cache.changed(job("a", 9, "second"))
-    assert seen.told == ["+a@5", "-a@5", "+a@9"]
+    assert seen.calls == ["+a@5", "-a@5", "+a@9"]
     seen.cache.deleted(job("a", 8, "first"))
     assert seen.held == {"a": "9"}
 
@@ -106,17 +106,17 @@ def test_a_deletion_tells_the_newest_that_was_known() -> None:
     seen.cache.changed(job("b", 8))
     seen.cache.learn(job("b", 12))
     seen.cache.deleted(job("b", 10))
-    assert seen.told[1:] == ["-a@7", "+b@8", "~b@12", "-b@12"]
+    assert seen.calls[1:] == ["-a@7", "+b@8", "~b@12", "-b@12"]
 
 
-def test_what_a_list_holds_in_a_form_we_cannot_read_stays() -> None:
+def test_a_copy_stays_if_the_listed_object_is_unreadable() -> None:
     seen = Recording()
     seen.cache.replace([job("a", 1), job("b", 2)], "2")
     seen.cache.replace([], "9", unreadable={"uid-a"})
     assert seen.held == {"a": "1"}
 
 
-def test_synced_and_served_are_told() -> None:
+def test_changes_of_synced_and_served_are_reported() -> None:
     seen = Recording()
     states: list[tuple[bool, bool | None]] = []
     seen.cache.on_state = lambda: states.append((seen.cache.synced, seen.cache.served))
@@ -170,7 +170,7 @@ def test_whatever_reaches_the_copy_in_whatever_order_it_ends_as_the_server_is(
     assert seen.held == {name: obj.metadata.resource_version for name, obj in server.items()}
 
 
-def test_what_is_not_wanted_is_not_kept_and_goes_when_it_is_wanted_no_longer() -> None:
+def test_only_wanted_objects_are_kept() -> None:
     wanted = {"a", "b"}
     seen = Recording()
     seen.cache = Cache[Job](seen._tell, wanted=lambda job: job.metadata.name in wanted)
@@ -182,7 +182,7 @@ def test_what_is_not_wanted_is_not_kept_and_goes_when_it_is_wanted_no_longer() -
     assert seen.held == {"a": "1", "b": "4"}
     wanted.clear()
     seen.cache.changed(job("a", 7))
-    assert seen.told == ["+a@1", "+b@4", "-a@1"]
+    assert seen.calls == ["+a@1", "+b@4", "-a@1"]
     seen.cache.let_go(job("b", 4))
     assert seen.held == {}
-    assert seen.told == ["+a@1", "+b@4", "-a@1"]
+    assert seen.calls == ["+a@1", "+b@4", "-a@1"]

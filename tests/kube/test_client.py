@@ -1,4 +1,4 @@
-"""Requests and their errors against a server that answers anything."""
+"""Requests and their errors, against a server with scripted answers."""
 
 import json
 from collections.abc import AsyncIterator
@@ -177,15 +177,19 @@ async def test_names_are_escaped_in_the_path(server: ScriptedServer, client: Cli
     assert server.asked[0].query == {}
 
 
-async def test_every_answer_is_told(server: ScriptedServer, client: Client) -> None:
-    told: list[tuple[str, str, int]] = []
-    client.observe = lambda method, resource, code, seconds: told.append((method, resource, code))
+async def test_every_answer_is_observed(server: ScriptedServer, client: Client) -> None:
+    calls: list[tuple[str, str, int]] = []
+    client.observe = lambda method, resource, code, seconds: calls.append((method, resource, code))
     server.others += [Answer(body={}), Answer(500, b""), Answer(end="cut")]
     await client.patch(JOBFLOWS, "ns", "f", b"{}", subresource="status")
     await caught(client)
     with pytest.raises(NETWORK_ERRORS):
         await client.create(JOBS, "ns", b"{}")
-    assert told == [("PATCH", "jobflows/status", 200), ("POST", "jobs", 500), ("POST", "jobs", 200)]
+    assert calls == [
+        ("PATCH", "jobflows/status", 200),
+        ("POST", "jobs", 500),
+        ("POST", "jobs", 200),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -221,11 +225,11 @@ async def frames(client: Client, **more: Any) -> list[bytes]:
 
 
 async def test_frames_do_not_depend_on_chunks(server: ScriptedServer, client: Client) -> None:
-    whole = b"".join(frame("ADDED", thing(f"j{i}", i, note="x" * i)) for i in range(40))
-    for size in (1, 7, 64, 1000, len(whole)):
-        chunks = [whole[i : i + size] for i in range(0, len(whole), size)]
+    text = b"".join(frame("ADDED", thing(f"j{i}", i, note="x" * i)) for i in range(40))
+    for size in (1, 7, 64, 1000, len(text)):
+        chunks = [text[i : i + size] for i in range(0, len(text), size)]
         server.watches.append(Answer(chunks=chunks))
-        assert await frames(client) == whole.splitlines()
+        assert await frames(client) == text.splitlines()
 
 
 async def test_a_frame_may_exceed_any_buffer(server: ScriptedServer, client: Client) -> None:
@@ -235,9 +239,9 @@ async def test_a_frame_may_exceed_any_buffer(server: ScriptedServer, client: Cli
 
 
 async def test_half_a_frame_at_the_end_is_dropped(server: ScriptedServer, client: Client) -> None:
-    whole = frame("ADDED", thing("a", 1))
-    server.watches.append(Answer(chunks=[whole, whole[:20]]))
-    assert await frames(client) == [whole.rstrip()]
+    text = frame("ADDED", thing("a", 1))
+    server.watches.append(Answer(chunks=[text, text[:20]]))
+    assert await frames(client) == [text.rstrip()]
 
 
 async def test_a_watch_asks_for_bookmarks(server: ScriptedServer, client: Client) -> None:

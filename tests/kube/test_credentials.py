@@ -112,7 +112,7 @@ async def test_a_refusal_runs_the_plugin_again(server: ScriptedServer, tmp_path:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "clusters: 1", "{}", "\x00"])
-async def test_what_is_no_kubeconfig_is_said_in_one_sentence(tmp_path: Path, text: str) -> None:
+async def test_an_unusable_kubeconfig_is_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(ConfigError, match=str(path)):

@@ -1,4 +1,4 @@
-"""A copy kept level with a server that pages, breaks off, forgets and refuses."""
+"""A copy that follows a server which pages, breaks off, forgets and refuses."""
 
 import asyncio
 import json
@@ -23,14 +23,14 @@ class World:
     reflector: Reflector[Job]
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.cache = Cache[Job](self._tell)
 
     def _tell(self, old: Job | None, new: Job | None) -> None:
         obj = new or old
         assert obj is not None
         sign = "+" if old is None else "-" if new is None else "~"
-        self.told.append(sign + obj.metadata.name)
+        self.calls.append(sign + obj.metadata.name)
 
     def held(self) -> list[str]:
         return sorted(obj.metadata.name for obj in self.cache)
@@ -91,7 +91,7 @@ async def test_an_expired_version_starts_a_list(server: ScriptedServer, expired:
     server.watches.append(expired)
     async with following(server) as world:
         await server.until(lambda: len(server.watched) == 2)
-        assert world.told == ["+a", "+b", "~b", "+c", "-a"]
+        assert world.calls == ["+a", "+b", "~b", "+c", "-a"]
     assert server.watched[1].query["resourceVersion"] == "50"
 
 
@@ -100,7 +100,7 @@ async def test_an_error_event_is_no_object(server: ScriptedServer) -> None:
     server.watches.append(Answer(chunks=[frame("ERROR", failure(500, "InternalError", "etcd"))]))
     async with following(server) as world:
         await server.until(lambda: len(server.watched) == 2)
-        assert world.told == ["+a"]
+        assert world.calls == ["+a"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_a_server_that_is_initializing_has_no_empty_list(server: ScriptedS
     async with following(server) as world:
         await server.until(lambda: server.watched)
         assert world.held() == ["a"]
-        assert world.told == ["+a"]
+        assert world.calls == ["+a"]
 
 
 async def test_a_throttled_watch_keeps_its_place(server: ScriptedServer) -> None:
@@ -169,11 +169,13 @@ HTML = b"<html>please log in</html>"
 
 
 @pytest.mark.parametrize("body", [HTML, b"", b"[]", b'{"items": 5}', b'{"items": [1', b"\xff"])
-async def test_a_list_that_is_none_is_asked_for_again(server: ScriptedServer, body: bytes) -> None:
+async def test_an_answer_without_a_list_is_requested_again(
+    server: ScriptedServer, body: bytes
+) -> None:
     server.lists += [Answer(body=body), page(7, thing("a", 1))]
     async with following(server) as world:
         await server.until(lambda: server.watched)
-        assert world.told == ["+a"]
+        assert world.calls == ["+a"]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +231,7 @@ async def test_a_listed_object_nested_too_deeply(server: ScriptedServer, depth: 
     server.lists.append(Answer(body=deepened(listed.encode(), depth)))
     async with following(server) as world:
         await server.until(lambda: server.watched)
-        assert world.told == ["+a", "+b"]
+        assert world.calls == ["+a", "+b"]
         assert world.reflector.unreadable == 1
 
 
@@ -243,13 +245,15 @@ async def test_the_last_readable_copy_is_kept(server: ScriptedServer, depth: int
     server.watches += [Answer(chunks=[changed]), Answer(chunks=[deleted])]
     async with following(server) as world:
         await server.until(lambda: len(server.watched) == 2)
-        assert world.told == ["+a"]
+        assert world.calls == ["+a"]
         await server.until(lambda: len(server.watched) == 3)
-        assert world.told == ["+a", "-a"]
+        assert world.calls == ["+a", "-a"]
         assert world.reflector.unreadable == 0
 
 
-async def test_what_can_be_read_again_is_no_longer_unreadable(server: ScriptedServer) -> None:
+async def test_an_object_that_can_be_read_again_is_readable(
+    server: ScriptedServer,
+) -> None:
     server.lists.append(page(7, thing("a", 1, status=[])))
     server.watches.append(Answer(chunks=[frame("MODIFIED", thing("a", 8))]))
     async with following(server) as world:
@@ -257,15 +261,15 @@ async def test_what_can_be_read_again_is_no_longer_unreadable(server: ScriptedSe
         assert (world.held(), world.reflector.unreadable) == (["a"], 0)
 
 
-async def test_what_is_unreadable_is_logged_once_a_version(server: ScriptedServer) -> None:
+async def test_an_unreadable_object_is_logged_once_a_version(server: ScriptedServer) -> None:
     bad = thing("bad", 2, status=[])
     server.lists += [page(7, bad), page(8, bad), page(9, thing("bad", 9, status=[]))]
     server.watches += [Answer(410, failure(410, "Expired"))] * 2
     with capture_logs() as logs:
         async with following(server):
             await server.until(lambda: len(server.watched) == 3)
-    said = [entry for entry in logs if "passing it over" in entry["event"]]
-    assert [entry["object"] for entry in said] == ["ns/bad", "ns/bad"]
+    entries = [entry for entry in logs if "passing it over" in entry["event"]]
+    assert [entry["object"] for entry in entries] == ["ns/bad", "ns/bad"]
 
 
 def test_delays_double_up_to_a_limit_and_spread() -> None:
@@ -274,7 +278,7 @@ def test_delays_double_up_to_a_limit_and_spread() -> None:
     assert delay(10_000, first=1, most=10, dice=lambda: 0.0) == 10
 
 
-def test_a_success_starts_the_delays_over() -> None:
+def test_a_success_resets_the_delays() -> None:
     backoff = ExponentialBackoff(first=1, most=10, dice=lambda: 0.0)
     assert [backoff.next(), backoff.next()] == [1, 2]
     backoff.reset()

@@ -32,7 +32,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_line_says_when_what_and_about_what(stream: io.StringIO) -> None:
+def test_a_line_has_time_level_event_and_subject(stream: io.StringIO) -> None:
     structlog.get_logger("jobflow.test").info("job created", flow="team/nightly", step="a")
     (line,) = lines(stream)
     assert list(line)[:3] == ["time", "level", "event"]
@@ -46,7 +46,7 @@ def test_a_line_says_when_what_and_about_what(stream: io.StringIO) -> None:
     }
 
 
-def test_libraries_log_the_same_way(stream: io.StringIO) -> None:
+def test_libraries_log_in_the_same_format(stream: io.StringIO) -> None:
     logging.getLogger("some.library").warning("%s is odd", "this")
     (line,) = lines(stream)
     assert (line["event"], line["level"], line["logger"]) == (
@@ -56,7 +56,7 @@ def test_libraries_log_the_same_way(stream: io.StringIO) -> None:
     )
 
 
-def test_what_libraries_tell_of_themselves_is_left_out(stream: io.StringIO) -> None:
+def test_info_lines_of_libraries_are_left_out(stream: io.StringIO) -> None:
     logging.getLogger("uvicorn.error").info("Started server process")
     structlog.get_logger("jobflow.test").debug("nothing to see")
     assert lines(stream) == []
@@ -71,6 +71,6 @@ def test_an_exception_is_one_line_with_its_traceback(stream: io.StringIO) -> Non
     assert line["exception"].endswith("ValueError: line one\nline two")
 
 
-def test_a_value_that_is_no_json_is_written_out(stream: io.StringIO) -> None:
+def test_a_value_that_is_not_json_is_logged_as_text(stream: io.StringIO) -> None:
     structlog.get_logger("jobflow.test").info("odd", value=object)
     assert lines(stream)[0]["value"] == "<class 'object'>"

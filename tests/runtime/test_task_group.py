@@ -42,7 +42,7 @@ async def test_a_part_that_just_ends_has_died_too() -> None:
             await asyncio.Event().wait()
 
 
-async def test_a_part_may_end_once_it_was_told_to() -> None:
+async def test_a_part_may_end_after_stopping_was_set() -> None:
     async with together() as parts:
         parts.stopping = True
         await parts.start("the pump", ending)
@@ -55,7 +55,7 @@ async def test_an_exception_of_the_body_comes_out_as_it_is() -> None:
             raise ZeroDivisionError
 
 
-async def test_worlds_within_worlds_tell_the_innermost_death() -> None:
+async def test_nested_groups_report_the_innermost_cause() -> None:
     with pytest.raises(PartDied, match="^the pump died"):
         async with together() as outer:
             outer.start("endless", endless)
@@ -64,7 +64,7 @@ async def test_worlds_within_worlds_tell_the_innermost_death() -> None:
                 await asyncio.Event().wait()
 
 
-async def test_of_a_group_that_died_the_first_cause_is_told() -> None:
+async def test_the_first_cause_of_a_group_is_reported() -> None:
     async def group() -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(dying())

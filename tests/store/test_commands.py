@@ -15,11 +15,11 @@ class Recorder(Listener):
     """Records the names of Commands."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def command_changed(self, command: Command) -> None:
         assert command.target is not None
-        self.told.append(f"{command.metadata.name} on {command.target.name}")
+        self.calls.append(f"{command.metadata.name} on {command.target.name}")
 
 
 def command(name: str, target: dict[str, Any] | None, *, version: int = 1) -> Command:
@@ -36,7 +36,7 @@ def names(store: Store, flow: str) -> list[str] | None:
     return None if found is None else sorted(found)
 
 
-async def test_they_are_unknown_before_they_were_listed_and_where_they_are_not_served() -> None:
+async def test_commands_are_unknown_until_they_are_listed() -> None:
     store = Store()
     assert names(store, "f") is None
     store.commands.absent()
@@ -45,7 +45,7 @@ async def test_they_are_unknown_before_they_were_listed_and_where_they_are_not_s
     assert names(store, "f") == []
 
 
-async def test_they_are_found_by_the_flow_they_are_about() -> None:
+async def test_commands_are_found_by_their_flow() -> None:
     store = Store()
     store.commands.replace([command("a", about("f")), command("b", about("g"))], "1")
     assert (names(store, "f"), names(store, "g")) == (["a"], ["b"])
@@ -66,19 +66,19 @@ async def test_they_are_found_by_the_flow_they_are_about() -> None:
         about("f", api_version=""),
     ],
 )
-async def test_what_is_about_something_else_is_passed_over(target: dict[str, Any] | None) -> None:
+async def test_commands_on_other_objects_are_ignored(target: dict[str, Any] | None) -> None:
     store, listener = Store(), Recorder()
     store.listeners.append(listener)
     store.commands.replace([command("a", target)], "1")
     assert names(store, "f") == []
     store.commands.deleted(command("a", target, version=2))
-    assert listener.told == []
+    assert listener.calls == []
 
 
-async def test_coming_changing_and_going_is_told() -> None:
+async def test_listeners_hear_of_added_changed_and_deleted_commands() -> None:
     store, listener = Store(), Recorder()
     store.listeners.append(listener)
     store.commands.replace([command("a", about("f"))], "1")
     store.commands.changed(command("a", about("g"), version=2))
     store.commands.deleted(command("a", about("g"), version=3))
-    assert listener.told == ["a on f", "a on f", "a on g", "a on g"]
+    assert listener.calls == ["a on f", "a on f", "a on g", "a on g"]

@@ -1,4 +1,4 @@
-"""Indexes of the store: who uses a template, whose vcjob, how a deleted one ended."""
+"""Indexes of the store: users of templates, jobs of flows, ends of deleted jobs."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ async def test_a_flow_uses_the_templates_of_steps_cases_and_finally(world: World
     assert not any(world.users(name) for name in flow.templates)
 
 
-async def test_a_flow_made_anew_under_the_same_name_uses_what_it_says(world: World) -> None:
+async def test_a_recreated_flow_uses_the_templates_of_its_own_spec(world: World) -> None:
     for name, uid in (("t", "uid-1"), ("u", "uid-2")):
         meta = world.meta("f", generation=1, uid=uid)
         made = {"metadata": meta, "spec": {"flows": [{"name": "a", "template": name}]}}
@@ -152,7 +152,7 @@ async def test_a_job_deleted_while_it_ran_is_kept(world: World) -> None:
     assert world.store.jobs_of("uid-f") == {}
 
 
-async def test_what_was_kept_goes_with_its_flow(world: World) -> None:
+async def test_kept_jobs_are_dropped_with_their_flow(world: World) -> None:
     flow = world.flow("f")
     world.store.jobs.deleted(world.job("j", "f", "Completed"))
     world.version += 1
@@ -215,7 +215,7 @@ async def test_templates_are_found_by_namespace(world: World) -> None:
     assert world.store.templates_in("ns") == {}
 
 
-async def test_queues_are_known_only_where_they_are_served(world: World) -> None:
+async def test_queues_are_known_only_if_they_are_served(world: World) -> None:
     store = world.store
     assert store.queue_states() is None
     queue = {"metadata": {"name": "default", "resourceVersion": "1"}, "status": {"state": "Open"}}
@@ -225,7 +225,7 @@ async def test_queues_are_known_only_where_they_are_served(world: World) -> None
     assert store.queue_states() is None
 
 
-async def test_it_is_synced_when_every_kind_was_listed(world: World) -> None:
+async def test_the_store_is_synced_when_every_kind_was_listed(world: World) -> None:
     store = world.store
     for cache in (store.flows, store.templates, store.jobs):
         assert not store.synced.is_set()
@@ -237,16 +237,16 @@ async def test_it_is_synced_when_every_kind_was_listed(world: World) -> None:
     await store.synced.wait()
 
 
-async def test_a_slim_job_keeps_what_decisions_are_made_of(world: World) -> None:
+async def test_a_slim_job_keeps_the_fields_that_are_read(world: World) -> None:
     labels = {"flow.volcano.sh/attempt": "2", "team": "x"}
     owner = {"kind": "JobFlow", "name": "f", "uid": "uid-f", "controller": True}
     meta = world.meta("j", labels=labels, ownerReferences=[owner], annotations={"note": "y"})
     conditions = [{"status": "Pending", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
     status = {"state": {"phase": "Running"}, "conditions": conditions, "runningDuration": "3s"}
-    whole = msgspec.convert({"metadata": meta, "status": status}, Job)
-    world.store.jobs.changed(whole)
+    original = msgspec.convert({"metadata": meta, "status": status}, Job)
+    world.store.jobs.changed(original)
     slim = world.store.jobs_of("uid-f")["j"]
-    assert slim.status == whole.status
+    assert slim.status == original.status
     assert slim.metadata.labels == {"flow.volcano.sh/attempt": "2"}
     assert slim.metadata.annotations is None
-    assert slim.metadata.owner_references == whole.metadata.owner_references
+    assert slim.metadata.owner_references == original.metadata.owner_references

@@ -99,7 +99,7 @@ async def test_a_pod_that_comes_before_its_vcjob_is_kept_until_that_is_known(wor
     assert world.kept == set()
 
 
-async def test_pods_are_kept_until_the_status_tells_how_their_vcjob_ended(world: World) -> None:
+async def test_pods_are_kept_until_the_status_has_the_end_of_their_vcjob(world: World) -> None:
     world.flow()
     world.job("Running")
     world.pod(phase="Running")
@@ -114,14 +114,14 @@ async def test_pods_are_kept_until_the_status_tells_how_their_vcjob_ended(world:
 
 
 @pytest.mark.parametrize("order", ["fjp", "fpj", "jfp", "jpf", "pfj", "pjf"])
-async def test_whatever_is_listed_first_the_same_is_kept(world: World, order: str) -> None:
-    told: dict[str, Callable[[], object]] = {
+async def test_the_order_of_lists_does_not_matter(world: World, order: str) -> None:
+    reported: dict[str, Callable[[], object]] = {
         "f": world.tells,
         "j": lambda: world.job("Completed"),
         "p": world.pod,
     }
     for each in order:
-        told[each]()
+        reported[each]()
     assert world.kept == set()
 
 
@@ -150,7 +150,7 @@ async def test_a_list_without_a_pod_takes_it_away(world: World) -> None:
     assert world.kept == set()
 
 
-async def test_what_was_kept_of_an_ended_vcjob_is_forgotten_with_its_flow(world: World) -> None:
+async def test_pods_of_an_ended_vcjob_are_dropped_with_its_flow(world: World) -> None:
     flow = world.flow()
     job = world.job("Completed")
     pod = world.pod()
@@ -161,7 +161,7 @@ async def test_what_was_kept_of_an_ended_vcjob_is_forgotten_with_its_flow(world:
     assert world.store.pods._closing == {}
 
 
-async def test_who_carries_nothing_out_needs_no_pods() -> None:
+async def test_a_store_without_pods_is_synced_without_them() -> None:
     store = Store(pods=False)
     store.flows.replace([], "1")
     store.templates.replace([], "1")
@@ -172,7 +172,7 @@ async def test_who_carries_nothing_out_needs_no_pods() -> None:
     assert store.synced.is_set()
 
 
-async def test_a_slim_pod_keeps_what_decisions_are_made_of() -> None:
+async def test_a_slim_pod_keeps_the_fields_that_are_read() -> None:
     ended = {"exitCode": 0, "reason": "Completed", "message": '{"acc": 1}'}
     status = {
         "phase": "Succeeded",
@@ -187,9 +187,9 @@ async def test_a_slim_pod_keeps_what_decisions_are_made_of() -> None:
         "annotations": {"huge": "x" * 1000},
         "labels": LABELS | {"volcano.sh/task-index": "0", "app": "strange"},
     }
-    whole = a_pod(meta, "uid-j", **status)
-    slim = slim_pod(whole)
-    assert slim.status == whole.status
+    original = a_pod(meta, "uid-j", **status)
+    slim = slim_pod(original)
+    assert slim.status == original.status
     assert (slim.owner, slim.task, slim.index) == ("uid-j", "worker", 0)
     assert slim.metadata.labels == {"volcano.sh/task-spec": "worker", "volcano.sh/task-index": "0"}
     assert slim.metadata.annotations is None
@@ -202,7 +202,7 @@ async def test_a_task_that_only_an_annotation_names_stays_known() -> None:
 
 
 @pytest.mark.parametrize(("index", "code", "kept"), [(0, 0, "said"), (1, 0, ""), (1, 3, "said")])
-async def test_only_words_that_may_be_asked_for_are_kept(index: int, code: int, kept: str) -> None:
+async def test_only_messages_that_can_be_outputs_are_kept(index: int, code: int, kept: str) -> None:
     state = {"terminated": {"exitCode": code, "message": "said"}}
     pod = a_pod({"name": f"j-w-{index}"}, "uid-j", containerStatuses=[{"state": state}])
     [container] = slim_pod(pod).status.container_statuses or []

@@ -7,14 +7,13 @@ import re
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
-from typing import Protocol
 
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from jobflow.app.controller_metrics import ControllerMetrics, MetricsRegistry, StepTimes
+from jobflow.webhook.certificates import Live
 from jobflow.webhook.review.review import Answer
 
 ADMISSION_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
@@ -26,16 +25,6 @@ _INDEX = re.compile(r"\[[^\]]*\]")
 
 Values = Callable[[], Mapping[str, float]]
 """The values of a metric by the value of its label."""
-
-
-class Certificate(Protocol):
-    """The certificate in use, as far as metrics show it."""
-
-    swaps: int
-    refused: int
-
-    @property
-    def expires(self) -> datetime | None: ...
 
 
 class Metrics:
@@ -116,7 +105,7 @@ class Metrics:
         text = "Seconds since the API server's last message about a kind, bookmarks included."
         self.on_scrape("watch_age_seconds", text, ages, label="resource")
 
-    def watch_certificate(self, certificate: Certificate) -> None:
+    def watch_certificate(self, certificate: Live) -> None:
         """Show the certificate that the webhook presents."""
 
         def expiry() -> dict[str, float]:

@@ -105,17 +105,11 @@ class ServingReplica:
         self._http: HttpListener | None = None
         if options.http_port is not None:
             self._http = self._make_http(options.http_port)
-        self._measure()
-
-    @property
-    def webhook_port(self) -> int | None:
+        self.webhook_port = self._webhook.port if self._webhook else None
         """The webhook's port; None without a webhook."""
-        return self._webhook.port if self._webhook else None
-
-    @property
-    def http_port(self) -> int | None:
+        self.http_port = self._http.port if self._http else None
         """The port of health and metrics; None without one."""
-        return self._http.port if self._http else None
+        self._measure()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

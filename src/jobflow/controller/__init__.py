@@ -1,1 +1,1 @@
-"""Carries flows through: event, owner key, queue, plan, apply."""
+"""The controller runs flows: event, owner key, queue, plan, apply."""

@@ -78,9 +78,6 @@ class WorkQueue(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def __len__(self) -> int:
-        return len(self._ready)
-
     # ------------------------------------------------------------------ adding
 
     def add(self, key: K) -> None:

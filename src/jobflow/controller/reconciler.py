@@ -85,7 +85,7 @@ class Reconciler(Listener):
     # ------------------------------------------------------------------ events to keys
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Add a flow that was added, changed or deleted."""
+        """Queue a flow that was added, changed or deleted."""
         flow = new or old
         assert flow is not None
         if new is None:
@@ -93,7 +93,7 @@ class Reconciler(Listener):
         self._queue.add(key_of(flow))
 
     def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
-        """Add the unfinished flows that use a template whose spec has changed."""
+        """Queue the unfinished flows that use a template whose spec has changed."""
         template = new or old
         assert template is not None
         if old is not None and new is not None and old.spec == new.spec:
@@ -104,7 +104,7 @@ class Reconciler(Listener):
                 self._queue.add(key_of(flow))
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """Add the flow of a job, and the flows that want a name that this job has released."""
+        """Queue the flow of a job, and the flows that wait for the name of this job."""
         for job in (old, new):
             if job is not None and owner_uid(job):
                 reference = job.metadata.controller
@@ -116,17 +116,17 @@ class Reconciler(Listener):
             self._queue.add(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Add the flow that has a probe for the pod."""
+        """Queue the flow that has a probe for the pod."""
         if (flow := self._pod_index.flow_of(old, new)) is not None:
             self._queue.add(flow)
 
     def command_changed(self, command: Command) -> None:
-        """Add the flow that a Command is about."""
+        """Queue the flow that a Command is about."""
         if (flow := flow_of(command)) is not None:
             self._queue.add(flow)
 
     def all_flows(self) -> None:
-        """Add every flow: earlier events are not known to this process."""
+        """Queue every flow: earlier events are not known to this process."""
         for flow in self._store.flows:
             self._queue.add(key_of(flow))
 

@@ -16,7 +16,7 @@ from jobflow.api.meta import ObjectMeta
 
 
 class KubeObject(Protocol):
-    """An object of any kind."""
+    """An object of any Kubernetes kind: a type with metadata."""
 
     @property
     def metadata(self) -> ObjectMeta: ...

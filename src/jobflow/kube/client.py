@@ -220,20 +220,6 @@ class Client:
         path = resource.path(namespace, name, subresource)
         return await self.request("PATCH", path, query=query, body=body, content_type=content_type)
 
-    async def replace(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        body: bytes,
-        *,
-        subresource: str = "",
-        query: Query = (),
-    ) -> bytes:
-        """PUT an object and return it as stored. 409 if its resourceVersion is not the latest."""
-        path = resource.path(namespace, name, subresource)
-        return await self.request("PUT", path, query=query, body=body)
-
     async def delete(
         self,
         resource: Resource,

@@ -17,6 +17,7 @@ from jobflow.store.copies import Queue, Store
 PODS_OF_JOBS = [("labelSelector", JOB_NAME)]
 
 Feed = Reflector[Any]
+"""A reflector of any kind."""
 
 
 @dataclass(frozen=True, slots=True)

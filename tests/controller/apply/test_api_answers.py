@@ -1,4 +1,4 @@
-"""What is remembered of the API server's answers goes when nothing needs it any more."""
+"""Answers of the API server are forgotten when nothing needs them any more."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -45,10 +45,10 @@ async def test_a_refused_delete_is_sent_once(world: World, monkeypatch: pytest.M
     world.queue.close()
     await working
     deletes = [seen for seen in world.servers.server.requests if seen.method == "DELETE"]
-    assert len(deletes) == 1, "the clock of the queue stands still"
+    assert len(deletes) == 1, "the clock of the queue is stopped"
 
 
-async def test_nothing_is_remembered_of_flows_that_are_gone_or_over() -> None:
+async def test_deleted_and_ended_flows_are_forgotten() -> None:
     async with cluster() as servers, Client.at(servers.server.url) as client:
         await servers.apply(template("a"), flow("f", {"a": ""}), flow("g", {"a": ""}))
         product = Product(client)
@@ -65,7 +65,7 @@ async def test_nothing_is_remembered_of_flows_that_are_gone_or_over() -> None:
         await product.kill()
 
 
-async def test_when_an_abort_was_asked_for_is_of_interest_until_the_job_has_ended() -> None:
+async def test_the_time_of_an_abort_is_kept_until_the_job_has_ended() -> None:
     async with cluster() as servers:
         await servers.apply(flow("f", {"a": ""}))
         world = Applying(servers, await servers.flow("f"))

@@ -1,4 +1,4 @@
-"""What the API server answers to a plan's requests, and what becomes of the answers."""
+"""The requests of a plan: the answers of the API server, and their effects."""
 
 import asyncio
 import json
@@ -18,6 +18,7 @@ from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from support.sandbox.applier_world import NOW, World
 from support.sandbox.running_controller import NAMESPACE, flow, merge
 
+RUNNING = JobFlowStatus(state=FlowState(phase="Running"))
 KIND_OF_COMMAND = {"apiVersion": COMMANDS.api_version, "kind": "Command"}
 
 
@@ -27,7 +28,7 @@ async def test_a_job_is_in_the_store_before_apply_returns(world: World) -> None:
     assert applied == Applied()
 
 
-async def test_our_own_job_is_adopted(world: World) -> None:
+async def test_a_job_of_the_flow_is_adopted(world: World) -> None:
     await world.there()
     assert (await world.apply(world.create())).again
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
@@ -126,7 +127,7 @@ async def test_a_live_read_that_is_older_than_the_copy_is_an_error(world: World)
     assert (applied.again, len(applied.errors)) == (False, 1)
 
 
-async def test_nor_if_the_flow_is_gone(world: World) -> None:
+async def test_a_plan_with_a_new_attempt_is_dropped_if_the_flow_is_gone(world: World) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     assert await world.apply(world.create_again()) == Applied()
     assert world.requests()[-1] == "GET f"
@@ -182,8 +183,7 @@ async def test_temporary_errors(world: World, how: RequestFailure | None, wait: 
 
 async def test_one_failure_does_not_stop_the_other_actions(world: World) -> None:
     world.fails("POST", "/jobs", failure(500, "", "x"))
-    running = JobFlowStatus(state=FlowState(phase="Running"))
-    applied = await world.apply(world.create("f-a"), world.create("f-b"), status=running)
+    applied = await world.apply(world.create("f-a"), world.create("f-b"), status=RUNNING)
     assert len(applied.errors) == 1
     assert applied.status_written
     assert len(await world.cluster.jobs()) == 1
@@ -204,7 +204,7 @@ async def test_a_flow_is_deleted_as_it_was_read(world: World) -> None:
     assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == Applied(), "it is gone"
 
 
-async def test_one_that_has_changed_since_is_read_and_planned_again(world: World) -> None:
+async def test_a_flow_that_has_changed_is_not_deleted_but_planned_again(world: World) -> None:
     await merge(world.cluster.client, JOBFLOWS, "f", {"metadata": {"labels": {"keep": "me"}}})
     outdated = Applied(again=True)
     assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == outdated
@@ -213,7 +213,7 @@ async def test_one_that_has_changed_since_is_read_and_planned_again(world: World
     assert await world.cluster.flow_names() == ["f"]
 
 
-async def test_another_flow_that_has_its_name_by_now_stays(world: World) -> None:
+async def test_another_flow_of_the_name_is_not_deleted(world: World) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     await world.cluster.apply(flow("f", {"a": ""}))
     assert (await world.apply(DeleteFlow(world.flow.metadata.uid))).again
@@ -226,7 +226,7 @@ async def test_a_flow_that_may_not_be_deleted_is_an_error(world: World) -> None:
     assert "no" in error
 
 
-async def test_missing_is_a_job_that_a_live_read_did_not_find(world: World) -> None:
+async def test_a_job_that_a_live_read_does_not_find_is_missing(world: World) -> None:
     assert (await world.apply(ReadJob("f-a"))).again
     assert world.answers.missing == {"f-a"}
     assert world.requests()[-2:] == ["GET f", "GET f-a"], "the flow is read before the job"
@@ -239,7 +239,7 @@ async def test_a_job_that_the_watch_has_not_brought_is_found(world: World) -> No
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "created again"])
 async def test_answers_about_a_replaced_flow_are_ignored(world: World, again: bool) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     if again:
@@ -251,25 +251,23 @@ async def test_answers_about_a_replaced_flow_are_ignored(world: World, again: bo
 async def test_a_status_is_written_for_the_version_it_was_made_from(world: World) -> None:
     label = json.dumps({"metadata": {"labels": {"x": "y"}}}).encode()
     await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", label)
-    running = JobFlowStatus(state=FlowState(phase="Running"))
-    applied = await world.apply(status=running)
+    applied = await world.apply(status=RUNNING)
     assert (applied.again, applied.status_written, applied.errors) == (True, False, [])
     caught_up = world.store.flows.get(NAMESPACE, "f")
     assert caught_up.metadata.labels == {"x": "y"}
     world.flow = caught_up
-    assert (await world.apply(status=running)).status_written
-    assert (await world.cluster.flow("f")).status == running
+    assert (await world.apply(status=RUNNING)).status_written
+    assert (await world.cluster.flow("f")).status == RUNNING
 
 
 async def test_the_status_of_a_flow_that_is_gone_is_not_missed(world: World) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
-    running = JobFlowStatus(state=FlowState(phase="Running"))
-    assert await world.apply(status=running) == Applied()
+    assert await world.apply(status=RUNNING) == Applied()
 
 
-async def test_a_conflict_that_is_none_is_retried_with_a_backoff(world: World) -> None:
+async def test_a_conflict_without_a_change_is_retried_with_a_backoff(world: World) -> None:
     world.fails("PATCH", "/status", failure(409, "Conflict", "busy"))
-    applied = await world.apply(status=JobFlowStatus(state=FlowState(phase="Running")))
+    applied = await world.apply(status=RUNNING)
     assert applied.errors
     assert not applied.again
 
@@ -307,7 +305,7 @@ async def test_an_abort_is_a_command_that_the_job_owns(world: World) -> None:
     assert world.answers.aborts == {uid: NOW}
 
 
-async def test_an_abort_that_is_there_still_will_do(world: World) -> None:
+async def test_an_existing_abort_is_enough(world: World) -> None:
     abort = AbortJob("f-a", (await world.there()).metadata.uid)
     await world.apply(abort)
     world.answers.aborts.clear()
@@ -342,7 +340,7 @@ async def test_a_command_is_deleted_by_its_uid(world: World) -> None:
     assert await world.apply(DeleteCommand("c", uid)) == Applied()
 
 
-async def test_a_name_that_is_released_is_told_to_who_waits_for_it(world: World) -> None:
+async def test_flows_that_wait_for_a_released_name_are_found(world: World) -> None:
     job = await world.there(uid="another")
     world.memory.hold(world.flow, job, owner_alive=False, now=NOW)
     assert world.memory.released((NAMESPACE, "other")) == set()
@@ -351,7 +349,7 @@ async def test_a_name_that_is_released_is_told_to_who_waits_for_it(world: World)
     assert world.memory.released((NAMESPACE, "f-a")) == set()
 
 
-async def test_what_was_answered_to_a_flow_goes_with_it(world: World) -> None:
+async def test_answers_about_a_flow_are_forgotten_with_it(world: World) -> None:
     job = await world.there(uid="another")
     world.memory.hold(world.flow, job, owner_alive=False, now=NOW)
     reborn = msgspec.structs.replace(

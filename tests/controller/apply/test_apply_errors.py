@@ -1,4 +1,4 @@
-"""Errors that nobody foresaw in a plan's requests: `apply` returns when all of them have ended."""
+"""Unexpected errors of a plan's requests: `apply` returns when all requests have ended."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -64,7 +64,7 @@ async def test_an_error_of_one_request(world: World, error: Callable[[], Awaitab
     assert applied.failed == {"CreateJob f-a"}
 
 
-async def test_what_succeeded_is_not_among_what_failed(world: World) -> None:
+async def test_requests_that_succeeded_are_not_among_the_failed(world: World) -> None:
     Requests(world, status=mistaken)
     applied = await world.apply(world.create(), ReadJob("f-b"), status=RUNNING)
     assert (applied.failed, applied.again) == ({STATUS}, True)

@@ -1,4 +1,4 @@
-"""Live reads: bounded over all flows, and everyone in turn."""
+"""Live reads: their number is limited over all flows, and flows take turns."""
 
 import asyncio
 from typing import Any

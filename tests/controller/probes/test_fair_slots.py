@@ -1,4 +1,4 @@
-"""Turns: a budget in any stretch of time, everyone in rotation, nothing lost to a cancel."""
+"""Slots: a budget in any period, owners in rotation, no slot lost to a cancellation."""
 
 import asyncio
 from collections import Counter
@@ -97,7 +97,7 @@ def test_everyone_is_served_in_rotation() -> None:
     assert taken(FairSlots(most=1, seconds=1), "aaaaaabbc").order == "aabcabaaa"
 
 
-def test_who_comes_new_waits_for_one_turn_of_each_other() -> None:
+def test_a_new_owner_waits_for_one_slot_of_each_other() -> None:
     async def main() -> Crowd:
         crowd = Crowd(FairSlots(most=1, seconds=1))
         async with asyncio.TaskGroup() as group:
@@ -110,7 +110,7 @@ def test_who_comes_new_waits_for_one_turn_of_each_other() -> None:
     assert order.index("z") <= 13
 
 
-def test_who_goes_away_costs_nobody_a_turn() -> None:
+def test_a_cancelled_request_takes_no_slot() -> None:
     async def main() -> Crowd:
         crowd = Crowd(FairSlots(most=1, seconds=1))
         async with asyncio.TaskGroup() as group:

@@ -101,7 +101,7 @@ async def test_the_body_is_not_waited_for(body: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (status("503 Service Unavailable"), "answers 503"),
         (status("404 Not Found", version="HTTP/1.0"), "answers 404"),
@@ -127,8 +127,8 @@ async def test_the_body_is_not_waited_for(body: str) -> None:
         (b"HTTP/1.1 200 " + b"x" * (1 << 20), "answers with a head of more than 64 KiB"),
     ],
 )
-async def test_every_other_answer_is_said(answer: bytes, said: str) -> None:
-    assert await seen(answering(answer)) == said
+async def test_every_other_answer_is_in_the_message(answer: bytes, message: str) -> None:
+    assert await seen(answering(answer)) == message
 
 
 async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
@@ -138,7 +138,7 @@ async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
         assert elsewhere.visits == []
 
 
-async def test_nobody_listens() -> None:
+async def test_a_closed_port_refuses_the_connection() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
@@ -172,8 +172,8 @@ def full() -> Iterator[int]:
 
 
 async def test_a_pod_that_never_answers(limits: Limits) -> None:
-    said = "accepts the connection and answers nothing within a second"
-    assert await seen(silent(limits)) == said
+    message = "accepts the connection and answers nothing within a second"
+    assert await seen(silent(limits)) == message
 
 
 def silent(limits: Limits) -> Play:
@@ -304,21 +304,21 @@ async def _plays(limits: Limits) -> dict[str, str]:
         visit.reset()
 
     plays = {"ok": answering(OK), "silent": silent(limits), "reset": reset}
-    said = {name: await seen(play) for name, play in plays.items()}
-    said["tcp"] = await seen(reset, TCP)
+    answers = {name: await seen(play) for name, play in plays.items()}
+    answers["tcp"] = await seen(reset, TCP)
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        said["nobody"] = await ask(bound.getsockname()[1])
+        answers["nobody"] = await ask(bound.getsockname()[1])
     with full() as port:
-        said["full"] = await late(port, HTTP, limits)
-    return said
+        answers["full"] = await late(port, HTTP, limits)
+    return answers
 
 
-def test_uvloop_says_the_same(limits: Limits) -> None:
+def test_uvloop_gives_the_same_answers(limits: Limits) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        said = runner.run(_plays(limits))
-    assert said == asyncio.run(_plays(limits))
-    assert said == {
+        answers = runner.run(_plays(limits))
+    assert answers == asyncio.run(_plays(limits))
+    assert answers == {
         "ok": "",
         "silent": "accepts the connection and answers nothing within a second",
         "reset": "breaks off the connection",

@@ -28,12 +28,12 @@ class World:
         self.store.flows.changed(self.flow)
         flow = {"kind": "JobFlow", "name": "f", "uid": "uid-f", "controller": True}
         for step in "ac":
-            said = {"flow.volcano.sh/step": step} if annotations is None else annotations
-            made = meta(f"f-{step}", ownerReferences=[flow], annotations=said)
+            notes = {"flow.volcano.sh/step": step} if annotations is None else annotations
+            made = meta(f"f-{step}", ownerReferences=[flow], annotations=notes)
             self.store.jobs.changed(msgspec.convert({"metadata": made}, Job))
         self.interest = PodIndex(self.store)
 
-    def told(self, old: Pod | None, new: Pod | None) -> bool:
+    def concerns(self, old: Pod | None, new: Pod | None) -> bool:
         found = self.interest.flow_of(old, new)
         assert found in (None, F)
         return found is not None
@@ -55,15 +55,15 @@ def pod(phase: str = "Running", job: str = "f-a", uid: str = "", **more: Any) ->
     return msgspec.convert({"metadata": about, "status": {"phase": phase, **more}}, Pod)
 
 
-async def test_a_flow_is_told_of_pods_that_it_probes() -> None:
+async def test_events_of_probed_pods_concern_the_flow() -> None:
     world = World()
-    assert world.told(None, pod())
-    assert world.told(pod("Pending"), pod())
-    assert world.told(pod(), None)
+    assert world.concerns(None, pod())
+    assert world.concerns(pod("Pending"), pod())
+    assert world.concerns(pod(), None)
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         (pod("Succeeded"), True),
         (pod(podIP="10.0.0.9"), True),
@@ -73,15 +73,15 @@ async def test_a_flow_is_told_of_pods_that_it_probes() -> None:
     ],
     ids=["phase", "IP", "UID", "deletion", "restart"],
 )
-async def test_changes_that_a_probe_looks_at(changed: Pod, told: bool) -> None:
-    assert World().told(pod(), changed) is told
+async def test_changes_that_a_probe_looks_at(changed: Pod, expected: bool) -> None:
+    assert World().concerns(pod(), changed) is expected
 
 
 RETRIED = {"f-b": {"phase": "Waiting", "attempts": 2, "pastAttempts": 2}}
 
 
 @pytest.mark.parametrize(
-    ("world", "new", "told"),
+    ("world", "new", "expected"),
     [
         ({}, pod(job="f-c"), False),
         ({}, pod(uid="older"), False),
@@ -93,22 +93,24 @@ RETRIED = {"f-b": {"phase": "Waiting", "attempts": 2, "pastAttempts": 2}}
     ],
     ids=["not probed", "older job", "unknown job", "no probes", "ended", "retried", "Volcano's"],
 )
-async def test_pods_that_matter(world: dict[str, Any], new: Pod, told: bool) -> None:
-    assert World(**world).told(None, new) is told
+async def test_pods_that_matter(world: dict[str, Any], new: Pod, expected: bool) -> None:
+    assert World(**world).concerns(None, new) is expected
 
 
 @pytest.mark.parametrize(
-    ("phase", "attempts", "told"),
+    ("phase", "attempts", "expected"),
     [("Waiting", 0, True), ("Waiting", 1, False), ("Running", 1, False), ("Failed", 0, False)],
 )
-async def test_pods_of_a_started_step_are_ignored(phase: str, attempts: int, told: bool) -> None:
+async def test_pods_of_a_started_step_are_ignored(
+    phase: str, attempts: int, expected: bool
+) -> None:
     world = World(conditions={"f-b": {"phase": phase, "attempts": attempts}})
-    assert world.told(None, pod()) == told
+    assert world.concerns(None, pod()) == expected
 
 
-async def test_what_was_worked_out_goes_with_its_flow() -> None:
+async def test_the_index_forgets_a_deleted_flow() -> None:
     world = World()
-    world.told(None, pod())
+    world.concerns(None, pod())
     assert world.interest._probing
     world.interest.forget(world.flow)
     assert not world.interest._probing

@@ -86,12 +86,12 @@ async def test_a_header_takes_the_place_of_ours(name: str) -> None:
 )
 async def test_a_header_that_would_split_the_request_is_not_sent(header: tuple[str, str]) -> None:
     async with PodServer(answering(OK)) as there:
-        said = await ask(there.port, replace(web(), header=header))
+        message = await ask(there.port, replace(web(), header=header))
         assert there.visits == []
-    assert said == "is not asked: a probe cannot send its header"
+    assert message == "is not asked: a probe cannot send its header"
 
 
 async def test_a_request_has_a_limit() -> None:
-    said = "is not asked: path and header have more than 16 KiB"
-    assert await ask(1, web(path="/" + 20_000 * "x")) == said
-    assert await ask(1, replace(web(), header=("X", 20_000 * "x"))) == said
+    message = "is not asked: path and header have more than 16 KiB"
+    assert await ask(1, web(path="/" + 20_000 * "x")) == message
+    assert await ask(1, replace(web(), header=("X", 20_000 * "x"))) == message

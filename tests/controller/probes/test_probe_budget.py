@@ -23,7 +23,7 @@ def many(lab: Lab, flows: int) -> None:
         lab.want(probe(job=name), flow=("ns", name), uid=f"uid-of-{name}")
 
 
-def test_a_thousand_waiting_probes_stay_within_the_budget_and_none_is_left_out() -> None:
+def test_a_thousand_probes_share_the_budget_evenly() -> None:
     lab = Lab(answers=lambda name: "answers 503", roll=0.5)
     many(lab, 1000)
     lab.run(60)

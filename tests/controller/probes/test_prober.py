@@ -28,10 +28,10 @@ def test_a_probe_passes_when_every_pod_of_the_task_has_answered() -> None:
     lab.want(probe(web(pods=2)))
     assert lab.run().result() == PASSED
     assert lab.count == {"f-serve-web-0": 1, "f-serve-web-1": 1}
-    assert lab.told == [FLOW]
+    assert lab.calls == [FLOW]
 
 
-def test_what_has_passed_is_not_asked_again() -> None:
+def test_a_passed_probe_sends_no_more_requests() -> None:
     lab = waiting()
     again: tuple[float, Callable[[], object]] = (20, lambda: lab.want(probe()))
     assert lab.run(100, again).result() == PASSED
@@ -46,7 +46,7 @@ def test_several_checks_have_to_pass_in_one_round() -> None:
     assert lab.run().result() == ProbeResult(message=message)
 
 
-def test_what_stands_twice_is_asked_once() -> None:
+def test_a_repeated_check_sends_one_request() -> None:
     lab = Lab().have(pod("web-0"))
     lab.want(probe(web(), web()))
     assert lab.run().result() == PASSED
@@ -91,7 +91,7 @@ def test_a_pod_that_cannot_answer_stops_the_round(there: tuple[Pod, ...], messag
     lab.want(probe(web(pods=2)))
     assert lab.run(60).result() == ProbeResult(message=message)
     assert lab.asked == []
-    assert lab.told == [FLOW]
+    assert lab.calls == [FLOW]
 
 
 def test_a_pod_that_belongs_to_another_job_is_not_asked() -> None:
@@ -103,7 +103,7 @@ def test_a_pod_that_belongs_to_another_job_is_not_asked() -> None:
     assert lab.asked == []
 
 
-def test_an_ipv6_address_stands_in_brackets() -> None:
+def test_an_ipv6_address_is_in_brackets() -> None:
     lab = Lab(answers=lambda name: "answers 503").have(pod("web-0", ip="fd00::7"))
     lab.want(probe())
     message = "[fd00::7]:8080/healthz of pod f-serve-web-0 answers 503"
@@ -118,7 +118,7 @@ def test_a_long_path_does_not_hide_what_was_seen() -> None:
     assert len(message) < 140
 
 
-def test_a_fault_in_a_check_is_said_and_ends_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_a_check_ends_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab().have(pod("web-0"), pod("web-0", job="g"))
 
     def answers(name: str) -> str:
@@ -156,15 +156,15 @@ def test_a_round_ends_at_the_first_that_fails_and_the_next_asks_it_first_and_alo
     assert (len(last), last[0]) == (1000, "f-serve-web-700")
 
 
-def test_a_message_changes_only_with_the_matter() -> None:
+def test_a_repeated_failure_reports_no_change() -> None:
     lab = Lab().have(pod("web-0"), pod("web-1"))
     lab.answers = lambda name: "answers 503"
     lab.want(probe(web(pods=2)))
     lab.run(100)
-    assert lab.told == [FLOW]
+    assert lab.calls == [FLOW]
 
 
-def test_what_happens_to_a_pod_makes_the_next_round_at_once() -> None:
+def test_a_change_of_a_pod_starts_the_next_round_at_once() -> None:
     lab = Lab().have(pod("web-0", phase="Pending", ip=""))
     lab.want(probe())
 
@@ -177,7 +177,7 @@ def test_what_happens_to_a_pod_makes_the_next_round_at_once() -> None:
 
 
 @pytest.mark.parametrize("event", [pod("web-0", ip="10.0.0.8"), pod("web-0", uid="another")])
-def test_a_new_pod_or_ip_begins_the_waits_anew(event: Pod) -> None:
+def test_a_new_pod_or_ip_resets_the_delay(event: Pod) -> None:
     lab = waiting(answers=lambda name: "answers 503")
 
     def happens() -> None:
@@ -187,7 +187,7 @@ def test_a_new_pod_or_ip_begins_the_waits_anew(event: Pod) -> None:
     assert lab.run(48, (40, happens)).times == [0, 2, 6, 14, 29, 40, 42, 46]
 
 
-def test_what_happens_to_other_tasks_and_a_plan_with_no_news_change_nothing() -> None:
+def test_pods_of_other_tasks_and_unchanged_plans_have_no_effect() -> None:
     lab = waiting(answers=lambda name: "answers 503")
 
     def happens() -> None:
@@ -197,13 +197,13 @@ def test_what_happens_to_other_tasks_and_a_plan_with_no_news_change_nothing() ->
     assert lab.run(10, (3, happens), (4, happens)).times == [0, 2, 6]
 
 
-def test_an_event_that_nobody_tells_is_seen_at_the_next_round() -> None:
+def test_an_unreported_event_counts_in_the_next_round() -> None:
     lab = Lab().have(pod("web-0", ip=""))
     lab.want(probe())
     assert lab.run(20, (7, lambda: lab.have(pod("web-0")))).result() == PASSED
 
 
-def test_a_pod_replaced_while_others_are_asked_is_asked_anew() -> None:
+def test_a_pod_replaced_during_a_round_is_checked_again() -> None:
     lab = Lab(takes=0.4).have(pod("web-0"), pod("web-1"))
     lab.want(probe(web(pods=2)))
     new = pod("web-1", ip="10.0.0.8", uid="new")
@@ -211,7 +211,7 @@ def test_a_pod_replaced_while_others_are_asked_is_asked_anew() -> None:
     assert lab.times == [0, 0, 0.4, 0.4]
 
 
-def test_a_pod_replaced_while_it_is_asked_begins_the_waits_anew() -> None:
+def test_a_pod_replaced_during_its_check_resets_the_delay() -> None:
     lab = waiting(answers=lambda name: "answers 503", takes=1.0)
     new = (17.5, lambda: lab.have(pod("web-0", uid="new")))
     assert lab.run(22, new).times == [0, 3, 8, 17, 18, 21]
@@ -224,7 +224,7 @@ def test_a_pod_that_goes_while_others_are_asked_keeps_the_round_from_passing() -
     assert lab.run(0.5, gone).result().message == "pod f-serve-web-0 does not exist yet"
 
 
-def test_what_was_seen_before_the_end_of_a_pod_is_still_told() -> None:
+def test_the_last_answer_of_an_ended_pod_stays_in_the_message() -> None:
     lab = waiting(answers=lambda name: "answers 503")
     assert lab.run(20, (5, lambda: lab.have(pod("web-0", phase="Failed")))).result().message == (
         "10.0.0.7:8080/healthz of pod f-serve-web-0 answers 503; "
@@ -239,10 +239,10 @@ def test_a_probe_that_failed_passes_later() -> None:
         lab.answers = lambda name: ""
 
     assert lab.run(20, (5, ready)).result() == PASSED
-    assert lab.told == [FLOW, FLOW]
+    assert lab.calls == [FLOW, FLOW]
 
 
-def test_what_is_no_longer_listed_stops_at_once() -> None:
+def test_a_probe_that_is_no_longer_wanted_stops_at_once() -> None:
     lab = Lab(takes=1.0).have(pod("web-0"), pod("web-0", job="g"))
     lab.want(probe(), probe(step="other", job="g"))
     seen = []
@@ -279,7 +279,7 @@ def test_a_stop_in_the_moment_in_which_a_pod_fails_is_a_stop(end: str) -> None:
     assert len(lab.asked) == 16
 
 
-def test_another_question_begins_anew() -> None:
+def test_a_changed_check_starts_from_the_shortest_delay() -> None:
     lab = Lab(answers=lambda name: "answers 503").have(pod("web-0"), pod("web-1"))
     lab.want(probe())
     assert lab.run(4, (3, lambda: lab.want(probe(web(path="/x"))))).times == [0, 2, 3]
@@ -292,7 +292,7 @@ def test_forgetting_what_is_not_known_is_nothing() -> None:
     assert len(lab.prober) == 0
 
 
-def test_it_tells_what_waits_and_what_was_asked() -> None:
+def test_hooks_are_called_with_waiting_probes_and_checks() -> None:
     lab = Lab(answers=lambda name: "" if name.startswith("g") else "no")
     lab.have(pod("web-0"), pod("web-0", job="g"))
     lab.want(probe(), probe(step="other", job="g"))
@@ -313,7 +313,7 @@ def test_a_prober_that_stops_breaks_off_what_is_under_way() -> None:
     assert lab.result() == ProbeResult()
 
 
-def test_what_is_wanted_between_two_runs_is_kept() -> None:
+def test_probes_wanted_between_two_runs_are_kept() -> None:
     lab = Lab().have(pod("web-0"))
     lab.run(1)
     lab.want(probe())

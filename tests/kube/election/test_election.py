@@ -11,7 +11,7 @@ from jobflow.api.resources import JOBS, LEASES
 from jobflow.kube.client import Client
 from jobflow.kube.connections import CONNECTIONS
 from jobflow.kube.election.candidate import Timing
-from jobflow.kube.election.election import Election, new_identity
+from jobflow.kube.election.election import Election
 from jobflow.kube.election.fence import NotLeading
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
@@ -184,5 +184,7 @@ async def test_a_lease_that_cannot_be_released_delays_no_end(world: Cluster) -> 
         await one.ended(task)
 
 
-def test_no_two_processes_have_one_identity() -> None:
-    assert new_identity() != new_identity()
+async def test_no_two_processes_have_one_identity() -> None:
+    async with Client.at("http://127.0.0.1:1") as client:
+        one, other = (Election(client, until_asked, namespace="default") for _ in range(2))
+        assert one.identity != other.identity

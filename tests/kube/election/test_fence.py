@@ -1,4 +1,4 @@
-"""Writes behind a fence begin only before a moment, and end soon after."""
+"""Writes behind a fence begin only before a given time, and end soon after it."""
 
 import asyncio
 import socket
@@ -15,6 +15,7 @@ from jobflow.kube.election.fence import Fence, FencedClient, NotLeading, boot_cl
 from support.network.scripted_server import Answer, ScriptedServer, failure, thing
 
 WRITE_SECONDS = 4.0
+PATH = JOBS.path("ns", "a")
 STORED = Answer(201, thing("a", 1))
 
 
@@ -48,7 +49,7 @@ async def test_a_write_is_refused_once_the_fence_is_closed(server: ScriptedServe
         for write in (
             client.create(JOBS, "ns", b"{}"),
             client.patch(JOBS, "ns", "a", b"{}"),
-            client.replace(JOBS, "ns", "a", b"{}"),
+            client.request("PUT", PATH, body=b"{}"),
             client.delete(JOBS, "ns", "a"),
         ):
             with pytest.raises(NotLeading):
@@ -101,9 +102,9 @@ async def test_a_put_that_the_http_client_repeats_by_itself_meets_the_fence_agai
             Client.at(f"http://127.0.0.1:{port}") as plain,
             FencedClient(plain, fence, WRITE_SECONDS) as client,
         ):
-            await client.replace(JOBS, "ns", "a", b"{}")
+            await client.request("PUT", PATH, body=b"{}")
             with pytest.raises(NETWORK_ERRORS, match="not sent"):
-                await client.replace(JOBS, "ns", "a", b"{}")
+                await client.request("PUT", PATH, body=b"{}")
     assert len(asked) == closed_after
 
 

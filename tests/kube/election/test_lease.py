@@ -61,7 +61,7 @@ def test_a_claim_keeps_what_others_put_there_and_names_its_version() -> None:
     assert body["spec"]["strategy"] == "OldestEmulationVersion"
 
 
-def test_a_renewal_changes_the_lease_even_when_the_clock_stands_still() -> None:
+def test_a_renewal_changes_the_lease_even_if_the_clock_stops() -> None:
     before = stored(holderIdentity="me", renewTime="2026-03-04T05:06:07.000089Z")
     assert spec_of(before.claimed("me", 15, NOW))["renewTime"] == "2026-03-04T05:06:07.000090Z"
 
@@ -79,16 +79,16 @@ def test_an_empty_spec_is_free() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [{"renew": 15.0}, {"retry": 10.0}, {"lease": 5}, {"retry": 0.0}, {"look": 0.0}],
     ids=str,
 )
-def test_timings_that_promise_no_single_leader_are_refused(wrong: dict[str, float]) -> None:
+def test_timings_that_promise_no_single_leader_are_refused(invalid: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="retry .* < renew deadline .* < lease duration"):
-        Timing(**wrong)  # type: ignore[arg-type]
+        Timing(**invalid)  # type: ignore[arg-type]
 
 
-def test_a_write_is_over_before_another_may_lead() -> None:
+def test_a_write_ends_before_another_may_lead() -> None:
     assert Timing().write < Timing().lease - Timing().renew
 
 
@@ -118,19 +118,19 @@ def stand() -> Stand:
     return Stand()
 
 
-def test_it_looks_first(stand: Stand) -> None:
+def test_a_candidate_looks_first(stand: Stand) -> None:
     assert stand.at(0) == LOOK
     assert not stand.leads(0)
 
 
-def test_where_there_is_no_lease_it_makes_one(stand: Stand) -> None:
+def test_a_missing_lease_is_created(stand: Stand) -> None:
     stand.candidate.gone(0)
     step = stand.at(0)
     assert isinstance(step, Claim)
     assert step.create
 
 
-def test_it_leads_from_its_answer_until_the_deadline_counted_from_its_sending(stand: Stand) -> None:
+def test_a_term_lasts_from_the_answer_to_the_deadline_after_sending(stand: Stand) -> None:
     stand.candidate.gone(0)
     stand.wins(sent=1, came=4)
     assert stand.leads(4)
@@ -138,7 +138,7 @@ def test_it_leads_from_its_answer_until_the_deadline_counted_from_its_sending(st
     assert not stand.leads(11)
 
 
-def test_it_renews_after_the_retry_period(stand: Stand) -> None:
+def test_a_leader_renews_after_the_retry_period(stand: Stand) -> None:
     stand.wins(sent=1, came=1.5)
     assert stand.at(1.5) == Wait(1.5)
     step = stand.at(3)
@@ -172,7 +172,7 @@ def test_another_holder_is_waited_for_from_when_its_claim_was_seen(stand: Stand)
     assert stand.claims(20)
 
 
-def test_the_holders_own_duration_counts_where_it_is_longer(stand: Stand) -> None:
+def test_the_holders_own_duration_counts_if_it_is_longer(stand: Stand) -> None:
     stand.sees("other", 0, seconds=60)
     assert not stand.claims(59)
     assert stand.claims(60)
@@ -190,13 +190,13 @@ def test_its_own_lease_without_a_term_is_renewed_first(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("word", ["other", ""])
-def test_it_stops_when_another_holds_the_lease(stand: Stand, word: str) -> None:
+def test_a_leader_stops_when_another_holds_the_lease(stand: Stand, word: str) -> None:
     stand.wins(sent=0, came=0)
     stand.sees(word, 3, version="9")
     assert not stand.leads(3)
 
 
-def test_a_deleted_lease_is_made_anew_and_led_a_lease_later(stand: Stand) -> None:
+def test_a_deleted_lease_is_created_and_led_a_lease_later(stand: Stand) -> None:
     stand.wins(sent=0, came=0)
     stand.candidate.gone(3)
     assert not stand.leads(3)

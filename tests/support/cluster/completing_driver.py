@@ -42,7 +42,7 @@ class Driven:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Complete jobs until cancelled."""
         quick = ExponentialBackoff(first=0.001, most=0.2)
         here = self.namespace
         async with asyncio.TaskGroup() as self._tasks:
@@ -53,7 +53,7 @@ class Driven:
                 self._tasks.create_task(follow.run())
 
     async def until(self, holds: Callable[[], bool], *, seconds: float = WITHIN_SECONDS) -> None:
-        """Return as soon as it holds, looking at it after every event."""
+        """Return as soon as the condition holds, which is checked after every event."""
         try:
             async with asyncio.timeout(seconds):
                 while not holds():
@@ -63,7 +63,7 @@ class Driven:
             raise AssertionError(f"never came true: flows {self.phases}") from None
 
     async def over(self, flows: int) -> None:
-        """Return when so many flows are final."""
+        """Return when this number of flows is final."""
         await self.until(lambda: sum(flow.final for flow in self.flows) == flows)
 
     @property
@@ -101,7 +101,7 @@ class Driven:
 
 @asynccontextmanager
 async def driven(real: RealCluster, namespace: str) -> AsyncIterator[Driven]:
-    """Watches and completes while the body runs."""
+    """Complete the jobs of the namespace while the body runs."""
     async with await real.client() as client:
         driver = Driven(client, namespace)
         async with alongside(driver.run()):
@@ -109,7 +109,7 @@ async def driven(real: RealCluster, namespace: str) -> AsyncIterator[Driven]:
 
 
 async def create_diamonds(api: Server, count: int, *, first: int = 0) -> None:
-    """So many flows of five steps, at once; numbered from `first`."""
+    """Create `count` flows of five steps at once, with numbers from `first`."""
     for step in () if first else DIAMOND:
         await api.made(api.templates, template(step))
     many = (api.made(api.flows, jobflow(name, DIAMOND)) for name in names(first + count)[first:])

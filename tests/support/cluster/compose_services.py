@@ -72,15 +72,15 @@ class Composition:
         """Run a service to its end, again after a failure if it restarts on failure."""
         deadline = time.monotonic() + WITHIN_SECONDS
         while self._run(name) != 0:
-            assert self.services[name].get("restart") == "on-failure", self.said(name)
-            assert time.monotonic() < deadline, self.said(name)
+            assert self.services[name].get("restart") == "on-failure", self.output(name)
+            assert time.monotonic() < deadline, self.output(name)
             time.sleep(LOOK_AGAIN_SECONDS)
 
     def stop(self, name: str) -> int:
-        """SIGTERM to a service; its exit code."""
+        """Send SIGTERM to a service and return its exit code."""
         return ended(self._processes.pop(name))
 
-    def said(self, name: str) -> str:
+    def output(self, name: str) -> str:
         """Return the end of a service's output."""
         return (self.home / f"{name}.log").read_text()[-4000:]
 
@@ -106,7 +106,7 @@ class Composition:
 
     @property
     def _environment(self) -> dict[str, str]:
-        """Ports that no command line names have their place here."""
+        """The environment, with the ports that no command line names."""
         peers = f"http://localhost:{self._ports[ETCD_PEERS]}"
         return os.environ | {
             "PATH": f"{Path(sys.executable).parent}:{self._assets}:{os.environ['PATH']}",
@@ -180,6 +180,6 @@ class Composition:
         check = [self.here(word) for word in words]
         deadline = time.monotonic() + WITHIN_SECONDS
         while subprocess.run(check, env=self._environment, capture_output=True).returncode:
-            assert self._processes[name].poll() is None, self.said(name)
-            assert time.monotonic() < deadline, self.said(name)
+            assert self._processes[name].poll() is None, self.output(name)
+            assert time.monotonic() < deadline, self.output(name)
             time.sleep(LOOK_AGAIN_SECONDS)

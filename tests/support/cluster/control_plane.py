@@ -115,7 +115,7 @@ class ControlPlane:
     # ---------------------------------------------------------------------- processes
 
     def start(self) -> None:
-        """Everything, from nothing; returns when the API server is ready."""
+        """Start all processes; returns when the API server is ready."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._write_files()
         self.start_etcd()
@@ -137,7 +137,7 @@ class ControlPlane:
         )
 
     def start_api_server(self) -> None:
-        """Start, or start again on the same port; returns when it is ready."""
+        """Start it, always on the same port; returns when it is ready."""
         self._start(
             API_SERVER,
             f"--etcd-servers={self.etcd_url}",

@@ -44,7 +44,7 @@ class Plays:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Play Volcano until cancelled."""
         quick = ExponentialBackoff(first=0.001, most=0.1)
         async with asyncio.TaskGroup() as self._tasks:
             for resource, kind, cache in (
@@ -134,7 +134,7 @@ def _text(when: datetime) -> str:
 
 @asynccontextmanager
 async def plays(client: Client, namespace: str = "") -> AsyncIterator[Plays]:
-    """Plays while the body runs."""
+    """Play Volcano while the body runs."""
     player = Plays(client, namespace)
     async with alongside(player.run()):
         yield player

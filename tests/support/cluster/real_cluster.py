@@ -80,7 +80,7 @@ class RealCluster:
                 self._await_served(path)
 
     def _await_served(self, path: str) -> None:
-        """404 and 429 (`storage is (re)initializing`) come for a second or two."""
+        """Wait for 200: 404 and 429 (`storage is (re)initializing`) last a second or two."""
         deadline = time.monotonic() + SERVED_WITHIN_SECONDS
         while (answer := self.admin.get(path)).status_code != 200:
             assert time.monotonic() < deadline, answer.text
@@ -143,6 +143,6 @@ def real(cluster_of_session: RealCluster) -> RealCluster:
 
 @pytest.fixture
 def namespace_of_test(request: pytest.FixtureRequest) -> str:
-    """A name for a namespace, after the test."""
+    """A prefix for a namespace, from the name of the test."""
     name: str = request.node.originalname
     return "".join(c if c.isalnum() else "-" for c in name.removeprefix("test_").lower())

@@ -33,7 +33,7 @@ async def post(bare: RealCluster, path: str, manifest: Any) -> Any:
 
 
 async def delete(bare: RealCluster, path: str) -> Any:
-    """Runs off this thread, which serves the way to the webhook."""
+    """Delete an object, from another thread: this one serves the port of the webhook."""
     return (await asyncio.to_thread(bare.admin.delete, path)).json()
 
 

@@ -39,7 +39,7 @@ class Served:
         self.webhook_port = free_port()
         self.http_port = free_port()
         self.ca = b""
-        self.said = home / f"serve-{user}.log"
+        self.log_path = home / f"serve-{user}.log"
         command = [*under, str(Path(sys.executable).with_name("jobflow")), "serve", *flags]
         command += ["--kubeconfig", str(kubeconfig or real.plane.kubeconfig(user))]
         command += ["--http-port", str(self.http_port)]
@@ -73,7 +73,7 @@ class Served:
             self.stop()
 
     def start(self) -> None:
-        """Returns when it says that it is ready."""
+        """Start it; returns when it is ready."""
         self.launch()
         deadline = time.monotonic() + READY_WITHIN_SECONDS
         while not self.ready():
@@ -82,10 +82,10 @@ class Served:
             time.sleep(0.05)
 
     def launch(self) -> None:
-        """Returns at once."""
+        """Start it; returns at once."""
         assert self._process is None
-        with self.said.open("ab") as said:
-            self._process = subprocess.Popen(self._command, stdout=said, stderr=said)
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
 
     def ready(self) -> bool:
         return self.waiting_for() == []
@@ -116,12 +116,12 @@ class Served:
         return process.wait(READY_WITHIN_SECONDS)
 
     def stop(self) -> None:
-        """SIGTERM; it must end well."""
+        """Send SIGTERM. It must exit with 0."""
         assert self._end(hard=False) == 0, self.log()
         assert "Traceback" not in self.log(), self.log()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._end(hard=True)
 
     def freeze(self) -> None:
@@ -130,12 +130,12 @@ class Served:
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Continue the process (SIGCONT)."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     def log(self) -> str:
-        return self.said.read_text()
+        return self.log_path.read_text()
 
     def _end(self, *, hard: bool) -> int:
         process, self._process = self._process, None
@@ -159,7 +159,7 @@ def registered(real: RealCluster, served: Served) -> Iterator[None]:
 
 
 def _await_refusal(real: RealCluster) -> None:
-    """An API server hears of a new configuration a moment later."""
+    """Wait until the API server calls the webhook, a moment after its registration."""
     own_target = {"name": "a", "dependsOn": {"targets": ["a"]}}
     flow = {
         "apiVersion": JOBFLOWS.api_version,

@@ -25,11 +25,11 @@ class Hop(StreamServer):
         return f"https://127.0.0.1:{self.port}"
 
     def go_dark(self) -> None:
-        """From now on everything is swallowed, of open connections and of new ones."""
+        """Drop all bytes of open and new connections from now on."""
         self._dark = True
 
     def light_up(self) -> None:
-        """Let new connections through again; connections from the dark are cut."""
+        """Pass on new connections again, and cut those from the dark."""
         self._dark = False
         self.cut_connections()
 

@@ -49,7 +49,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class EndWatch:
-    """Let a watch go on for so many seconds; `cut`: then break off in the middle of a frame."""
+    """End a watch after some seconds; `cut`: break it off in the middle of a frame."""
 
     seconds: float
     cut: bool = False
@@ -71,7 +71,7 @@ def is_watch(request: web.Request) -> bool:
 
 
 def is_list(request: web.Request) -> bool:
-    """Whether a request is about a whole kind, as those of reflectors."""
+    """Whether a request lists a kind, as reflectors do."""
     return request.method == "GET" and not is_watch(request) and "limit" in request.query
 
 
@@ -96,11 +96,11 @@ class FaultyProxy(LocalServer):
         await self._session.close()
 
     def heal(self) -> None:
-        """From now on nothing fails."""
+        """Let no more requests fail."""
         self.faults = lambda request: None
 
     def break_off_watches(self) -> None:
-        """All that are open now."""
+        """Break off all open watches."""
         for request in self._watches:
             if request.transport is not None:
                 request.transport.abort()
@@ -160,7 +160,7 @@ def _passed(headers: Any) -> dict[str, str]:
 
 
 def in_bursts(*bursts: tuple[int, Callable[[], Fault]]) -> Faults:
-    """So many requests of each in turn, again and again; watches are let through."""
+    """Apply each fault to its number of requests in turn, again and again, except watches."""
 
     def row() -> Iterator[Callable[[], Fault]]:
         while True:

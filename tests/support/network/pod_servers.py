@@ -30,7 +30,7 @@ class Visit:
         self.request = b""
 
     async def hear(self) -> bytes:
-        """The head of the request."""
+        """Read and return the head of the request."""
         self.request = await self._reader.readuntil(b"\r\n\r\n")
         return self.request
 
@@ -54,7 +54,7 @@ class Visit:
 
 
 class PodServer(StreamServer):
-    """A server that plays this on every connection. `visits` are its connections in order."""
+    """A server that calls `play` for every connection. `visits` has them in order."""
 
     def __init__(self, play: Play, host: str = "127.0.0.1") -> None:
         super().__init__(self._visited, host)
@@ -68,7 +68,7 @@ class PodServer(StreamServer):
 
 
 def answering(answer: bytes) -> Play:
-    """Hears the request, says this, and waits until the other side leaves."""
+    """Return a play that reads the request, sends this answer and waits for the peer to leave."""
 
     async def play(visit: Visit) -> None:
         await visit.hear()
@@ -89,7 +89,7 @@ async def ask(port: int, check: Check = HTTP, ip: str = "127.0.0.1") -> str:
 
 
 async def seen(play: Play, check: Check = HTTP) -> str:
-    """Return the result of checking a pod that plays this."""
+    """Return the result of checking a pod with this play."""
     async with PodServer(play) as there:
         return await ask(there.port, check)
 
@@ -107,5 +107,5 @@ class Limits:
         return self._made[-1]
 
     def time_is_up(self) -> None:
-        """For the last check."""
+        """End the limit of the last check."""
         self._made[-1].reschedule(asyncio.get_running_loop().time())

@@ -93,14 +93,14 @@ class Lab:
     """The dice: 0 subtracts nothing from a wait, 1 half of it."""
     asked: list[tuple[float, str]] = field(default_factory=list)
     """Times and pod names."""
-    told: list[Key] = field(default_factory=list)
+    calls: list[Key] = field(default_factory=list)
     counting: Counting = field(default_factory=Counting)
     open: int = 0
 
     def __post_init__(self) -> None:
         self.prober = Prober(
             lambda uid: self.pods.get(uid, {}),
-            self.told.append,
+            self.calls.append,
             self.counting,
             check=self._check,
             slots=FairSlots(),

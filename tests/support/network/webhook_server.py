@@ -55,7 +55,7 @@ class Hook(LocalServer):
         )
 
     def webhook(self, *resources: str, **more: Any) -> dict[str, Any]:
-        """Run a webhook for these resources."""
+        """Return a webhook of a configuration, for these resources."""
         rule = {
             "apiGroups": ["*"],
             "apiVersions": ["*"],

@@ -64,7 +64,7 @@ class Shared:
 
     @asynccontextmanager
     async def replica(self, policy: Policy = POLICY) -> AsyncIterator[Replica]:
-        """One more, while the body runs."""
+        """Run one more replica while the body runs."""
         async with Client.at(self.server.url) as client:
             live = Live(now=self.clock)
             source = SharedCertificate(
@@ -83,13 +83,13 @@ class Shared:
             self.replicas.remove(replica)
 
     async def later(self, by: timedelta) -> None:
-        """Time passes."""
+        """Let time pass."""
         self.clock.go(by)
         for replica in self.replicas:
             replica.source.look()
 
     async def configure(self, bundle: bytes = b"") -> None:
-        """The configuration as Helm applies it."""
+        """Create the configuration as Helm applies it."""
         manifest = webhook_configuration("https://127.0.0.1:1", bundle, name=CONFIGURATION)
         with suppress(ApiError):
             await self.client.delete(VALIDATING_WEBHOOKS, "", CONFIGURATION)

@@ -40,7 +40,7 @@ class Mishap:
 
 @dataclass(frozen=True)
 class Life:
-    """All that befalls one process. `rate`: how fast its clocks run."""
+    """The faults of one process. `rate`: how fast its clocks run."""
 
     stretches: tuple[Stretch, ...] = ()
     mishaps: tuple[Mishap, ...] = ()

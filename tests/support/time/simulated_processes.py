@@ -49,7 +49,7 @@ class Loop(asyncio.SelectorEventLoop):
         return self._time()
 
     def step(self) -> None:
-        """One iteration."""
+        """Run one iteration."""
         self.call_soon(self.stop)
         self.run_forever()
 
@@ -151,7 +151,7 @@ class Process:
             self.end()
 
     def end(self) -> None:
-        """The process is gone; requests that it has sent arrive all the same."""
+        """End the process. Requests that it has sent still arrive."""
         self.alive = False
         if self.running.done():
             self.running.result()
@@ -258,7 +258,7 @@ class Simulation:
                 self.at(mishap.at, partial(self._befall, index, mishap))
 
     def at(self, when: float, call: Callable[[], None]) -> None:
-        """Let this happen then; infinite: never."""
+        """Call this at that time; never if it is infinite."""
         if when < math.inf:
             heapq.heappush(self._events, (when, next(self._order), call))
 
@@ -319,7 +319,7 @@ class Simulation:
 
 
 def simulate(*lives: Life, until: float, seed: int = 0, timing: Timing | None = None) -> Simulation:
-    """A run from its start; everything is closed when it returns."""
+    """Run a simulation; everything is closed when it returns."""
     world = Simulation(list(lives), seed=seed, timing=timing)
     try:
         world.run(until)

@@ -59,8 +59,8 @@ class Answers:
     changed_at: float | None = None
     """Monotonic time since when there is a status to write that was not written yet."""
     sent: tuple[JobFlowStatus, str] | None = None
-    """The status last written, without what time alone changes, and the flow's resource version
-    after it."""
+    """The status last written, as `timeless` returns it, and the flow's resource version after
+    it."""
     failed: set[str] = field(default_factory=set)
     """The requests that failed, by `request_of`: none is repeated in the flow's backoff."""
 
@@ -72,8 +72,8 @@ class Answers:
         self.refused.pop(name, None)
 
     def joined(self, now: datetime, wait: timedelta) -> datetime:
-        """Return when pods are asked for again: together with others of the flow if these come
-        within twice the wait, so that a thousand jobs are not planned a thousand times."""
+        """Return when pods are read again: together with other pods of the flow if these are due
+        within twice the wait, so that a thousand jobs do not cause a thousand plans."""
         own, others = now + wait, self.next_read
         if others is None or not own <= others <= own + wait:
             self.next_read = own
@@ -95,7 +95,7 @@ class Answers:
 
 
 def timeless(status: JobFlowStatus) -> JobFlowStatus:
-    """Return the status without what time alone changes."""
+    """Return the status without the fields that change by time alone."""
     return msgspec.structs.replace(status, duration="")
 
 
@@ -199,7 +199,7 @@ class Memory:
         return answers.read[job_uid]
 
     def lift(self, flow: Key) -> None:
-        """Forget refusals, because a template has changed."""
+        """Forget the refusals of creates, because a template has changed."""
         if (known := self._answers.get(flow)) is not None:
             known.refusals.clear()
             known.refused.clear()

@@ -80,7 +80,7 @@ class Due:
 
 
 def due_of(plan: Plan, status_wait: float | None, failed: Collection[str]) -> Due:
-    """The plan without the requests that failed in the backoff that still lasts."""
+    """Return the plan without the requests that failed in the present backoff."""
     if not failed:
         return Due(plan, status_wait)
     actions = tuple(each for each in plan.actions if request_of(each) not in failed)

@@ -28,11 +28,6 @@ that asks to finish. Cancelled if the term is lost. Must not return before it is
 NAME = "jobflow"
 
 
-def new_identity() -> str:
-    """Return a name that no other process ever has, not even the next one of this pod."""
-    return f"{socket.gethostname()}_{uuid.uuid4()}"
-
-
 class Election:
     """One process in an election. Call `run` once, and set `stopping` to end it.
 
@@ -55,7 +50,8 @@ class Election:
         clock: Callable[[], float] = boot_clock,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.identity = identity or new_identity()
+        self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
+        """A name that no other process ever has, not even the next one of this pod."""
         self.leads = False
         self._client = client
         self._lease_client = client.sibling()
