@@ -26,7 +26,7 @@ def lint_files(files: FileOptions, *, as_json: bool) -> int:
         print_warnings(report, Console(stderr=True, highlight=False))
     else:
         print_report(report, Console(highlight=False))
-    if report.unreadable:
+    if any(fault.reason == UNREADABLE for fault in report.faults):
         return UNUSABLE
     return FAILED if report.faults else SUCCESS
 

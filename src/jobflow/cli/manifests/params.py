@@ -82,7 +82,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 def _params(manifest: Manifest) -> Iterator[tuple[str, MappingNode]]:
     """Return the params of a flow by name; nothing if their shape is wrong."""
-    if _text(_child(manifest.node, "kind")) != JOBFLOWS.kind:
+    if manifest.kind != JOBFLOWS.kind:
         return
     params = _child(_child(manifest.node, "spec"), "params")
     for param in params.items if isinstance(params, ListNode) else ():

@@ -164,15 +164,12 @@ def _add_step(variables: dict[str, Any], mention: Mention, scope: EvaluationScop
 
 def _add_run(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
     root = mention.root
-    value: Any = UNSET
-    if root == "item":
-        value = scope.item
-    elif root == "index":
-        value = UNSET if scope.index is None else scope.index
+    if root == "item" and scope.item is not UNSET:
+        variables[root] = scope.item
+    elif root == "index" and scope.index is not None:
+        variables[root] = scope.index
     elif scope.run is not None and root in RUN_FIELDS:
-        value = RUN_FIELDS[root](scope.run)
-    if value is not UNSET:
-        variables[root] = value
+        variables[root] = RUN_FIELDS[root](scope.run)
 
 
 _ADD: Mapping[str, Callable[[dict[str, Any], Mention, EvaluationScope], None]] = {
@@ -211,9 +208,8 @@ def _items(step: Step, condition: StepCondition) -> Any:
 
 
 def _count_items(for_each: ForEach, condition: StepCondition) -> int:
-    items = condition.decisions.items if condition.decisions is not None else None
-    if for_each.items is not None:
-        items = for_each.items
+    decided = condition.decisions.items if condition.decisions is not None else None
+    items = for_each.items if for_each.items is not None else decided
     count = len(items) if items is not None else for_each.count or 0
     return max(0, min(count, MAX_RUNS))
 

@@ -7,7 +7,7 @@ algorithms are iterative and linear in steps and targets.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jobflow.api.jobflow import Step
 from jobflow.core.lazy import lazy_property
@@ -134,8 +134,12 @@ class Graph:
         seen = [False] * len(self)
         for step in self.order:
             seen[step] = True
-        left = _walk_depth_first(self.targets, seen.copy())
-        found = (_reach(self.dependants, step, seen) for step in reversed(left) if not seen[step])
+        left = _walk_depth_first(self.targets, range(len(self)), seen.copy())
+        found = (
+            set(_walk_depth_first(self.dependants, (step,), seen))
+            for step in reversed(left)
+            if not seen[step]
+        )
         return [component for component in found if len(component) > 1]
 
 
@@ -147,10 +151,13 @@ def walk_back(came_from: dict[int, int], start: int, last: int) -> list[int]:
     return path[::-1]
 
 
-def _walk_depth_first(arrows: Sequence[Sequence[int]], seen: list[bool]) -> list[int]:
-    """Return the steps that are not `seen`, in the order in which the walk leaves them."""
+def _walk_depth_first(
+    arrows: Sequence[Sequence[int]], roots: Iterable[int], seen: list[bool]
+) -> list[int]:
+    """Return the steps to which arrows lead from the roots, in the order in which the walk leaves
+    them. Steps that are `seen` are left out; the others become so."""
     left: list[int] = []
-    for root in range(len(arrows)):
+    for root in roots:
         if seen[root]:
             continue
         seen[root] = True
@@ -166,17 +173,3 @@ def _walk_depth_first(arrows: Sequence[Sequence[int]], seen: list[bool]) -> list
                 path.append(following)
                 rest.append(iter(arrows[following]))
     return left
-
-
-def _reach(arrows: Sequence[Sequence[int]], start: int, seen: list[bool]) -> set[int]:
-    """Return `start` and all steps not `seen` that the arrows lead to, and mark them as seen."""
-    seen[start] = True
-    reached = {start}
-    work = [start]
-    while work:
-        for step in arrows[work.pop()]:
-            if not seen[step]:
-                seen[step] = True
-                reached.add(step)
-                work.append(step)
-    return reached

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from jobflow.core.cel.language.budget import Budget, CelError
@@ -159,30 +160,23 @@ def _sum(entries: list[Any]) -> Any:
     return total if isinstance(total, float) else check_int(total)
 
 
-def _find_best(name: str, best: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    def find(entries: list[Any]) -> Any:
-        if not entries:
-            raise CelError(f"an empty list has no {name}", missing=True)
-        _check_comparable(name, entries)
-        value = best(entries)
-        return normalize_number(value) if value.__class__ is int else value
-
-    return find
+def _find_best(name: str, best: Callable[..., Any], entries: list[Any]) -> Any:
+    if not entries:
+        raise CelError(f"an empty list has no {name}", missing=True)
+    _check_comparable(name, entries)
+    value = best(entries)
+    return normalize_number(value) if value.__class__ is int else value
 
 
-def _find_best_by(name: str, best: Callable[..., Any]) -> Callable[[list[Any], str], Any]:
-    """Return a function that finds the first entry with the largest or smallest value under a path.
-    It ignores entries without the path, such as items that failed and have no outputs."""
-
-    def find(entries: list[Any], path: str) -> Any:
-        keys = path.split(".")
-        ranked = [(rank, each) for each in entries if (rank := _follow(each, keys)) is not None]
-        if not ranked:
-            raise CelError(f"no entry of the list has {_quote(path)}", missing=True)
-        _check_comparable(name, [rank for rank, _ in ranked])
-        return best(ranked, key=lambda each: each[0])[1]
-
-    return find
+def _find_best_by(name: str, best: Callable[..., Any], entries: list[Any], path: str) -> Any:
+    """Return the first entry with the largest or smallest value under a path. Entries without the
+    path are ignored, such as items that failed and have no outputs."""
+    keys = path.split(".")
+    ranked = [(rank, each) for each in entries if (rank := _follow(each, keys)) is not None]
+    if not ranked:
+        raise CelError(f"no entry of the list has {_quote(path)}", missing=True)
+    _check_comparable(name, [rank for rank, _ in ranked])
+    return best(ranked, key=lambda each: each[0])[1]
 
 
 def _follow(value: Any, keys: Sequence[str]) -> Any:
@@ -256,11 +250,11 @@ METHODS: Mapping[str, Overloads] = {
     "contains": {(str, str): Overload(lambda text, part: part in text, _cost_of_search)},
     "startsWith": {(str, str): Overload(str.startswith, _cost_of_prefix)},
     "endsWith": {(str, str): Overload(str.endswith, _cost_of_prefix)},
-    "min": {(list,): Overload(_find_best("min", min), _cost_of_list)},
-    "max": {(list,): Overload(_find_best("max", max), _cost_of_list)},
+    "min": {(list,): Overload(partial(_find_best, "min", min), _cost_of_list)},
+    "max": {(list,): Overload(partial(_find_best, "max", max), _cost_of_list)},
     "sum": {(list,): Overload(_sum, _cost_of_list)},
-    "minBy": {(list, str): Overload(_find_best_by("minBy", min), _cost_of_path)},
-    "maxBy": {(list, str): Overload(_find_best_by("maxBy", max), _cost_of_path)},
+    "minBy": {(list, str): Overload(partial(_find_best_by, "minBy", min), _cost_of_path)},
+    "maxBy": {(list, str): Overload(partial(_find_best_by, "maxBy", max), _cost_of_path)},
     # parts of a timestamp in UTC, and totals of a duration
     "getFullYear": {(datetime,): Overload(lambda time: time.year)},
     "getMonth": {(datetime,): Overload(lambda time: time.month - 1)},
