@@ -42,11 +42,6 @@ class Explanation:
     """At most MAX_NAMES steps that cause it, the most important first."""
     sentences: tuple[str, ...]
 
-    @property
-    def text(self) -> str:
-        """The sentences as one paragraph."""
-        return " ".join(self.sentences)
-
 
 def describe_unknown_step(flow: JobFlow, name: str) -> str:
     """Return a message that the flow has no such step, with the nearest name, or "" if it has."""
