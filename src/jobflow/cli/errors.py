@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """An error that ends a command: the sentence to print, and the exit code."""
+    """An error that ends a command: the sentences to print, a line each, and the exit code."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)

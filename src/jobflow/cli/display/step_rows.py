@@ -183,12 +183,11 @@ def _value(value: Any) -> str:
 
 def requested_hours(flow: JobFlow) -> str:
     """`1.25 core hours, 2.5 GiB hours and 0.5 GPU hours`: requests of all finished jobs."""
-    hours = [c.requested_hours for c in (flow.status.conditions or {}).values()]
-    known = [each for each in hours if each is not None]
+    conditions = (flow.status.conditions or {}).values()
+    hours = [hours for each in conditions if (hours := each.requested_hours) is not None]
     totals = {
-        "core": sum(float(each.cpu or 0) for each in known),
-        "GiB": sum(float(each.memory or 0) for each in known),
-        "GPU": sum(float(each.gpu or 0) for each in known),
+        unit: sum(float(getattr(each, field) or 0) for each in hours)
+        for unit, field in (("core", "cpu"), ("GiB", "memory"), ("GPU", "gpu"))
     }
     return join_names(
         [

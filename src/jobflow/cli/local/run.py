@@ -35,6 +35,7 @@ from jobflow.cli.errors import (
     INTERRUPTED,
     SUCCESS,
     UNUSABLE,
+    CommandError,
     exit_on,
     print_error,
     print_warning,
@@ -42,10 +43,9 @@ from jobflow.cli.errors import (
 from jobflow.cli.flags import FileOptions, NodeOptions
 from jobflow.cli.local.apply_and_follow import FlowsFollower, apply, follow
 from jobflow.cli.local.lint import check_files
-from jobflow.cli.local.sandbox import LogFolderError, assumptions, node_runner
+from jobflow.cli.local.sandbox import assumptions, node_runner
 from jobflow.cli.manifests.check import Report
 from jobflow.cli.manifests.faults import ManifestFault
-from jobflow.cli.manifests.params import ParamsError
 from jobflow.cli.signals import interruption, run_unless
 from jobflow.kube.client import ApiError, decoder
 from jobflow.runtime import logs
@@ -84,7 +84,7 @@ class RunResult:
 
 def run_flows(files: FileOptions, nodes: NodeOptions, *, as_json: bool) -> int:
     """Run the flows in FILEs and return the exit code."""
-    with exit_on(UNUSABLE, ParamsError):
+    with exit_on(UNUSABLE, CommandError):
         report = check_files(files)
     errors = Console(stderr=True, highlight=False)
     if report.faults:
@@ -100,7 +100,7 @@ def run_flows(files: FileOptions, nodes: NodeOptions, *, as_json: bool) -> int:
     display = Display()
     if not as_json:
         display = LiveTrees(console) if console.is_terminal else ChangeLog(console)
-    with exit_on(UNUSABLE, PartDied, LogFolderError, *START_ERRORS), node_runner(nodes) as runner:
+    with exit_on(UNUSABLE, PartDied, CommandError, *START_ERRORS), node_runner(nodes) as runner:
         result = run(_run_in_sandbox(report, runner, display))
         if isinstance(runner, ProcessRunner):
             result.failed_runs = runner.failures
