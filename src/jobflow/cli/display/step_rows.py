@@ -117,17 +117,16 @@ def step_rows(flow: JobFlow) -> list[StepRow]:
     ]
 
 
-Times = tuple[datetime | None, datetime | None]
-"""Start and end."""
+_Times = tuple[datetime | None, datetime | None]
 
 
-def _times(condition: RunCondition, records: Mapping[str, JobRecord]) -> Times:
+def _times(condition: RunCondition, records: Mapping[str, JobRecord]) -> _Times:
     record = records.get(condition.job)
     start = record.start_timestamp if record else None
     return start or condition.create_time, record.end_timestamp if record else None
 
 
-def _loop_times(condition: StepCondition, records: Mapping[str, JobRecord]) -> Times:
+def _loop_times(condition: StepCondition, records: Mapping[str, JobRecord]) -> _Times:
     """Return the start of the first run, and the end of the last once the step has finished."""
     times = [_times(run, records) for run in condition.runs or ()]
     start = min((start for start, _ in times if start), default=None)

@@ -38,7 +38,6 @@ from jobflow.cli.errors import (
     CommandError,
     exit_on,
     print_error,
-    print_warning,
 )
 from jobflow.cli.flags import FileOptions, NodeOptions
 from jobflow.cli.local.apply_and_follow import FlowsFollower, apply, follow
@@ -94,7 +93,7 @@ def run_flows(files: FileOptions, nodes: NodeOptions, *, as_json: bool) -> int:
         print_error("the files contain no JobFlow: add one that uses these JobTemplates")
         return UNUSABLE
     print_warnings(report, errors)
-    print_warning(*assumptions(report.flows, nodes.runner))
+    print_error(*assumptions(report.flows, nodes.runner), severity="warning")
     logs.configure(level=logging.CRITICAL)
     console = Console(highlight=False)
     display = Display()

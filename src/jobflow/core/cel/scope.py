@@ -99,17 +99,16 @@ def _evaluate(
 ) -> Any:
     expression = parse_expression(text)
     if isinstance(expression, ExpressionFault):
-        return _make_failure(field, text, expression.message)
-    variables = build_variables(expression.mentions, scope)
-    scope.budget.steps -= _count_steps(expression.mentions, variables, scope)
-    value = expression.evaluate(variables, scope.budget)
-    fault = value.message if isinstance(value, EvaluationFailure) else find_fault(value)
-    return value if fault is None else _make_failure(field, text, fault)
-
-
-def _make_failure(field: str, text: str, why: str) -> EvaluationFailure:
+        fault: str | None = expression.message
+    else:
+        variables = build_variables(expression.mentions, scope)
+        scope.budget.steps -= _count_steps(expression.mentions, variables, scope)
+        value = expression.evaluate(variables, scope.budget)
+        fault = value.message if isinstance(value, EvaluationFailure) else find_fault(value)
+        if fault is None:
+            return value
     shown = text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
-    return EvaluationFailure(f"{field} `{shown}`: {why}")
+    return EvaluationFailure(f"{field} `{shown}`: {fault}")
 
 
 # -------------------------------------------------------------------- variables
