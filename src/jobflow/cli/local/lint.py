@@ -21,8 +21,7 @@ def lint_files(files: FileOptions, *, as_json: bool) -> int:
     with exit_on(UNUSABLE, CommandError):
         report = check_files(files)
     if as_json:
-        json.dump([fault.as_json() for fault in report.faults], sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print(json.dumps([fault.as_json() for fault in report.faults], indent=2))
         print_warnings(report, Console(stderr=True, highlight=False))
     else:
         print_report(report, Console(highlight=False))

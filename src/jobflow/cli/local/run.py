@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -147,8 +146,7 @@ async def _result(world: SandboxWorld, follower: FlowsFollower, *, interrupted: 
 def _print_list(result: RunResult) -> None:
     metadata = {"resourceVersion": ""}
     listed = {"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": result.raw}
-    json.dump(listed, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    print(json.dumps(listed, indent=2, ensure_ascii=False))
 
 
 def _print_tables(result: RunResult, console: Console) -> None:

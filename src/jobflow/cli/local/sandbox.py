@@ -61,10 +61,9 @@ def _has_network_probe(manifest: Manifest) -> bool:
 def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: NodeOptions) -> int:
     """Run the sandbox until a signal and return the exit code."""
     logs.configure(level=logging.WARNING)
-    cannot_start = (CommandError, *START_ERRORS)
     with (
         exit_on(UNUSABLE, OSError, file=kubeconfig),
-        exit_on(UNUSABLE, *cannot_start),
+        exit_on(UNUSABLE, CommandError, *START_ERRORS),
         exit_on(FAILED, PartDied),
         node_runner(nodes) as runner,
     ):

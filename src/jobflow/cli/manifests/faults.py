@@ -36,11 +36,6 @@ class SourcePlace:
         """`file:line:column`, the format that editors can follow."""
         return f"{self.source.name}:{self.line}:{self.column}" if self.line else self.source.name
 
-    @property
-    def text(self) -> str:
-        """The line; "" for the whole source."""
-        return self.source.lines[self.line - 1] if self.line else ""
-
 
 @dataclass(frozen=True, slots=True)
 class ManifestFault:
