@@ -107,8 +107,8 @@ def _evaluate(
         fault = value.message if isinstance(value, EvaluationFailure) else find_fault(value)
         if fault is None:
             return value
-    shown = text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
-    return EvaluationFailure(f"{field} `{shown}`: {fault}")
+    quoted = text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+    return EvaluationFailure(f"{field} `{quoted}`: {fault}")
 
 
 # -------------------------------------------------------------------- variables

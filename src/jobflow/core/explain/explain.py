@@ -102,8 +102,9 @@ def _describe(
     if StepReason.BLOCKED in reasons:
         for cycle in ctx.graph.cycles[:1]:
             names = [explainer.name(each) for each in cycle]
-            shown = names if len(names) <= 2 * MAX_NAMES else [*names[:MAX_NAMES], "…", *names[-2:]]
-            yield f"These steps wait for each other: {' -> '.join(shown)}."
+            if len(names) > 2 * MAX_NAMES:
+                names = [*names[:MAX_NAMES], "…", *names[-2:]]
+            yield f"These steps wait for each other: {' -> '.join(names)}."
 
 
 def _describe_path(explainer: StepExplainer, path: Sequence[int]) -> Iterator[str]:

@@ -134,10 +134,10 @@ class Graph:
         seen = [False] * len(self)
         for step in self.order:
             seen[step] = True
-        left = _walk_depth_first(self.targets, range(len(self)), seen.copy())
+        finished = _walk_depth_first(self.targets, range(len(self)), seen.copy())
         found = (
             set(_walk_depth_first(self.dependants, (step,), seen))
-            for step in reversed(left)
+            for step in reversed(finished)
             if not seen[step]
         )
         return [component for component in found if len(component) > 1]
@@ -156,20 +156,20 @@ def _walk_depth_first(
 ) -> list[int]:
     """Return the steps to which arrows lead from the roots, in the order in which the walk leaves
     them. Steps that are `seen` are left out; the others become so."""
-    left: list[int] = []
+    finished: list[int] = []
     for root in roots:
         if seen[root]:
             continue
         seen[root] = True
         path = [root]
-        rest = [iter(arrows[root])]
+        targets = [iter(arrows[root])]
         while path:
-            following = next((step for step in rest[-1] if not seen[step]), None)
+            following = next((step for step in targets[-1] if not seen[step]), None)
             if following is None:
-                left.append(path.pop())
-                rest.pop()
+                finished.append(path.pop())
+                targets.pop()
             else:
                 seen[following] = True
                 path.append(following)
-                rest.append(iter(arrows[following]))
-    return left
+                targets.append(iter(arrows[following]))
+    return finished

@@ -240,8 +240,8 @@ def _format_timestamp(time: datetime) -> str:
 
 def _format_duration(duration: timedelta) -> str:
     """Return a duration in seconds: 90s, 1.500s."""
-    whole, rest = divmod(abs(duration) // _MICROSECOND, 1_000_000)
-    return f"{'-' if duration < timedelta() else ''}{whole}{_decimals(rest)}s"
+    seconds, microseconds = divmod(abs(duration) // _MICROSECOND, 1_000_000)
+    return f"{'-' if duration < timedelta() else ''}{seconds}{_decimals(microseconds)}s"
 
 
 def _decimals(microseconds: int) -> str:

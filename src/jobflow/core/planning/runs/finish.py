@@ -249,7 +249,7 @@ def _why(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> tupl
     if not reason:
         return "", ""
     state, blamed = job.status.state, insight.blamed
-    said = blamed.said if blamed is not None else state.message or state.reason
+    said = blamed.message if blamed is not None else state.message or state.reason
     message = f"the job {job.metadata.name} ended {job.phase}"
     message = f"{message}: {said}" if said else message
     if _is_aborted(run, job):
