@@ -94,14 +94,11 @@ def test_certs_are_written_and_named(tmp_path: Path) -> None:
     assert (tmp_path / "pki" / "tls.key").stat().st_mode & 0o077 == 0
 
 
-def test_certs_in_a_file(tmp_path: Path) -> None:
+def test_certs_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     answer = jobflow("certs", tmp_path / "file")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == f"jobflow: error: {tmp_path}/file: File exists\n"
-
-
-def test_certs_for_an_invalid_name(tmp_path: Path) -> None:
     answer = jobflow("certs", tmp_path, "--host", "hôte")
     assert answer.code == 2
     assert answer.err.startswith("jobflow: error: ") and "hôte" in answer.err

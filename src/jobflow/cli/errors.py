@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """An error that ends a command: the sentence to print, and the exit code."""
+    """An error that ends a command: the sentences to print, a line each, and the exit code."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -30,14 +30,9 @@ def unreachable(error: Exception) -> str:
 
 
 def print_error(*sentences: object, severity: str = "error") -> None:
-    """Print `jobflow: error: SENTENCE` to stderr, one line each."""
+    """Print `jobflow: SEVERITY: SENTENCE` to stderr, one line each."""
     for sentence in sentences:
         print(f"jobflow: {severity}: {sentence}", file=sys.stderr)
-
-
-def print_warning(*sentences: str) -> None:
-    """Print `jobflow: warning: SENTENCE` to stderr, one line each."""
-    print_error(*sentences, severity="warning")
 
 
 @contextmanager

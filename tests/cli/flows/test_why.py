@@ -91,7 +91,6 @@ async def test_a_paragraph_cannot_move_the_cursor(world: Cluster, why: Why) -> N
     [
         (("tset",), 2, '"tset" does not exist in namespace "default"; did you mean "test"?'),
         (("test", "prepar"), 2, 'JobFlow test has no step "prepar"; did you mean "prepare"?'),
-        (("test", "x"), 2, 'JobFlow test has no step "x"'),
         (("test", ""), 2, 'JobFlow test has no step ""'),
         (("secret",), 1, "alice must not"),
     ],

@@ -70,12 +70,6 @@ def test_a_step_whose_targets_are_done_waits_for_the_reason_in_its_message(
     assert why(with_condition(world, "b", waiting), "b")[0] == sentence
 
 
-def test_the_paragraph_is_its_sentences(running: World) -> None:
-    told = explain(running.flow, now=running.now)
-    assert len(told.sentences) > 1
-    assert told.text == " ".join(told.sentences)
-
-
 def test_a_flow_that_waits_for_a_template(templateless: World) -> None:
     assert why(templateless) == [
         "JobFlow f is Pending, started 1m15s ago (at 12:00:00 UTC); 0/5 steps have finished.",

@@ -62,11 +62,8 @@ def test_the_case_that_was_taken() -> None:
     def taken(case: int | None) -> str:
         return format_case(step, StepCondition(decisions=Decisions(case=case)))
 
-    assert [taken(case) for case in (0, 1, 2)] == [
-        "case 1 of 3",
-        "case 2 of 3: large",
-        "case 3 of 3",
-    ]
+    texts = ["case 1 of 3", "case 2 of 3: large", "case 3 of 3"]
+    assert [taken(case) for case in (0, 1, 2)] == texts
     assert taken(None) == format_case(step, StepCondition()) == ""
     assert format_case(Step(name="a"), StepCondition(decisions=Decisions(case=1))) == ""
 
@@ -103,9 +100,5 @@ def test_those_on_their_way_come_first() -> None:
         "all": {"Running": 2},
     }
     states = {task: TaskState(phase=phases) for task, phases in counts.items()}
-    assert format_task_progress(states, brief=True) == [
-        "half 1/2",
-        "new 0/2",
-        "all 2/2",
-        "done 2/2",
-    ]
+    texts = ["half 1/2", "new 0/2", "all 2/2", "done 2/2"]
+    assert format_task_progress(states, brief=True) == texts

@@ -27,7 +27,7 @@ def after(seconds: float) -> datetime:
 
 def said(*pods: Pod) -> str:
     found = find_first_failure(pods)
-    return found.said if found is not None else ""
+    return found.message if found is not None else ""
 
 
 def test_the_container_its_exit_code_and_its_node() -> None:
@@ -37,7 +37,7 @@ def test_the_container_its_exit_code_and_its_node() -> None:
     assert found.failure == StepFailure(
         task="worker", pod="f-b-worker-1", container="c", exit_code=3, reason="Error", node="n1"
     )
-    assert found.said == "pod f-b-worker-1 (task worker): exit code 3 (Error) on node n1"
+    assert found.message == "pod f-b-worker-1 (task worker): exit code 3 (Error) on node n1"
 
 
 def test_of_several_containers_the_one_that_failed_is_named() -> None:
@@ -75,7 +75,7 @@ def test_an_evicted_pod_failed_by_that_and_not_by_its_container() -> None:
     assert found.failure == StepFailure(
         task="worker", pod="f-b-worker-0", reason="Evicted", node="n2"
     )
-    assert found.said == "pod f-b-worker-0 (task worker): Evicted on node n2: low on memory"
+    assert found.message == "pod f-b-worker-0 (task worker): Evicted on node n2: low on memory"
 
 
 def test_a_failed_pod_that_says_nothing() -> None:
@@ -112,7 +112,7 @@ def test_a_pod_that_had_trouble_is_named_for_want_of_one_that_failed(
     found = find_first_failure([with_containers(pod(phase="Running"), container)])
     assert found is not None
     assert not found.sure
-    assert found.said == f"pod f-b-worker-0 (task worker): {expected}"
+    assert found.message == f"pod f-b-worker-0 (task worker): {expected}"
     sure = with_containers(pod("z", 9), ended(7))
     assert said(with_containers(pod(phase="Running"), container), sure).startswith("pod f-b-z-9")
 

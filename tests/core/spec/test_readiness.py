@@ -20,12 +20,8 @@ from jobflow.core.spec.readiness import (
 from support.plan.plan_world import after
 
 MET, NOT_YET, PASSED = TargetState.MET, TargetState.NOT_YET, TargetState.PASSED_OVER
-NOT_TAKEN, UPSTREAM, STOPPED = (
-    TargetState.NOT_TAKEN,
-    TargetState.UPSTREAM_FAILED,
-    TargetState.STOPPED,
-)
-NEVER = TargetState.UNSATISFIABLE
+NOT_TAKEN, UPSTREAM = TargetState.NOT_TAKEN, TargetState.UPSTREAM_FAILED
+STOPPED, NEVER = TargetState.STOPPED, TargetState.UNSATISFIABLE
 
 #            not yet  Completed  Failed   Forgiven NotTaken UpstreamFailed Stopped
 TABLE = {
@@ -34,15 +30,7 @@ TABLE = {
     "Finished": (NOT_YET, MET, MET, MET, PASSED, MET, STOPPED),
     "Running": (NOT_YET, MET, UPSTREAM, MET, PASSED, UPSTREAM, STOPPED),
 }
-ENDS = (
-    None,
-    StepEnd.COMPLETED,
-    StepEnd.FAILED,
-    StepEnd.FORGIVEN,
-    StepEnd.NOT_TAKEN,
-    StepEnd.UPSTREAM_FAILED,
-    StepEnd.STOPPED,
-)
+ENDS = (None, *StepEnd)
 
 
 @pytest.mark.parametrize("condition", TABLE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Self
 
@@ -21,11 +22,8 @@ _FLOW = ""
 """The flow's own phase among the phases of its steps."""
 
 
-class Display:
+class Display(AbstractContextManager["Display"]):
     """Shows nothing; its subclasses show flows. A context manager while the flows run."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         return None

@@ -52,7 +52,7 @@ def excerpt(place: SourcePlace, width: int) -> Iterator[str]:
     """Return the source line, cut to `width` around the place, and the carets below it."""
     if not place.line:
         return
-    line = printable(place.text)
+    line = printable(place.source.lines[place.line - 1])
     start = min(place.column - 1, len(line))
     columns = max(width - _GUTTER - 2, 20)
     if cell_len(line) > columns:

@@ -117,17 +117,16 @@ def step_rows(flow: JobFlow) -> list[StepRow]:
     ]
 
 
-Times = tuple[datetime | None, datetime | None]
-"""Start and end."""
+_Times = tuple[datetime | None, datetime | None]
 
 
-def _times(condition: RunCondition, records: Mapping[str, JobRecord]) -> Times:
+def _times(condition: RunCondition, records: Mapping[str, JobRecord]) -> _Times:
     record = records.get(condition.job)
     start = record.start_timestamp if record else None
     return start or condition.create_time, record.end_timestamp if record else None
 
 
-def _loop_times(condition: StepCondition, records: Mapping[str, JobRecord]) -> Times:
+def _loop_times(condition: StepCondition, records: Mapping[str, JobRecord]) -> _Times:
     """Return the start of the first run, and the end of the last once the step has finished."""
     times = [_times(run, records) for run in condition.runs or ()]
     start = min((start for start, _ in times if start), default=None)
@@ -183,12 +182,11 @@ def _value(value: Any) -> str:
 
 def requested_hours(flow: JobFlow) -> str:
     """`1.25 core hours, 2.5 GiB hours and 0.5 GPU hours`: requests of all finished jobs."""
-    hours = [c.requested_hours for c in (flow.status.conditions or {}).values()]
-    known = [each for each in hours if each is not None]
+    conditions = (flow.status.conditions or {}).values()
+    hours = [hours for each in conditions if (hours := each.requested_hours) is not None]
     totals = {
-        "core": sum(float(each.cpu or 0) for each in known),
-        "GiB": sum(float(each.memory or 0) for each in known),
-        "GPU": sum(float(each.gpu or 0) for each in known),
+        unit: sum(float(getattr(each, field) or 0) for each in hours)
+        for unit, field in (("core", "cpu"), ("GiB", "memory"), ("GPU", "gpu"))
     }
     return join_names(
         [

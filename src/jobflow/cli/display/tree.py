@@ -76,15 +76,15 @@ class Tree:
         small, steps that failed or run are shown first, and the last line counts the others."""
         yield self._header(now, width)
         rows = {row.step: row for row in step_rows(self.flow)}
-        shown = self._branches
+        visible = self._branches
         if height is not None and len(self) > height:
-            shown = _most_important(shown, rows, max(height - 2, 0))
-        shown_rows = [rows[branch.step.name] for branch in shown]
-        levels = guides([branch.level for branch in shown])
-        lefts = [self._left(*each) for each in zip(levels, shown_rows, strict=True)]
-        yield from _draw_steps(lefts, shown_rows, shown, now, width)
-        if len(shown) < len(self._branches) and height != 1:
-            yield _hidden_steps(rows.values(), shown_rows)
+            visible = _most_important(visible, rows, max(height - 2, 0))
+        visible_rows = [rows[branch.step.name] for branch in visible]
+        levels = guides([branch.level for branch in visible])
+        lefts = [self._left(*each) for each in zip(levels, visible_rows, strict=True)]
+        yield from _draw_steps(lefts, visible_rows, visible, now, width)
+        if len(visible) < len(self._branches) and height != 1:
+            yield _hidden_steps(rows.values(), visible_rows)
 
     def _header(self, now: datetime, width: int) -> Text:
         status = self.flow.status
@@ -160,14 +160,14 @@ def _retry_time(row: StepRow, now: datetime, *, brief: bool) -> str:
     next_attempt = row.condition.next_attempt_time
     if next_attempt is None:
         return ""
-    left = next_attempt - now
-    when = f"in {format_duration(left)}" if left >= timedelta(seconds=1) else "now"
+    delay = next_attempt - now
+    when = f"in {format_duration(delay)}" if delay >= timedelta(seconds=1) else "now"
     return f"retries {when}" if brief else when
 
 
-def _most_important(shown: Sequence[Branch], rows: dict[str, StepRow], count: int) -> list[Branch]:
-    ranked = sorted(range(len(shown)), key=lambda i: _look(rows[shown[i].step.name].phase).rank)
-    return [shown[i] for i in sorted(ranked[:count])]
+def _most_important(steps: Sequence[Branch], rows: dict[str, StepRow], count: int) -> list[Branch]:
+    ranked = sorted(range(len(steps)), key=lambda i: _look(rows[steps[i].step.name].phase).rank)
+    return [steps[i] for i in sorted(ranked[:count])]
 
 
 def _hidden_steps(rows: Iterable[StepRow], shown: Iterable[StepRow]) -> Text:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from jobflow.api.flow_status import FlowPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.errors import FAILED, CommandError, print_warning
+from jobflow.cli.errors import FAILED, CommandError, print_error
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
@@ -90,7 +90,8 @@ class FlowWaiter:
 
     def _remind(self) -> None:
         if not self._handled:
-            print_warning("no controller has handled the Command yet; is `jobflow serve` running?")
+            sentence = "no controller has handled the Command yet; is `jobflow serve` running?"
+            print_error(sentence, severity="warning")
 
 
 @asynccontextmanager

@@ -30,7 +30,7 @@ async def print_explanation(name: str, step: str | None, options: ClusterOptions
     else:
         explanation = explain_step(flow, step, now=now)
     if not options.as_json:
-        _print_paragraph(printable(explanation.text))
+        _print_paragraph(printable(" ".join(explanation.sentences)))
         return SUCCESS
     since = explanation.since
     answer = {

@@ -8,31 +8,30 @@ import sys
 from rich.console import Console
 
 from jobflow.cli.display.report import print_report, print_warnings
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on
 from jobflow.cli.flags import FileOptions
 from jobflow.cli.manifests.check import Report, check
 from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.cli.manifests.objects import load
-from jobflow.cli.manifests.params import ParamsError, parse_params, set_params
+from jobflow.cli.manifests.params import parse_params, set_params
 
 
 def lint_files(files: FileOptions, *, as_json: bool) -> int:
     """Check FILEs, print the report and return the exit code."""
-    with exit_on(UNUSABLE, ParamsError):
+    with exit_on(UNUSABLE, CommandError):
         report = check_files(files)
     if as_json:
-        json.dump([fault.as_json() for fault in report.faults], sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print(json.dumps([fault.as_json() for fault in report.faults], indent=2))
         print_warnings(report, Console(stderr=True, highlight=False))
     else:
         print_report(report, Console(highlight=False))
-    if report.unreadable:
+    if any(fault.reason == UNREADABLE for fault in report.faults):
         return UNUSABLE
     return FAILED if report.faults else SUCCESS
 
 
 def check_files(options: FileOptions) -> Report:
-    """Check FILEs; files without a JobFlow or JobTemplate are a fault too. Raises ParamsError."""
+    """Check FILEs; files without a JobFlow or JobTemplate are a fault too. Raises CommandError."""
     values = parse_params(options.param or ())
     manifests = load(options.files, sys.stdin.buffer)
     if values and manifests.objects:

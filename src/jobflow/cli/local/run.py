@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,17 +27,16 @@ from jobflow.cli.errors import (
     INTERRUPTED,
     SUCCESS,
     UNUSABLE,
+    CommandError,
     exit_on,
     print_error,
-    print_warning,
 )
 from jobflow.cli.flags import FileOptions, NodeOptions
 from jobflow.cli.local.apply_and_follow import FlowsFollower, apply, follow
 from jobflow.cli.local.lint import check_files
-from jobflow.cli.local.sandbox import LogFolderError, assumptions, node_runner
+from jobflow.cli.local.sandbox import assumptions, node_runner
 from jobflow.cli.manifests.check import Report
 from jobflow.cli.manifests.faults import ManifestFault
-from jobflow.cli.manifests.params import ParamsError
 from jobflow.cli.signals import interruption, run_unless
 from jobflow.kube.client import ApiError, decoder
 from jobflow.runtime import logs
@@ -79,7 +77,7 @@ class RunResult:
 
 def run_flows(files: FileOptions, nodes: NodeOptions, *, as_json: bool) -> int:
     """Run the flows in FILEs and return the exit code."""
-    with exit_on(UNUSABLE, ParamsError):
+    with exit_on(UNUSABLE, CommandError):
         report = check_files(files)
     errors = Console(stderr=True, highlight=False)
     if report.faults:
@@ -89,13 +87,13 @@ def run_flows(files: FileOptions, nodes: NodeOptions, *, as_json: bool) -> int:
         print_error("the files contain no JobFlow: add one that uses these JobTemplates")
         return UNUSABLE
     print_warnings(report, errors)
-    print_warning(*assumptions(report.flows, nodes.runner))
+    print_error(*assumptions(report.flows, nodes.runner), severity="warning")
     logs.configure(level=logging.CRITICAL)
     console = Console(highlight=False)
     display = Display()
     if not as_json:
         display = LiveTrees(console) if console.is_terminal else ChangeLog(console)
-    with exit_on(UNUSABLE, PartDied, LogFolderError, *START_ERRORS), node_runner(nodes) as runner:
+    with exit_on(UNUSABLE, PartDied, CommandError, *START_ERRORS), node_runner(nodes) as runner:
         result = run(_run_in_sandbox(report, runner, display))
         if isinstance(runner, ProcessRunner):
             result.failed_runs = runner.failures
@@ -143,8 +141,7 @@ async def _result(world: SandboxWorld, follower: FlowsFollower, *, interrupted: 
 def _print_list(result: RunResult) -> None:
     metadata = {"resourceVersion": ""}
     listed = {"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": result.raw}
-    json.dump(listed, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    print(json.dumps(listed, indent=2, ensure_ascii=False))
 
 
 def _print_tables(result: RunResult, console: Console) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.app.serve import START_ERRORS, SandboxOptions, sandbox_world
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, exit_on
+from jobflow.app.serve import START_ERRORS, PartDied, SandboxOptions, run, sandbox_world
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on
 from jobflow.cli.flags import NodeOptions, RunnerName
 from jobflow.cli.manifests.objects import Manifest
 from jobflow.cli.signals import interruption
@@ -27,13 +27,9 @@ LOGS = Path(".jobflow/logs")
 """Folder of the logs of processes, with a folder for each run."""
 
 
-class LogFolderError(Exception):
-    """The folder for logs cannot be made; the text is the sentence to print."""
-
-
 @contextmanager
 def node_runner(nodes: NodeOptions) -> Iterator[Runner]:
-    """Make the runner; it stops at the end of the context. Raises LogFolderError."""
+    """Make the runner; it stops at the end of the context. Raises CommandError."""
     if nodes.runner is RunnerName.SIMULATE:
         yield SimulateRunner(nodes.speed or 1.0)
         return
@@ -45,7 +41,7 @@ def node_runner(nodes: NodeOptions) -> Iterator[Runner]:
             stack.enter_context(runner)
         except OSError as error:
             sentence = f"{error.filename}: {error.strerror}; it has to be a folder for the logs"
-            raise LogFolderError(sentence) from error
+            raise CommandError(UNUSABLE, sentence) from error
         yield runner
 
 
@@ -67,10 +63,9 @@ def _has_network_probe(manifest: Manifest) -> bool:
 def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: NodeOptions) -> int:
     """Run the sandbox until a signal and return the exit code."""
     logs.configure(level=logging.WARNING)
-    cannot_start = (LogFolderError, *START_ERRORS)
     with (
         exit_on(UNUSABLE, OSError, file=kubeconfig),
-        exit_on(UNUSABLE, *cannot_start),
+        exit_on(UNUSABLE, CommandError, *START_ERRORS),
         exit_on(FAILED, PartDied),
         node_runner(nodes) as runner,
     ):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault, SourcePlace
+from jobflow.cli.manifests.faults import ManifestFault, SourcePlace
 from jobflow.cli.manifests.objects import Manifest, Manifests
 from jobflow.cli.manifests.typed import TypedManifest, is_about_key, to_typed
 from jobflow.core.admission.validate import Known, validate_flow, validate_template
@@ -30,11 +30,6 @@ class Report:
     templates: list[Manifest] = field(default_factory=list)
     others: list[Manifest] = field(default_factory=list)
     """Objects of other kinds, which are not checked."""
-
-    @property
-    def unreadable(self) -> bool:
-        """Whether a file or a document could not be read at all."""
-        return any(fault.reason == UNREADABLE for fault in self.faults)
 
 
 def check(manifests: Manifests, *, lenient: bool = False) -> Report:

@@ -36,11 +36,6 @@ class SourcePlace:
         """`file:line:column`, the format that editors can follow."""
         return f"{self.source.name}:{self.line}:{self.column}" if self.line else self.source.name
 
-    @property
-    def text(self) -> str:
-        """The line; "" for the whole source."""
-        return self.source.lines[self.line - 1] if self.line else ""
-
 
 @dataclass(frozen=True, slots=True)
 class ManifestFault:
@@ -62,15 +57,8 @@ class ManifestFault:
         """`path: message`, or the message if there is no path."""
         return f"{self.path}: {self.message}" if self.path else self.message
 
-    def as_json(self) -> dict[str, str | int]:
+    def as_json(self) -> dict[str, object]:
         """Return an element of the list of `jobflow lint -o json`."""
-        return {
-            "file": self.place.source.name,
-            "line": self.place.line,
-            "column": self.place.column,
-            "kind": self.kind,
-            "name": self.name,
-            "path": self.path,
-            "reason": self.reason,
-            "message": self.message,
-        }
+        place, fields = self.place, ("kind", "name", "path", "reason", "message")
+        found = {"file": place.source.name, "line": place.line, "column": place.column}
+        return found | {name: getattr(self, name) for name in fields}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,7 +48,8 @@ def _folder(name: str) -> list[str] | ManifestFault:
 def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
     name = STDIN if file == "-" else file
     try:
-        content = stdin.read(MAX_BYTES + 1) if file == "-" else _bytes(file)
+        with nullcontext(stdin) if file == "-" else open(file, "rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return _unreadable(name, "no such file")
     except OSError as error:
@@ -58,11 +60,6 @@ def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
         return Source(name, content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         return _not_utf8(name, content, error.start)
-
-
-def _bytes(name: str) -> bytes:
-    with open(name, "rb") as file:
-        return file.read(MAX_BYTES + 1)
 
 
 def _not_utf8(name: str, content: bytes, at: int) -> ManifestFault:

@@ -161,18 +161,12 @@ def _expanded(source: Source, node: Node) -> Iterator[Manifest | ManifestFault]:
     if not isinstance(node, MappingNode):
         yield _unreadable(source, node.span, _NO_OBJECT)
         return
-    items = node.entries.get("items")
-    if items is None or not isinstance(items.value, ListNode) or not _is_list(node):
-        yield Manifest(source, node)
-        return
-    for item in items.value.items:
-        yield from _expanded(source, item)
-
-
-def _is_list(node: MappingNode) -> bool:
-    kind = node.entries.get("kind")
-    value = data_of(kind.value) if kind else None
-    return isinstance(value, str) and value.endswith("List")
+    manifest, items = Manifest(source, node), node.entries.get("items")
+    if items and isinstance(items.value, ListNode) and str(manifest.kind).endswith("List"):
+        for item in items.value.items:
+            yield from _expanded(source, item)
+    else:
+        yield manifest
 
 
 def _unreadable(source: Source, span: Span, message: str) -> ManifestFault:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from jobflow.api.resources import JOBFLOWS
+from jobflow.cli.errors import UNUSABLE, CommandError
 from jobflow.cli.manifests.objects import Manifest
 from jobflow.cli.manifests.yaml_errors import NotYAMLError, Span
 from jobflow.cli.manifests.yaml_nodes import (
@@ -20,12 +21,8 @@ from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
 
 
-class ParamsError(Exception):
-    """Wrong --param flags: a line for each."""
-
-
 def parse_params(arguments: Iterable[str]) -> dict[str, Node]:
-    """Return the values by name; VALUE is YAML, which includes JSON. Raises ParamsError."""
+    """Return the values by name; VALUE is YAML, which includes JSON. Raises CommandError."""
     values: dict[str, Node] = {}
     errors = []
     for argument in arguments:
@@ -39,7 +36,7 @@ def parse_params(arguments: Iterable[str]) -> dict[str, Node]:
         else:
             values[name] = node
     if errors:
-        raise ParamsError("\n".join(errors))
+        raise CommandError(UNUSABLE, "\n".join(errors))
     return values
 
 
@@ -59,7 +56,7 @@ def _parse_value(text: str) -> Node | str:
 
 
 def set_params(values: Mapping[str, Node], manifests: Iterable[Manifest]) -> None:
-    """Set the values in every flow that declares such params. Raises ParamsError if none does."""
+    """Set the values in every flow that declares such params. Raises CommandError if none does."""
     known: dict[str, None] = {}
     for manifest in manifests:
         for name, param in _params(manifest):
@@ -68,7 +65,7 @@ def set_params(values: Mapping[str, Node], manifests: Iterable[Manifest]) -> Non
                 _set_value(param, values[name])
                 manifest.__dict__.pop("data", None)  # cached with the old value
     if unknown := [name for name in values if name not in known]:
-        raise ParamsError("\n".join(_unknown(name, [*known]) for name in unknown))
+        raise CommandError(UNUSABLE, "\n".join(_unknown(name, [*known]) for name in unknown))
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
@@ -82,7 +79,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 def _params(manifest: Manifest) -> Iterator[tuple[str, MappingNode]]:
     """Return the params of a flow by name; nothing if their shape is wrong."""
-    if _text(_child(manifest.node, "kind")) != JOBFLOWS.kind:
+    if manifest.kind != JOBFLOWS.kind:
         return
     params = _child(_child(manifest.node, "spec"), "params")
     for param in params.items if isinstance(params, ListNode) else ():

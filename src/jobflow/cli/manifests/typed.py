@@ -74,8 +74,11 @@ def _kind(manifest: Manifest) -> tuple[str | None, list[Violation]]:
     violations = []
     meant = kind if isinstance(kind, str) and kind in KINDS else None
     if meant is None:
-        meant = _guessed_kind(kind, version)
-        if meant is None and not _is_ours(kind, version):
+        is_ours = not isinstance(kind, str) or not kind or str(version).split("/")[0] == FLOW_GROUP
+        guess = Suggester(list(KINDS)).nearest(kind) if isinstance(kind, str) else None
+        if guess and (is_ours or guess.casefold() == kind.casefold()):
+            meant = guess  # in another group only the letter case may be wrong
+        elif not is_ours:
             return None, []
         reason = Reason.NOT_SUPPORTED if kind else Reason.REQUIRED
         violations.append(Violation("kind", reason, kind, list_supported(kind, KINDS)))
@@ -84,21 +87,6 @@ def _kind(manifest: Manifest) -> tuple[str | None, list[Violation]]:
         detail = f"for a {meant} write {API_VERSION}"
         violations.append(Violation("apiVersion", reason, version, detail))
     return meant, violations
-
-
-def _is_ours(kind: Any, version: Any) -> bool:
-    """Whether the object has our API group, or no kind."""
-    return not kind or not isinstance(kind, str) or str(version).split("/")[0] == FLOW_GROUP
-
-
-def _guessed_kind(kind: Any, version: Any) -> str | None:
-    """Return our kind that is misspelt here; in another group only if its letter case is wrong."""
-    if not isinstance(kind, str):
-        return None
-    guess = Suggester(list(KINDS)).nearest(kind)
-    if guess and (_is_ours(kind, version) or guess.casefold() == kind.casefold()):
-        return guess
-    return None
 
 
 def _metadata_violations(kind: str, data: dict[str, Any]) -> Iterator[Violation]:

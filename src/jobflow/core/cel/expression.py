@@ -113,12 +113,19 @@ class _ResultCheck:
         kind = value.__class__
         if kind is str:
             return self._text(value)
-        if kind is list or kind is dict:
-            if depth > MAX_DEPTH:
-                raise make_depth_error()
-            return self._list(value, depth) if kind is list else self._map(value, depth)
-        self._count(1)
-        return _check_scalar(value)
+        if kind is not list and kind is not dict:
+            self._count(1)
+            return _check_scalar(value)
+        if depth > MAX_DEPTH:
+            raise make_depth_error()
+        self._count(1 + len(value))
+        if kind is list:
+            self._budget.add_list(len(value))
+            return [self.check(entry, depth + 1) for entry in value]
+        self._budget.add_map(len(value))
+        if not all(isinstance(key, str) for key in value):
+            raise CelError("gives a map whose keys are not texts")
+        return {self._text(key): self.check(entry, depth + 1) for key, entry in value.items()}
 
     def _count(self, values: int) -> None:
         self._budget.spend(1)
@@ -137,18 +144,6 @@ class _ResultCheck:
             except UnicodeEncodeError:
                 raise CelError("gives a text with half of a surrogate pair") from None
         return value
-
-    def _list(self, value: list[Any], depth: int) -> list[Any]:
-        self._count(1 + len(value))
-        self._budget.add_list(len(value))
-        return [self.check(entry, depth + 1) for entry in value]
-
-    def _map(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
-        self._count(1 + len(value))
-        self._budget.add_map(len(value))
-        if not all(isinstance(key, str) for key in value):
-            raise CelError("gives a map whose keys are not texts")
-        return {self._text(key): self.check(entry, depth + 1) for key, entry in value.items()}
 
 
 def _check_scalar(value: Any) -> Any:

@@ -36,13 +36,13 @@ class Reference(NamedTuple):
 
 def parse_reference(path: str) -> Reference:
     """Return the reference of a path."""
-    root, dot, rest = path.partition(".")
+    root, dot, tail = path.partition(".")
     if root == "steps" and (found := _OUTPUT.fullmatch(path)) is not None:
         inner = tuple(found["rest"].split(".")) if found["rest"] is not None else ()
         return Reference(path, root, (found["step"], "outputs", *inner))
     if root == "steps":
-        return Reference(path, root, (rest,))
-    return Reference(path, root, tuple(rest.split(".")) if dot else ())
+        return Reference(path, root, (tail,))
+    return Reference(path, root, tuple(tail.split(".")) if dot else ())
 
 
 def has_reference(text: str) -> bool:
@@ -141,9 +141,9 @@ def measure_json(value: Any) -> int:
 
 
 def _replace_in_text(text: str, look_up: Callable[[Reference], Any]) -> Any:
-    whole = _REFERENCE.fullmatch(text)
-    if whole is not None and whole["path"] is not None:
-        return look_up(parse_reference(whole["path"]))
+    only = _REFERENCE.fullmatch(text)
+    if only is not None and only["path"] is not None:
+        return look_up(parse_reference(only["path"]))
 
     def write(found: re.Match[str]) -> str:
         if found["path"] is None:

@@ -99,17 +99,16 @@ def _evaluate(
 ) -> Any:
     expression = parse_expression(text)
     if isinstance(expression, ExpressionFault):
-        return _make_failure(field, text, expression.message)
-    variables = build_variables(expression.mentions, scope)
-    scope.budget.steps -= _count_steps(expression.mentions, variables, scope)
-    value = expression.evaluate(variables, scope.budget)
-    fault = value.message if isinstance(value, EvaluationFailure) else find_fault(value)
-    return value if fault is None else _make_failure(field, text, fault)
-
-
-def _make_failure(field: str, text: str, why: str) -> EvaluationFailure:
-    shown = text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
-    return EvaluationFailure(f"{field} `{shown}`: {why}")
+        fault: str | None = expression.message
+    else:
+        variables = build_variables(expression.mentions, scope)
+        scope.budget.steps -= _count_steps(expression.mentions, variables, scope)
+        value = expression.evaluate(variables, scope.budget)
+        fault = value.message if isinstance(value, EvaluationFailure) else find_fault(value)
+        if fault is None:
+            return value
+    quoted = text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+    return EvaluationFailure(f"{field} `{quoted}`: {fault}")
 
 
 # -------------------------------------------------------------------- variables
@@ -164,15 +163,12 @@ def _add_step(variables: dict[str, Any], mention: Mention, scope: EvaluationScop
 
 def _add_run(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
     root = mention.root
-    value: Any = UNSET
-    if root == "item":
-        value = scope.item
-    elif root == "index":
-        value = UNSET if scope.index is None else scope.index
+    if root == "item" and scope.item is not UNSET:
+        variables[root] = scope.item
+    elif root == "index" and scope.index is not None:
+        variables[root] = scope.index
     elif scope.run is not None and root in RUN_FIELDS:
-        value = RUN_FIELDS[root](scope.run)
-    if value is not UNSET:
-        variables[root] = value
+        variables[root] = RUN_FIELDS[root](scope.run)
 
 
 _ADD: Mapping[str, Callable[[dict[str, Any], Mention, EvaluationScope], None]] = {
@@ -211,9 +207,8 @@ def _items(step: Step, condition: StepCondition) -> Any:
 
 
 def _count_items(for_each: ForEach, condition: StepCondition) -> int:
-    items = condition.decisions.items if condition.decisions is not None else None
-    if for_each.items is not None:
-        items = for_each.items
+    decided = condition.decisions.items if condition.decisions is not None else None
+    items = for_each.items if for_each.items is not None else decided
     count = len(items) if items is not None else for_each.count or 0
     return max(0, min(count, MAX_RUNS))
 

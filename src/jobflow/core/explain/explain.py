@@ -14,17 +14,13 @@ from datetime import datetime
 from jobflow.api.flow_status import FlowPhase, StepPhase
 from jobflow.api.jobflow import JobFlow
 from jobflow.core.explain.flow import FlowExplainer, describe_new_flow
-from jobflow.core.explain.root_causes import (
-    find_failed_steps,
-    find_root_causes,
-    find_untaken_targets,
-)
+from jobflow.core.explain.root_causes import find_failed_steps, find_root_causes
 from jobflow.core.explain.step import StepExplainer
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
-from jobflow.core.text import MAX_NAMES, format_count, join_names
+from jobflow.core.text import MAX_NAMES, format_count
 
 _NAMED_HOPS = 2
 """Hops of a long path that are named; the others are counted."""
@@ -41,11 +37,6 @@ class Explanation:
     causes: tuple[str, ...]
     """At most MAX_NAMES steps that cause it, the most important first."""
     sentences: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """The sentences as one paragraph."""
-        return " ".join(self.sentences)
 
 
 def describe_unknown_step(flow: JobFlow, name: str) -> str:
@@ -97,12 +88,10 @@ def _describe(
         yield f"The flow is invalid: {state.message}."
         return
     yield from explainer.describe(step)
-    yield from _describe_branch(ctx, explainer, step)
     others = [path for path in paths if path[-1] != step]
     for path in others[:MAX_NAMES]:
         yield from _describe_path(explainer, path)
         yield from explainer.describe(path[-1])
-        yield from _describe_branch(ctx, explainer, path[-1])
     if (more := len(others) - MAX_NAMES) > 0:
         yield f"{format_count(more, 'more step')} also {'blocks' if more == 1 else 'block'} it."
     described = [step, *(path[-1] for path in others[:MAX_NAMES])]
@@ -113,8 +102,9 @@ def _describe(
     if StepReason.BLOCKED in reasons:
         for cycle in ctx.graph.cycles[:1]:
             names = [explainer.name(each) for each in cycle]
-            shown = names if len(names) <= 2 * MAX_NAMES else [*names[:MAX_NAMES], "…", *names[-2:]]
-            yield f"These steps wait for each other: {' -> '.join(shown)}."
+            if len(names) > 2 * MAX_NAMES:
+                names = [*names[:MAX_NAMES], "…", *names[-2:]]
+            yield f"These steps wait for each other: {' -> '.join(names)}."
 
 
 def _describe_path(explainer: StepExplainer, path: Sequence[int]) -> Iterator[str]:
@@ -131,14 +121,3 @@ def _describe_path(explainer: StepExplainer, path: Sequence[int]) -> Iterator[st
     if more > 0:
         text += f", and so on through {format_count(more, 'more step')} to {names[-1]}"
     yield f"{text}."
-
-
-def _describe_branch(ctx: PlanContext, explainer: StepExplainer, step: int) -> Iterator[str]:
-    condition = explainer.condition(step)
-    if condition.phase == StepPhase.SKIPPED and condition.reason == StepReason.NOT_TAKEN:
-        targets = find_untaken_targets(ctx, step)[:MAX_NAMES]
-        if names := [explainer.name_with_phase(target) for target in targets]:
-            yield (
-                f"It runs only after a failure of {join_names(names)}. Steps that depend on it "
-                "ignore it."
-            )

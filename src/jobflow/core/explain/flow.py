@@ -223,13 +223,13 @@ class FlowExplainer:
         for reason, what in _FLOW_REASONS.items():
             if steps := by_reason.pop(reason, []):
                 yield f"{self._list_steps(steps)} {_choose(steps, 'waits', 'wait')} {what}."
-        rest = by_reason.pop("", [])
+        waiting = by_reason.pop("", [])
         probing = [step for steps in by_reason.values() for step in steps]
-        described = [*probing[:MAX_NAMES], *(rest if len(rest) == 1 else ())]
+        described = [*probing[:MAX_NAMES], *(waiting if len(waiting) == 1 else ())]
         for step in described:
             yield from self._steps.describe(step)
-        others = [step for step in (*probing, *rest) if step not in described]
-        if others and len(rest) > 1:
+        others = [step for step in (*probing, *waiting) if step not in described]
+        if others and len(waiting) > 1:
             waits = _choose(others, "waits", "wait")
             yield f"{self._list_steps(others)} {waits} for other steps."
 

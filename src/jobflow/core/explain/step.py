@@ -11,7 +11,11 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, Decisions, StepCondition,
 from jobflow.api.job import JobPhase
 from jobflow.api.jobflow import Condition, Step, Strategy
 from jobflow.core.explain.progress import format_run_progress, format_task_progress, has_job
-from jobflow.core.explain.root_causes import TARGET_WAITS, find_blocking_targets
+from jobflow.core.explain.root_causes import (
+    TARGET_WAITS,
+    find_blocking_targets,
+    find_untaken_targets,
+)
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.pods.failure import describe_end
 from jobflow.core.reasons import StepReason
@@ -205,6 +209,11 @@ class StepExplainer:
     def _describe_skip(self, step: int, condition: StepCondition) -> Iterator[str]:
         ago = self._format_ago(step, condition.reason)
         yield f"Step {self.name(step)} was skipped{ago}{_because(condition)}."
+        if condition.reason == StepReason.NOT_TAKEN:
+            targets = find_untaken_targets(self._ctx, step)[:MAX_NAMES]
+            if names := join_names([self.name_with_phase(target) for target in targets]):
+                why = "Steps that depend on it ignore it."
+                yield f"It runs only after a failure of {names}. {why}"
 
     _BY_PHASE: Mapping[str, Callable[[StepExplainer, int, StepCondition], Iterator[str]]] = {
         StepPhase.WAITING: _describe_wait,

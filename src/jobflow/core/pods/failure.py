@@ -26,7 +26,7 @@ class PodFailure(NamedTuple):
     failure: StepFailure
     sure: bool
     """Whether the pod itself failed; if not, it only had problems when its job ended."""
-    said: str
+    message: str
     """`pod f-b-worker-1 (task worker): exit code 3 (Error) on node n1`."""
 
 

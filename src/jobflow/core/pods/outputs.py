@@ -41,9 +41,9 @@ class OutputsRoom:
         """Take the bytes of a step's outputs. Raises OutputsTooLarge, and then takes nothing."""
         size = measure_outputs(outputs)
         if size + FIELD_BYTES > self._left:
-            left = max(self._left - FIELD_BYTES, 0)
+            room = max(self._left - FIELD_BYTES, 0)
             raise OutputsTooLarge(
-                f"have {size} bytes as JSON, and {left} are left of the {MAX_FLOW_OUTPUTS} for all "
+                f"have {size} bytes as JSON, and {room} are left of the {MAX_FLOW_OUTPUTS} for all "
                 "steps of a flow"
             )
         self._left -= size + FIELD_BYTES

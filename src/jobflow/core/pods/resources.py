@@ -87,7 +87,7 @@ def replace_hours(
 ) -> RequestedHours | None:
     """Return `total` with `after` instead of its part `before`, or None if that is zero."""
     parts = zip(_parse_hours(total), _parse_hours(before), _parse_hours(after), strict=True)
-    return _make_hours(*(max(whole - old + new, 0.0) for whole, old, new in parts))
+    return _make_hours(*(max(amount - old + new, 0.0) for amount, old, new in parts))
 
 
 def _make_hours(cpu: float, memory: float, gpu: float) -> RequestedHours | None:

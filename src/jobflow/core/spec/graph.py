@@ -7,7 +7,7 @@ algorithms are iterative and linear in steps and targets.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jobflow.api.jobflow import Step
 from jobflow.core.lazy import lazy_property
@@ -134,8 +134,12 @@ class Graph:
         seen = [False] * len(self)
         for step in self.order:
             seen[step] = True
-        left = _walk_depth_first(self.targets, seen.copy())
-        found = (_reach(self.dependants, step, seen) for step in reversed(left) if not seen[step])
+        finished = _walk_depth_first(self.targets, range(len(self)), seen.copy())
+        found = (
+            set(_walk_depth_first(self.dependants, (step,), seen))
+            for step in reversed(finished)
+            if not seen[step]
+        )
         return [component for component in found if len(component) > 1]
 
 
@@ -147,36 +151,25 @@ def walk_back(came_from: dict[int, int], start: int, last: int) -> list[int]:
     return path[::-1]
 
 
-def _walk_depth_first(arrows: Sequence[Sequence[int]], seen: list[bool]) -> list[int]:
-    """Return the steps that are not `seen`, in the order in which the walk leaves them."""
-    left: list[int] = []
-    for root in range(len(arrows)):
+def _walk_depth_first(
+    arrows: Sequence[Sequence[int]], roots: Iterable[int], seen: list[bool]
+) -> list[int]:
+    """Return the steps to which arrows lead from the roots, in the order in which the walk leaves
+    them. Steps that are `seen` are left out; the others become so."""
+    finished: list[int] = []
+    for root in roots:
         if seen[root]:
             continue
         seen[root] = True
         path = [root]
-        rest = [iter(arrows[root])]
+        targets = [iter(arrows[root])]
         while path:
-            following = next((step for step in rest[-1] if not seen[step]), None)
+            following = next((step for step in targets[-1] if not seen[step]), None)
             if following is None:
-                left.append(path.pop())
-                rest.pop()
+                finished.append(path.pop())
+                targets.pop()
             else:
                 seen[following] = True
                 path.append(following)
-                rest.append(iter(arrows[following]))
-    return left
-
-
-def _reach(arrows: Sequence[Sequence[int]], start: int, seen: list[bool]) -> set[int]:
-    """Return `start` and all steps not `seen` that the arrows lead to, and mark them as seen."""
-    seen[start] = True
-    reached = {start}
-    work = [start]
-    while work:
-        for step in arrows[work.pop()]:
-            if not seen[step]:
-                seen[step] = True
-                reached.add(step)
-                work.append(step)
-    return reached
+                targets.append(iter(arrows[following]))
+    return finished

@@ -63,13 +63,16 @@ _ALWAYS: Mapping[StepEnd | None, TargetState] = {
 """States that do not depend on the condition: a forgiven failure meets it, a target that was not
 taken is ignored, and one that was stopped meets nothing."""
 
+_COMPLETED: Mapping[StepEnd | None, TargetState] = {
+    StepEnd.COMPLETED: TargetState.MET,
+    StepEnd.FAILED: TargetState.UPSTREAM_FAILED,
+    StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
+    **_ALWAYS,
+}
+
 TARGET_STATES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
-    Condition.COMPLETED: {
-        StepEnd.COMPLETED: TargetState.MET,
-        StepEnd.FAILED: TargetState.UPSTREAM_FAILED,
-        StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
-        **_ALWAYS,
-    },
+    Condition.COMPLETED: _COMPLETED,
+    Condition.RUNNING: _COMPLETED,
     Condition.FAILED: {
         StepEnd.COMPLETED: TargetState.NOT_TAKEN,
         StepEnd.FAILED: TargetState.MET,
@@ -80,12 +83,6 @@ TARGET_STATES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
         StepEnd.COMPLETED: TargetState.MET,
         StepEnd.FAILED: TargetState.MET,
         StepEnd.UPSTREAM_FAILED: TargetState.MET,
-        **_ALWAYS,
-    },
-    Condition.RUNNING: {
-        StepEnd.COMPLETED: TargetState.MET,
-        StepEnd.FAILED: TargetState.UPSTREAM_FAILED,
-        StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
         **_ALWAYS,
     },
 }

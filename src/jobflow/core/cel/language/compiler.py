@@ -259,15 +259,15 @@ class Program:
 
     def operation(self, node: tree.OperationNode) -> CompiledNode:
         first = self.compile(node.first)
-        rest = [(sign, self.compile(operand)) for sign, operand in node.rest]
-        self.cost += len(rest) - 1
-        sign = rest[0][0]
+        pairs = [(sign, self.compile(operand)) for sign, operand in node.rest]
+        self.cost += len(pairs) - 1
+        sign = pairs[0][0]
         if sign in ("&&", "||"):
-            operands = [first, *(run for _, run in rest)]
+            operands = [first, *(run for _, run in pairs)]
             return partial(decide, sign == "||", partial(make_type_error, sign), operands)
         if sign in ("==", "!=", "in"):
             self.compared.append((node, tuple(self.bound)))
-        steps = [(OPERATORS[sign], sign, run) for sign, run in rest]
+        steps = [(OPERATORS[sign], sign, run) for sign, run in pairs]
 
         def apply(frame: EvaluationFrame) -> Any:
             value = first(frame)

@@ -9,24 +9,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from jobflow.core.cel.language.budget import Budget, CelError
 from jobflow.core.cel.language.macros import MACROS
-from jobflow.core.cel.language.times import (
-    count_milliseconds,
-    count_seconds,
-    format_duration,
-    format_timestamp,
-    read_duration,
-    read_timestamp,
-)
 from jobflow.core.cel.language.tree import Uint
 from jobflow.core.cel.language.values import (
     NUMBERS,
     check_int,
+    check_time,
     check_uint,
+    divide_ints,
     make_type_error,
     normalize_number,
     type_of,
@@ -159,30 +154,23 @@ def _sum(entries: list[Any]) -> Any:
     return total if isinstance(total, float) else check_int(total)
 
 
-def _find_best(name: str, best: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    def find(entries: list[Any]) -> Any:
-        if not entries:
-            raise CelError(f"an empty list has no {name}", missing=True)
-        _check_comparable(name, entries)
-        value = best(entries)
-        return normalize_number(value) if value.__class__ is int else value
-
-    return find
+def _find_best(name: str, best: Callable[..., Any], entries: list[Any]) -> Any:
+    if not entries:
+        raise CelError(f"an empty list has no {name}", missing=True)
+    _check_comparable(name, entries)
+    value = best(entries)
+    return normalize_number(value) if value.__class__ is int else value
 
 
-def _find_best_by(name: str, best: Callable[..., Any]) -> Callable[[list[Any], str], Any]:
-    """Return a function that finds the first entry with the largest or smallest value under a path.
-    It ignores entries without the path, such as items that failed and have no outputs."""
-
-    def find(entries: list[Any], path: str) -> Any:
-        keys = path.split(".")
-        ranked = [(rank, each) for each in entries if (rank := _follow(each, keys)) is not None]
-        if not ranked:
-            raise CelError(f"no entry of the list has {_quote(path)}", missing=True)
-        _check_comparable(name, [rank for rank, _ in ranked])
-        return best(ranked, key=lambda each: each[0])[1]
-
-    return find
+def _find_best_by(name: str, best: Callable[..., Any], entries: list[Any], path: str) -> Any:
+    """Return the first entry with the largest or smallest value under a path. Entries without the
+    path are ignored, such as items that failed and have no outputs."""
+    keys = path.split(".")
+    ranked = [(rank, each) for each in entries if (rank := _follow(each, keys)) is not None]
+    if not ranked:
+        raise CelError(f"no entry of the list has {_quote(path)}", missing=True)
+    _check_comparable(name, [rank for rank, _ in ranked])
+    return best(ranked, key=lambda each: each[0])[1]
 
 
 def _follow(value: Any, keys: Sequence[str]) -> Any:
@@ -197,6 +185,81 @@ def _check_comparable(name: str, values: Sequence[Any]) -> None:
     if not all(type(each) in NUMBERS for each in values):
         if not all(each.__class__ is str for each in values):
             raise CelError(f"{name} compares a list of numbers or a list of texts")
+
+
+# ---------------------------------------------------------------------------- times
+
+_LONGEST = 64
+"""Characters of a text that may be a time."""
+_TIMESTAMP = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII
+)
+_DURATION = re.compile(r"[-+]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+)", re.ASCII)
+_PART = re.compile(r"([\d.]+)(ns|us|µs|ms|s|m|h)", re.ASCII)
+_MICROSECONDS = {
+    "ns": 0.001,
+    "us": 1,
+    "µs": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def _read_timestamp(given: str | int) -> datetime:
+    """Return the time of a text of RFC 3339, or of seconds since 1970. Raises CelError."""
+    if isinstance(given, int):
+        time: datetime = check_time(lambda: _EPOCH + timedelta(seconds=given))
+        return time
+    try:
+        if len(given) > _LONGEST or not _TIMESTAMP.fullmatch(given):
+            raise ValueError
+        return datetime.fromisoformat(given.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        why = f"timestamp takes a time such as 2026-01-01T00:00:00Z{_contrast(given)}"
+        raise CelError(why) from None
+
+
+def _read_duration(text: str) -> timedelta:
+    """Return the duration of a text such as 1h30m. Raises CelError."""
+    if len(text) > _LONGEST or not _DURATION.fullmatch(text):
+        raise CelError(f"duration takes a text such as 1h30m or 90s{_contrast(text)}")
+    parts = _PART.findall(text)
+    microseconds = sum([float(count) * _MICROSECONDS[unit] for count, unit in parts])
+    found: timedelta = check_time(lambda: timedelta(microseconds=microseconds))
+    return -found if text.startswith("-") else found
+
+
+def _format_timestamp(time: datetime) -> str:
+    """Return a time as a text of RFC 3339."""
+    return f"{time.isoformat()[:19]}{_decimals(time.microsecond)}Z"
+
+
+def _format_duration(duration: timedelta) -> str:
+    """Return a duration in seconds: 90s, 1.500s."""
+    seconds, microseconds = divmod(abs(duration) // _MICROSECOND, 1_000_000)
+    return f"{'-' if duration < timedelta() else ''}{seconds}{_decimals(microseconds)}s"
+
+
+def _decimals(microseconds: int) -> str:
+    return f".{microseconds:06}".removesuffix("000") if microseconds else ""
+
+
+def _count_seconds(duration: timedelta, unit: int = 1) -> int:
+    """Return whole units of so many seconds, rounded towards 0."""
+    return divide_ints(duration // _MICROSECOND, unit * 1_000_000)
+
+
+def _count_milliseconds(duration: timedelta) -> int:
+    """Return the milliseconds beyond whole seconds."""
+    return divide_ints(duration // _MICROSECOND, 1000) - 1000 * _count_seconds(duration)
+
+
+def _contrast(text: str) -> str:
+    return f", not {text!r}" if len(text) <= _LONGEST else ""
 
 
 # --------------------------------------------------------------------------- tables
@@ -235,18 +298,18 @@ GLOBALS: Mapping[str, Overloads] = {
         (Uint,): Overload(lambda value: str(int(value))),
         (float,): Overload(_float_to_text),
         (bytes,): Overload(_bytes_to_text, _cost_of_copy),
-        (datetime,): Overload(format_timestamp),
-        (timedelta,): Overload(format_duration),
+        (datetime,): Overload(_format_timestamp),
+        (timedelta,): Overload(_format_duration),
     },
     "bytes": {(bytes,): Overload(bytes), (str,): Overload(_text_to_bytes, _cost_of_copy)},
     "timestamp": {
         (datetime,): Overload(lambda time: time),
-        (str,): Overload(read_timestamp, Budget.read),
-        (int,): Overload(read_timestamp),
+        (str,): Overload(_read_timestamp, Budget.read),
+        (int,): Overload(_read_timestamp),
     },
     "duration": {
         (timedelta,): Overload(lambda value: value),
-        (str,): Overload(read_duration, Budget.read),
+        (str,): Overload(_read_duration, Budget.read),
     },
 }
 """Functions by name and types, as in `size(x)`."""
@@ -256,11 +319,11 @@ METHODS: Mapping[str, Overloads] = {
     "contains": {(str, str): Overload(lambda text, part: part in text, _cost_of_search)},
     "startsWith": {(str, str): Overload(str.startswith, _cost_of_prefix)},
     "endsWith": {(str, str): Overload(str.endswith, _cost_of_prefix)},
-    "min": {(list,): Overload(_find_best("min", min), _cost_of_list)},
-    "max": {(list,): Overload(_find_best("max", max), _cost_of_list)},
+    "min": {(list,): Overload(partial(_find_best, "min", min), _cost_of_list)},
+    "max": {(list,): Overload(partial(_find_best, "max", max), _cost_of_list)},
     "sum": {(list,): Overload(_sum, _cost_of_list)},
-    "minBy": {(list, str): Overload(_find_best_by("minBy", min), _cost_of_path)},
-    "maxBy": {(list, str): Overload(_find_best_by("maxBy", max), _cost_of_path)},
+    "minBy": {(list, str): Overload(partial(_find_best_by, "minBy", min), _cost_of_path)},
+    "maxBy": {(list, str): Overload(partial(_find_best_by, "maxBy", max), _cost_of_path)},
     # parts of a timestamp in UTC, and totals of a duration
     "getFullYear": {(datetime,): Overload(lambda time: time.year)},
     "getMonth": {(datetime,): Overload(lambda time: time.month - 1)},
@@ -270,19 +333,19 @@ METHODS: Mapping[str, Overloads] = {
     "getDayOfYear": {(datetime,): Overload(lambda time: time.timetuple().tm_yday - 1)},
     "getHours": {
         (datetime,): Overload(lambda time: time.hour),
-        (timedelta,): Overload(lambda duration: count_seconds(duration, 3600)),
+        (timedelta,): Overload(lambda duration: _count_seconds(duration, 3600)),
     },
     "getMinutes": {
         (datetime,): Overload(lambda time: time.minute),
-        (timedelta,): Overload(lambda duration: count_seconds(duration, 60)),
+        (timedelta,): Overload(lambda duration: _count_seconds(duration, 60)),
     },
     "getSeconds": {
         (datetime,): Overload(lambda time: time.second),
-        (timedelta,): Overload(count_seconds),
+        (timedelta,): Overload(_count_seconds),
     },
     "getMilliseconds": {
         (datetime,): Overload(lambda time: time.microsecond // 1000),
-        (timedelta,): Overload(count_milliseconds),
+        (timedelta,): Overload(_count_milliseconds),
     },
 }
 """Functions that are called on a value, as in `x.size()`."""

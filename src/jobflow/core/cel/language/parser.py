@@ -134,12 +134,12 @@ class _Parser:
         at = self._at
         node = self._signed()
         while (level := self._precedence()) >= precedence:
-            rest = []
+            operands = []
             while self._precedence() == level:
                 sign = self._text
                 self._advance()
-                rest.append((sign, self._operation(level + 1)))
-            node = tree.OperationNode(at, node, rest)
+                operands.append((sign, self._operation(level + 1)))
+            node = tree.OperationNode(at, node, operands)
         return node
 
     def _precedence(self) -> int:

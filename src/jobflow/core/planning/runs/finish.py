@@ -238,7 +238,7 @@ def _why(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> tupl
     if job.phase not in FAILURES:
         return "", ""
     state, blamed = job.status.state, insight.blamed
-    detail = blamed.said if blamed is not None else state.message or state.reason
+    detail = blamed.message if blamed is not None else state.message or state.reason
     message = f"the job {job.metadata.name} ended {job.phase}"
     message = f"{message}: {detail}" if detail else message
     if _is_aborted(run, job):
