@@ -44,20 +44,22 @@ async def stream(
 ) -> AsyncGenerator[bytes]:
     """Yield the frames of one watch until it times out, the client leaves or the server stops."""
     loop = asyncio.get_running_loop()
-    bookmarks = _Bookmarks(options.bookmark_seconds)
+    interval = options.bookmark_seconds
+    due = loop.time() + interval if interval else None
     gone = asyncio.create_task(_until_gone(receive, watch))
     timer = loop.call_later(options.timeout_seconds, watch.close)
     try:
         yield _initial(storage, options)
         while not watch.closed or watch.pending:
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(bookmarks.due):
+                async with asyncio.timeout_at(due):
                     await watch.wake.wait()
             watch.wake.clear()
             changes = list(watch.pending)
             watch.pending.clear()
             frames = [frame for change in changes if (frame := _frame(change, options))]
-            if bookmarks.are_due():
+            if due is not None and loop.time() >= due:
+                due = loop.time() + interval
                 frames.append(_bookmark(options.kind, storage.revision))
             if frames:
                 yield b"".join(frames)
@@ -73,19 +75,6 @@ async def _until_gone(receive: Receive, watch: PendingChanges) -> None:
         pass
     watch.pending.clear()
     watch.close()
-
-
-class _Bookmarks:
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self.due = asyncio.get_running_loop().time() + seconds if seconds else None
-
-    def are_due(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        if self.due is None or now < self.due:
-            return False
-        self.due = now + self._seconds
-        return True
 
 
 def _initial(storage: Storage, options: WatchOptions) -> bytes:
