@@ -38,11 +38,9 @@ from jobflow.sandbox.jobs.policies import (
 from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed, step
 from jobflow.sandbox.nodes.node import SandboxNode
 from jobflow.sandbox.nodes.runner import Runner
-from jobflow.sandbox.nodes.simulate import Clock, SimulateRunner, utc_now
+from jobflow.sandbox.nodes.simulate import Clock, utc_now
 from jobflow.sandbox.volcano.commands import Commands
 from jobflow.sandbox.volcano.job_queue import JobQueue
-
-__all__ = ["JobController", "SimulateRunner"]
 
 log = structlog.get_logger(__name__)
 

@@ -1,7 +1,4 @@
-"""Deletes: preconditions, admission, finalizers and propagation.
-
-The garbage collector deletes the dependents.
-"""
+"""Deletes: preconditions, admission and finalizers. The garbage collector deletes dependents."""
 
 from dataclasses import dataclass
 from typing import Any
