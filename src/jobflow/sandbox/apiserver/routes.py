@@ -3,15 +3,9 @@
 from typing import Any
 
 from jobflow.core.violations import Reason
+from jobflow.sandbox.apiserver.bodies import read_body
 from jobflow.sandbox.apiserver.bodies.codec import UnreadableBody, decoder
 from jobflow.sandbox.apiserver.bodies.patches import APPLY
-from jobflow.sandbox.apiserver.bodies.read_body import (
-    applied,
-    check_patch_type,
-    new_object,
-    replacement,
-    revised,
-)
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
 from jobflow.sandbox.apiserver.reads.reads import ReadHandler
 from jobflow.sandbox.apiserver.requests import failures
@@ -21,12 +15,7 @@ from jobflow.sandbox.apiserver.requests.selectors import selector
 from jobflow.sandbox.apiserver.resources.discovery import no_such_page
 from jobflow.sandbox.apiserver.resources.table import renderer
 from jobflow.sandbox.apiserver.storage import Storage, Stored
-from jobflow.sandbox.apiserver.writes.deletes import (
-    DeleteOptions,
-    Deleter,
-    Deletion,
-    delete_options,
-)
+from jobflow.sandbox.apiserver.writes import deletes
 from jobflow.sandbox.apiserver.writes.writer import Writer
 
 
@@ -57,7 +46,7 @@ class ResourceRoutes:
     """Requests for objects and collections."""
 
     def __init__(
-        self, storage: Storage, reader: ReadHandler, writer: Writer, deleter: Deleter
+        self, storage: Storage, reader: ReadHandler, writer: Writer, deleter: deletes.Deleter
     ) -> None:
         self._storage = storage
         self._reader = reader
@@ -93,7 +82,9 @@ class ResourceRoutes:
 
     async def _create(self, target: Target, request: Request) -> Response:
         write = _write_options("CreateOptions", request)
-        return await self._created(target, new_object(target, request, write), request, write)
+        return await self._created(
+            target, read_body.new_object(target, request, write), request, write
+        )
 
     async def _created(
         self, target: Target, obj: Object, request: Request, write: WriteOptions
@@ -102,20 +93,20 @@ class ResourceRoutes:
 
     async def _replace(self, target: Target, request: Request) -> Response:
         write = _write_options("UpdateOptions", request)
-        change = replacement(target, request, write)
+        change = read_body.replacement(target, request, write)
         return _written(target.kind, await self._writer.update(target, change, write), request)
 
     async def _patch(self, target: Target, request: Request) -> Response:
-        check_patch_type(target.kind, request.content_type)
+        read_body.check_patch_type(target.kind, request.content_type)
         write = _write_options("PatchOptions", request)
         there = self._storage.get(target.kind.bucket, target.key) is not None
         if request.content_type == APPLY and not there and not target.subresource:
             return await self._created(
-                target, applied(target, request, there=False), request, write
+                target, read_body.applied(target, request, there=False), request, write
             )
         if not there:
             raise failures.not_found(target.kind, target.name)
-        change = revised(target, request, write)
+        change = read_body.revised(target, request, write)
         return _written(target.kind, await self._writer.update(target, change, write), request)
 
     async def _remove(self, target: Target, request: Request) -> Response:
@@ -144,7 +135,7 @@ class ResourceRoutes:
         return render.response(render.many(going, self._storage.revision, "", 0))
 
 
-def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
+def _deletion(request: Request) -> tuple[deletes.DeleteOptions, WriteOptions]:
     options: Any = {}
     if request.body:
         try:
@@ -154,7 +145,7 @@ def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
             raise failures.bad_request(message) from error
     if not isinstance(options, dict):
         raise failures.bad_request("DeleteOptions: not a JSON object")
-    wanted = delete_options(options, request.query)
+    wanted = deletes.delete_options(options, request.query)
     write = _write_options("DeleteOptions", request)
     dry_run = write.dry_run or _dry("DeleteOptions", wanted.dry_run)
     given = {key: value for key, value in options.items() if value is not None}
@@ -189,7 +180,7 @@ def _write_options(options: str, request: Request) -> WriteOptions:
     )
 
 
-def _success(kind: Kind, outcome: Deletion) -> dict[str, object]:
+def _success(kind: Kind, outcome: deletes.Deletion) -> dict[str, object]:
     last = outcome.last
     details = {"name": last.key[1], "group": kind.group, "kind": kind.plural, "uid": last.uid}
     head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
