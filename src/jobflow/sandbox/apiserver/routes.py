@@ -115,10 +115,10 @@ class ResourceRoutes:
         if not target.name:
             return await self._delete_collection(target, request)
         wanted, write = _deletion(request)
-        outcome = await self._deleter.delete(target, wanted, write)
-        if outcome.gone and not target.kind.returns_deleted:
-            return Response(encode(_success(target.kind, outcome)))
-        return _written(target.kind, outcome.last, request)
+        last, gone = await self._deleter.delete(target, wanted, write)
+        if gone and not target.kind.returns_deleted:
+            return Response(encode(_success(target.kind, last)))
+        return _written(target.kind, last, request)
 
     async def _delete_collection(self, target: Target, request: Request) -> Response:
         wanted, write = _deletion(request)
@@ -180,8 +180,7 @@ def _write_options(options: str, request: Request) -> WriteOptions:
     )
 
 
-def _success(kind: Kind, outcome: deletes.Deletion) -> dict[str, object]:
-    last = outcome.last
+def _success(kind: Kind, last: Stored) -> dict[str, object]:
     details = {"name": last.key[1], "group": kind.group, "kind": kind.plural, "uid": last.uid}
     head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return {**head, "details": details}

@@ -54,10 +54,6 @@ class ObjectChange:
     new: Stored
     old: Stored | None
 
-    @property
-    def revision(self) -> int:
-        return self.new.revision
-
 
 class PendingChanges:
     """Pending changes of one watcher."""
@@ -71,7 +67,7 @@ class PendingChanges:
 
     def offer(self, change: ObjectChange) -> None:
         """Queue a change, or close the watch if it is too far behind."""
-        if change.revision <= self._since:
+        if change.new.revision <= self._since:
             return
         if len(self.pending) >= self._limit:
             self.close()
@@ -113,7 +109,7 @@ class Bucket:
         while len(self.history) > self.remembered or self.held > MAX_HISTORY:
             oldest = self.history.popleft()
             self.held -= len(oldest.new.body)
-            self.forgotten = oldest.revision
+            self.forgotten = oldest.new.revision
         for watch in list(self.watches):
             watch.offer(change)
 

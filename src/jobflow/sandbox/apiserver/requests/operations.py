@@ -10,14 +10,15 @@ CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
 
 ADMIN = {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]}
 """User of every request, because the sandbox has only one."""
-COLLECTOR = {
-    "username": "system:serviceaccount:kube-system:generic-garbage-collector",
-    "groups": ["system:serviceaccounts", "system:serviceaccounts:kube-system"],
-}
-NAMESPACE_CONTROLLER = {
-    "username": "system:serviceaccount:kube-system:namespace-controller",
-    "groups": ["system:serviceaccounts", "system:serviceaccounts:kube-system"],
-}
+
+
+def _service_account(name: str) -> dict[str, Any]:
+    groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"]
+    return {"username": f"system:serviceaccount:kube-system:{name}", "groups": groups}
+
+
+COLLECTOR = _service_account("generic-garbage-collector")
+NAMESPACE_CONTROLLER = _service_account("namespace-controller")
 
 
 @dataclass(frozen=True, slots=True)

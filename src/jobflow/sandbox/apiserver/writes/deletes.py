@@ -1,6 +1,5 @@
 """Deletes: preconditions, admission and finalizers. The garbage collector deletes dependents."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -69,21 +68,16 @@ def _invalid(reason: Reason, policy: str, detail: str) -> failures.RequestFailur
     return failures.invalid_option("DeleteOptions", "propagationPolicy", reason, policy, detail)
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """Result of a delete: the object's last state, and whether it is gone."""
-
-    last: Stored
-    gone: bool
-
-
 class Deleter:
     def __init__(self, storage: Storage, admission: Admission) -> None:
         self._storage = storage
         self._admission = admission
 
-    async def delete(self, target: Target, wanted: DeleteOptions, write: WriteOptions) -> Deletion:
-        """Delete an object, or mark it as deleted if it must wait for finalizers."""
+    async def delete(
+        self, target: Target, wanted: DeleteOptions, write: WriteOptions
+    ) -> tuple[Stored, bool]:
+        """Delete an object, or mark it as deleted if it must wait for finalizers; return its last
+        state, and whether it is gone."""
         if reason := target.kind.rules.undeletable(target.name):
             raise failures.forbidden(target.kind, target.name, reason)
         for _ in range(_TRIES):
@@ -98,18 +92,18 @@ class Deleter:
 
     def _commit(
         self, target: Target, current: Stored, wanted: DeleteOptions, write: WriteOptions
-    ) -> Deletion:
+    ) -> tuple[Stored, bool]:
         marked = _marked(target.kind, current, wanted)
         grace = marked["metadata"]["deletionGracePeriodSeconds"]
         waits = grace > 0 or bool(target.kind.rules.finalizers(marked))
         if waits and marked == current.obj:
-            return Deletion(current, False)
+            return current, False
         if write.dry_run:
             preview = Stored(current.key, marked, encode(marked), current.revision)
-            return Deletion(preview if waits else current, not waits)
+            return preview if waits else current, not waits
         if waits:
-            return Deletion(self._storage.put(target.kind.bucket, target.key, marked), False)
-        return Deletion(self._storage.remove(target.kind.bucket, target.key), True)
+            return self._storage.put(target.kind.bucket, target.key, marked), False
+        return self._storage.remove(target.kind.bucket, target.key), True
 
 
 def _check(kind: Kind, current: Stored, wanted: DeleteOptions) -> None:
