@@ -99,7 +99,7 @@ class ApiServer:
         self.storage.listeners.append(CrdListener(self.registry, builtin.CRD.bucket))
         self.admission = Admission(self.storage)
         self._reader = ReadHandler(self.storage, bookmark_seconds=bookmark_seconds)
-        self.writer = Writer(self.storage, self.registry, self.admission)
+        self.writer = Writer(self.storage, self.admission)
         self._deleter = Deleter(self.storage, self.admission)
         self._resources = ResourceRoutes(self.storage, self._reader, self.writer, self._deleter)
         self._collector = GarbageCollector(self.storage, self.registry, self.writer, self._deleter)

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from jobflow.api.duration import MAX_SECONDS
-from jobflow.api.job import ENDED_PHASES, JobStatus
+from jobflow.api.job import ENDED_PHASES, JobPhase, JobStatus
 from jobflow.api.pod import JOB_NAME, Pod
 from jobflow.api.resources import JOBS, PODS
 from jobflow.kube.backoff import ExponentialBackoff
@@ -24,7 +24,7 @@ from jobflow.kube.cache import Cache, Key
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.api_writes import Gone, Refused, Writes
-from jobflow.sandbox.jobs.job import FINISHED_PHASES, Vcjob, VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.job import Vcjob, VcjobObject, read_vcjob
 from jobflow.sandbox.jobs.pods import build_pod, pod_facts, template_fault
 from jobflow.sandbox.jobs.policies import (
     SYNC,
@@ -344,7 +344,7 @@ def _expiry(job: Vcjob) -> datetime | None:
     ended = job.status.state.last_transition_time
     if ttl is None or ended is None or job.metadata.deletion_timestamp is not None:
         return None
-    if job.status.state.phase not in FINISHED_PHASES:
+    if job.status.state.phase not in ENDED_PHASES - {JobPhase.ABORTED}:  # it can be resumed
         return None
     return ended + timedelta(seconds=min(ttl, MAX_SECONDS))
 

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 from jobflow.sandbox.apiserver.kinds import Kind
 from jobflow.sandbox.apiserver.requests.http import Receive, encode
-from jobflow.sandbox.apiserver.storage import (
-    ADDED,
-    DELETED,
-    MODIFIED,
-    ObjectChange,
-    PendingChanges,
-    Storage,
-    Stored,
-)
+from jobflow.sandbox.apiserver.storage import ObjectChange, PendingChanges, Storage, Stored
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -78,7 +70,7 @@ async def _until_gone(receive: Receive, watch: PendingChanges) -> None:
 
 
 def _initial(storage: Storage, options: WatchOptions) -> bytes:
-    frames = [_framed(ADDED, options.render(stored)) for stored in options.initial]
+    frames = [_framed("ADDED", options.render(stored)) for stored in options.initial]
     if options.initial_end:
         frames.append(_bookmark(options.kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
     return b"".join(frames)
@@ -91,10 +83,10 @@ def _framed(kind: str, body: bytes) -> bytes:
 def _frame(change: ObjectChange, options: WatchOptions) -> bytes | None:
     """Return the frame for this watcher: an object may enter or leave its selection."""
     was = change.old is not None and options.select(change.old)
-    selected = change.type != DELETED and options.select(change.new)
+    selected = change.type != "DELETED" and options.select(change.new)
     if not was and not selected:
         return None
-    kind = DELETED if not selected else MODIFIED if was else ADDED
+    kind = "DELETED" if not selected else "MODIFIED" if was else "ADDED"
     return _framed(kind, options.render(change.new))
 
 

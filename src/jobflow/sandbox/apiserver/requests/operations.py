@@ -1,12 +1,12 @@
 """Targets and options of requests, and writes as admission sees them."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.storage import Key
 
-CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 ADMIN = {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]}
 """User of every request, because the sandbox has only one."""
@@ -52,7 +52,7 @@ class WriteOptions:
 class WriteOperation:
     """One write, as admission sees it."""
 
-    operation: str
+    operation: Operation
     target: Target
     obj: Object | None
     old: Object | None

@@ -9,12 +9,7 @@ from jobflow.core.violations import Reason
 from jobflow.sandbox.apiserver.bodies.checks import Mistyped, convert
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.requests import failures
-from jobflow.sandbox.apiserver.requests.operations import (
-    DELETE,
-    Target,
-    WriteOperation,
-    WriteOptions,
-)
+from jobflow.sandbox.apiserver.requests.operations import Target, WriteOperation, WriteOptions
 from jobflow.sandbox.apiserver.resources import metadata
 from jobflow.sandbox.apiserver.storage import Storage, Stored, encode
 from jobflow.sandbox.apiserver.writes.admission import Admission
@@ -85,7 +80,8 @@ class Deleter:
             if current is None:
                 raise failures.not_found(target.kind, target.name)
             _check(target.kind, current, wanted)
-            await self._admission.validate(WriteOperation(DELETE, target, None, current.obj, write))
+            operation = WriteOperation("DELETE", target, None, current.obj, write)
+            await self._admission.validate(operation)
             if self._storage.get(target.kind.bucket, target.key) is current:
                 return self._commit(target, current, wanted, write)
         raise failures.conflict(target.kind, target.name)
