@@ -1,5 +1,6 @@
 """Routes: from path and method to the handler of a resource."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from jobflow.core.violations import Reason
@@ -42,16 +43,14 @@ def find_target(registry: Registry, path: str) -> Target | None:
     return Target(kind, namespace, name, subresource)
 
 
+@dataclass(frozen=True, slots=True)
 class ResourceRoutes:
     """Requests for objects and collections."""
 
-    def __init__(
-        self, storage: Storage, reader: ReadHandler, writer: Writer, deleter: deletes.Deleter
-    ) -> None:
-        self._storage = storage
-        self._reader = reader
-        self._writer = writer
-        self._deleter = deleter
+    storage: Storage
+    reader: ReadHandler
+    writer: Writer
+    deleter: deletes.Deleter
 
     async def handle(self, target: Target, request: Request, receive: Receive) -> Response:
         """Handle a request. Raises RequestFailure."""
@@ -75,10 +74,10 @@ class ResourceRoutes:
 
     def _read(self, target: Target, request: Request, receive: Receive) -> Response:
         if target.name:
-            return self._reader.get(target, request)
+            return self.reader.get(target, request)
         if request.flag("watch"):
-            return self._reader.watch(target, request, receive)
-        return self._reader.list(target, request)
+            return self.reader.watch(target, request, receive)
+        return self.reader.list(target, request)
 
     async def _create(self, target: Target, request: Request) -> Response:
         write = _write_options("CreateOptions", request)
@@ -89,17 +88,17 @@ class ResourceRoutes:
     async def _created(
         self, target: Target, obj: Object, request: Request, write: WriteOptions
     ) -> Response:
-        return _written(target.kind, await self._writer.create(target, obj, write), request, 201)
+        return _written(target.kind, await self.writer.create(target, obj, write), request, 201)
 
     async def _replace(self, target: Target, request: Request) -> Response:
         write = _write_options("UpdateOptions", request)
         change = read_body.replacement(target, request, write)
-        return _written(target.kind, await self._writer.update(target, change, write), request)
+        return _written(target.kind, await self.writer.update(target, change, write), request)
 
     async def _patch(self, target: Target, request: Request) -> Response:
         read_body.check_patch_type(target.kind, request.content_type)
         write = _write_options("PatchOptions", request)
-        there = self._storage.get(target.kind.bucket, target.key) is not None
+        there = self.storage.get(target.kind.bucket, target.key) is not None
         if request.content_type == APPLY and not there and not target.subresource:
             return await self._created(
                 target, read_body.applied(target, request, there=False), request, write
@@ -107,7 +106,7 @@ class ResourceRoutes:
         if not there:
             raise failures.not_found(target.kind, target.name)
         change = read_body.revised(target, request, write)
-        return _written(target.kind, await self._writer.update(target, change, write), request)
+        return _written(target.kind, await self.writer.update(target, change, write), request)
 
     async def _remove(self, target: Target, request: Request) -> Response:
         if target.subresource:
@@ -115,7 +114,7 @@ class ResourceRoutes:
         if not target.name:
             return await self._delete_collection(target, request)
         wanted, write = _deletion(request)
-        last, gone = await self._deleter.delete(target, wanted, write)
+        last, gone = await self.deleter.delete(target, wanted, write)
         if gone and not target.kind.returns_deleted:
             return Response(encode(_success(target.kind, last)))
         return _written(target.kind, last, request)
@@ -123,16 +122,16 @@ class ResourceRoutes:
     async def _delete_collection(self, target: Target, request: Request) -> Response:
         wanted, write = _deletion(request)
         chosen = selector(target.kind, request)
-        bucket = self._storage.bucket(target.kind.bucket)
+        bucket = self.storage.bucket(target.kind.bucket)
         going = [stored for stored in bucket.select(target.namespace) if chosen(stored)]
         for stored in going:
             try:
-                await self._deleter.delete(Target(target.kind, *stored.key), wanted, write)
+                await self.deleter.delete(Target(target.kind, *stored.key), wanted, write)
             except failures.RequestFailure as failed:
                 if failed.code != 404:
                     raise
         render = renderer(target.kind, request)
-        return render.response(render.many(going, self._storage.revision, "", 0))
+        return render.response(render.many(going, self.storage.revision, "", 0))
 
 
 def _deletion(request: Request) -> tuple[deletes.DeleteOptions, WriteOptions]:

@@ -164,10 +164,6 @@ class ApiServer:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(kubeconfig(self.url, self.access), encoding="utf-8")
 
-    def disconnect_watches(self) -> None:
-        """End every watch, as a load balancer does."""
-        self.storage.close_watches()
-
     def expire_history(self) -> None:
         """Forget all changes and pages: older versions get 410."""
         self.storage.compact()

@@ -174,6 +174,7 @@ class Storage:
         self.bucket(bucket).watches.discard(watch)
 
     def close_watches(self) -> None:
+        """End every watch, as a load balancer does."""
         for bucket in self._buckets.values():
             for watch in list(bucket.watches):
                 watch.close()

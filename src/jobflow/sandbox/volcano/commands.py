@@ -33,12 +33,11 @@ class Commands:
         self._reflector = Reflector(client, COMMANDS, Command, self._cache)
         self._new = asyncio.Queue[Command]()
 
-    async def follow(self) -> None:
-        await self._reflector.run()
-
     async def run(self) -> None:
-        while True:
-            await self._execute(await self._new.get())
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._reflector.run())
+            while True:
+                await self._execute(await self._new.get())
 
     def _changed(self, old: Command | None, new: Command | None) -> None:
         if old is None and new is not None and targets(new, JOBS.api_version, JOBS.kind):

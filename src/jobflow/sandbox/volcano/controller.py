@@ -120,7 +120,6 @@ class JobController:
                     self._open(job)
                 for pod in [pod for pods in self._objects.values() for pod in pods.values()]:
                     self._attend(pod)
-                tasks.create_task(self._commands.follow())
                 tasks.create_task(self._commands.run())
         finally:
             self._tasks = self._node = None

@@ -61,9 +61,6 @@ class Response:
     stream: AsyncGenerator[bytes] | None = None
 
 
-Handler = Callable[[Request, Receive], Awaitable[Response]]
-
-
 def read_request(scope: Scope) -> Request:
     query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
     return Request(scope["method"], scope["path"], query, dict(scope["headers"]))
