@@ -151,13 +151,6 @@ def test_a_refusal_with_causes(world: Served, kubectl: Kubectl) -> None:
     ]
 
 
-def test_warnings_of_a_webhook(world: Served, kubectl: Kubectl) -> None:
-    refuse(world)
-    world.hook.decide = lambda request: {"allowed": True, "warnings": ["template a is missing"]}
-    answer = kubectl("create", "-f", "-", stdin=json.dumps(flow()))
-    assert answer.err == "Warning: template a is missing\n"
-
-
 def test_a_webhook_configuration_is_listed(world: Served, kubectl: Kubectl) -> None:
     refuse(world)
     head, row = kubectl("get", "validatingwebhookconfigurations").rows

@@ -70,7 +70,8 @@ class ResourceRoutes:
                 return await self._patch(target, request)
             case ("DELETE", named) if named or "deletecollection" in target.kind.verbs:
                 return await self._remove(target, request)
-        raise failures.method_not_allowed()
+        why = "the server does not allow this method on the requested resource"
+        raise failures.failure(405, "MethodNotAllowed", why)
 
     def _read(self, target: Target, request: Request, receive: Receive) -> Response:
         if target.name:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, too_large
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, failure
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -74,7 +74,8 @@ async def read_body(receive: Receive) -> bytes:
         message = await receive()
         body += message.get("body", b"")
     if len(body) > MAX_BODY:
-        raise too_large(MAX_BODY)
+        why = f"Request entity too large: limit is {MAX_BODY}"
+        raise failure(413, "RequestEntityTooLarge", why)
     return body
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
-from jobflow.sandbox.apiserver.requests.failures import no_such_path
+from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request, Response, encode
 
 VERSION = {
@@ -58,7 +58,7 @@ _OTHER_PATHS = ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "
 def no_such_page(request: Request) -> Response:
     """Return 404 for an unknown path. Raises RequestFailure, 404, under /api."""
     if request.path.startswith("/api/"):
-        raise no_such_path()
+        raise failure(404, "NotFound", "the server could not find the requested resource")
     return Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
 
 

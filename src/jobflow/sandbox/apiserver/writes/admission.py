@@ -110,6 +110,7 @@ def refused(name: str, given: dict[str, Any] | None) -> RequestFailure:
 
 
 def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> Any:
+    """Match a rule, with resources like `jobflows`, `jobflows/status`, `jobflows/*`, `*`, `*/*`."""
     target = operation.target
     kind = target.kind
     scope = "Namespaced" if kind.namespaced else "Cluster"
@@ -119,14 +120,11 @@ def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> Any:
         and {"*", kind.group} & set(rule.get("apiGroups") or ())
         and {"*", kind.version} & set(rule.get("apiVersions") or ())
         and (rule.get("scope") or "*") in ("*", scope)
-        and any(_resource_matches(each, kind, target.subresource) for each in resources)
+        and any(
+            plural in ("*", kind.plural) and subresource in (target.subresource, "*")
+            for plural, _, subresource in (each.partition("/") for each in resources)
+        )
     )
-
-
-def _resource_matches(resource: str, kind: Kind, subresource: str) -> bool:
-    """Match `jobflows`, `jobflows/status`, `jobflows/*`, `*` (no subresource), `*/*`."""
-    plural, _, wanted = resource.partition("/")
-    return plural in ("*", kind.plural) and wanted in (subresource, "*")
 
 
 def _labels(obj: Object) -> dict[str, str]:

@@ -65,7 +65,8 @@ class Writer:
         if not version or version == str(current.revision):
             return
         if not version.isdecimal():
-            raise failures.unnumbered(version)
+            why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+            raise failures.failure(500, "", why)
         raise failures.conflict(target.kind, target.name)
 
     def _next(self, target: Target, wanted: Object, current: Stored) -> Object:
