@@ -45,9 +45,9 @@ class Refused(Exception):
 
 
 class Writes:
-    def __init__(self, client: Client, *, at_once: int = AT_ONCE) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._room = asyncio.Semaphore(at_once)
+        self._room = asyncio.Semaphore(AT_ONCE)
 
     async def create_pod(self, namespace: str, pod: dict[str, Any]) -> Pod:
         """Create a pod, or return the existing pod of that name. Raises Refused, Gone."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from support.sandbox.rest_client import DEFINITIONS, FLOWS, TABLE, Rest, flow
+from support.sandbox.rest_client import DEFINITIONS, TABLE, Rest
 
 THINGS = "/apis/x.io/v1/things"
 
@@ -182,17 +182,6 @@ async def test_events_have_two_names(api: Rest) -> None:
     assert (await api.get(f"{older}/e")).json["message"] == "it was not"
     about = await api.get(older, fieldSelector="involvedObject.name=f")
     assert about.names == ["e"]
-
-
-async def test_flows_of_an_old_definition_are_pruned_by_the_new_one(api: Rest) -> None:
-    await api.made(FLOWS, flow())
-    name = "jobflows.flow.volcano.sh"
-    crd = (await api.get(f"{DEFINITIONS}/{name}")).json
-    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    del schema["properties"]["spec"]["properties"]["jobRetainPolicy"]
-    assert (await api.put(f"{DEFINITIONS}/{name}", crd)).code == 200
-    patched = await api.patch(f"{FLOWS}/f", {"spec": {"jobRetainPolicy": "delete"}})
-    assert "jobRetainPolicy" not in patched.json["spec"] and patched.warnings
 
 
 async def test_an_event_is_where_its_object_is(api: Rest) -> None:

@@ -41,18 +41,6 @@ async def test_an_owner_of_a_kind_nobody_serves_is_not_judged(api: Rest) -> None
     assert (await api.get(VCJOBS)).names == ["j"]
 
 
-async def test_a_finalizer_of_its_own_keeps_a_dependent(api: Rest) -> None:
-    owner = await api.made(FLOWS, flow())
-    made = await api.made(VCJOBS, vcjob("j", owner, finalizers=["x.io/keep"]))
-    version = made["metadata"]["resourceVersion"]
-    async with api.watch(VCJOBS, resourceVersion=version) as watch:
-        await api.delete(f"{FLOWS}/f")
-        marked = await watch.next()
-    assert marked["object"]["metadata"]["deletionTimestamp"]
-    await api.patch(f"{VCJOBS}/j", {"metadata": {"finalizers": None}})
-    await api.gone(f"{VCJOBS}/j")
-
-
 async def test_a_namespace_keeps_what_is_its_own_through_an_update(api: Rest) -> None:
     await api.made(NAMESPACES, {"metadata": {"name": "n"}})
     await api.made(FLOWS.replace("default", "n"), flow())

@@ -43,17 +43,6 @@ async def test_lists_at_a_version(api: Rest, query: dict[str, str], code: int) -
     assert (await api.get(FLOWS, **query)).code == code
 
 
-async def test_deleting_a_collection_takes_what_is_selected(api: Rest) -> None:
-    await api.made(FLOWS, flow("a", labels={"x": "y"}))
-    await api.made(FLOWS, flow("b", labels={"x": "y"}, finalizers=["x.io/keep"]))
-    await api.made(FLOWS, flow("c"))
-    deleted = await api.delete(FLOWS, labelSelector="x=y")
-    assert deleted.names == ["a", "b"]
-    left = await api.get(FLOWS)
-    assert left.names == ["b", "c"]
-    assert left.json["items"][0]["metadata"]["deletionTimestamp"]
-
-
 async def test_rows_of_a_table_with_the_object_or_without(api: Rest) -> None:
     await some(api, "a")
     one = (await api.get(f"{FLOWS}/a", accept=TABLE, includeObject="Object")).json

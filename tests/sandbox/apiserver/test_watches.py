@@ -92,7 +92,7 @@ async def test_the_server_ends_a_watch_when_its_time_is_over(api: Rest) -> None:
 
 async def test_watches_can_be_broken_off(api: Rest) -> None:
     async with api.watch(FLOWS) as watch:
-        api.server.disconnect_watches()
+        api.server.storage.close_watches()
         with pytest.raises(Ended):
             await watch.next()
 

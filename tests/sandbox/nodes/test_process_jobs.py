@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -51,26 +50,6 @@ async def test_a_policy_sees_the_real_exit_code(world: World) -> None:
     await world.create(vcjob("j", pod_task(sh("exit 42")), spec={"policies": policies}))
     [job] = await world.end_of("j")
     assert phase(job) == "Completed"
-
-
-async def test_a_policy_restarts_the_whole_job(world: World, tmp_path: Path) -> None:
-    once = "[ -e again ] && exit 0; touch again; exit 1"
-    other = sh(f"while sleep 0.01; do [ -e {tmp_path}/done ] && exit 0; done")
-    tasks = pod_task(sh(once, workingDir=str(tmp_path)), task="a"), pod_task(other, task="b")
-    policies = [{"event": "PodFailed", "action": "RestartJob"}]
-    await world.create(vcjob("j", *tasks, spec={"policies": policies}))
-    await world.job_in("j", "Restarting")
-    (tmp_path / "done").touch()
-    [job] = await world.end_of("j")
-    assert (phase(job), job["status"]["retryCount"]) == ("Completed", 1)
-
-
-async def test_what_cannot_be_run_fails_the_job_with_a_sentence(world: World) -> None:
-    await world.create(vcjob("j"))
-    [job] = await world.end_of("j")
-    state = job["status"]["state"]
-    assert (state["phase"], state["reason"]) == ("Failed", "InvalidJob")
-    assert "write the command out, or use --runner simulate" in state["message"]
 
 
 class TestDeletion:

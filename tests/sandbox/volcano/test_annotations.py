@@ -90,10 +90,6 @@ def test_the_first_attempts_fail_and_then_one_succeeds(attempt: str, code: int) 
     assert marks(attempt=attempt, fail_attempts="2", exit_code="4")[-1][2] == code
 
 
-def test_a_vcjob_without_the_label_is_the_first_attempt() -> None:
-    assert read_script({}, {}, ["t"])[0].attempt == 1
-
-
 @pytest.mark.parametrize(("index", "message"), [("0", "one"), ("1", "two"), ("7", "two")])
 @pytest.mark.parametrize("attempt", ["1", "2"])
 def test_an_item_or_a_repeat_has_its_own_entry_whatever_the_attempt(
@@ -250,30 +246,28 @@ async def play(clock: Clock, given: Assignment, speed: float = 1.0) -> list[tupl
     return told
 
 
-async def test_phases_come_at_their_time(clock: Clock) -> None:
-    told = await play(clock, assignment(duration="3s"))
-    assert told == [("Running", 0), ("Succeeded", 3)]
+LISTED = '{"t": [["Running", 1.5], ["Succeeded", 4]]}'
 
 
-@pytest.mark.parametrize(("speed", "end"), [(2, 1.5), (0.5, 6), (300, 0.01)])
-async def test_speed_divides_durations(clock: Clock, speed: float, end: float) -> None:
-    told = await play(clock, assignment(duration="3s"), speed)
-    assert told == [("Running", 0), ("Succeeded", end)]
+@pytest.mark.parametrize(
+    ("annotations", "speed", "wanted"),
+    [
+        ({"duration": "3s"}, 1, [("Running", 0), ("Succeeded", 3)]),
+        ({"duration": "3s"}, 2, [("Running", 0), ("Succeeded", 1.5)]),
+        ({"duration": "3s"}, 300, [("Running", 0), ("Succeeded", 0.01)]),
+        ({"task_phases": LISTED}, 1, [("Running", 0.5), ("Succeeded", 3)]),
+        ({"task_phases": '{"t": [["Running", 2]]}'}, 1, [("Running", 1)]),
+    ],
+)
+async def test_durations_are_divided_by_the_speed_and_listed_phases_count_from_the_jobs_start(
+    clock: Clock, annotations: dict[str, str], speed: float, wanted: list[tuple[str, float]]
+) -> None:
+    assert await play(clock, assignment(**annotations), speed) == wanted
 
 
 async def test_infinite_speed_ends_at_once(clock: Clock) -> None:
     told = await play(clock, assignment(duration="3h"), math.inf)
     assert (told, clock.slept) == ([("Succeeded", 0)], [])
-
-
-async def test_listed_phases_go_by_the_jobs_start(clock: Clock) -> None:
-    phases = '{"t": [["Running", 1.5], ["Succeeded", 4]]}'
-    told = await play(clock, assignment(task_phases=phases))
-    assert told == [("Running", 0.5), ("Succeeded", 3)]
-
-
-async def test_what_is_listed_without_an_end_runs_on(clock: Clock) -> None:
-    assert await play(clock, assignment(task_phases='{"t": [["Running", 2]]}')) == [("Running", 1)]
 
 
 async def test_a_running_pod_is_picked_up_where_it_stands(clock: Clock) -> None:

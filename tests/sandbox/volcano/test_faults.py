@@ -96,7 +96,7 @@ async def test_watches_may_end_and_history_be_forgotten(world: World) -> None:
         for name in names:
             await world.create(vcjob(name))
             world.server.expire_history()
-            world.server.disconnect_watches()
+            world.server.storage.close_watches()
         jobs = await world.end_of(*names)
     assert {phase(job) for job in jobs} == {"Completed"}
     assert world.writes()["POST pods"] == 10

@@ -142,14 +142,6 @@ def test_restarts_end_after_max_retry_and_keep_the_last_pods() -> None:
     assert job.pods["j-t-0"].phase == "Failed"
 
 
-def test_an_evicted_pod_without_a_policy_is_made_again() -> None:
-    job = running(minAvailable=1).pod_gone("j-t-0")
-    assert (job.phases, job.made) == (
-        ["Pending", "Running", "Pending"],
-        [("j-t-0", 0, 0), ("j-t-0", 0, 0)],
-    )
-
-
 def test_pods_of_an_earlier_version_are_not_held_against_a_job() -> None:
     policies = [on("PodFailed", "RestartJob"), on("PodEvicted", "AbortJob")]
     job = running(task(replicas=2), minAvailable=2, maxRetry=5, policies=policies)

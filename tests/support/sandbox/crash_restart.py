@@ -17,7 +17,8 @@ from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from support.cluster.fast_volcano import Plays, plays
 from support.sandbox.crashing_requests import Dying, Point
-from support.sandbox.running_controller import Product
+from support.sandbox.running_controller import Product, flow_command
+from support.time.alongside import alongside
 from support.time.leaping_loop import clock, now
 
 WITHIN_SECONDS = 7200.0
@@ -42,13 +43,11 @@ class Watched:
     async def run(self) -> None:
         quick = ExponentialBackoff(first=0.001, most=0.1)
         async with asyncio.TaskGroup() as tasks:
-            for resource, kind, cache in (
-                (JOBFLOWS, JobFlow, self.flows),
-                (COMMANDS, Command, self.commands),
+            more: dict[str, Any] = {"namespace": self.namespace, "backoff": quick}
+            for follow in (
+                Reflector(self.client, JOBFLOWS, JobFlow, self.flows, **more),
+                Reflector(self.client, COMMANDS, Command, self.commands, **more),
             ):
-                follow: Reflector[Any] = Reflector(
-                    self.client, resource, kind, cache, namespace=self.namespace, backoff=quick
-                )
                 tasks.create_task(follow.run())
 
     @property
@@ -94,17 +93,8 @@ class Watched:
     async def order(self, action: str, name: str) -> None:
         """Create a Command on the flow and wait until it is gone."""
         assert self.flow is not None
-        meta = self.flow.metadata
-        target = {"apiVersion": JOBFLOWS.api_version, "kind": JOBFLOWS.kind}
-        target |= {"name": meta.name, "uid": meta.uid}
-        body = {
-            "apiVersion": COMMANDS.api_version,
-            "kind": COMMANDS.kind,
-            "metadata": {"name": name, "namespace": self.namespace},
-            "action": action,
-            "target": target,
-        }
-        await self.client.create(COMMANDS, self.namespace, msgspec.json.encode(body))
+        body = flow_command(self.flow.metadata, action, name)
+        await self.client.create(COMMANDS, self.namespace, body)
         await self.until(lambda: self.commands.get(self.namespace, name) is not None)
         await self.until(lambda: self.commands.get(self.namespace, name) is None)
 
@@ -165,15 +155,14 @@ async def lives(
     that are not the product."""
     async with await (others or connect)() as mine, plays(mine, namespace) as player:
         watched = Watched(mine, namespace, player, within)
-        following = asyncio.create_task(watched.run())
         telling = asyncio.create_task(_told(watched, tale))
-        try:
-            reached, written = await _first_life(await connect(), namespace, telling, point)
-            done = await _second_life(await connect(), namespace, telling)
-        finally:
-            for task in (telling, following):
-                task.cancel()
-            await asyncio.gather(telling, following, return_exceptions=True)
+        async with alongside(watched.run()):
+            try:
+                reached, written = await _first_life(await connect(), namespace, telling, point)
+                done = await _second_life(await connect(), namespace, telling)
+            finally:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
         made = {name: len(uids) for name, uids in sorted(player.uids.items())}
         end = End(*_said(done), made, await _refused(mine, namespace))
     return Lives(end, reached, written)

@@ -125,6 +125,14 @@ async def write_status(
     await merge(client, resource, name, changes, namespace=namespace, subresource="status")
 
 
+def flow_command(flow: ObjectMeta, action: str, name: str) -> bytes:
+    """Return a Command for a flow."""
+    target = OwnerReference(
+        api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=flow.name, uid=flow.uid
+    )
+    return encoded(Command(metadata=ObjectMeta(name=name), action=action, target=target))
+
+
 class Cluster:
     """A server with queries and waits for tests."""
 
@@ -257,12 +265,8 @@ class Cluster:
 
     async def order(self, action: str, *, name: str = "stop", flow: str = "f") -> str:
         """Create a Command for a flow, and return the Command's UID."""
-        uid = (await self.flow(flow)).metadata.uid
-        target = OwnerReference(
-            api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=flow, uid=uid
-        )
-        command = Command(metadata=ObjectMeta(name=name), action=action, target=target)
-        body = await self.client.create(COMMANDS, NAMESPACE, encoded(command))
+        body = flow_command((await self.flow(flow)).metadata, action, name)
+        body = await self.client.create(COMMANDS, NAMESPACE, body)
         return msgspec.json.decode(body, type=Command).metadata.uid
 
     @asynccontextmanager

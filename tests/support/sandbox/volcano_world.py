@@ -13,8 +13,8 @@ from jobflow.api.resources import JOBS, PODS, Resource
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.runner import Runner
-from jobflow.sandbox.nodes.simulate import Clock, utc_now
-from jobflow.sandbox.volcano.controller import JobController, SimulateRunner
+from jobflow.sandbox.nodes.simulate import Clock, SimulateRunner, utc_now
+from jobflow.sandbox.volcano.controller import JobController
 from support.sandbox.vcjobs import vcjob
 from support.time.alongside import alongside
 

@@ -50,24 +50,14 @@ def _permissive(*names: str, columns: tuple[tuple[str | int, ...], ...]) -> dict
     )
 
 
-_RUNNINGS = ("RUNNINGS", ".status.running", "integer", 0)
-_AGE = ("AGE", ".metadata.creationTimestamp", "date", 0)
-_QUEUE = ("QUEUE", ".spec.queue", "string", 1)
-
 VCJOB = _permissive(
     *("batch.volcano.sh", "v1alpha1", "Job", "vcjob", "vj"),
     columns=(
         ("STATUS", ".status.state.phase", "string", 0),
         ("minAvailable", ".status.minAvailable", "integer", 0),
-        *(_RUNNINGS, _AGE, _QUEUE),
-    ),
-)
-POD_GROUP = _permissive(
-    *("scheduling.volcano.sh", "v1beta1", "PodGroup", "pg", "podgroup-v1beta1"),
-    columns=(
-        ("STATUS", ".status.phase", "string", 0),
-        ("minMember", ".spec.minMember", "integer", 0),
-        *(_RUNNINGS, _AGE, _QUEUE),
+        ("RUNNINGS", ".status.running", "integer", 0),
+        ("AGE", ".metadata.creationTimestamp", "date", 0),
+        ("QUEUE", ".spec.queue", "string", 1),
     ),
 )
 QUEUE = _permissive(
@@ -86,7 +76,7 @@ DEFAULT_QUEUE: dict[str, Any] = {
 
 @cache
 def _definitions() -> tuple[dict[str, Any], ...]:
-    return (*map(crd, KINDS), VCJOB, QUEUE, POD_GROUP, COMMAND)
+    return (*map(crd, KINDS), VCJOB, QUEUE, COMMAND)
 
 
 async def preinstall(writer: Writer, registry: Registry) -> None:

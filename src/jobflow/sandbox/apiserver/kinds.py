@@ -114,6 +114,11 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def base(self) -> str:
+        """Path of the group and version, without the slash before it."""
+        return f"apis/{self.api_version}" if self.group else f"api/{self.version}"
+
+    @property
     def qualified(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 

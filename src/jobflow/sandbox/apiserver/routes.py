@@ -1,17 +1,12 @@
 """Routes: from path and method to the handler of a resource."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from jobflow.core.violations import Reason
+from jobflow.sandbox.apiserver.bodies import read_body
 from jobflow.sandbox.apiserver.bodies.codec import UnreadableBody, decoder
 from jobflow.sandbox.apiserver.bodies.patches import APPLY
-from jobflow.sandbox.apiserver.bodies.read_body import (
-    applied,
-    check_patch_type,
-    new_object,
-    replacement,
-    revised,
-)
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
 from jobflow.sandbox.apiserver.reads.reads import ReadHandler
 from jobflow.sandbox.apiserver.requests import failures
@@ -21,12 +16,7 @@ from jobflow.sandbox.apiserver.requests.selectors import selector
 from jobflow.sandbox.apiserver.resources.discovery import no_such_page
 from jobflow.sandbox.apiserver.resources.table import renderer
 from jobflow.sandbox.apiserver.storage import Storage, Stored
-from jobflow.sandbox.apiserver.writes.deletes import (
-    DeleteOptions,
-    Deleter,
-    Deletion,
-    delete_options,
-)
+from jobflow.sandbox.apiserver.writes import deletes
 from jobflow.sandbox.apiserver.writes.writer import Writer
 
 
@@ -53,16 +43,14 @@ def find_target(registry: Registry, path: str) -> Target | None:
     return Target(kind, namespace, name, subresource)
 
 
+@dataclass(frozen=True, slots=True)
 class ResourceRoutes:
     """Requests for objects and collections."""
 
-    def __init__(
-        self, storage: Storage, reader: ReadHandler, writer: Writer, deleter: Deleter
-    ) -> None:
-        self._storage = storage
-        self._reader = reader
-        self._writer = writer
-        self._deleter = deleter
+    storage: Storage
+    reader: ReadHandler
+    writer: Writer
+    deleter: deletes.Deleter
 
     async def handle(self, target: Target, request: Request, receive: Receive) -> Response:
         """Handle a request. Raises RequestFailure."""
@@ -82,41 +70,44 @@ class ResourceRoutes:
                 return await self._patch(target, request)
             case ("DELETE", named) if named or "deletecollection" in target.kind.verbs:
                 return await self._remove(target, request)
-        raise failures.method_not_allowed()
+        why = "the server does not allow this method on the requested resource"
+        raise failures.failure(405, "MethodNotAllowed", why)
 
     def _read(self, target: Target, request: Request, receive: Receive) -> Response:
         if target.name:
-            return self._reader.get(target, request)
+            return self.reader.get(target, request)
         if request.flag("watch"):
-            return self._reader.watch(target, request, receive)
-        return self._reader.list(target, request)
+            return self.reader.watch(target, request, receive)
+        return self.reader.list(target, request)
 
     async def _create(self, target: Target, request: Request) -> Response:
         write = _write_options("CreateOptions", request)
-        return await self._created(target, new_object(target, request, write), request, write)
+        return await self._created(
+            target, read_body.new_object(target, request, write), request, write
+        )
 
     async def _created(
         self, target: Target, obj: Object, request: Request, write: WriteOptions
     ) -> Response:
-        return _written(target.kind, await self._writer.create(target, obj, write), request, 201)
+        return _written(target.kind, await self.writer.create(target, obj, write), request, 201)
 
     async def _replace(self, target: Target, request: Request) -> Response:
         write = _write_options("UpdateOptions", request)
-        change = replacement(target, request, write)
-        return _written(target.kind, await self._writer.update(target, change, write), request)
+        change = read_body.replacement(target, request, write)
+        return _written(target.kind, await self.writer.update(target, change, write), request)
 
     async def _patch(self, target: Target, request: Request) -> Response:
-        check_patch_type(target.kind, request.content_type)
+        read_body.check_patch_type(target.kind, request.content_type)
         write = _write_options("PatchOptions", request)
-        there = self._storage.get(target.kind.bucket, target.key) is not None
+        there = self.storage.get(target.kind.bucket, target.key) is not None
         if request.content_type == APPLY and not there and not target.subresource:
             return await self._created(
-                target, applied(target, request, there=False), request, write
+                target, read_body.applied(target, request, there=False), request, write
             )
         if not there:
             raise failures.not_found(target.kind, target.name)
-        change = revised(target, request, write)
-        return _written(target.kind, await self._writer.update(target, change, write), request)
+        change = read_body.revised(target, request, write)
+        return _written(target.kind, await self.writer.update(target, change, write), request)
 
     async def _remove(self, target: Target, request: Request) -> Response:
         if target.subresource:
@@ -124,27 +115,27 @@ class ResourceRoutes:
         if not target.name:
             return await self._delete_collection(target, request)
         wanted, write = _deletion(request)
-        outcome = await self._deleter.delete(target, wanted, write)
-        if outcome.gone and not target.kind.returns_deleted:
-            return Response(encode(_success(target.kind, outcome)))
-        return _written(target.kind, outcome.last, request)
+        last, gone = await self.deleter.delete(target, wanted, write)
+        if gone and not target.kind.returns_deleted:
+            return Response(encode(_success(target.kind, last)))
+        return _written(target.kind, last, request)
 
     async def _delete_collection(self, target: Target, request: Request) -> Response:
         wanted, write = _deletion(request)
         chosen = selector(target.kind, request)
-        bucket = self._storage.bucket(target.kind.bucket)
+        bucket = self.storage.bucket(target.kind.bucket)
         going = [stored for stored in bucket.select(target.namespace) if chosen(stored)]
         for stored in going:
             try:
-                await self._deleter.delete(Target(target.kind, *stored.key), wanted, write)
+                await self.deleter.delete(Target(target.kind, *stored.key), wanted, write)
             except failures.RequestFailure as failed:
                 if failed.code != 404:
                     raise
         render = renderer(target.kind, request)
-        return render.response(render.many(going, self._storage.revision, "", 0))
+        return render.response(render.many(going, self.storage.revision, "", 0))
 
 
-def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
+def _deletion(request: Request) -> tuple[deletes.DeleteOptions, WriteOptions]:
     options: Any = {}
     if request.body:
         try:
@@ -154,7 +145,7 @@ def _deletion(request: Request) -> tuple[DeleteOptions, WriteOptions]:
             raise failures.bad_request(message) from error
     if not isinstance(options, dict):
         raise failures.bad_request("DeleteOptions: not a JSON object")
-    wanted = delete_options(options, request.query)
+    wanted = deletes.delete_options(options, request.query)
     write = _write_options("DeleteOptions", request)
     dry_run = write.dry_run or _dry("DeleteOptions", wanted.dry_run)
     given = {key: value for key, value in options.items() if value is not None}
@@ -189,8 +180,7 @@ def _write_options(options: str, request: Request) -> WriteOptions:
     )
 
 
-def _success(kind: Kind, outcome: Deletion) -> dict[str, object]:
-    last = outcome.last
+def _success(kind: Kind, last: Stored) -> dict[str, object]:
     details = {"name": last.key[1], "group": kind.group, "kind": kind.plural, "uid": last.uid}
     head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return {**head, "details": details}

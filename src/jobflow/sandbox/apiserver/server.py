@@ -19,20 +19,9 @@ from jobflow.sandbox.apiserver.bootstrap import preinstall
 from jobflow.sandbox.apiserver.kinds import Registry
 from jobflow.sandbox.apiserver.kubeconfig import kubeconfig
 from jobflow.sandbox.apiserver.reads.reads import ReadHandler
-from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests import failures, http
 from jobflow.sandbox.apiserver.requests.access import Access, check_access, check_body
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
-from jobflow.sandbox.apiserver.requests.http import (
-    Receive,
-    Request,
-    Response,
-    Scope,
-    Send,
-    answer,
-    read_body,
-    read_request,
-    refusal,
-)
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CrdListener
 from jobflow.sandbox.apiserver.resources.discovery import discover, no_such_page
@@ -61,13 +50,13 @@ class InjectedFault:
     """A fault of requests: answered with `failure`, or else the connection breaks. With `after`,
     the request is executed and only its answer is lost."""
 
-    matches: Callable[[Request], bool]
+    matches: Callable[[http.Request], bool]
     failure: RequestFailure | None = None
     after: bool = False
     times: int | None = 1
     """Number of requests that it strikes; None means all."""
 
-    def strikes(self, request: Request) -> bool:
+    def strikes(self, request: http.Request) -> bool:
         """Return whether it strikes this request, and count it."""
         if self.times == 0 or not self.matches(request):
             return False
@@ -110,7 +99,7 @@ class ApiServer:
         self.storage.listeners.append(CrdListener(self.registry, builtin.CRD.bucket))
         self.admission = Admission(self.storage)
         self._reader = ReadHandler(self.storage, bookmark_seconds=bookmark_seconds)
-        self.writer = Writer(self.storage, self.registry, self.admission)
+        self.writer = Writer(self.storage, self.admission)
         self._deleter = Deleter(self.storage, self.admission)
         self._resources = ResourceRoutes(self.storage, self._reader, self.writer, self._deleter)
         self._collector = GarbageCollector(self.storage, self.registry, self.writer, self._deleter)
@@ -175,32 +164,28 @@ class ApiServer:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(kubeconfig(self.url, self.access), encoding="utf-8")
 
-    def disconnect_watches(self) -> None:
-        """End every watch, as a load balancer does."""
-        self.storage.close_watches()
-
     def expire_history(self) -> None:
         """Forget all changes and pages: older versions get 410."""
         self.storage.compact()
         self._reader.forget_pages()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = read_request(scope)
+    async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
+        request = http.read_request(scope)
         fault = None
         try:
             check_access(request, self.access)
-            request.body = await read_body(receive)
+            request.body = await http.read_body(receive)
             check_body(request)
             fault = next((f for f in self.faults if f.strikes(request)), None)
             if fault is None or fault.after:
                 response = await self._respond(request, receive)
             if fault is not None and fault.failure:
-                response = refusal(fault.failure)
+                response = http.refusal(fault.failure)
         except RequestFailure as failed:
-            response = refusal(failed)
+            response = http.refusal(failed)
         except Exception as crash:
             self._crashes.append(crash)
-            response = refusal(failures.internal(f"{type(crash).__name__}: {crash}"))
+            response = http.refusal(failures.internal(f"{type(crash).__name__}: {crash}"))
         broken = fault is not None and fault.failure is None
         code, agent = 0 if broken else response.code, request.header(b"user-agent")
         record = RequestRecord(request.method, request.path, request.query, code, agent)
@@ -210,12 +195,12 @@ class ApiServer:
             while (await receive())["type"] != "http.disconnect":
                 pass
         elif response.stream is None:
-            await answer(response, request, send)
+            await http.answer(response, request, send)
         else:
             async with aclosing(response.stream):
-                await answer(response, request, send)
+                await http.answer(response, request, send)
 
-    async def _respond(self, request: Request, receive: Receive) -> Response:
+    async def _respond(self, request: http.Request, receive: http.Receive) -> http.Response:
         target = find_target(self.registry, request.path)
         if target is not None:
             return await self._resources.handle(target, request, receive)

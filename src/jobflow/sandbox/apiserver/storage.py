@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,7 +23,7 @@ MAX_OBJECT = 1536 * 1024
 MAX_HISTORY = 16 * 1024 * 1024
 """Maximum total size in bytes of the changes kept for one kind."""
 
-ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 encode = msgspec.json.Encoder().encode
 
@@ -50,13 +50,9 @@ class Stored:
 class ObjectChange:
     """One write. For a deletion, `new` is the last state with the deletion's revision."""
 
-    type: str
+    type: ChangeType
     new: Stored
     old: Stored | None
-
-    @property
-    def revision(self) -> int:
-        return self.new.revision
 
 
 class PendingChanges:
@@ -71,7 +67,7 @@ class PendingChanges:
 
     def offer(self, change: ObjectChange) -> None:
         """Queue a change, or close the watch if it is too far behind."""
-        if change.revision <= self._since:
+        if change.new.revision <= self._since:
             return
         if len(self.pending) >= self._limit:
             self.close()
@@ -113,7 +109,7 @@ class Bucket:
         while len(self.history) > self.remembered or self.held > MAX_HISTORY:
             oldest = self.history.popleft()
             self.held -= len(oldest.new.body)
-            self.forgotten = oldest.revision
+            self.forgotten = oldest.new.revision
         for watch in list(self.watches):
             watch.offer(change)
 
@@ -149,7 +145,7 @@ class Storage:
         if old is None:
             insort(where.keys, key)
         where.objects[key] = stored
-        self._publish(bucket, ObjectChange(MODIFIED if old else ADDED, stored, old))
+        self._publish(bucket, ObjectChange("MODIFIED" if old else "ADDED", stored, old))
         return stored
 
     def remove(self, bucket: str, key: Key, last: Object | None = None) -> Stored:
@@ -160,7 +156,7 @@ class Storage:
         obj = dict(last or old.obj)
         obj["metadata"] = dict(obj["metadata"])
         gone = self._next(key, obj)
-        self._publish(bucket, ObjectChange(DELETED, gone, old))
+        self._publish(bucket, ObjectChange("DELETED", gone, old))
         return gone
 
     def watch(self, bucket: str, since: int, *, limit: int = 100_000) -> PendingChanges:
@@ -178,6 +174,7 @@ class Storage:
         self.bucket(bucket).watches.discard(watch)
 
     def close_watches(self) -> None:
+        """End every watch, as a load balancer does."""
         for bucket in self._buckets.values():
             for watch in list(bucket.watches):
                 watch.close()

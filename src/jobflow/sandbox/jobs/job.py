@@ -11,11 +11,7 @@ import msgspec
 from jobflow.api.job import JobSpec, JobStatus, Task
 from jobflow.api.meta import ObjectMeta, Struct
 
-DEFAULT_QUEUE = "default"
-DEFAULT_SCHEDULER = "volcano"
 DEFAULT_MAX_RETRY = 3
-FINISHED_PHASES = frozenset({"Completed", "Failed", "Terminated"})
-"""Final phases. Aborted is not final, because an aborted vcjob can be resumed."""
 
 
 class VcjobObject(Struct, frozen=True, kw_only=True):
@@ -58,8 +54,8 @@ def with_defaults(spec: JobSpec) -> JobSpec:
     tasks = [_task_defaults(task, index) for index, task in enumerate(spec.tasks or ())]
     return msgspec.structs.replace(
         spec,
-        queue=spec.queue or DEFAULT_QUEUE,
-        scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
+        queue=spec.queue or "default",
+        scheduler_name=spec.scheduler_name or "volcano",
         max_retry=spec.max_retry or DEFAULT_MAX_RETRY,
         min_available=spec.min_available or sum(task.min_available or 0 for task in tasks),
         tasks=tasks,

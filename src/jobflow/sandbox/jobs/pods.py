@@ -37,11 +37,6 @@ class PodTemplate(Struct, frozen=True, kw_only=True):
     spec: PodSpec | None = None
 
 
-def phase_of(pod: Pod) -> PodPhase:
-    """Return the phase of a pod; Pending if it is unknown or missing."""
-    return PodPhase(pod.phase) if pod.phase in set(PodPhase) else PodPhase.PENDING
-
-
 def retry_of(pod: Pod) -> str:
     """Return how often its vcjob had been restarted when the pod was created."""
     return (pod.metadata.annotations or {}).get(RETRY_COUNT, "0")
@@ -70,7 +65,7 @@ def pod_facts(pod: Pod, *, doomed: bool = False) -> PodFacts:
     all_statuses = [*statuses, *(pod.status.init_container_statuses or ())]
     first = statuses[0].state.terminated if statuses else None
     version = (pod.metadata.annotations or {}).get(JOB_VERSION, "0")
-    phase = phase_of(pod)
+    phase = PodPhase(pod.phase) if pod.phase in set(PodPhase) else PodPhase.PENDING
     created, started = pod.metadata.creation_timestamp, pod.status.start_time
     since = {PodPhase.PENDING: created, PodPhase.RUNNING: started}
     return PodFacts(

@@ -86,14 +86,6 @@ class JobRequest:
 SYNC = JobRequest(action=BusAction.SYNC)
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyAction:
-    """Action for a request. A delayed action is dropped if the pod changes before."""
-
-    action: BusAction = BusAction.SYNC
-    delay: timedelta = timedelta()
-
-
 def pod_request(
     old: PodFacts | None, new: PodFacts, spec: JobSpec, pods: Mapping[str, PodFacts]
 ) -> JobRequest:
@@ -154,18 +146,17 @@ def _task_failed(task: Task | None, pods: Iterable[PodFacts]) -> bool:
     return restarts >= (task.max_retry or 3)
 
 
-def decide(spec: JobSpec, version: int, request: JobRequest) -> PolicyAction:
-    """Return the action for a request: by the task's policies, then the job's, else a sync. A
-    request of a pod of an earlier version is only synced."""
+def decide(spec: JobSpec, version: int, request: JobRequest) -> tuple[BusAction, timedelta]:
+    """Return the action for a request, and its delay: by the task's policies, then the job's, else
+    a sync. A request of a pod of an earlier version is only synced."""
     if request.action is not None:
-        return PolicyAction(request.action)
+        return request.action, timedelta()
     outdated = request.version is not None and request.version < version
-    if request.event in INTERNAL_EVENTS or outdated:
-        return PolicyAction()
-    for policy in _policies(spec, request.task):
-        if _matches(policy, request) and policy.action:
-            return PolicyAction(BusAction(policy.action), _timeout(policy))
-    return PolicyAction()
+    if request.event not in INTERNAL_EVENTS and not outdated:
+        for policy in _policies(spec, request.task):
+            if _matches(policy, request) and policy.action:
+                return BusAction(policy.action), _timeout(policy)
+    return BusAction.SYNC, timedelta()
 
 
 def _policies(spec: JobSpec, task_name: str) -> Iterable[LifecyclePolicy]:

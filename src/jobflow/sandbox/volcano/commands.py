@@ -5,7 +5,6 @@ that no Command acts twice; the target is found by its name; Commands on other k
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 import structlog
@@ -32,23 +31,17 @@ class Commands:
         self._act = act
         self._cache = Cache[Command](self._changed)
         self._reflector = Reflector(client, COMMANDS, Command, self._cache)
-        self._new: deque[Command] = deque()
-        self._news = asyncio.Event()
-
-    async def follow(self) -> None:
-        await self._reflector.run()
+        self._new = asyncio.Queue[Command]()
 
     async def run(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            while self._new:
-                await self._execute(self._new.popleft())
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._reflector.run())
+            while True:
+                await self._execute(await self._new.get())
 
     def _changed(self, old: Command | None, new: Command | None) -> None:
         if old is None and new is not None and targets(new, JOBS.api_version, JOBS.kind):
-            self._new.append(new)
-            self._news.set()
+            self._new.put_nowait(new)
 
     async def _execute(self, command: Command) -> None:
         meta, target = command.metadata, command.target

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from jobflow.api.duration import MAX_SECONDS
-from jobflow.api.job import ENDED_PHASES, JobStatus
+from jobflow.api.job import ENDED_PHASES, JobPhase, JobStatus
 from jobflow.api.pod import JOB_NAME, Pod
 from jobflow.api.resources import JOBS, PODS
 from jobflow.kube.backoff import ExponentialBackoff
@@ -24,7 +24,7 @@ from jobflow.kube.cache import Cache, Key
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.api_writes import Gone, Refused, Writes
-from jobflow.sandbox.jobs.job import FINISHED_PHASES, Vcjob, VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.job import Vcjob, VcjobObject, read_vcjob
 from jobflow.sandbox.jobs.pods import build_pod, pod_facts, template_fault
 from jobflow.sandbox.jobs.policies import (
     SYNC,
@@ -38,11 +38,9 @@ from jobflow.sandbox.jobs.policies import (
 from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed, step
 from jobflow.sandbox.nodes.node import SandboxNode
 from jobflow.sandbox.nodes.runner import Runner
-from jobflow.sandbox.nodes.simulate import Clock, SimulateRunner, utc_now
+from jobflow.sandbox.nodes.simulate import Clock, utc_now
 from jobflow.sandbox.volcano.commands import Commands
 from jobflow.sandbox.volcano.job_queue import JobQueue
-
-__all__ = ["JobController", "SimulateRunner"]
 
 log = structlog.get_logger(__name__)
 
@@ -122,7 +120,6 @@ class JobController:
                     self._open(job)
                 for pod in [pod for pods in self._objects.values() for pod in pods.values()]:
                     self._attend(pod)
-                tasks.create_task(self._commands.follow())
                 tasks.create_task(self._commands.run())
         finally:
             self._tasks = self._node = None
@@ -346,7 +343,7 @@ def _expiry(job: Vcjob) -> datetime | None:
     ended = job.status.state.last_transition_time
     if ttl is None or ended is None or job.metadata.deletion_timestamp is not None:
         return None
-    if job.status.state.phase not in FINISHED_PHASES:
+    if job.status.state.phase not in ENDED_PHASES - {JobPhase.ABORTED}:  # it can be resumed
         return None
     return ended + timedelta(seconds=min(ttl, MAX_SECONDS))
 

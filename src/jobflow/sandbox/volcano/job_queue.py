@@ -67,14 +67,14 @@ class JobQueue:
         self._ripen(pods, now)
         while self._requests:
             request = self._requests.popleft()
-            decision = decide(spec, status.version or 0, request)
-            acting = replace(request, action=decision.action)
-            if decision.delay:
-                self._delay(acting, (request.since or now) + decision.delay)
+            action, delay = decide(spec, status.version or 0, request)
+            acting = replace(request, action=action)
+            if delay:
+                self._delay(acting, (request.since or now) + delay)
                 self._ripen(pods, now)
                 # an evicted pod gets a successor now, and if that runs, the action is dropped
                 self._sync = self._sync or request.event is BusEvent.POD_EVICTED
-            elif decision.action is BusAction.SYNC:
+            elif action is BusAction.SYNC:
                 self._sync = True
             else:
                 return acting

@@ -1,7 +1,4 @@
-"""JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch.
-
-No function changes its arguments.
-"""
+"""Patches: JSON merge (RFC 7386), JSON (RFC 6902), strategic merge. Arguments never change."""
 
 from collections.abc import Mapping
 from functools import reduce

@@ -1,7 +1,6 @@
 """Decoder of the few kinds that kubectl sends as protobuf only.
 
-Field numbers come from the generated.proto files of k8s.io/api and k8s.io/apimachinery. Answers are
-always JSON, which those clients accept.
+Field numbers: generated.proto of k8s.io/api and k8s.io/apimachinery. Answers are always JSON.
 """
 
 import base64

@@ -7,33 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.bodies.checks import (
-    Mistyped,
-    check_address,
-    check_kind,
-    check_metadata,
-    go_word,
-    keep_kind,
-    unhandled,
-    unrecognized,
-)
-from jobflow.sandbox.apiserver.bodies.codec import (
-    YAML,
-    UnreadableBody,
-    decoder,
-    duplicate_keys,
-    load,
-    load_yaml,
-)
-from jobflow.sandbox.apiserver.bodies.patches import (
-    APPLY,
-    JSON_PATCH,
-    MERGE,
-    STRATEGIC,
-    json_patch,
-    merge,
-    strategic_merge,
-)
+from jobflow.sandbox.apiserver.bodies import checks, codec, patches
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import JSON, Request, encode
@@ -48,24 +22,25 @@ Patch = Callable[[Any], Any]
 def new_object(target: Target, request: Request, write: WriteOptions) -> Object:
     """Return the object in a POST or PUT. Raises RequestFailure, 400, 415 or 422."""
     kind, body = target.kind, request.body
-    decode = decoder(request.content_type)
+    decode = codec.decoder(request.content_type)
     try:
         obj = decode(body)
-    except UnreadableBody as error:
-        prefix = "" if request.content_type == YAML else _NOT_PARSED
-        raise unrecognized(kind, body, f"{prefix}{error}") from error
+    except codec.UnreadableBody as error:
+        prefix = "" if request.content_type == codec.YAML else _NOT_PARSED
+        raise checks.unrecognized(kind, body, f"{prefix}{error}") from error
     if not isinstance(obj, dict):
-        why = f"{_NOT_PARSED}json: cannot unmarshal {go_word(obj)} into Go value of type struct"
-        raise unrecognized(kind, body, why)
-    check_kind(kind, obj, body)
+        found = checks.go_word(obj)
+        why = f"{_NOT_PARSED}json: cannot unmarshal {found} into Go value of type struct"
+        raise checks.unrecognized(kind, body, why)
+    checks.check_kind(kind, obj, body)
     try:
-        check_metadata(obj)
-    except Mistyped as error:
-        raise unhandled(obj, kind, error) from error
-    check_address(target, obj)
+        checks.check_metadata(obj)
+    except checks.Mistyped as error:
+        raise checks.unhandled(obj, kind, error) from error
+    checks.check_address(target, obj)
     obj = kind.projection.take(obj)
     if faults := _strict_faults(request, write, kind.rules.complete(obj)):
-        raise unhandled(obj, kind, f"strict decoding error: {', '.join(faults)}")
+        raise checks.unhandled(obj, kind, f"strict decoding error: {', '.join(faults)}")
     return obj
 
 
@@ -108,9 +83,9 @@ def applied(target: Target, request: Request, *, there: bool) -> Object:
         fault = "is required for apply patch"
         raise failures.invalid_option("PatchOptions", "fieldManager", Reason.REQUIRED, None, fault)
     try:
-        obj = _mapping(load_yaml(request.body))
-        check_metadata(obj)
-    except (UnreadableBody, Mistyped) as error:
+        obj = _mapping(codec.load_yaml(request.body))
+        checks.check_metadata(obj)
+    except (codec.UnreadableBody, checks.Mistyped) as error:
         raise failures.bad_request(f"error decoding YAML: {error}") from error
     declared = (obj.get("apiVersion") or "", obj.get("kind") or "")
     if declared != (kind.api_version, kind.kind):
@@ -119,7 +94,7 @@ def applied(target: Target, request: Request, *, there: bool) -> Object:
     namespace = obj["metadata"].get("namespace") or ""
     if there:
         obj["metadata"].setdefault("name", target.name)
-    check_address(target, obj)
+    checks.check_address(target, obj)
     obj["metadata"].pop("managedFields", None)
     obj = kind.projection.take(obj)
     if dropped := kind.rules.complete(obj):
@@ -131,7 +106,8 @@ def applied(target: Target, request: Request, *, there: bool) -> Object:
 
 def check_patch_type(kind: Kind, media_type: str) -> None:
     """Raise RequestFailure, 415, if the kind does not support this patch type."""
-    accepted = [JSON_PATCH, MERGE, *([] if kind.custom else [STRATEGIC]), APPLY]
+    strategic = [] if kind.custom else [patches.STRATEGIC]
+    accepted = [patches.JSON_PATCH, patches.MERGE, *strategic, patches.APPLY]
     if media_type not in accepted:
         raise failures.unsupported_media_type(accepted)
 
@@ -141,7 +117,7 @@ def revised(target: Target, request: Request, write: WriteOptions) -> Callable[[
     patch = _patch(target, request)
 
     def change(current: Stored) -> Object:
-        shown = target.kind.projection.show(load(current.body))
+        shown = target.kind.projection.show(codec.load(current.body))
         return _revision(target, request, write, patch(shown), current)
 
     return change
@@ -152,12 +128,12 @@ def _revision(
 ) -> Object:
     if not isinstance(obj, dict):
         raise failures.bad_request("error decoding patch: the result is not a JSON object")
-    keep_kind(target.kind, obj)
+    checks.keep_kind(target.kind, obj)
     try:
-        check_metadata(obj)
-    except Mistyped as error:
+        checks.check_metadata(obj)
+    except checks.Mistyped as error:
         raise failures.invalid_patch(encode(obj).decode(), str(error)) from error
-    check_address(target, obj)
+    checks.check_address(target, obj)
     new = target.kind.projection.take(obj)
     new["metadata"].setdefault("resourceVersion", str(current.revision))
     if faults := _strict_faults(request, write, target.kind.rules.complete(new)):
@@ -167,27 +143,25 @@ def _revision(
 
 
 def _patch(target: Target, request: Request) -> Patch:
-    if request.content_type == APPLY:
+    if request.content_type == patches.APPLY:
         wanted = target.kind.projection.show(applied(target, request, there=True))
-        return lambda current: merge(current, wanted)
+        return lambda current: patches.merge(current, wanted)
     try:
-        patch = load(request.body)
-    except UnreadableBody as error:
+        patch = codec.load(request.body)
+    except codec.UnreadableBody as error:
         raise failures.bad_request(f"error decoding patch: {error}") from error
-    if request.content_type == JSON_PATCH:
-        return lambda current: json_patch(current, patch)
+    if request.content_type == patches.JSON_PATCH:
+        return lambda current: patches.json_patch(current, patch)
     mapping = _mapping(patch)
-    if request.content_type == STRATEGIC:
-        return lambda current: strategic_merge(current, mapping)
-    return lambda current: merge(current, mapping)
+    if request.content_type == patches.STRATEGIC:
+        return lambda current: patches.strategic_merge(current, mapping)
+    return lambda current: patches.merge(current, mapping)
 
 
 def _mapping(loaded: Any) -> Object:
     if not isinstance(loaded, dict):
-        raise failures.bad_request(
-            f"error decoding patch: json: cannot unmarshal {go_word(loaded)} into Go value of type "
-            "map[string]interface {}"
-        )
+        why = f"json: cannot unmarshal {checks.go_word(loaded)} into Go value of type"
+        raise failures.bad_request(f"error decoding patch: {why} map[string]interface {{}}")
     return loaded
 
 
@@ -195,7 +169,8 @@ def _strict_faults(request: Request, write: WriteOptions, dropped: list[str]) ->
     """Return the faults that Strict refuses; with Warn, turn them into warnings."""
     if write.field_validation == "Ignore":
         return []
-    twice = duplicate_keys(request.body) if request.content_type in (JSON, MERGE) else []
+    is_json = request.content_type in (JSON, patches.MERGE)
+    twice = codec.duplicate_keys(request.body) if is_json else []
     faults = [f'duplicate field "{path}"' for path in twice]
     dropped = sorted(dropped, key=lambda path: (not path.startswith("metadata."), path))
     faults += [f'unknown field "{path}"' for path in dropped]

@@ -6,6 +6,7 @@ Source: k8s.io/apimachinery pkg/apis/meta/internalversion/validation.
 import base64
 import binascii
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -42,16 +43,12 @@ def check_token(token: str) -> None:
     fault = "invalid continue token: continue key is not valid"
     try:
         text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        version = msgspec.json.decode(text, type=_Token).v
+        version = msgspec.json.decode(text, type=dict[str, Any]).get("v", "")
     except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise failures.bad_request(f"{fault}: {error}") from error
     if version != "meta.k8s.io/v1":
         why = f"server does not recognize this encoded version {version}"
         raise failures.bad_request(f"{fault}: {why}")
-
-
-class _Token(msgspec.Struct):
-    v: str = ""
 
 
 def _forbidden(detail: str) -> Violation:

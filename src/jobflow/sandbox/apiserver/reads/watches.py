@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 from jobflow.sandbox.apiserver.kinds import Kind
 from jobflow.sandbox.apiserver.requests.http import Receive, encode
-from jobflow.sandbox.apiserver.storage import (
-    ADDED,
-    DELETED,
-    MODIFIED,
-    ObjectChange,
-    PendingChanges,
-    Storage,
-    Stored,
-)
+from jobflow.sandbox.apiserver.storage import ObjectChange, PendingChanges, Storage, Stored
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -44,20 +36,22 @@ async def stream(
 ) -> AsyncGenerator[bytes]:
     """Yield the frames of one watch until it times out, the client leaves or the server stops."""
     loop = asyncio.get_running_loop()
-    bookmarks = _Bookmarks(options.bookmark_seconds)
+    interval = options.bookmark_seconds
+    due = loop.time() + interval if interval else None
     gone = asyncio.create_task(_until_gone(receive, watch))
     timer = loop.call_later(options.timeout_seconds, watch.close)
     try:
         yield _initial(storage, options)
         while not watch.closed or watch.pending:
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(bookmarks.due):
+                async with asyncio.timeout_at(due):
                     await watch.wake.wait()
             watch.wake.clear()
             changes = list(watch.pending)
             watch.pending.clear()
             frames = [frame for change in changes if (frame := _frame(change, options))]
-            if bookmarks.are_due():
+            if due is not None and loop.time() >= due:
+                due = loop.time() + interval
                 frames.append(_bookmark(options.kind, storage.revision))
             if frames:
                 yield b"".join(frames)
@@ -75,21 +69,8 @@ async def _until_gone(receive: Receive, watch: PendingChanges) -> None:
     watch.close()
 
 
-class _Bookmarks:
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self.due = asyncio.get_running_loop().time() + seconds if seconds else None
-
-    def are_due(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        if self.due is None or now < self.due:
-            return False
-        self.due = now + self._seconds
-        return True
-
-
 def _initial(storage: Storage, options: WatchOptions) -> bytes:
-    frames = [_framed(ADDED, options.render(stored)) for stored in options.initial]
+    frames = [_framed("ADDED", options.render(stored)) for stored in options.initial]
     if options.initial_end:
         frames.append(_bookmark(options.kind, storage.revision, {INITIAL_EVENTS_END: "true"}))
     return b"".join(frames)
@@ -102,10 +83,10 @@ def _framed(kind: str, body: bytes) -> bytes:
 def _frame(change: ObjectChange, options: WatchOptions) -> bytes | None:
     """Return the frame for this watcher: an object may enter or leave its selection."""
     was = change.old is not None and options.select(change.old)
-    selected = change.type != DELETED and options.select(change.new)
+    selected = change.type != "DELETED" and options.select(change.new)
     if not was and not selected:
         return None
-    kind = DELETED if not selected else MODIFIED if was else ADDED
+    kind = "DELETED" if not selected else "MODIFIED" if was else "ADDED"
     return _framed(kind, options.render(change.new))
 
 

@@ -46,11 +46,6 @@ def not_found(kind: Kind, name: str) -> RequestFailure:
     return failure(404, "NotFound", f'{kind.qualified} "{name}" not found', **_of(kind, name))
 
 
-def no_such_path() -> RequestFailure:
-    """404 for a path, kind or subresource that is not served."""
-    return failure(404, "NotFound", "the server could not find the requested resource")
-
-
 def already_exists(kind: Kind, name: str, *, going: bool = False) -> RequestFailure:
     """409; `going` means that the existing object is being deleted."""
     message = f'{kind.qualified} "{name}" already exists'
@@ -120,30 +115,15 @@ def forbidden(kind: Kind, name: str, why: str, **details: Any) -> RequestFailure
     return failure(403, "Forbidden", message, **_of(kind, name), **details)
 
 
-def method_not_allowed() -> RequestFailure:
-    message = "the server does not allow this method on the requested resource"
-    return failure(405, "MethodNotAllowed", message)
-
-
 def unsupported(kind: Kind, action: str) -> RequestFailure:
     """405 for an action that the kind or its subresource does not support."""
     message = f'{action} is not supported on resources of kind "{kind.qualified}"'
     return failure(405, "MethodNotAllowed", message, **_of(kind, ""))
 
 
-def unnumbered(text: str) -> RequestFailure:
-    """500 for a resource version that is not a number, on a write or a watch."""
-    return failure(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
-
-
 def unsupported_media_type(accepted: Sequence[str]) -> RequestFailure:
     message = "the body of the request was in an unknown format - accepted media types include: "
     return failure(415, "UnsupportedMediaType", message + ", ".join(accepted))
-
-
-def too_large(limit: int) -> RequestFailure:
-    message = f"Request entity too large: limit is {limit}"
-    return failure(413, "RequestEntityTooLarge", message)
 
 
 def expired(message: str) -> RequestFailure:

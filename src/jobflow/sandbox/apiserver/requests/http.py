@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, too_large
+from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_request, failure
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -61,9 +61,6 @@ class Response:
     stream: AsyncGenerator[bytes] | None = None
 
 
-Handler = Callable[[Request, Receive], Awaitable[Response]]
-
-
 def read_request(scope: Scope) -> Request:
     query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
     return Request(scope["method"], scope["path"], query, dict(scope["headers"]))
@@ -77,7 +74,8 @@ async def read_body(receive: Receive) -> bytes:
         message = await receive()
         body += message.get("body", b"")
     if len(body) > MAX_BODY:
-        raise too_large(MAX_BODY)
+        why = f"Request entity too large: limit is {MAX_BODY}"
+        raise failure(413, "RequestEntityTooLarge", why)
     return body
 
 

@@ -1,23 +1,24 @@
 """Targets and options of requests, and writes as admission sees them."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.storage import Key
 
-CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 ADMIN = {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]}
 """User of every request, because the sandbox has only one."""
-COLLECTOR = {
-    "username": "system:serviceaccount:kube-system:generic-garbage-collector",
-    "groups": ["system:serviceaccounts", "system:serviceaccounts:kube-system"],
-}
-NAMESPACE_CONTROLLER = {
-    "username": "system:serviceaccount:kube-system:namespace-controller",
-    "groups": ["system:serviceaccounts", "system:serviceaccounts:kube-system"],
-}
+
+
+def _service_account(name: str) -> dict[str, Any]:
+    groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"]
+    return {"username": f"system:serviceaccount:kube-system:{name}", "groups": groups}
+
+
+COLLECTOR = _service_account("generic-garbage-collector")
+NAMESPACE_CONTROLLER = _service_account("namespace-controller")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class WriteOptions:
 class WriteOperation:
     """One write, as admission sees it."""
 
-    operation: str
+    operation: Operation
     target: Target
     obj: Object | None
     old: Object | None

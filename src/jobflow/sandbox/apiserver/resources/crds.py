@@ -8,7 +8,7 @@ from jobflow.sandbox.apiserver.kinds import Column, Kind, Object, Projection, Re
 from jobflow.sandbox.apiserver.resources.metadata import now
 from jobflow.sandbox.apiserver.resources.schema import SchemaRules
 from jobflow.sandbox.apiserver.resources.table import AGE, NAME, printed
-from jobflow.sandbox.apiserver.storage import DELETED, ObjectChange
+from jobflow.sandbox.apiserver.storage import ObjectChange
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """Finalizer that keeps a CRD until its objects are deleted."""
@@ -170,7 +170,7 @@ class CrdListener:
     def __call__(self, bucket: str, change: ObjectChange) -> None:
         if bucket != self._bucket:
             return
-        spec, deleted = change.new.obj["spec"], change.type == DELETED
+        spec, deleted = change.new.obj["spec"], change.type == "DELETED"
         if change.old is not None and change.old.obj["spec"] == spec and not deleted:
             return
         self._registry.withdraw(spec["group"], spec["names"]["plural"])

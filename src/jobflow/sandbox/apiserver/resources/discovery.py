@@ -1,10 +1,9 @@
 """Discovery: API groups, resources and the server's version."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
-from jobflow.sandbox.apiserver.requests.failures import no_such_path
+from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request, Response, encode
 
 VERSION = {
@@ -21,74 +20,52 @@ _STATUS_VERBS = ["get", "patch", "update"]
 
 def discover(registry: Registry, request: Request) -> Response | None:
     """Return the answer to a discovery request; None for any other path or method."""
+    path = request.path.strip("/")
     if request.method != "GET":
         return None
-    parts = request.path.strip("/").split("/")
-    match parts:
+    if path.partition("/")[0] in ("healthz", "readyz", "livez"):
+        return Response(b"ok", media_type="text/plain; charset=utf-8")
+    found = _answer(registry, path)
+    return None if found is None else Response(encode(found))
+
+
+def _answer(registry: Registry, path: str) -> dict[str, Any] | None:
+    groups = list(dict.fromkeys(kind.group for kind in registry if kind.group))
+    match path.split("/"):
         case [""]:
-            return _json({"paths": _paths(registry)})
+            served = {*(f"/apis/{name}" for name in groups), *(f"/{k.base}" for k in registry)}
+            return {"paths": ["/api", "/apis", *sorted(served), *_OTHER_PATHS]}
         case ["version"]:
-            return _json(VERSION)
-        case ["healthz" | "readyz" | "livez", *_]:
-            return Response(b"ok", media_type="text/plain; charset=utf-8")
+            return VERSION
         case ["api"]:
-            return _json({"kind": "APIVersions", "versions": ["v1"]})
+            return {"kind": "APIVersions", "versions": ["v1"]}
         case ["apis"]:
-            groups = [_group(registry, name) for name in _groups(registry) if name]
-            return _json({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
-        case ["apis", group] if group in _groups(registry):
-            return _json({"kind": "APIGroup", "apiVersion": "v1"} | _group(registry, group))
-    return _resource_list(registry, parts)
-
-
-def no_such_page(request: Request) -> Response:
-    """Return 404 for an unknown path. Raises RequestFailure, 404, under /api."""
-    if request.path.startswith("/api/"):
-        raise no_such_path()
-    return Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
-
-
-def _paths(registry: Registry) -> list[str]:
-    groups = [name for name in _groups(registry) if name]
-    versions = [f"/apis/{name}/{v}" for name in groups for v in _versions(registry, name)]
-    named = [f"/apis/{name}" for name in groups]
-    return ["/api", "/api/v1", "/apis", *sorted([*named, *versions]), *_OTHER_PATHS]
+            entries = [_group(registry, name) for name in groups]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": entries}
+        case ["apis", group] if group in groups:
+            return {"kind": "APIGroup", "apiVersion": "v1"} | _group(registry, group)
+    kinds = [kind for kind in registry if kind.base == path]
+    if not kinds:
+        return None
+    resources = [entry for kind in kinds for entry in _resources(kind)]
+    head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": kinds[0].api_version}
+    return {**head, "resources": resources}
 
 
 _OTHER_PATHS = ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
 
 
-def _resource_list(registry: Registry, parts: list[str]) -> Response | None:
-    if parts[0] == "api" and len(parts) == 2:
-        parts = ["apis", "", parts[1]]
-    if parts[0] != "apis" or len(parts) != 3:
-        return None
-    kinds = [kind for kind in registry if [kind.group, kind.version] == parts[1:]]
-    if not kinds:
-        return None
-    resources = [entry for kind in kinds for entry in _resources(kind)]
-    found = {"groupVersion": kinds[0].api_version, "resources": resources}
-    return _json({"kind": "APIResourceList", "apiVersion": "v1", **found})
-
-
-def _json(answer: dict[str, Any]) -> Response:
-    return Response(encode(answer))
-
-
-def _groups(registry: Iterable[Kind]) -> list[str]:
-    return list({kind.group: None for kind in registry})
+def no_such_page(request: Request) -> Response:
+    """Return 404 for an unknown path. Raises RequestFailure, 404, under /api."""
+    if request.path.startswith("/api/"):
+        raise failure(404, "NotFound", "the server could not find the requested resource")
+    return Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
 
 
 def _group(registry: Registry, name: str) -> dict[str, Any]:
-    versions = [
-        {"groupVersion": f"{name}/{version}", "version": version}
-        for version in _versions(registry, name)
-    ]
+    names = dict.fromkeys(kind.version for kind in registry if kind.group == name)
+    versions = [{"groupVersion": f"{name}/{each}", "version": each} for each in names]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
-
-
-def _versions(registry: Registry, group: str) -> list[str]:
-    return list({kind.version: None for kind in registry if kind.group == group})
 
 
 def _resources(kind: Kind) -> list[dict[str, Any]]:

@@ -37,17 +37,13 @@ def openapi(registry: Registry, request: Request) -> Response | None:
     return Response(encode(document(kinds))) if kinds else None
 
 
-def _base(kind: Kind) -> str:
-    return f"apis/{kind.api_version}" if kind.group else f"api/{kind.version}"
-
-
 def _of_path(registry: Registry, path: str) -> list[Kind]:
-    return [kind for kind in registry if _base(kind) == path]
+    return [kind for kind in registry if kind.base == path]
 
 
 def _index(registry: Registry) -> Iterable[tuple[str, dict[str, str]]]:
     """Yield the path of each document with a hash, because clients cache by it."""
-    for base in {_base(kind): None for kind in registry}:
+    for base in {kind.base: None for kind in registry}:
         content = encode(document(_of_path(registry, base)))
         digest = hashlib.sha256(content).hexdigest().upper()
         yield base, {"serverRelativeURL": f"{_ROOT}/{base}?hash={digest}"}
@@ -76,7 +72,7 @@ def _schema_name(kind: Kind) -> str:
 
 def _path(kind: Kind) -> str:
     scope = "/namespaces/{namespace}" if kind.namespaced else ""
-    return f"/{_base(kind)}{scope}/{kind.plural}/{{name}}"
+    return f"/{kind.base}{scope}/{kind.plural}/{{name}}"
 
 
 def _schema(kind: Kind) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation
@@ -15,13 +16,12 @@ class WebhookRules(Rules):
     """Rules of webhook configurations (k8s.io/kubernetes pkg/apis/admissionregistration)."""
 
     def complete(self, obj: Object) -> list[str]:
+        defaults: Object = {"failurePolicy": "Fail", "matchPolicy": "Equivalent"}
+        defaults |= {"timeoutSeconds": 10, "namespaceSelector": {}, "objectSelector": {}}
+        if obj["kind"].startswith("Mutating"):
+            defaults["reinvocationPolicy"] = "Never"
         for webhook in obj.get("webhooks") or ():
-            defaults = {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10}
-            defaults |= {"namespaceSelector": {}, "objectSelector": {}}
-            if obj["kind"].startswith("Mutating"):
-                defaults["reinvocationPolicy"] = "Never"
-            for field, value in defaults.items():
-                webhook.setdefault(field, value)
+            webhook |= deepcopy(defaults) | webhook
             for rule in webhook.get("rules") or ():
                 rule.setdefault("scope", "*")
         return []

@@ -18,15 +18,11 @@ from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.sandbox.apiserver.requests.operations import WriteOperation
 from jobflow.sandbox.apiserver.requests.selectors import matches
+from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.storage import Storage
 from jobflow.sandbox.apiserver.writes.webhook_calls import CallFailed, WebhookCaller
 
 Webhook = Mapping[str, Any]
-
-GROUP = "admissionregistration.k8s.io"
-VALIDATING = f"validatingwebhookconfigurations.{GROUP}"
-MUTATING = f"mutatingwebhookconfigurations.{GROUP}"
-NAMESPACES = "namespaces"
 
 
 class Admission:
@@ -40,7 +36,7 @@ class Admission:
     async def mutate(self, operation: WriteOperation) -> Any:
         """Return the object after all mutating webhooks; the same object if unchanged."""
         obj = operation.obj
-        for webhook in self._asked(MUTATING, operation):
+        for webhook in self._asked(builtin.MUTATING, operation):
             response = await self._ask(webhook, operation, obj)
             if response is not None and response.get("patch"):
                 obj = json_patch(obj, _patch(webhook, response))
@@ -48,15 +44,15 @@ class Admission:
 
     async def validate(self, operation: WriteOperation) -> None:
         """Raise RequestFailure if a validating webhook refuses."""
-        webhooks = self._asked(VALIDATING, operation)
+        webhooks = self._asked(builtin.VALIDATING, operation)
         calls = (self._ask(webhook, operation, operation.obj) for webhook in webhooks)
         for answer in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
 
-    def _asked(self, bucket: str, operation: WriteOperation) -> Iterator[Webhook]:
-        configurations = self._storage.bucket(bucket)
-        if not configurations.objects or operation.target.kind.group == GROUP:
+    def _asked(self, kind: Kind, operation: WriteOperation) -> Iterator[Webhook]:
+        configurations = self._storage.bucket(kind.bucket)
+        if not configurations.objects or operation.target.kind.group == kind.group:
             return
         for configuration in configurations.select(""):
             for webhook in configuration.obj.get("webhooks") or ():
@@ -77,11 +73,11 @@ class Admission:
         target = operation.target
         if not wanted:
             return True
-        if target.kind.bucket == NAMESPACES:
+        if target.kind.bucket == builtin.NAMESPACE.bucket:
             return matches(wanted, _labels(operation.obj or operation.old or {}))
         if not target.namespace:
             return True
-        namespace = self._storage.get(NAMESPACES, ("", target.namespace))
+        namespace = self._storage.get(builtin.NAMESPACE.bucket, ("", target.namespace))
         return matches(wanted, namespace.labels if namespace else {})
 
     async def _ask(
@@ -114,6 +110,7 @@ def refused(name: str, given: dict[str, Any] | None) -> RequestFailure:
 
 
 def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> Any:
+    """Match a rule, with resources like `jobflows`, `jobflows/status`, `jobflows/*`, `*`, `*/*`."""
     target = operation.target
     kind = target.kind
     scope = "Namespaced" if kind.namespaced else "Cluster"
@@ -123,14 +120,11 @@ def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> Any:
         and {"*", kind.group} & set(rule.get("apiGroups") or ())
         and {"*", kind.version} & set(rule.get("apiVersions") or ())
         and (rule.get("scope") or "*") in ("*", scope)
-        and any(_resource_matches(each, kind, target.subresource) for each in resources)
+        and any(
+            plural in ("*", kind.plural) and subresource in (target.subresource, "*")
+            for plural, _, subresource in (each.partition("/") for each in resources)
+        )
     )
-
-
-def _resource_matches(resource: str, kind: Kind, subresource: str) -> bool:
-    """Match `jobflows`, `jobflows/status`, `jobflows/*`, `*` (no subresource), `*/*`."""
-    plural, _, wanted = resource.partition("/")
-    return plural in ("*", kind.plural) and wanted in (subresource, "*")
 
 
 def _labels(obj: Object) -> dict[str, str]:
@@ -148,7 +142,7 @@ def _review(operation: WriteOperation, obj: Object | None) -> dict[str, Any]:
         **{"kind": gvk, "resource": gvr, "requestKind": gvk, "requestResource": gvr},
         **dict.fromkeys(names, target.subresource),
         "name": target.name or ((obj or {}).get("metadata") or {}).get("name", ""),
-        "namespace": target.name if kind.bucket == NAMESPACES else target.namespace,
+        "namespace": target.name if kind.bucket == builtin.NAMESPACE.bucket else target.namespace,
         "operation": operation.operation,
         "userInfo": write.user,
         "object": obj and kind.projection.show(obj),

@@ -1,9 +1,5 @@
-"""Deletes: preconditions, admission, finalizers and propagation.
+"""Deletes: preconditions, admission and finalizers. The garbage collector deletes dependents."""
 
-The garbage collector deletes the dependents.
-"""
-
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -13,12 +9,7 @@ from jobflow.core.violations import Reason
 from jobflow.sandbox.apiserver.bodies.checks import Mistyped, convert
 from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.requests import failures
-from jobflow.sandbox.apiserver.requests.operations import (
-    DELETE,
-    Target,
-    WriteOperation,
-    WriteOptions,
-)
+from jobflow.sandbox.apiserver.requests.operations import Target, WriteOperation, WriteOptions
 from jobflow.sandbox.apiserver.resources import metadata
 from jobflow.sandbox.apiserver.storage import Storage, Stored, encode
 from jobflow.sandbox.apiserver.writes.admission import Admission
@@ -72,21 +63,16 @@ def _invalid(reason: Reason, policy: str, detail: str) -> failures.RequestFailur
     return failures.invalid_option("DeleteOptions", "propagationPolicy", reason, policy, detail)
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """Result of a delete: the object's last state, and whether it is gone."""
-
-    last: Stored
-    gone: bool
-
-
 class Deleter:
     def __init__(self, storage: Storage, admission: Admission) -> None:
         self._storage = storage
         self._admission = admission
 
-    async def delete(self, target: Target, wanted: DeleteOptions, write: WriteOptions) -> Deletion:
-        """Delete an object, or mark it as deleted if it must wait for finalizers."""
+    async def delete(
+        self, target: Target, wanted: DeleteOptions, write: WriteOptions
+    ) -> tuple[Stored, bool]:
+        """Delete an object, or mark it as deleted if it must wait for finalizers; return its last
+        state, and whether it is gone."""
         if reason := target.kind.rules.undeletable(target.name):
             raise failures.forbidden(target.kind, target.name, reason)
         for _ in range(_TRIES):
@@ -94,25 +80,26 @@ class Deleter:
             if current is None:
                 raise failures.not_found(target.kind, target.name)
             _check(target.kind, current, wanted)
-            await self._admission.validate(WriteOperation(DELETE, target, None, current.obj, write))
+            operation = WriteOperation("DELETE", target, None, current.obj, write)
+            await self._admission.validate(operation)
             if self._storage.get(target.kind.bucket, target.key) is current:
                 return self._commit(target, current, wanted, write)
         raise failures.conflict(target.kind, target.name)
 
     def _commit(
         self, target: Target, current: Stored, wanted: DeleteOptions, write: WriteOptions
-    ) -> Deletion:
+    ) -> tuple[Stored, bool]:
         marked = _marked(target.kind, current, wanted)
         grace = marked["metadata"]["deletionGracePeriodSeconds"]
         waits = grace > 0 or bool(target.kind.rules.finalizers(marked))
         if waits and marked == current.obj:
-            return Deletion(current, False)
+            return current, False
         if write.dry_run:
             preview = Stored(current.key, marked, encode(marked), current.revision)
-            return Deletion(preview if waits else current, not waits)
+            return preview if waits else current, not waits
         if waits:
-            return Deletion(self._storage.put(target.kind.bucket, target.key, marked), False)
-        return Deletion(self._storage.remove(target.kind.bucket, target.key), True)
+            return self._storage.put(target.kind.bucket, target.key, marked), False
+        return self._storage.remove(target.kind.bucket, target.key), True
 
 
 def _check(kind: Kind, current: Stored, wanted: DeleteOptions) -> None:

@@ -22,7 +22,7 @@ from jobflow.sandbox.apiserver.requests.operations import (
 )
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CLEANUP
-from jobflow.sandbox.apiserver.storage import DELETED, Key, ObjectChange, Storage, Stored
+from jobflow.sandbox.apiserver.storage import Key, ObjectChange, Storage, Stored
 from jobflow.sandbox.apiserver.writes.deletes import (
     FOREGROUND,
     ORPHAN,
@@ -61,10 +61,10 @@ class GarbageCollector:
 
     def _notice(self, bucket: str, change: ObjectChange) -> None:
         meta = change.new.obj["metadata"]
-        if change.type == DELETED:
+        if change.type == "DELETED":
             self._enqueue(self._owners.dependents(change.new.uid))
         self._owners.learn(bucket, change)
-        if change.type != DELETED and (
+        if change.type != "DELETED" and (
             meta.get("deletionTimestamp") or meta.get("ownerReferences")
         ):
             self._enqueue([(bucket, change.new.key)])
@@ -77,7 +77,7 @@ class GarbageCollector:
         for reference in references(change.old.obj):
             if place := self._owners.places.get(reference["uid"]):
                 yield place
-        if change.type == DELETED:
+        if change.type == "DELETED":
             namespace = change.new.key[0]
             if namespace and self._going(builtin.NAMESPACE, namespace):
                 yield (builtin.NAMESPACE.bucket, ("", namespace))
@@ -243,7 +243,7 @@ class OwnerIndex:
                 self._dependents[reference["uid"]].discard(place)
                 if not self._dependents[reference["uid"]]:
                     del self._dependents[reference["uid"]]
-        if change.type == DELETED:
+        if change.type == "DELETED":
             self.places.pop(change.new.uid, None)
             return
         self.places[change.new.uid] = place

@@ -11,8 +11,6 @@ import msgspec
 
 from jobflow.sandbox.apiserver.requests.http import JSON, encode
 
-DEFAULT_TIMEOUT = 10
-
 
 class CallFailed(Exception):
     """The call gave no usable answer. The message is kube-apiserver's."""
@@ -32,7 +30,7 @@ class WebhookCaller:
     async def ask(self, webhook: Mapping[str, Any], review: dict[str, Any]) -> dict[str, Any]:
         """Return the `response` of the webhook's AdmissionReview. Raises CallFailed."""
         config = webhook["clientConfig"]
-        seconds = webhook.get("timeoutSeconds") or DEFAULT_TIMEOUT
+        seconds = webhook["timeoutSeconds"]
         url = f"{_url(config)}?timeout={seconds}s"
         prefix = f'failed to call webhook: Post "{url}"'
         if not config.get("url"):

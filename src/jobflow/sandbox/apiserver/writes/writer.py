@@ -7,16 +7,10 @@ between is a conflict, or is retried if the request names no version.
 from collections.abc import Callable
 from dataclasses import replace
 
-from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
+from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.requests import failures
-from jobflow.sandbox.apiserver.requests.operations import (
-    CREATE,
-    UPDATE,
-    Target,
-    WriteOperation,
-    WriteOptions,
-)
-from jobflow.sandbox.apiserver.resources import metadata
+from jobflow.sandbox.apiserver.requests.operations import Target, WriteOperation, WriteOptions
+from jobflow.sandbox.apiserver.resources import builtin, metadata
 from jobflow.sandbox.apiserver.storage import ObjectTooLarge, Storage, Stored, encode
 from jobflow.sandbox.apiserver.writes.admission import Admission
 
@@ -28,9 +22,8 @@ Revise = Callable[[Stored], Object]
 
 
 class Writer:
-    def __init__(self, storage: Storage, registry: Registry, admission: Admission) -> None:
+    def __init__(self, storage: Storage, admission: Admission) -> None:
         self._storage = storage
-        self._registry = registry
         self._admission = admission
 
     async def create(self, target: Target, obj: Object, write: WriteOptions) -> Stored:
@@ -42,7 +35,7 @@ class Writer:
         write.warnings.extend(metadata.suspicions(obj))
         kind.rules.begin(obj)
         self._check_namespace(target, obj)
-        obj = await self._admit(CREATE, target, obj, None, write)
+        obj = await self._admit(WriteOperation("CREATE", target, obj, None, write))
         name = obj["metadata"]["name"]
         if there := self._storage.get(kind.bucket, (target.namespace, name)):
             if not obj["metadata"].get("generateName"):
@@ -61,7 +54,8 @@ class Writer:
             wanted = change(current)
             self._check_version(target, wanted, current)
             new = self._next(target, wanted, current)
-            new = await self._admit(UPDATE, target, new, current.obj, write)
+            asked = WriteOperation("UPDATE", target, new, current.obj, write)
+            new = await self._admit(asked)
             if self._storage.get(target.kind.bucket, target.key) is current:
                 return self._commit(target, new, current, write)
         raise failures.conflict(target.kind, target.name)
@@ -71,7 +65,8 @@ class Writer:
         if not version or version == str(current.revision):
             return
         if not version.isdecimal():
-            raise failures.unnumbered(version)
+            why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+            raise failures.failure(500, "", why)
         raise failures.conflict(target.kind, target.name)
 
     def _next(self, target: Target, wanted: Object, current: Stored) -> Object:
@@ -89,31 +84,24 @@ class Writer:
         wanted["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         return wanted
 
-    async def _admit(
-        self, operation: str, target: Target, obj: Object, old: Object | None, write: WriteOptions
-    ) -> Object:
-        asked = WriteOperation(operation, target, obj, old, write)
-        changed = await self._admission.mutate(asked)
-        if changed is not obj:
-            target.kind.rules.complete(changed)
-            obj, asked = changed, replace(asked, obj=changed)
-        self._check(target.kind, obj, old)
-        await self._admission.validate(asked)
-        return obj
-
-    def _check(self, kind: Kind, obj: Object, old: Object | None) -> None:
+    async def _admit(self, asked: WriteOperation) -> Object:
+        kind, old = asked.target.kind, asked.old
+        obj: Object = await self._admission.mutate(asked)
+        if obj is not asked.obj:
+            kind.rules.complete(obj)
+            asked = replace(asked, obj=obj)
         faults = [*metadata.violations(kind, obj, old), *kind.rules.violations(obj, old)]
         if faults:
             raise failures.invalid(kind, obj["metadata"].get("name") or "", faults)
+        await self._admission.validate(asked)
+        return obj
 
     def _check_namespace(self, target: Target, obj: Object) -> None:
         if not target.namespace:
             return
-        namespaces = self._registry.find("", "v1", "namespaces")
-        assert namespaces is not None
-        found = self._storage.get(namespaces.bucket, ("", target.namespace))
+        found = self._storage.get(builtin.NAMESPACE.bucket, ("", target.namespace))
         if found is None:
-            raise failures.not_found(namespaces, target.namespace)
+            raise failures.not_found(builtin.NAMESPACE, target.namespace)
         if found.obj["metadata"].get("deletionTimestamp"):
             namespace = f"namespace {target.namespace}"
             cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}

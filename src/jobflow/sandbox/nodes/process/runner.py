@@ -13,6 +13,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -134,7 +135,10 @@ class Addresses:
         self._given: dict[tuple[str, str], str] = {}
         first, last = int(IPv4Address("127.1.0.1")), int(IPv4Address("127.254.0.1"))
         self._next = random.randrange(first, last)
-        self._many = sys.platform == "linux" and _can_bind(str(IPv4Address(self._next)))
+        self._many = False
+        if sys.platform == "linux":
+            with suppress(OSError), socket.create_server((str(IPv4Address(self._next)), 0)):
+                self._many = True
 
     def of(self, namespace: str, pod: str) -> str:
         """Return the address of the pod of this name; it is stable and exists before the pod."""
@@ -145,11 +149,3 @@ class Addresses:
             self._given[key] = str(IPv4Address(self._next))
             self._next += 1
         return self._given[key]
-
-
-def _can_bind(address: str) -> bool:
-    try:
-        with socket.create_server((address, 0)):
-            return True
-    except OSError:
-        return False

@@ -122,7 +122,8 @@ class Supervisor:
         while self._code is None:
             if self._control.heard:
                 self._hear(self._control.fd)
-            for fd, _ in self._poll.poll(self._patience()):
+            left = None if self._kill_at is None else self._kill_at - time.monotonic()
+            for fd, _ in self._poll.poll(None if left is None else max(left, 0) * 1000 + 1):
                 self._hear(fd)
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
                 _kill(self._pid)
@@ -131,11 +132,6 @@ class Supervisor:
         _sweep(self._pid)
         self._copy(whole=True)
         return self._code
-
-    def _patience(self) -> float | None:
-        if self._kill_at is None:
-            return None
-        return max(self._kill_at - time.monotonic(), 0) * 1000 + 1
 
     def _hear(self, fd: int) -> None:
         if fd == self._output:
