@@ -1,4 +1,4 @@
-"""What comes about at the same moment, of which a plan cannot know all (docs/decisions)."""
+"""Events of the same moment, of which a plan cannot know all (docs/decisions)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 def waits_for_writing(reference: Reference, state: State) -> bool:
-    """Whether a step has failed by what is decided now, be it of a step that it is behind, and the
-    plan that made this batch only writes that decision: what fails by it fails a plan later."""
+    """Whether the step, or one that it depends on, was decided in the plan of this batch, which
+    only stores the decision: a failure that follows from it comes a plan later."""
     written = state.decided_at == reference.now and state.name not in reference.batch.over
     behind = (reference.states[name] for name in state.step.targets)
     return written or any(waits_for_writing(reference, target) for target in behind)
 
 
 def stops_just_now(reference: Reference, state: State) -> bool:
-    """Whether the flow stops at this moment, by a step that is not behind this one."""
+    """Whether the flow stops at this moment because of a step that does not depend on this one."""
     if reference.flow.spec.failure_policy == "Continue" or handles(state, reference.states):
         return False
     others = [s for s in reference.states.values() if not s.finally_ and s is not state]

@@ -1,4 +1,4 @@
-"""What is decided once about a step (when, switch, its items), and what expressions see."""
+"""Decisions of steps (when, switch, items), and the values that expressions use."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ EXPRESSION_ERROR = "ExpressionError"
 
 
 class Deciding:
-    """The decisions of one flow."""
+    """The decisions of the steps of one flow."""
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
 
     def decide(self, state: State) -> None:
-        """Once, when its dependencies are met."""
+        """Make the decisions of a step, once its dependencies are met."""
         if state.decided:
             return
         step, context = state.step, self.context(state)
@@ -63,7 +63,7 @@ class Deciding:
     # ----------------------------------------------------------------- what is seen
 
     def context(self, state: State) -> dict[str, Any]:
-        """What expressions and references of a step see."""
+        """Return the values for expressions and references of a step."""
         flow, reference = self.reference.flow, self.reference
         params = {param.name: param.value for param in flow.spec.params or ()}
         seen: dict[str, Any] = {"name": flow.metadata.name, "namespace": flow.metadata.namespace}
@@ -91,7 +91,7 @@ class Deciding:
         return made
 
     def of_run(self, run: Run) -> dict[str, Any]:
-        """What `until` and `retry.when` see of the run that has just ended."""
+        """Return the values of a run that has just ended, for `until` and `retry.when`."""
         return {"phase": run.phase, "reason": run.reason, "outputs": run.outputs}
 
     def of_item(self, state: State, index: int | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a vcjob is called, and what stands in it (docs/reference.md, JobFlow)."""
+"""The name and the manifest of a vcjob (docs/reference.md, JobFlow)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def expected_name(flow: JobFlow, step: Step, index: int | None, number: int) -> 
 
 
 def expected_spec(reference: Reference, state: State, index: int | None) -> dict[str, Any]:
-    """What a vcjob says at its top level: jobDefaults < template < patch < patch of the case."""
+    """Return the top-level fields of a vcjob: jobDefaults < template < patch < patch of the
+    case."""
     defaults, step = reference.flow.spec.job_defaults, state.step
     said: dict[str, Any] = {}
     if defaults is not None and defaults.queue is not None:

@@ -12,7 +12,7 @@ STOPPED, NOT_TAKEN, UPSTREAM = "Stopped", "NotTaken", "UpstreamFailed"
 
 
 def wanted(step: Step, target: Step) -> str:
-    """What a step wants of a target: of a daemon that it runs."""
+    """Return the condition that a target must meet: Running for a daemon."""
     condition = step.depends_on.condition if step.depends_on else None
     if target.daemon and condition in (None, "Completed"):
         return "Running"
@@ -20,7 +20,7 @@ def wanted(step: Step, target: Step) -> str:
 
 
 def reached(step: Step, target: State) -> str:
-    """What a target is to a step now."""
+    """Return the state of a target for a step."""
     condition = wanted(step, target.step)
     if not target.ended:
         return MET if condition == "Running" and target.ran else NOT_YET
@@ -40,7 +40,7 @@ def reached(step: Step, target: State) -> str:
 
 
 def verdict(step: Step, targets: list[State]) -> str:
-    """What they come to: MET, NOT_YET, or the reason for which the step is Skipped."""
+    """Return the combined state: MET, NOT_YET, or the reason to skip the step."""
     reaches = [reached(step, target) for target in targets]
     if not reaches:
         return MET
@@ -56,7 +56,8 @@ def verdict(step: Step, targets: list[State]) -> str:
 
 
 def handles(state: State, states: Mapping[str, State]) -> bool:
-    """Whether it may start in a flow that has stopped: by its own condition, or behind such one."""
+    """Whether the step may start in a stopped flow, because it or a step before it handles
+    failures."""
     depends_on = state.step.depends_on
     if depends_on is not None and depends_on.condition in ("Failed", "Finished"):
         return True

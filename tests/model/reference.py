@@ -31,7 +31,7 @@ class Reference:
         self.suspended = bool(flow.spec.suspend)
         self.suspended_since = 0.0
         self.not_counted = 0.0
-        """Seconds that do not count for the flow's timeout."""
+        """Suspended seconds, which do not count for the flow's timeout."""
         self.started = 0.0
         self.ending = ""
         self.finally_too = False
@@ -40,7 +40,7 @@ class Reference:
         self.over = ""
         """Succeed or Failed, once it is."""
         self.waiting: set[tuple[str, int | None]] = set()
-        """What could not be made for want of room, a moment ago."""
+        """The runs that had no room at the last moment."""
         self.now = 0.0
         self.seen: Seen
         self.batch = Batch()
@@ -74,7 +74,7 @@ class Reference:
             self.go_over()
 
     def before(self, batches: list[Batch]) -> None:
-        """A Command came while something was under way: only a part of it had been done."""
+        """Judge a moment in which a Command came while requests were in progress."""
         self.now = self.seen.before_at
         waiting = [state for state in self.states.values() if state.phase == "Waiting"]
         self.go_over()
@@ -128,7 +128,7 @@ class Reference:
         return self.started + self.not_counted + allowed - self.now
 
     def tells_timeout(self) -> bool:
-        """Whether the flow says that its time is over, and may."""
+        """Whether the flow has correctly timed out."""
         timed = self.flow.spec.timeout is not None and self.seen.reason == "Timeout"
         return timed and self.time_left() < SLACK
 
@@ -162,7 +162,7 @@ class Reference:
         return bool(self.ending) and (self.finally_too or not state.finally_)
 
     def intend(self, attempt: Attempt, intent: str, *, for_good: bool = False) -> None:
-        """Of several reasons that come at once the one that is told."""
+        """Return the reason in the status, if several are right at once."""
         told = self.shown_intent(attempt) == intent and attempt.since == self.now
         if attempt.vcjob.alive and (told or not attempt.intent):
             attempt.intent, attempt.since, attempt.for_good = intent, self.now, for_good
@@ -196,7 +196,7 @@ class Reference:
                 self.adopt(state)
 
     def adopt(self, state: State) -> None:
-        """It may end in more than one way: as it is seen to."""
+        """End a step that may end in several ways as the status shows it."""
         shown = self.seen.steps[state.name]
         if shown.phase in ("Completed", "Failed", "Skipped"):
             state.end(shown.phase, now=self.now)
@@ -205,7 +205,7 @@ class Reference:
     # ----------------------------------------------------------------------- waiting
 
     def go_over_waiting(self, state: State) -> None:
-        """Skipped, failed by an expression, or ready; ready is told by `may_start`."""
+        """Skip or fail the step, or leave it to `may_start`."""
         targets = [self.states[name] for name in state.step.targets]
         so_far = verdict(state.step, targets)
         if self.ends(state):
@@ -241,8 +241,8 @@ class Reference:
         state.reason = reason if reason in known else STOPPED
 
     def go_over_nothing(self, state: State) -> None:
-        """A forEach without items has completed, or is Stopped; where the flow stops at this very
-        moment, either."""
+        """End a forEach without items: Completed or Stopped; either if the flow stops at this
+        moment."""
         told = self.seen.steps[state.name].reason == STOPPED
         if told if stops_just_now(self, state) else self.gate_closed(state):
             self.skip(state, STOPPED)
@@ -290,7 +290,7 @@ class Reference:
         return True
 
     def need_not_be_made(self, state: State) -> bool:
-        """Whether a vcjob of it may be made, but does not have to."""
+        """Whether a vcjob of the step may be created, but does not have to be."""
         if state.step.daemon and not state.finally_ and self.others_are_over():
             return True
         return state.phase == "Waiting" and self.gate_closed(state)
@@ -301,7 +301,7 @@ class Reference:
         return most is None or alive < most
 
     def take(self, made: Made) -> None:
-        """Somebody made a vcjob: that has to be right."""
+        """Check a vcjob that was created."""
         state = self.states[made.step]
         where = f"{made.name} was made at {self.now}"
         ready = list(self.running.ready(state, strict=False))
@@ -327,7 +327,7 @@ class Reference:
         state.phase = "Running"
 
     def check_order(self, state: State, made: Made) -> None:
-        """Taken in the order of `spec.flows`: who waited for room already goes first, though it be
+        """Check the order: vcjobs that waited for room before go first, even if they are
         refused."""
         if self.flow.spec.parallelism is None:
             return

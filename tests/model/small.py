@@ -20,7 +20,7 @@ def carried(
     crashes: int | None = None,
     **spec: Any,
 ) -> World:
-    """The flow at its end; steps without a script complete. Each runs the template t."""
+    """Return the flow at its end. Steps without a script complete; each uses the template t."""
     made = JobFlowSpec(flows=list(steps), **spec)
     metadata = ObjectMeta(
         name="f", namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW

@@ -1,4 +1,4 @@
-"""The search: breadth-first, so that the first story of a violation is a shortest one."""
+"""The search: breadth-first, so that the first violation found has a shortest story."""
 
 from __future__ import annotations
 
@@ -57,8 +57,7 @@ class Search:
     def run(
         self, *, seconds: float | None = None, until: float | None = None, states: int | None = None
     ) -> Explored:
-        """Explore until nothing is left; or for so many seconds of CPU time, until this monotonic
-        time, or so many states."""
+        """Explore all states, or until a limit of CPU seconds, monotonic time or states."""
         explored, began = self.explored, time.process_time()
         left = deque([(self._keys.key(self._start), self._start)])
         self._came_from[left[0][0]] = None
@@ -74,7 +73,7 @@ class Search:
         return explored
 
     def _expanded(self, key: Key, state: State) -> Iterator[tuple[Key, State]]:
-        """The states behind this one that are new."""
+        """Return the new states that follow this one."""
         self.explored.states += 1
         for law in OF_A_STATE:
             for said in law(self._sight, state):
@@ -102,7 +101,7 @@ class Search:
             explored.stories[law] = f"{explored.name} breaks the law: {name}\n{story}\n  => {said}"
 
     def _path(self, key: Key, last: int | None) -> list[tuple[str, State]]:
-        """The moves that lead to a state, and one more."""
+        """Return the moves that lead to a state, and one more."""
         numbers = [] if last is None else [last]
         while (step := self._came_from[key]) is not None:
             key, number = step

@@ -1,4 +1,4 @@
-"""A violation as a story: what happened, one move a line, and what came of it."""
+"""A violation as a story: the moves, one a line, with the changes that follow."""
 
 from __future__ import annotations
 
