@@ -1,10 +1,11 @@
 """The model test: `plan` runs flows, and an independent interpreter checks every moment of them.
 
 `reference` is the interpreter. It is written from docs/reference.md alone, keeps its own state, and
-knows no status, View or action. `acting` has vcjobs that follow a script, `random_flows` draws flows
-and scripts, `carrying` runs a flow with `plan` in simulated time. Whenever no plan has anything left
-to do, the reference checks the vcjobs that were created (in a possible order, with the right names,
-templates, items and nodes), the steps that have ended and how, and finally the end of the flow.
+knows no status, View or action. `acting` has vcjobs that follow a script, `random_flows` draws
+flows and scripts, `carrying` runs a flow with `plan` in simulated time. When no plan has anything
+left to do, the reference checks the vcjobs that were created (in a possible order, with the right
+names, templates, items and nodes), the steps that have ended and how, and finally the end of the
+flow.
 
 If docs/reference.md leaves something open, the reference uses one of these readings (many are in
 docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
@@ -21,9 +22,9 @@ docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - An error in `until` or `retry.when` fails the step with the reason ExpressionError.
 - A forEach or repeat was Running once one of its vcjobs was. After a retry of the flow only new
   vcjobs count.
-- A vcjob that completes while it is aborted has completed, with its outputs. If it fails, it has the
-  outputs that watched pods show; its pods are not read. If a suspension aborts it, and it is Failed
-  or Terminated instead of Aborted, it has failed by itself.
+- A vcjob that completes while it is aborted has completed, with its outputs. If it fails, it has
+  the outputs that watched pods show; its pods are not read. If a suspension aborts it, and it is
+  Failed or Terminated instead of Aborted, it has failed by itself.
 - `retry.when` is not evaluated for an attempt that ends when the flow is cancelled or times out,
   even in the same second.
 - The step whose failure aborts the flow is not aborted.

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.jobflow import JobFlow
-from model.at_once import stops_just_now, waits_for_writing
 from model.books import Attempt, Batch, Made, Run, Seen, State
 from model.commands import Commands
 from model.deciding import Deciding
 from model.names import expected_name, expected_spec
-from model.readiness import MET, STOPPED, handles, verdict
+from model.readiness import MET, STOPPED, handles, stops_just_now, verdict, waits_for_writing
 from model.running import SLACK, Running
 
 
