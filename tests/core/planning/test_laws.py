@@ -23,7 +23,6 @@ from support.laws.cpu_time import least_cpu
 from support.laws.effort_of_laws import tries
 from support.laws.random_flows import controlled_flows, flows_with_probes
 from support.laws.random_walk import Walk, walks
-from support.laws.reordered_views import seen_in_another_order, steps_in_another_order
 from support.laws.unadmitted_flows import Odd
 from support.plan.loop_worlds import stepped
 from support.plan.plan_world import NOW, World
@@ -102,6 +101,22 @@ def test_a_cancelled_flow_ends_even_if_its_jobs_do_not_react(walk: Walk, deaf: b
     assert not walk.live()
     assert set(walk.taken.values()) <= {1}
     assert walk.world.settled().commands == {}
+
+
+def seen_in_another_order(world: World, random: Random, fields: tuple[str, ...]) -> World:
+    """With the entries of these mappings of the world in another order."""
+    for field in fields:
+        if items := getattr(world, field):
+            shuffled: Any = dict(random.sample(sorted(items.items()), len(items)))
+            world = replace(world, **{field: shuffled})
+    return world
+
+
+def steps_in_another_order(world: World, random: Random) -> World:
+    """With the steps of the flow in another order."""
+    steps = random.sample(world.flow.steps, len(world.flow.steps))
+    spec = msgspec.structs.replace(world.flow.spec, flows=steps)
+    return replace(world, flow=msgspec.structs.replace(world.flow, spec=spec))
 
 
 @given(ANY)

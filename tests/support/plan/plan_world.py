@@ -20,9 +20,8 @@ from jobflow.api.flow_status import JobFlowStatus, JobRecord
 from jobflow.api.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.meta import ObjectMeta
 from jobflow.api.pod import Pod
-from jobflow.api.resources import JOBFLOWS
 from jobflow.core.names import format_attempt_name, format_job_name
 from jobflow.core.planning.actions import (
     AbortJob,
@@ -158,8 +157,6 @@ class World:
     def name_of(self, step: str, run: int = 0, index: int | None = None) -> str:
         return format_attempt_name(format_job_name(self.flow.metadata.name, step, index=index), run)
 
-    # ------------------------------------------------------------------- the cluster
-
     def job(self, step: str, phase: str, *, run: int = 0, **annotations: str) -> Job:
         """A vcjob of a step as JobFlow makes it, in `phase` since now."""
         name = self.name_of(step, run)
@@ -275,12 +272,7 @@ class World:
                 name=name, namespace="ns", uid=f"uid-{name}", creation_timestamp=self.now
             ),
             action=action,
-            target=OwnerReference(
-                api_version=JOBFLOWS.api_version,
-                kind=JOBFLOWS.kind,
-                name=self.flow.metadata.name,
-                uid=uid,
-            ),
+            target=owner(self.flow.metadata.name, uid),
             message=said,
         )
         return replace(self, commands={**(self.commands or {}), name: command})
@@ -291,8 +283,6 @@ class World:
 
     def later(self, seconds: float) -> World:
         return replace(self, now=self.now + timedelta(seconds=seconds))
-
-    # ---------------------------------------------------------------------- the flow
 
     def stored(self) -> World:
         """The status of the plan is written, nothing else is done."""
@@ -316,8 +306,6 @@ class World:
     def being_deleted(self) -> World:
         metadata = msgspec.structs.replace(self.flow.metadata, deletion_timestamp=self.now)
         return replace(self, flow=msgspec.structs.replace(self.flow, metadata=metadata))
-
-    # -------------------------------------------------------------------- the driver
 
     def carried_out(self, planned: Planned | None = None, *, write: bool = True) -> World:
         """Return the world after all actions of the plan, with its status stored if `write`."""
