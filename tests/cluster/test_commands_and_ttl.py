@@ -93,7 +93,7 @@ async def test_commands_of_kubectl_suspend_resume_and_retry(
     events = (await api.get(EVENTS.path(api.namespace))).json["items"]
     refused = [each["message"] for each in events if each["reason"] == "CommandRefused"]
     assert sorted(refused) == [
-        "Command closequeue (CloseQueue) was refused: JobFlow carries out AbortJob, RestartJob, "
+        "Command closequeue (CloseQueue) was refused: JobFlow executes AbortJob, RestartJob, "
         "ResumeJob, SuspendFlow, TerminateJob and TerminateNow on flows and no other action",
         "Command restartjob (RestartJob) was refused: only a flow that has failed can be retried, "
         "and this one is Succeed",

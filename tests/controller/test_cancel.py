@@ -95,7 +95,7 @@ async def test_a_second_cancel_and_an_action_that_is_for_jobs(world: Cluster) ->
         await all_settled(world)
     assert refused == {
         "Command again (TerminateJob) was refused: the flow has ended (Failed)",
-        "Command complete (CompleteJob) was refused: JobFlow carries out AbortJob, RestartJob, "
+        "Command complete (CompleteJob) was refused: JobFlow executes AbortJob, RestartJob, "
         "ResumeJob, SuspendFlow, TerminateJob and TerminateNow on flows and no other action",
     }
 
