@@ -98,7 +98,6 @@ class Vcjob:
 
 
 def shown(job: Job, phase: str, at: datetime) -> Job:
-    """The vcjob as Volcano shows it in its next phase."""
     at = at.replace(microsecond=0) + timedelta(seconds=1 if at.microsecond else 0)
     history = [*(job.status.conditions or ()), JobCondition(status=phase, last_transition_time=at)]
     status = JobStatus(

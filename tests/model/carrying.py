@@ -56,7 +56,6 @@ class Case:
         return "\n" + "\n".join([*lines, last])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """As hypothesis shows an example."""
         printer.text(repr(self))
 
     def script(self, step: str, index: int | None, attempt: int) -> Script:
@@ -111,7 +110,6 @@ class Carried:
         raise AssertionError(f"it does not end: {self.reference.open_steps()}")
 
     def live(self) -> None:
-        """One moment."""
         self.moment = Moment(blurred=self.dice is not None)
         self.move()
         self.command()
@@ -140,7 +138,6 @@ class Carried:
     # ------------------------------------------------------------------ what happens
 
     def move(self) -> None:
-        """Let vcjobs enter their next phases."""
         for name, vcjob in self.vcjobs.items():
             due = vcjob.next_move()
             if due is None or due[0] > self.now:
@@ -165,7 +162,6 @@ class Carried:
         self.world = self.world.with_command(action, name=f"c{self.ordered}")
 
     def interrupt(self) -> None:
-        """Send a Command while requests are in progress."""
         assert self.interrupted is not None
         moment = self.moment
         moment.before, moment.batches, moment.before_at = moment.batches, [], self.now
@@ -267,7 +263,6 @@ class Carried:
         )
 
     def told(self, status: JobFlowStatus) -> dict[str, Shown]:
-        """Return the steps as a status shows them."""
         prefix = f"{self.case.flow.metadata.name}-"
         conditions = status.conditions or {}
         return {key.removeprefix(prefix): step_shown(each) for key, each in conditions.items()}

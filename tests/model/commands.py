@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 
 class Commands:
-    """The Commands on one flow."""
-
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
 
@@ -48,7 +46,6 @@ class Commands:
                     reference.intend(attempt, "Suspended")
 
     def restart(self) -> None:
-        """Retry a Failed flow."""
         reference = self.reference
         if reference.over != "Failed":
             return
@@ -76,7 +73,6 @@ class Commands:
         return back | {name for name in services if self.behind(name) & back}
 
     def behind(self, name: str) -> set[str]:
-        """Return all steps that depend on a step, directly or not."""
         found: set[str] = set()
         for _ in self.reference.states:
             for state in self.reference.states.values():

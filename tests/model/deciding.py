@@ -14,13 +14,10 @@ EXPRESSION_ERROR = "ExpressionError"
 
 
 class Deciding:
-    """The decisions of the steps of one flow."""
-
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
 
     def decide(self, state: State) -> None:
-        """Make the decisions of a step, once its dependencies are met."""
         if state.decided:
             return
         step, context = state.step, self.context(state)

@@ -390,7 +390,6 @@ class Reference:
         assert self.seen.progress == f"{len(self.states)}/{len(self.states)}"
 
     def end(self) -> str:
-        """How it ends by its steps."""
         broken = any(state.broken for state in self.states.values())
         return "Failed" if self.ending or broken else "Succeed"
 

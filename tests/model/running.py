@@ -21,8 +21,6 @@ SLACK = 1.0
 
 
 class Running:
-    """The started steps of one flow."""
-
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
 
@@ -86,7 +84,6 @@ class Running:
         return self.reference.seen.blurred and bool(unbegun & self.reference.seen.made)
 
     def time_out(self, state: State, attempt: Attempt) -> None:
-        """From its vcjob's first Running."""
         ran = attempt.vcjob.ran
         if state.step.timeout is None or ran is None or attempt.intent:
             return
@@ -280,7 +277,6 @@ class Running:
 
 
 def backoff(retry: Retry, failures: int) -> float:
-    """Seconds before the next attempt."""
     said = retry.backoff
     first = parse_duration(said.duration) if said and said.duration else 1.0
     factor = said.factor if said and said.factor is not None else 2.0

@@ -38,12 +38,10 @@ def carried(
 
 
 def step(name: str, **fields: Any) -> Step:
-    """A step that runs the template t."""
     return Step(name=name, template="t", **fields)
 
 
 def uses_output(step: str) -> Patch:
-    """A patch with the output `n` of a step."""
     return Patch(job_spec={"queue": f"q-$(steps.{step}.outputs.n)"})
 
 

@@ -37,7 +37,6 @@ def worked_out(text: str, context: Mapping[str, Any]) -> Any:
 
 
 def truth(text: str, context: Mapping[str, Any]) -> bool:
-    """Return the value, which must be a bool."""
     value = worked_out(text, context)
     if not isinstance(value, bool):
         raise Trouble(f"{text} is no condition")
@@ -45,7 +44,6 @@ def truth(text: str, context: Mapping[str, Any]) -> bool:
 
 
 def items(text: str, context: Mapping[str, Any]) -> list[Any]:
-    """Return the value, which must be a list."""
     value = worked_out(text, context)
     if not isinstance(value, list) or len(value) > 1000:
         raise Trouble(f"{text} is no list of items")
@@ -53,7 +51,6 @@ def items(text: str, context: Mapping[str, Any]) -> list[Any]:
 
 
 def filled_in(value: Any, context: Mapping[str, Any]) -> Any:
-    """Return a JSON value with its references replaced."""
     if isinstance(value, dict):
         return {key: filled_in(inner, context) for key, inner in value.items()}
     if isinstance(value, list):

@@ -104,7 +104,6 @@ def test_a_cancelled_flow_ends_even_if_its_jobs_do_not_react(walk: Walk, deaf: b
 
 
 def seen_in_another_order(world: World, random: Random, fields: tuple[str, ...]) -> World:
-    """With the entries of these mappings of the world in another order."""
     for field in fields:
         if items := getattr(world, field):
             shuffled: Any = dict(random.sample(sorted(items.items()), len(items)))
@@ -113,7 +112,6 @@ def seen_in_another_order(world: World, random: Random, fields: tuple[str, ...])
 
 
 def steps_in_another_order(world: World, random: Random) -> World:
-    """With the steps of the flow in another order."""
     steps = random.sample(world.flow.steps, len(world.flow.steps))
     spec = msgspec.structs.replace(world.flow.spec, flows=steps)
     return replace(world, flow=msgspec.structs.replace(world.flow, spec=spec))

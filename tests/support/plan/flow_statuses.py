@@ -28,7 +28,6 @@ SOON = NOW + timedelta(seconds=12)
 
 
 def one(step: Step, condition: StepCondition, phase: str = "Running", **spec: Any) -> JobFlow:
-    """A flow of one step with this condition."""
     return several([(step, condition)], phase, **spec)
 
 
@@ -71,7 +70,6 @@ def _records(conditions: Iterable[StepCondition]) -> Iterable[JobRecord]:
 
 
 def run(index: int, phase: str, step: str = "a", **fields: Any) -> RunCondition:
-    """One run of a step that has begun."""
     return RunCondition(index=index, phase=phase, job=f"f-{step}-{index}", attempts=1, **fields)
 
 
@@ -97,7 +95,6 @@ def repeat(phases: str, phase: str = "Running", **fields: Any) -> JobFlow:
 
 
 def retrying(**fields: Any) -> StepCondition:
-    """A step between two attempts."""
     return StepCondition(
         phase="Waiting",
         reason="Retrying",

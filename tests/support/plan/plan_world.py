@@ -149,7 +149,6 @@ class World:
         return replace(self, flow=changed, templates={**made, **self.templates})
 
     def with_last(self, *entries: str, **steps: Step) -> World:
-        """Put these steps into `finally`."""
         last = [Step(name=entry) for entry in entries]
         last += [msgspec.structs.replace(said, name=name) for name, said in steps.items()]
         return self.with_spec(finally_=last)
@@ -194,13 +193,11 @@ class World:
         return replace(self, jobs={**self.jobs, **jobs}, deleted=self.deleted - jobs.keys())
 
     def with_metadata(self, name: str, **changes: Any) -> World:
-        """Change the metadata of a vcjob."""
         job = self.jobs[name]
         metadata = msgspec.structs.replace(job.metadata, **changes)
         return self.with_job(msgspec.structs.replace(job, metadata=metadata))
 
     def with_job_status(self, name: str, **changes: Any) -> World:
-        """Change the status of a vcjob."""
         job = self.jobs[name]
         status = msgspec.structs.replace(job.status, **changes)
         return self.with_job(msgspec.structs.replace(job, status=status))
@@ -294,11 +291,9 @@ class World:
         return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
 
     def with_status_fields(self, **changes: Any) -> World:
-        """Change fields of the stored status."""
         return self.with_status(msgspec.structs.replace(self.flow.status, **changes))
 
     def with_condition(self, step: str, **changes: Any) -> World:
-        """Change the stored condition of a step."""
         conditions, key = self.flow.status.conditions or {}, f"{self.flow.metadata.name}-{step}"
         changed = msgspec.structs.replace(conditions[key], **changes)
         return self.with_status_fields(conditions={**conditions, key: changed})
@@ -381,7 +376,6 @@ class World:
         return world
 
     def ended(self, name: str, phase: str) -> World:
-        """A vcjob goes into a phase."""
         job = self.jobs[name]
         status = job_status(phase, self.now, since=job.metadata.creation_timestamp)
         return self.with_job(msgspec.structs.replace(job, status=status))

@@ -163,7 +163,6 @@ def test_outputs_that_the_expression_looks_at_are_read_first() -> None:
 
 
 def affinity(world: World, name: str) -> object:
-    """The node affinity of a vcjob that is to be made."""
     actions = world.plan().plan.actions
     made = {action.name: action.manifest for action in actions if isinstance(action, CreateJob)}
     pod = made[name]["spec"]["tasks"][0]["template"]["spec"]
