@@ -10,8 +10,7 @@ from jobflow.api.duration import parse_duration
 from jobflow.api.jobflow import JobFlow
 from model.books import Attempt, Batch, Made, Run, Seen, State
 from model.commands import Commands
-from model.deciding import Deciding
-from model.names import expected_name, expected_spec
+from model.deciding import Deciding, expected_name, expected_spec
 from model.readiness import MET, STOPPED, handles, stops_just_now, verdict, waits_for_writing
 from model.running import SLACK, Running
 

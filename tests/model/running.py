@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from jobflow.api.control import Retry
 from jobflow.api.duration import parse_duration
 from model.books import Attempt, Run, State
-from model.deciding import EXPRESSION_ERROR
-from model.names import expected_spec
+from model.deciding import EXPRESSION_ERROR, expected_spec
 from model.words import Trouble, truth
 
 if TYPE_CHECKING:
