@@ -14,12 +14,10 @@ from jobflow.core.planning.view import PodsRead
 from jobflow.core.reasons import FlowReason, StepReason
 from support.paths import ROOT
 from support.plan.foreign_jobs import stranger
-from support.plan.loop_worlds import ends, repeated, retried, stepped
-from support.plan.plan_pods import pod_of
+from support.plan.loop_worlds import ends, leaves, repeated, retried, stepped
 from support.plan.plan_world import Planned, World, after, flow, world_of
 from support.plan.probing_worlds import SUCCEEDED, known, serving, workers
 from support.plan.steps import step
-from support.sandbox.containers import ended, with_containers
 
 REFERENCE = ROOT / "docs" / "reference.md"
 NONE = "(none)"
@@ -56,25 +54,12 @@ def unread() -> World:
 
 
 def timed_out() -> World:
-    """Let the vcjob exceed its timeout."""
     return ends(stepped(timeout="1m").settled(), "Running", "f-a").later(60)
 
 
 def blocked() -> World:
     """Return an invalid flow that has started, so it continues as far as possible."""
     return flow("a", b="x").with_status(flow("a", b="a").stored().flow.status)
-
-
-def told_by_a_dependant() -> World:
-    return started().with_jobs(b="Running").without_jobs("a")
-
-
-def talkative() -> World:
-    """Complete the vcjob with a termination message of 4 KiB."""
-    world = flow("a").with_jobs(a="Running").settled().with_jobs(a="Completed")
-    job = world.jobs["f-a"]
-    pod = with_containers(pod_of(job, "t", 0, "Succeeded"), ended(0, message="x" * 4096))
-    return replace(world, pods={job.metadata.uid: {pod.metadata.name: pod}})
 
 
 def two_branches() -> World:
@@ -109,12 +94,12 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Waiting", "Parallelism"): lambda: flow("a", "b").with_spec(parallelism=1),
     ("Waiting", "Suspended"): lambda: flow("a").with_spec(suspend=True),
     (RUNS, "Suspended"): lambda: started().with_command("AbortJob"),
-    (RUNS, "FailurePolicy"): lambda: aborting(),
-    (RUNS, "DaemonEnded"): lambda: served(),
+    (RUNS, "FailurePolicy"): aborting,
+    (RUNS, "DaemonEnded"): served,
     ("Completed", "DaemonEnded"): lambda: ends(served().settled(), "Aborted", "f-a"),
     ("Failed", "FailurePolicy"): lambda: ends(aborting().settled(), "Aborted", "f-b"),
     ("Waiting", "Retrying"): lambda: ends(retried().settled(), "Failed", "f-a"),
-    (RUNS, "Timeout"): lambda: timed_out(),
+    (RUNS, "Timeout"): timed_out,
     (RUNS, "PodsUnread"): unread,
     ("Completed", "OutputsMissing"): without_a_pod,
     ("Failed", "Timeout"): lambda: ends(timed_out().settled(), "Aborted", "f-a"),
@@ -122,7 +107,7 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
         repeated("false", 1).settled(), "Completed", "f-a-0"
     ),
     (RUNS, "Cancelled"): lambda: started().with_command(),
-    ("Completed", "JobLost"): told_by_a_dependant,
+    ("Completed", "JobLost"): lambda: started().with_jobs(b="Running").without_jobs("a"),
     ("Failed", "JobFailed"): lambda: started().with_jobs(a="Failed"),
     ("Failed", "JobTerminated"): lambda: started().with_jobs(a="Terminated"),
     ("Failed", "JobAborted"): lambda: started().with_jobs(a="Aborted"),
@@ -132,7 +117,7 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Failed", "ProbeUnsatisfiable"): lambda: workers(
         serving(SUCCEEDED).with_jobs(serve="Completed"), "Succeeded Succeeded Failed"
     ),
-    ("Failed", "OutputsTooLarge"): talkative,
+    ("Failed", "OutputsTooLarge"): lambda: leaves(flow("a").settled(), "f-a", "x" * 4096),
     ("Failed", "ExpressionError"): lambda: without_outputs().with_jobs(a="Completed"),
     ("Skipped", "NotTaken"): lambda: flow("a", b=after("a", condition="Failed")).with_jobs(
         a="Completed"

@@ -19,10 +19,10 @@ SOON, DEAF = 1, 10**6
 
 @dataclass(frozen=True, repr=False)
 class Script:
-    """What a vcjob does, in whole seconds."""
+    """The behavior of a vcjob, in whole seconds."""
 
     pending: int = 1
-    """From its making to Running."""
+    """From its creation to Running."""
     lasts: int | None = 2
     """From Running to its end; None: until somebody ends it."""
     end: str = "Completed"
@@ -34,7 +34,7 @@ class Script:
     watched: bool = True
     """Whether its pods are seen by themselves, or only when they are read."""
     obeys: int = SOON
-    """How long it goes on when it is to be aborted; more than a minute: it has to be deleted."""
+    """How long it continues when it is aborted; after more than a minute it is deleted."""
     refused: bool = False
     """The API server does not take it (422)."""
 
@@ -45,7 +45,7 @@ class Script:
 
 @dataclass
 class Vcjob:
-    """One that was made, and where it stands; times are seconds from the flow's start."""
+    """A vcjob and its state; times are seconds since the start of the flow."""
 
     name: str
     uid: str
@@ -56,7 +56,7 @@ class Vcjob:
     """When it was first Running."""
     gone: bool = False
     to_abort: float | None = None
-    """When it will have aborted."""
+    """When it is Aborted, if an abort was requested."""
 
     @property
     def ended(self) -> bool:
@@ -72,7 +72,7 @@ class Vcjob:
         return self.script.output if self.phase == self.script.end else None
 
     def next_move(self) -> tuple[float, str] | None:
-        """When it goes into another phase by itself, and into which."""
+        """Return the time and the phase of its next change."""
         if not self.alive:
             return None
         script, begins = self.script, math.ceil(self.made) + self.script.pending
@@ -91,13 +91,11 @@ class Vcjob:
             self.ran = now
 
     def abort(self, now: float) -> None:
-        """It is asked to."""
         if self.to_abort is None and self.script.obeys < DEAF:
             self.to_abort = math.ceil(now) + self.script.obeys
 
 
 def shown(job: Job, phase: str, at: datetime) -> Job:
-    """The vcjob as Volcano shows it in its next phase."""
     at = at.replace(microsecond=0) + timedelta(seconds=1 if at.microsecond else 0)
     history = [*(job.status.conditions or ()), JobCondition(status=phase, last_transition_time=at)]
     status = JobStatus(

@@ -1,4 +1,4 @@
-"""What the reference keeps of a flow: its steps, their runs, and the attempts of these."""
+"""The state that the reference keeps: steps, their runs, and the attempts of runs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,18 +13,18 @@ ENDED = ("Completed", "Failed", "Skipped")
 
 @dataclass
 class Attempt:
-    """A vcjob, and why it is to be aborted, if it is."""
+    """A vcjob, and the reason to abort it, or ""."""
 
     vcjob: Vcjob
     intent: str = ""
     since: float = 0.0
     for_good: bool = False
-    """Whether it was not its own timeout."""
+    """Whether the reason is not its own timeout."""
 
     @property
     def failed_by_itself(self) -> bool:
-        """Whether nobody ended it. A vcjob that a suspension aborts is Aborted in the end, so that
-        any other end is its own."""
+        """Whether it failed without an abort. A suspension ends vcjobs as Aborted, so any other
+        end is its own."""
         if self.vcjob.phase in ("", "Running", "Completed"):
             return False
         return not self.intent or (self.intent == "Suspended" and self.vcjob.phase != "Aborted")
@@ -32,24 +32,24 @@ class Attempt:
 
 @dataclass
 class Run:
-    """One line of attempts: of a plain step the only one, else that of an item or a repeat."""
+    """A sequence of attempts: of a plain step, of an item, or of a repeat."""
 
     index: int | None
     attempts: list[Attempt] = field(default_factory=list)
     failures: int = 0
     phase: str = ""
-    """Completed or Failed, once it is over."""
+    """Completed or Failed; "" until it has ended."""
     reason: str = ""
     kept: bool = False
-    """Whether it is from before the flow was retried."""
+    """Whether it is from before a retry of the flow."""
     again_at: float | None = None
-    """When it may have another attempt; None: it has one, or is over."""
+    """When another attempt may start; None if one runs or the run has ended."""
     between: bool = False
-    """Whether it was ended between two attempts: what the last one left counts no more."""
+    """Whether it was ended between two attempts, so that outputs of the last one do not count."""
     between_since: float = 0.0
-    """Since when it is between two attempts, if it is."""
+    """Since when it is between two attempts."""
     late_at: float = 0.0
-    """When it has to have it, if there is room."""
+    """When another attempt must start, if there is room."""
 
     @property
     def last(self) -> Attempt | None:
@@ -70,7 +70,7 @@ class Run:
 
 @dataclass
 class State:
-    """Where a step stands."""
+    """The state of a step."""
 
     step: Step
     place: int
@@ -79,16 +79,16 @@ class State:
     phase: str = "Waiting"
     """Waiting, Running (also between attempts), Completed, Failed, Skipped."""
     reasons: frozenset[str] | None = frozenset({""})
-    """One of which it has ended for; None: whatever."""
+    """The possible reasons of its end; None: any."""
     reason: str = ""
     decided: bool = False
     decided_at: float | None = None
-    """When, if there was anything to decide about it: that is written before it starts or ends."""
+    """When its decisions were made, if it has any; they are stored before it starts or ends."""
     case: int | None = None
     items: list[Any] | None = None
     runs: list[Run] = field(default_factory=list)
     past: Counter[int | None] = field(default_factory=Counter)
-    """Attempts from before the flow was retried, by index, where the run begins anew."""
+    """Attempts before a retry of the flow, by index, of runs that start again."""
     failed_at: float | None = None
 
     @property
@@ -115,7 +115,7 @@ class State:
 
     @property
     def ran(self) -> bool:
-        """Whether one of its vcjobs was ever Running, since the flow was last retried."""
+        """Whether one of its vcjobs was ever Running since the last retry of the flow."""
         new = (attempt for run in self.runs if not run.kept for attempt in run.attempts)
         return any(attempt.vcjob.ran is not None for attempt in new)
 
@@ -124,7 +124,7 @@ class State:
         return self.past.total() + sum(len(run.attempts) for run in self.runs)
 
     def forget(self, run: Run) -> None:
-        """It begins anew; its vcjobs' names are taken for good."""
+        """Let a run start again; the names of its vcjobs stay in use."""
         self.past[run.index] += len(run.attempts)
         self.runs.remove(run)
 
@@ -132,7 +132,7 @@ class State:
         return next((run for run in self.runs if run.index == index), None)
 
     def end(self, phase: str, *reasons: str, now: float) -> None:
-        """No reason given: whatever one."""
+        """End the step; without `reasons`, any reason is right."""
         self.phase, self.reasons = phase, frozenset(reasons) or None
         if phase == "Failed":
             self.failed_at = now
@@ -140,7 +140,7 @@ class State:
 
 @dataclass(frozen=True)
 class Made:
-    """A vcjob that was made, by what it says itself."""
+    """A created vcjob, by its own manifest."""
 
     name: str
     step: str
@@ -160,24 +160,24 @@ class Shown:
     reason: str
     attempts: int
     intents: dict[str, str]
-    """Why a vcjob is to be aborted, by its name."""
+    """Reasons to abort vcjobs, by name."""
     failed: frozenset[int | None] = frozenset()
     """Its items and repeats that have failed, by index."""
 
 
 @dataclass
 class Batch:
-    """What came of the creates of one plan: none of them knew of the others."""
+    """The results of the creates of one plan."""
 
     made: list[Made] = field(default_factory=list)
     refused: list[tuple[str, int | None]] = field(default_factory=list)
     over: frozenset[str] = frozenset()
-    """Steps that have ended, as that plan tells."""
+    """Steps that have ended according to that plan."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What has happened at one moment, when nothing more is to be done."""
+    """Everything that happened at one moment, when no plan has anything left to do."""
 
     batches: list[Batch]
     aborted: set[str]
@@ -190,14 +190,14 @@ class Seen:
     progress: str
     command: str = ""
     blurred: bool = False
-    """Whether something was known later than it came about: pods had to be read."""
+    """Whether something was known late, because pods had to be read."""
     before: list[Batch] | None = None
-    """What was made before the Command; None: nothing was under way when it came."""
+    """The creates before the Command; None if nothing was in progress when it came."""
     before_at: float = 0.0
     over_before: str = ""
-    """The phase in which the flow was over when the Command came."""
+    """The final phase of the flow when the Command came, or ""."""
 
     @property
     def made(self) -> set[tuple[str, int | None]]:
-        """Steps and indexes of what was made now."""
+        """Return the step and index of each vcjob created now."""
         return {(each.step, each.index) for batch in self.batches for each in batch.made}

@@ -28,24 +28,24 @@ from support.plan.steps import template
 INDEX = "flow.volcano.sh/index"
 CRASH = 0.3
 PLANS, MOMENTS = 120, 400
-"""The most plans at one moment, and the most moments of a flow."""
+"""Limits: plans at one moment, and moments of a flow."""
 
 
 @dataclass(frozen=True, repr=False)
 class Case:
-    """A flow, and what happens to it."""
+    """A flow, and the events that happen to it."""
 
     flow: JobFlow
     templates: Mapping[str, dict[str, Any]]
     scripts: Mapping[str, tuple[Script, ...]]
-    """What the vcjobs of a step do, one after another, then from the first again."""
+    """The scripts of a step's vcjobs, in a cycle."""
     commands: tuple[tuple[int, str], ...] = ()
-    """(second, action); they come half a second later, when nothing else happens."""
+    """(second, action); sent half a second later, when nothing else happens."""
     crashes: int | None = None
-    """Plans are carried out in part only, and processes begin anew, by these dice; None: never."""
+    """Seed of crashes, which apply only a part of a plan; None: no crashes."""
 
     def __repr__(self) -> str:
-        """What is not as usual."""
+        """Return the fields that are not the default."""
         spec = dict(msgspec.to_builtins(self.flow.spec))
         steps = [*spec.pop("flows"), *({"finally": s} for s in spec.pop("finally", ()))]
         lines = [f"spec: {spec}", *map(str, steps)]
@@ -54,7 +54,6 @@ class Case:
         return "\n" + "\n".join([*lines, last])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """As hypothesis shows an example."""
         printer.text(repr(self))
 
     def script(self, step: str, index: int | None, attempt: int) -> Script:
@@ -64,7 +63,7 @@ class Case:
 
 @dataclass
 class Moment:
-    """What has been done at one moment."""
+    """The requests and events of one moment."""
 
     batches: list[Batch] = field(default_factory=list)
     aborted: set[str] = field(default_factory=set)
@@ -77,10 +76,10 @@ class Moment:
 
 
 class Carried:
-    """A flow being carried through."""
+    """Runs one flow from its start to its end."""
 
     def __init__(self, case: Case, interrupted: tuple[int, str] | None = None) -> None:
-        """`interrupted`: after so many plans this Command comes, before anything else is done."""
+        """`interrupted`: the number of plans after which this Command comes."""
         refused = validate_flow(case.flow, Known()).violations
         assert not refused, f"admission refuses it: {refused[0]}"
         self.case = case
@@ -100,7 +99,7 @@ class Carried:
         return (self.world.now - NOW).total_seconds()
 
     def to_the_end(self) -> World:
-        """Until the flow is over and no more Commands come."""
+        """Run until the flow has ended and no more Commands come."""
         for _ in range(MOMENTS):
             self.live()
             if self.world.flow.final and not self.commands:
@@ -109,7 +108,6 @@ class Carried:
         raise AssertionError(f"it does not end: {self.reference.open_steps()}")
 
     def live(self) -> None:
-        """One moment."""
         self.moment = Moment(blurred=self.dice is not None)
         self.move()
         self.command()
@@ -138,7 +136,6 @@ class Carried:
     # ------------------------------------------------------------------ what happens
 
     def move(self) -> None:
-        """vcjobs go into their next phases."""
         for name, vcjob in self.vcjobs.items():
             due = vcjob.next_move()
             if due is None or due[0] > self.now:
@@ -163,7 +160,6 @@ class Carried:
         self.world = self.world.with_command(action, name=f"c{self.ordered}")
 
     def interrupt(self) -> None:
-        """A Command comes while something is under way."""
         assert self.interrupted is not None
         moment = self.moment
         moment.before, moment.batches, moment.before_at = moment.batches, [], self.now
@@ -174,7 +170,7 @@ class Carried:
         assert self.settle()
 
     def settle(self) -> bool:
-        """Whether nothing more is to be done, not even after a Command that comes now."""
+        """Apply plans until nothing is left to do; return False if a Command interrupts that."""
         for _ in range(PLANS):
             planned = self.world.plan()
             if planned.nothing:
@@ -265,7 +261,6 @@ class Carried:
         )
 
     def told(self, status: JobFlowStatus) -> dict[str, Shown]:
-        """What a status says of the steps."""
         prefix = f"{self.case.flow.metadata.name}-"
         conditions = status.conditions or {}
         return {key.removeprefix(prefix): step_shown(each) for key, each in conditions.items()}

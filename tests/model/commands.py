@@ -1,4 +1,4 @@
-"""What Commands do to a flow (docs/reference.md, Commands): suspend, resume, cancel, retry."""
+"""The effects of Commands on a flow (docs/reference.md, Commands)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 
 class Commands:
-    """Those on one flow."""
-
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
 
@@ -34,7 +32,7 @@ class Commands:
             reference.not_counted += reference.now - reference.suspended_since
 
     def too_late(self) -> bool:
-        """All that is left is to write how it ended."""
+        """Whether the flow has ended except that its status is not stored yet."""
         return not self.reference.open_steps() and self.reference.seen.reason != "Cancelled"
 
     def suspend(self, *, abort: bool) -> None:
@@ -48,7 +46,6 @@ class Commands:
                     reference.intend(attempt, "Suspended")
 
     def restart(self) -> None:
-        """Failed is left only by this; Succeed never."""
         reference = self.reference
         if reference.over != "Failed":
             return
@@ -76,7 +73,6 @@ class Commands:
         return back | {name for name in services if self.behind(name) & back}
 
     def behind(self, name: str) -> set[str]:
-        """All that depend on a step, directly or not."""
         found: set[str] = set()
         for _ in self.reference.states:
             for state in self.reference.states.values():
@@ -85,7 +81,7 @@ class Commands:
         return found
 
     def go_back(self, state: State, back: set[str]) -> None:
-        """Completed items stay, and the repeats before the one that failed; all else is anew."""
+        """Reset a step, except for completed items and the repeats before the one that failed."""
         state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
         state.decided, state.case, state.items, state.failed_at = False, None, None, None
         state.decided_at = None

@@ -1,11 +1,13 @@
-"""What is decided once about a step (when, switch, its items), and what expressions see."""
+"""Decisions of steps (when, switch, items), the values of expressions, and names of vcjobs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jobflow.api.control import Patch
+from jobflow.api.jobflow import JobFlow, Step
 from model.books import Run, State
-from model.words import Trouble, items, truth
+from model.words import Trouble, filled_in, items, truth
 
 if TYPE_CHECKING:
     from model.reference import Reference
@@ -14,13 +16,10 @@ EXPRESSION_ERROR = "ExpressionError"
 
 
 class Deciding:
-    """The decisions of one flow."""
-
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
 
     def decide(self, state: State) -> None:
-        """Once, when its dependencies are met."""
         if state.decided:
             return
         step, context = state.step, self.context(state)
@@ -63,7 +62,7 @@ class Deciding:
     # ----------------------------------------------------------------- what is seen
 
     def context(self, state: State) -> dict[str, Any]:
-        """What expressions and references of a step see."""
+        """Return the values for expressions and references of a step."""
         flow, reference = self.reference.flow, self.reference
         params = {param.name: param.value for param in flow.spec.params or ()}
         seen: dict[str, Any] = {"name": flow.metadata.name, "namespace": flow.metadata.namespace}
@@ -91,7 +90,7 @@ class Deciding:
         return made
 
     def of_run(self, run: Run) -> dict[str, Any]:
-        """What `until` and `retry.when` see of the run that has just ended."""
+        """Return the values of a run that has just ended, for `until` and `retry.when`."""
         return {"phase": run.phase, "reason": run.reason, "outputs": run.outputs}
 
     def of_item(self, state: State, index: int | None) -> dict[str, Any]:
@@ -100,3 +99,33 @@ class Deciding:
         if state.items is None:
             return {"index": index}
         return {"index": index, "item": state.items[index]}
+
+
+def expected_name(flow: JobFlow, step: Step, index: int | None, number: int) -> str:
+    """`number` counts attempts from 1."""
+    name = f"{flow.metadata.name}-{step.name}"
+    if index is not None:
+        name += f"-{index}"
+    return name if number == 1 else f"{name}-r{number - 1}"
+
+
+def expected_spec(reference: Reference, state: State, index: int | None) -> dict[str, Any]:
+    """Return the top-level fields of a vcjob: jobDefaults < template < patch < patch of the
+    case."""
+    defaults, step = reference.flow.spec.job_defaults, state.step
+    said: dict[str, Any] = {}
+    if defaults is not None and defaults.queue is not None:
+        said["queue"] = defaults.queue
+    if defaults is not None and defaults.priority_class_name is not None:
+        said["priorityClassName"] = defaults.priority_class_name
+    template = reference.templates[reference.deciding.template(state)]
+    said |= {key: value for key, value in template.items() if key != "tasks"}
+    case = step.switch[state.case] if step.switch and state.case is not None else None
+    context = reference.deciding.context(state) | reference.deciding.of_item(state, index)
+    for patch in (step.patch, case.patch if case else None):
+        said |= filled_in(_said(patch), context)
+    return said
+
+
+def _said(patch: Patch | None) -> dict[str, Any]:
+    return (patch.job_spec or patch.spec or {}) if patch is not None else {}

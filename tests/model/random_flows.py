@@ -97,7 +97,7 @@ class Drawing:
         return over.union(*(self.over_before[name] for name in over))
 
     def filled(self, name: str, depends_on: DependsOn | None, *, last: bool = False) -> Step:
-        """What a step has besides its dependencies."""
+        """Draw the fields of a step besides its dependencies."""
         switch = self.switch(name) if self.has("switch", 5) else None
         loop = self.draw(st.sampled_from(["", "", "", "forEach", "repeat"]))
         loop = loop if loop in self.features else ""

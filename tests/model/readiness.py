@@ -1,16 +1,20 @@
 """When a step's dependencies are met, and what it ends as otherwise (docs/reference.md)."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from jobflow.api.jobflow import Step
 from model.books import State
+
+if TYPE_CHECKING:
+    from model.reference import Reference
 
 MET, NOT_YET, PASSED = "met", "not yet", "passed over"
 STOPPED, NOT_TAKEN, UPSTREAM = "Stopped", "NotTaken", "UpstreamFailed"
 
 
 def wanted(step: Step, target: Step) -> str:
-    """What a step wants of a target: of a daemon that it runs."""
+    """Return the condition that a target must meet: Running for a daemon."""
     condition = step.depends_on.condition if step.depends_on else None
     if target.daemon and condition in (None, "Completed"):
         return "Running"
@@ -18,7 +22,7 @@ def wanted(step: Step, target: Step) -> str:
 
 
 def reached(step: Step, target: State) -> str:
-    """What a target is to a step now."""
+    """Return the state of a target for a step."""
     condition = wanted(step, target.step)
     if not target.ended:
         return MET if condition == "Running" and target.ran else NOT_YET
@@ -38,7 +42,7 @@ def reached(step: Step, target: State) -> str:
 
 
 def verdict(step: Step, targets: list[State]) -> str:
-    """What they come to: MET, NOT_YET, or the reason for which the step is Skipped."""
+    """Return the combined state: MET, NOT_YET, or the reason to skip the step."""
     reaches = [reached(step, target) for target in targets]
     if not reaches:
         return MET
@@ -54,7 +58,8 @@ def verdict(step: Step, targets: list[State]) -> str:
 
 
 def handles(state: State, states: Mapping[str, State]) -> bool:
-    """Whether it may start in a flow that has stopped: by its own condition, or behind such one."""
+    """Whether the step may start in a stopped flow, because it or a step before it handles
+    failures."""
     depends_on = state.step.depends_on
     if depends_on is not None and depends_on.condition in ("Failed", "Finished"):
         return True
@@ -62,3 +67,23 @@ def handles(state: State, states: Mapping[str, State]) -> bool:
         reached(state.step, target) == MET and target.phase != "Skipped" and handles(target, states)
         for target in (states[name] for name in state.step.targets)
     )
+
+
+def waits_for_writing(reference: Reference, state: State) -> bool:
+    """Whether the step, or one that it depends on, was decided in the plan of this batch, which
+    only stores the decision: a failure that follows from it comes a plan later."""
+    written = state.decided_at == reference.now and state.name not in reference.batch.over
+    behind = (reference.states[name] for name in state.step.targets)
+    return written or any(waits_for_writing(reference, target) for target in behind)
+
+
+def stops_just_now(reference: Reference, state: State) -> bool:
+    """Whether the flow stops at this moment because of a step that does not depend on this one."""
+    if reference.flow.spec.failure_policy == "Continue" or handles(state, reference.states):
+        return False
+    others = [s for s in reference.states.values() if not s.finally_ and s is not state]
+    if state.finally_ or any(s.broken and s.failed_at != reference.now for s in others):
+        return False
+    behind = reference.commands.behind(state.name)
+    failing = [s for s in others if reference.seen.steps[s.name].phase == "Failed"]
+    return any(not s.step.continue_on_failure and s.name not in behind for s in failing)

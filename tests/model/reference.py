@@ -6,12 +6,10 @@ plain: a rule of docs/reference.md is a function here, in the words of that page
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.jobflow import JobFlow
-from model.at_once import stops_just_now, waits_for_writing
 from model.books import Attempt, Batch, Made, Run, Seen, State
 from model.commands import Commands
-from model.deciding import Deciding
-from model.names import expected_name, expected_spec
-from model.readiness import MET, STOPPED, handles, verdict
+from model.deciding import Deciding, expected_name, expected_spec
+from model.readiness import MET, STOPPED, handles, stops_just_now, verdict, waits_for_writing
 from model.running import SLACK, Running
 
 
@@ -29,7 +27,7 @@ class Reference:
         self.suspended = bool(flow.spec.suspend)
         self.suspended_since = 0.0
         self.not_counted = 0.0
-        """Seconds that do not count for the flow's timeout."""
+        """Suspended seconds, which do not count for the flow's timeout."""
         self.started = 0.0
         self.ending = ""
         self.finally_too = False
@@ -38,7 +36,7 @@ class Reference:
         self.over = ""
         """Succeed or Failed, once it is."""
         self.waiting: set[tuple[str, int | None]] = set()
-        """What could not be made for want of room, a moment ago."""
+        """The runs that had no room at the last moment."""
         self.now = 0.0
         self.seen: Seen
         self.batch = Batch()
@@ -72,7 +70,7 @@ class Reference:
             self.go_over()
 
     def before(self, batches: list[Batch]) -> None:
-        """A Command came while something was under way: only a part of it had been done."""
+        """Judge a moment in which a Command came while requests were in progress."""
         self.now = self.seen.before_at
         waiting = [state for state in self.states.values() if state.phase == "Waiting"]
         self.go_over()
@@ -126,7 +124,7 @@ class Reference:
         return self.started + self.not_counted + allowed - self.now
 
     def tells_timeout(self) -> bool:
-        """Whether the flow says that its time is over, and may."""
+        """Whether the flow has correctly timed out."""
         timed = self.flow.spec.timeout is not None and self.seen.reason == "Timeout"
         return timed and self.time_left() < SLACK
 
@@ -160,7 +158,7 @@ class Reference:
         return bool(self.ending) and (self.finally_too or not state.finally_)
 
     def intend(self, attempt: Attempt, intent: str, *, for_good: bool = False) -> None:
-        """Of several reasons that come at once the one that is told."""
+        """Return the reason in the status, if several are right at once."""
         told = self.shown_intent(attempt) == intent and attempt.since == self.now
         if attempt.vcjob.alive and (told or not attempt.intent):
             attempt.intent, attempt.since, attempt.for_good = intent, self.now, for_good
@@ -194,7 +192,7 @@ class Reference:
                 self.adopt(state)
 
     def adopt(self, state: State) -> None:
-        """It may end in more than one way: as it is seen to."""
+        """End a step that may end in several ways as the status shows it."""
         shown = self.seen.steps[state.name]
         if shown.phase in ("Completed", "Failed", "Skipped"):
             state.end(shown.phase, now=self.now)
@@ -203,7 +201,7 @@ class Reference:
     # ----------------------------------------------------------------------- waiting
 
     def go_over_waiting(self, state: State) -> None:
-        """Skipped, failed by an expression, or ready; ready is told by `may_start`."""
+        """Skip or fail the step, or leave it to `may_start`."""
         targets = [self.states[name] for name in state.step.targets]
         so_far = verdict(state.step, targets)
         if self.ends(state):
@@ -239,8 +237,8 @@ class Reference:
         state.reason = reason if reason in known else STOPPED
 
     def go_over_nothing(self, state: State) -> None:
-        """A forEach without items has completed, or is Stopped; where the flow stops at this very
-        moment, either."""
+        """End a forEach without items: Completed or Stopped; either if the flow stops at this
+        moment."""
         told = self.seen.steps[state.name].reason == STOPPED
         if told if stops_just_now(self, state) else self.gate_closed(state):
             self.skip(state, STOPPED)
@@ -288,7 +286,7 @@ class Reference:
         return True
 
     def need_not_be_made(self, state: State) -> bool:
-        """Whether a vcjob of it may be made, but does not have to."""
+        """Whether a vcjob of the step may be created, but does not have to be."""
         if state.step.daemon and not state.finally_ and self.others_are_over():
             return True
         return state.phase == "Waiting" and self.gate_closed(state)
@@ -299,7 +297,7 @@ class Reference:
         return most is None or alive < most
 
     def take(self, made: Made) -> None:
-        """Somebody made a vcjob: that has to be right."""
+        """Check a vcjob that was created."""
         state = self.states[made.step]
         where = f"{made.name} was made at {self.now}"
         ready = list(self.running.ready(state, strict=False))
@@ -325,7 +323,7 @@ class Reference:
         state.phase = "Running"
 
     def check_order(self, state: State, made: Made) -> None:
-        """Taken in the order of `spec.flows`: who waited for room already goes first, though it be
+        """Check the order: vcjobs that waited for room before go first, even if they are
         refused."""
         if self.flow.spec.parallelism is None:
             return
@@ -389,7 +387,6 @@ class Reference:
         assert self.seen.progress == f"{len(self.states)}/{len(self.states)}"
 
     def end(self) -> str:
-        """How it ends by its steps."""
         broken = any(state.broken for state in self.states.values())
         return "Failed" if self.ending or broken else "Succeed"
 

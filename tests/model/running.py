@@ -1,4 +1,4 @@
-"""What becomes of a step that has begun: its attempts, its runs, and what these come to."""
+"""Steps that have started: attempts, runs, and the end of the step."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from jobflow.api.control import Retry
 from jobflow.api.duration import parse_duration
 from model.books import Attempt, Run, State
-from model.deciding import EXPRESSION_ERROR
-from model.names import expected_spec
+from model.deciding import EXPRESSION_ERROR, expected_spec
 from model.words import Trouble, truth
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ SLACK = 1.0
 
 
 class Running:
-    """The steps of one flow that have begun."""
-
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
 
@@ -39,7 +36,7 @@ class Running:
             self.come_together(state)
 
     def no_vcjob(self, state: State, index: int | None, why: str) -> None:
-        """One cannot be made, for good."""
+        """Fail a run whose vcjob can never be created."""
         if state.ended:
             return
         run = state.run(index)
@@ -81,13 +78,11 @@ class Running:
         return seen.blurred and (state.name, run.index) in seen.made
 
     def began_before_that_was_known(self, state: State) -> bool:
-        """The same of an item that has not begun."""
         new = ((state.name, index) for index in range(len(state.items or ())))
         unbegun = {key for key in new if state.run(key[1]) is None}
         return self.reference.seen.blurred and bool(unbegun & self.reference.seen.made)
 
     def time_out(self, state: State, attempt: Attempt) -> None:
-        """From its vcjob's first Running."""
         ran = attempt.vcjob.ran
         if state.step.timeout is None or ran is None or attempt.intent:
             return
@@ -130,8 +125,8 @@ class Running:
         run.phase = "Failed"
 
     def ends_with_the_flow(self, state: State) -> bool:
-        """Whether an attempt that ends now is not asked about another one: the flow is brought to
-        its end, be it in this very second."""
+        """Whether no attempt follows one that ends now, because the flow is being ended, even
+        in this second."""
         reference = self.reference
         return reference.ends(state) or (not state.finally_ and reference.tells_timeout())
 
@@ -146,7 +141,7 @@ class Running:
         return truth(text, deciding.context(state) | item | outcome)
 
     def due(self) -> Iterator[float]:
-        """When a vcjob has to be aborted for its step's timeout, or another attempt to be made."""
+        """Yield the times at which a vcjob times out or another attempt starts."""
         for state in self.reference.states.values():
             for run in state.runs if state.phase == "Running" else ():
                 attempt = run.last
@@ -161,7 +156,7 @@ class Running:
     # ------------------------------------------------------------------------- runs
 
     def come_together(self, state: State) -> None:
-        """What its runs come to."""
+        """Derive the end of a step from its runs."""
         if state.step.repeat is not None:
             self.come_round(state)
         elif state.step.for_each is not None:
@@ -170,7 +165,7 @@ class Running:
             self.end_as(state, state.runs[0])
 
     def end_as(self, state: State, *runs: Run) -> None:
-        """No reason of a run: it was ended between two attempts, whatever is said of that."""
+        """End a step by its runs; a run that was ended between two attempts may have any reason."""
         reasons = {run.reason for run in runs if run.phase == runs[0].phase}
         state.end(runs[0].phase, *(() if "" in reasons and runs[0].phase == "Failed" else reasons),
                   now=self.now)  # fmt: skip
@@ -187,7 +182,7 @@ class Running:
                 state.end("Failed", now=self.now)
 
     def until_holds(self, state: State, run: Run) -> bool:
-        """And ends the step, if so."""
+        """Whether the repeat has ended; if so, end the step."""
         repeat = state.step.repeat
         assert repeat is not None
         try:
@@ -214,15 +209,14 @@ class Running:
             state.end("Failed", now=self.now)
 
     def runs_every_item(self, state: State) -> bool:
-        """Whether all items run, whatever the others came to."""
+        """Whether all items run, however the others end."""
         policy = self.reference.flow.spec.failure_policy
         return bool(state.step.continue_on_failure) or policy == "Continue"
 
     # ------------------------------------------------------------------- what is next
 
     def ready(self, state: State, *, strict: bool) -> Iterator[int | None]:
-        """Indexes of the runs of which a vcjob may be made, or, strictly, has to be if there is
-        room."""
+        """Yield indexes of runs whose vcjob may be created; `strict`: must be, if there is room."""
         reference = self.reference
         if state.ended or reference.suspended or reference.over:
             return
@@ -245,7 +239,7 @@ class Running:
             yield last.index + 1
 
     def is_due(self, run: Run, *, strict: bool) -> bool:
-        """Whether another attempt may, or has to be made."""
+        """Whether another attempt may start; `strict`: must start."""
         if run.again_at is None or run.phase:
             return False
         return (run.late_at if strict else run.again_at) <= self.now
@@ -282,7 +276,6 @@ class Running:
 
 
 def backoff(retry: Retry, failures: int) -> float:
-    """Seconds before the next attempt."""
     said = retry.backoff
     first = parse_duration(said.duration) if said and said.duration else 1.0
     factor = said.factor if said and said.factor is not None else 2.0

@@ -18,7 +18,7 @@ FLOWS = {
     "aborts": big("Abort", again=(Script(lasts=2, end="Failed"),), beside=(Script(lasts=60),)),
 }
 SHARE = 8
-"""In `make test` every so manieth branch is followed."""
+"""`make test` follows only every nth branch."""
 
 
 def states(case: Case) -> int:
@@ -48,7 +48,7 @@ def test_at_every_state(flow: str, command: str) -> None:
 
 
 def every(case: Case, command: str, share: int) -> None:
-    """Another state for each Command, so that together they see many."""
+    """Start each Command from another branch, so that together they cover many."""
     first = 1 + COMMANDS.index(command) % share
     for state in range(first, states(case) + 1, share):
         carried = Carried(case, interrupted=(state, command))

@@ -1,4 +1,4 @@
-"""The explorer finds no state of a small flow that breaks a law, and it would find one."""
+"""The explorer finds no violation in small flows, and finds those that tests add."""
 
 import time
 from dataclasses import replace

@@ -7,12 +7,46 @@ from typing import Any
 import pytest
 
 from jobflow.api.control import Case as Switched
-from jobflow.api.control import ForEach, Repeat, Retry
-from jobflow.api.jobflow import Step
+from jobflow.api.control import ForEach, Patch, Repeat, Retry
+from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
+from jobflow.api.meta import ObjectMeta
 from model.acting import DEAF, Script
-from model.small import carried, reasons, step, uses_output
-from support.plan.plan_world import World
+from model.carrying import Carried, Case
+from model.random_flows import TEMPLATES
+from support.plan.plan_world import FLOW_UID, NOW, World
 from support.plan.steps import after
+
+
+def carried(
+    *steps: Step,
+    commands: tuple[tuple[int, str], ...] = (),
+    scripts: dict[str, tuple[Script, ...]],
+    crashes: int | None = None,
+    **spec: Any,
+) -> World:
+    """Return the flow at its end. Steps without a script complete; each uses the template t."""
+    made = JobFlowSpec(flows=list(steps), **spec)
+    metadata = ObjectMeta(
+        name="f", namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
+    )
+    names = [step.name for step in (*steps, *(made.finally_ or ()))]
+    told = {name: scripts.get(name, (Script(),)) for name in names}
+    case = Case(JobFlow(metadata=metadata, spec=made), TEMPLATES, told, commands, crashes)
+    return Carried(case).to_the_end()
+
+
+def step(name: str, **fields: Any) -> Step:
+    return Step(name=name, template="t", **fields)
+
+
+def uses_output(step: str) -> Patch:
+    return Patch(job_spec={"queue": f"q-$(steps.{step}.outputs.n)"})
+
+
+def reasons(world: World) -> dict[str, str]:
+    conditions = world.flow.status.conditions or {}
+    return {key.removeprefix("f-"): condition.reason for key, condition in conditions.items()}
+
 
 FAILS = (Script(lasts=1, end="Failed"),)
 ASKS = Retry(limit=2, when="outputs.n > 1")
@@ -169,10 +203,7 @@ ROWS = [
         dict.fromkeys("abcde", ""),
         *[step(name, depends_on=after("a")) for name in "ed"],
         *[step(name) for name in "cba"],
-        scripts={
-            "c": (Script(lasts=90, obeys=DEAF),),
-            **dict.fromkeys("edba", (Script(lasts=1),)),
-        },
+        scripts={"c": (Script(lasts=90, obeys=DEAF),), **dict.fromkeys("edba", (Script(lasts=1),))},
         commands=((0, "SuspendFlow"), (1, "AbortJob"), (2, "SuspendFlow")),
         crashes=1,
         parallelism=1,
@@ -208,11 +239,7 @@ ROWS = [
         {"a": "", "z": "ExpressionError", "y": ""},
         step("a"),
         finally_=[
-            Step(
-                name="z",
-                patch=uses_output("a"),
-                switch=[Switched(when="true", template="t")],
-            ),
+            Step(name="z", patch=uses_output("a"), switch=[Switched(when="true", template="t")]),
             step("y"),
         ],
         parallelism=1,
@@ -268,9 +295,7 @@ def test_a_small_flow_ends_with_these_reasons(
 
 
 @pytest.mark.parametrize("end", ["Failed", "Terminated"])
-def test_a_job_that_fails_by_itself_during_a_suspension_has_failed(
-    end: str,
-) -> None:
+def test_a_job_that_fails_by_itself_during_a_suspension_has_failed(end: str) -> None:
     world = carried(
         step("a"),
         step("b", retry=Retry(limit=1)),
@@ -314,9 +339,7 @@ def test_every_item_runs_however_the_others_end(
 
 
 @pytest.mark.parametrize("watched", [True, False])
-def test_outputs_of_a_job_that_fails_while_it_is_aborted_are_kept_if_watched(
-    watched: bool,
-) -> None:
+def test_outputs_of_a_job_that_fails_while_it_is_aborted_are_kept_if_watched(watched: bool) -> None:
     last = step("z", patch=uses_output("c"))
     world = carried(
         step("c"),
@@ -342,9 +365,7 @@ def test_completed_items_stay_if_only_their_names_match_steps_that_run_again(lat
 
 
 @pytest.mark.parametrize("names", ["acf", "fca"])
-def test_a_step_without_items_completes_before_a_stored_failure(
-    names: str,
-) -> None:
+def test_a_step_without_items_completes_before_a_stored_failure(names: str) -> None:
     steps = {
         "a": step("a", for_each=ForEach(from_="[]")),
         "c": step("c", for_each=ForEach(items=[])),

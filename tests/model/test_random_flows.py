@@ -1,4 +1,4 @@
-"""Flows with every control primitive, carried through by `plan`, end as the reference says."""
+"""Random flows with every control primitive end as the reference says."""
 
 import pytest
 from hypothesis import given, seed
@@ -8,8 +8,7 @@ from model.random_flows import cases
 from support.laws.effort_of_laws import tries
 
 SHARES = 6
-"""Other flows in each, so that several processes can try them: 300 in `make test`, 10,000 in
-`make test-long`."""
+"""Each number draws other flows: 300 in `make test`, 10,000 in `make test-long`."""
 
 
 @pytest.mark.law

@@ -35,7 +35,6 @@ def worked_out(text: str, context: Mapping[str, Any]) -> Any:
 
 
 def truth(text: str, context: Mapping[str, Any]) -> bool:
-    """The value, where it has to be true or false."""
     value = worked_out(text, context)
     if not isinstance(value, bool):
         raise Trouble(f"{text} is no condition")
@@ -43,7 +42,6 @@ def truth(text: str, context: Mapping[str, Any]) -> bool:
 
 
 def items(text: str, context: Mapping[str, Any]) -> list[Any]:
-    """The value, where it has to be a list."""
     value = worked_out(text, context)
     if not isinstance(value, list) or len(value) > 1000:
         raise Trouble(f"{text} is no list of items")
@@ -51,7 +49,6 @@ def items(text: str, context: Mapping[str, Any]) -> list[Any]:
 
 
 def filled_in(value: Any, context: Mapping[str, Any]) -> Any:
-    """A JSON value whose texts may hold references."""
     if isinstance(value, dict):
         return {key: filled_in(inner, context) for key, inner in value.items()}
     if isinstance(value, list):

@@ -26,15 +26,11 @@ def copy_json(spec: Mapping[str, Any]) -> dict[str, Any]:
 def is_same_json(old: Any, new: Any) -> bool:
     """Return whether two values are the same JSON in any order of keys and to any depth. Unlike for
     `==`, true is not 1. A null is not the same as a missing key."""
-    return encodes_alike(old, new) or next(find_differences("", old, new), None) is None
-
-
-def encodes_alike(old: Any, new: Any) -> bool:
-    """Return whether two values have the same encoding; False if they are nested too deep."""
     try:
-        return msgspec.json.encode(old) == msgspec.json.encode(new)
+        is_same = msgspec.json.encode(old) == msgspec.json.encode(new)
     except RecursionError:
-        return False
+        is_same = False
+    return is_same or next(find_differences("", old, new), None) is None
 
 
 def find_differences(path: str, old: Any, new: Any) -> Iterator[str]:

@@ -9,8 +9,7 @@ from jobflow.api.control import Case, ForEach, Repeat
 from jobflow.api.flow_status import Decisions, FlowState, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.core.explain.explain import describe_unknown_step, explain, explain_step
-from support.plan.control_flows import SOON, items, one, repeat, retrying, run, several
-from support.plan.flow_statuses import NOW, START
+from support.plan.flow_statuses import NOW, SOON, START, items, one, repeat, retrying, run, several
 
 A = Step(name="a")
 RUNS = StepCondition(phase="Running", job="f-a", attempts=1, create_time=START)

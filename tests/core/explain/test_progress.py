@@ -8,7 +8,7 @@ from jobflow.api.job import TaskState
 from jobflow.api.jobflow import Step
 from jobflow.core.explain.progress import format_case, format_run_progress, format_task_progress
 from jobflow.core.reasons import StepReason
-from support.plan.control_flows import run
+from support.plan.flow_statuses import run
 
 FORTY = Step(name="a", for_each=ForEach(count=40))
 TEN = Step(name="a", repeat=Repeat(until="false", max=10))

@@ -21,7 +21,6 @@ from support.laws.cpu_time import least_cpu
 from support.laws.effort_of_laws import tries
 from support.laws.random_flows import controlled_flows, flows_with_probes
 from support.laws.random_walk import Walk, walks
-from support.laws.reordered_views import seen_in_another_order, steps_in_another_order
 from support.laws.unadmitted_flows import Odd
 from support.plan.loop_worlds import stepped
 from support.plan.plan_world import NOW, World
@@ -100,6 +99,20 @@ def test_a_cancelled_flow_ends_even_if_its_jobs_do_not_react(walk: Walk, deaf: b
     assert not walk.live()
     assert set(walk.taken.values()) <= {1}
     assert walk.world.settled().commands == {}
+
+
+def seen_in_another_order(world: World, random: Random, fields: tuple[str, ...]) -> World:
+    for field in fields:
+        if items := getattr(world, field):
+            shuffled: Any = dict(random.sample(sorted(items.items()), len(items)))
+            world = replace(world, **{field: shuffled})
+    return world
+
+
+def steps_in_another_order(world: World, random: Random) -> World:
+    steps = random.sample(world.flow.steps, len(world.flow.steps))
+    spec = msgspec.structs.replace(world.flow.spec, flows=steps)
+    return replace(world, flow=msgspec.structs.replace(world.flow, spec=spec))
 
 
 @given(ANY)

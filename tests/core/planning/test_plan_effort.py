@@ -52,7 +52,6 @@ def _waiting_for_one_that_runs(count: int) -> World:
 
 
 def _conditions(count: int) -> World:
-    """A chain of which each looks at the one before it."""
     steps = {
         f"s{i}": step(f"s{i - 1}", when=f'steps["s{i - 1}"].attempts >= 0') for i in range(1, count)
     }
@@ -60,7 +59,6 @@ def _conditions(count: int) -> World:
 
 
 def _items(count: int) -> World:
-    """So many items that run, with a timeout."""
     world = with_step(each(count), "a", timeout="1h").settled()
     return ends(world, "Running", *world.jobs)
 
@@ -92,7 +90,6 @@ def _repeats(count: int) -> World:
 
 
 def _attempts(count: int) -> World:
-    """One step that was tried as often as that."""
     world = flow("a", b=after("a", condition="Running")).settled()
     known = world.jobs["f-a"].metadata.labels or {}
     return world.with_metadata("f-a", labels={**known, labels.ATTEMPT: "9" * (count // 20)})

@@ -47,7 +47,6 @@ class Replay:
         self.told: list[str] = []
 
     def run(self) -> World:
-        """Everything, and then what the flow has become."""
         for line in self.lines:
             if line["type"] != "USER":
                 self.world = replace(self.world, now=BEGAN + timedelta(seconds=line["t"]))
@@ -89,8 +88,6 @@ class Replay:
 
 
 class Told(NamedTuple):
-    """The expected status after the last event."""
-
     phase: str
     reason: str = ""
     tasks: str = ""

@@ -35,7 +35,6 @@ def recording(world: World, name: str, value: object) -> World:
 
 
 def without_status(world: World) -> World:
-    """The status is lost."""
     return world.with_status(JobFlowStatus())
 
 
@@ -260,7 +259,6 @@ def step_of(job: Job) -> str:
 
 
 def ends_recorded_by(job: Job, world: World) -> set[str]:
-    """Return the steps whose latest end a vcjob records."""
     ends = parse_ends((job.metadata.annotations or {})[labels.TARGET_ENDS])
     now = {step: (world.flow.status.conditions or {})[f"f-{step}"] for step in ends}
     return {
@@ -271,7 +269,6 @@ def ends_recorded_by(job: Job, world: World) -> set[str]:
 
 
 def continued(world: World, random: Random, ends_: int) -> World:
-    """Let this many vcjobs end."""
     world = world.settled()
     for _ in range(ends_):
         live = [name for name in there(world) if not world.jobs[name].ended]

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def summary(explored: Sequence[Explored]) -> str:
-    """One line for all."""
+    """Return one line for all configurations."""
     exhausted = sum(each.exhausted for each in explored)
     states, moves = sum(each.states for each in explored), sum(each.moves for each in explored)
     violations = sum(sum(each.violations.values()) for each in explored)

@@ -24,7 +24,7 @@ CAN_BE_ABORTED = frozenset({"Pending", "Running"})
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How much of a plan is carried out."""
+    """The part of a plan that is applied."""
 
     acts: bool = True
     writes: bool = True
@@ -37,7 +37,7 @@ class Part:
 
 
 def carried_out(sight: Sight, state: State, plan: Plan, part: Part) -> State:
-    """The state once this part of the plan has been carried out."""
+    """Return the state after this part of a plan was applied."""
     base = state.known
     if part.acts and state.known != state.flow and any(map(_is_guarded, plan.actions)):
         return replace(state, known=state.flow)
@@ -50,7 +50,7 @@ def carried_out(sight: Sight, state: State, plan: Plan, part: Part) -> State:
 
 
 def restarted(state: State) -> State:
-    """Another process takes over: it lists everything, and remembers nothing."""
+    """Return the state after another process, which lists everything, has taken over."""
     jobs = tuple(
         replace(job, seen=0 if job.gone else len(job.phases), seen_gone=job.gone)
         for job in state.jobs
@@ -60,13 +60,13 @@ def restarted(state: State) -> State:
 
 
 def moved(state: State, job: Vcjob, phase: str, now: int) -> State:
-    """A vcjob goes into a phase, and an event of it is on its way."""
+    """Return the state after a vcjob enters a phase, with its event on the way."""
     after = replace(job, phases=(*job.phases, (phase, now)))
     return changed(state, after, Event(job.uid, len(after.phases)))
 
 
 def deleted(state: State, job: Vcjob) -> State:
-    """A vcjob is deleted, and an event of it is on its way."""
+    """Return the state after a vcjob is deleted, with its event on the way."""
     records = state.flow.status.value.job_status_list or ()
     told = job.ended and any((r.name, r.state) == (job.name, job.phase) for r in records)
     return changed(
@@ -75,19 +75,19 @@ def deleted(state: State, job: Vcjob) -> State:
 
 
 def changed(state: State, job: Vcjob, event: Event | None = None) -> State:
-    """The state with this vcjob as it is now."""
+    """Return the state with this version of a vcjob."""
     jobs = tuple(job if each.uid == job.uid else each for each in state.jobs)
     return replace(state, jobs=jobs, events=(*state.events, event) if event else state.events)
 
 
 def seen(job: Vcjob, phases: int, *, gone: bool) -> Vcjob:
-    """The vcjob once the controller has seen it so; what is older than what it has seen is not
-    taken in."""
+    """Return the vcjob after the controller has received this version, unless it has a newer
+    one."""
     return replace(job, seen=max(job.seen, phases), seen_gone=job.seen_gone or gone)
 
 
 def _create(sight: Sight, state: State, action: Action, answered: bool) -> State:
-    """A vcjob of this name that exists already is as good."""
+    """Create the vcjob, unless one of this name exists."""
     assert isinstance(action, CreateJob)
     if action.guard is not None and (latest := _there(state, action.guard.gone)) is not None:
         return _found(state, latest)
@@ -121,7 +121,7 @@ def _delete(sight: Sight, state: State, action: Action, answered: bool) -> State
 
 
 def _abort(sight: Sight, state: State, action: Action, answered: bool) -> State:
-    """Volcano is asked; `moves` says when it reacts."""
+    """Request an abort; `moves` says when Volcano reacts."""
     assert isinstance(action, AbortJob)
     job = state.job(action.uid)
     if not job.gone and not job.ended:
@@ -139,14 +139,14 @@ def _delete_command(sight: Sight, state: State, action: Action, answered: bool) 
 
 
 def _delete_flow(sight: Sight, state: State, action: Action, answered: bool) -> State:
-    """Only if it is as it was when that was planned."""
+    """Delete the flow if it has not changed since the plan."""
     if state.flow != state.known:
         return replace(state, known=state.flow)
     return replace(state, flow=replace(state.flow, gone=True))
 
 
 def _read_job(sight: Sight, state: State, action: Action, answered: bool) -> State:
-    """Reads the flow, then the vcjob."""
+    """Read the flow, then the vcjob."""
     assert isinstance(action, ReadJob)
     if not answered:
         return state
@@ -182,13 +182,13 @@ def _there(state: State, name: str) -> Vcjob | None:
 
 
 def _found(state: State, job: Vcjob) -> State:
-    """The controller was answered with this vcjob."""
+    """Return the state after the controller received this vcjob as an answer."""
     state = changed(state, seen(job, len(job.phases), gone=False))
     return replace(state, not_found=state.not_found - {job.name})
 
 
 def _written(sight: Sight, state: State, plan: Plan, base: Flow, part: Part) -> State:
-    """The status is stored if the flow is still as the plan saw it; else the flow is read."""
+    """Store the status if the flow has not changed since the plan; else read the flow."""
     if base != state.flow:
         return replace(state, known=state.flow)
     if not part.stored:
@@ -204,6 +204,6 @@ def _written(sight: Sight, state: State, plan: Plan, base: Flow, part: Part) -> 
 
 
 def _forgotten(state: State) -> State:
-    """What is remembered of a flow goes with its end."""
+    """Return the state without the notes about a flow that has ended."""
     jobs = tuple(replace(job, read=False) if job.read else job for job in state.jobs)
     return replace(state, jobs=jobs, not_found=frozenset(), aborts=(), probed=frozenset())

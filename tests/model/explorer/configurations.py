@@ -24,7 +24,7 @@ COMMANDS = {
 RARE = frozenset(
     {"crash", "lost answer", "fail", "delete job", "delete flow", "template", "late", *COMMANDS}
 )
-"""Everything that may have a budget."""
+"""All events that may have a budget."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Configuration:
 
     @cached_property
     def times_jobs(self) -> bool:
-        """Whether it matters when a vcjob came into a phase."""
+        """Whether the time of a vcjob's phase matters."""
         ttl = any("ttlSecondsAfterFinished" in each.spec for each in self.world.templates.values())
         return ttl or any(step.timeout for step in self.steps.values())
 
     @cached_property
     def times_flow(self) -> bool:
-        """Whether it matters when the flow started, was suspended and ended."""
+        """Whether the times of the flow's start, suspension and end matter."""
         spec = self.world.flow.spec
         return spec.timeout is not None or spec.ttl_seconds_after_finished is not None
 

@@ -12,11 +12,11 @@ from model.explorer.sight import Sight
 from model.explorer.states import Command, State
 
 MOST = 400
-"""Moves after which a flow that goes on does not end."""
+"""Moves after which a flow that has not ended counts as endless."""
 
 
 class Fairness:
-    """Follows states to the end of their flow; where one has come before is known."""
+    """Follows states to the end of their flow; states that led to an end before are known."""
 
     def __init__(self, sight: Sight, keys: Keys) -> None:
         self._sight = sight
@@ -24,7 +24,7 @@ class Fairness:
         self._ends: set[Key] = set()
 
     def every_flow_ends(self, state: State) -> str:
-        """Why a flow does not end although nothing rare happens; empty: it does."""
+        """Return why a flow does not end although nothing rare happens, or ""."""
         on_the_way: list[Key] = []
         for _ in range(MOST):
             key = self._keys.fair_key(state)
@@ -73,7 +73,8 @@ def _seen(state: State) -> State:
 
 
 def _volcano(sight: Sight, state: State) -> State | None:
-    """The next phase of the first vcjob that has one. A service runs until it is asked to stop."""
+    """Return the state after the first vcjob enters its next phase; a daemon runs until it is
+    aborted."""
     now = state.now if sight.configuration.times_jobs else 0
     for job in state.jobs:
         if not job.alive:
@@ -90,7 +91,7 @@ def _volcano(sight: Sight, state: State) -> State | None:
 
 
 def _granted(state: State) -> State | None:
-    """Return the state once somebody has done what the flow's status asks for."""
+    """Return the state after a user has done what the status asks for."""
     status = state.flow.status.value
     reasons = {step.reason for step in (status.conditions or {}).values()}
     if state.flow.terminating:
@@ -104,8 +105,8 @@ def _granted(state: State) -> State | None:
 
 
 def _stuck(state: State) -> str:
-    """Why this is no end; empty: it is one. A flow that is being deleted ends with the deletion of
-    its vcjobs, which is not the controller's."""
+    """Return why this is not an end, or "". The controller does not delete the vcjobs of a flow
+    that is being deleted."""
     if state.flow.gone or state.flow.terminating or (state.flow.final and not state.commands):
         return ""
     status = state.flow.status.value

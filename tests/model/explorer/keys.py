@@ -20,7 +20,7 @@ LONG_AGO = 200
 
 
 class Keys:
-    """The keys of one configuration's states."""
+    """The keys of the states of one configuration."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._times_flow = configuration.times_flow
@@ -28,7 +28,7 @@ class Keys:
         self._numbers: dict[Hashable, int] = {}
 
     def key(self, state: State) -> Key:
-        """Two states with this key are one."""
+        """Return the key of a state."""
         return (*self.fair_key(state), self._number(state.budget))
 
     def fair_key(self, state: State) -> Key:

@@ -46,8 +46,8 @@ def no_plan_asks_for_itself(sight: Sight, state: State) -> Broken:
 
 
 def nothing_outlives_its_flow(sight: Sight, state: State) -> Broken:
-    """Nobody waits for a vcjob whose create landed after the end of its flow, and nobody else
-    would stop it."""
+    """A vcjob whose create arrived after the end of its flow must be deleted, because nobody
+    else stops it."""
     if state.events or state.known != state.flow or not state.flow.final or not sight.idles(state):
         return
     named = {record.name for record in state.flow.status.value.job_status_list or ()}
@@ -187,7 +187,7 @@ def nothing_is_lost(sight: Sight, before: State, after: State) -> Broken:
 
 
 def final_stays_final(sight: Sight, before: State, after: State) -> Broken:
-    """Who was told that a flow has ended acts on it; only a retry takes it up again."""
+    """Users rely on the end of a flow; only a retry continues it."""
     was, now = before.flow.status.value.state.phase, after.flow.status.value.state.phase
     if before.flow.final and was != now and not (was == "Failed" and after.round > before.round):
         yield f"the flow was {was} and is {now}"

@@ -1,5 +1,5 @@
-"""The moves: everything that may happen next, by one generator for each cause. A move is its name
-and the state that it leads to."""
+"""Moves: everything that may happen next, one generator for each cause. A move is a name and
+the state that follows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -37,7 +37,7 @@ def moves(sight: Sight, state: State) -> Iterator[Move]:
 
 
 def spent(sight: Sight, state: State, what: str) -> State | None:
-    """The state with one less of this in the budget; None: none is left."""
+    """Return the state with one less of this in the budget; None if nothing is left."""
     rare = sight.configuration.rare
     if what not in rare:
         return None
@@ -49,7 +49,7 @@ def spent(sight: Sight, state: State, what: str) -> State | None:
 
 
 def planning(sight: Sight, state: State) -> Iterator[Move]:
-    """A plan is carried out, or in part; a status that nothing waits for may follow later."""
+    """Apply a plan in full or in part; a status that is not urgent may be written later."""
     if sight.idles(state):
         return
     plan = sight.plan(state)
@@ -91,8 +91,8 @@ def restarting(sight: Sight, state: State) -> Iterator[Move]:
 
 
 def passing(sight: Sight, state: State) -> Iterator[Move]:
-    """Time goes on to when the controller wants to look again; while it has something to do, or
-    beyond that, only if the budget has it: it needs milliseconds."""
+    """Let time pass until the controller plans again; if it has something to do, or for longer,
+    only with budget."""
     after = sight.plan(state).requeue_after
     if after is not None and sight.idles(state):
         seconds = max(1, -int(-after.total_seconds() // 1))
@@ -122,7 +122,7 @@ def _shown(job: Vcjob, event: Event) -> str:
 
 
 def probing(sight: Sight, state: State) -> Iterator[Move]:
-    """A request that the plan asks for is answered well by a vcjob that runs."""
+    """Let a running vcjob pass a probe of the plan."""
     for probe in sight.plan(state).probes:
         job = state.job(probe.uid)
         if job.phase == "Running" and not job.gone and (probe.step, probe.uid) not in state.probed:
@@ -131,7 +131,7 @@ def probing(sight: Sight, state: State) -> Iterator[Move]:
 
 
 def running(sight: Sight, state: State) -> Iterator[Move]:
-    """Volcano moves a vcjob: one that it was asked to abort may end before that as well."""
+    """Let Volcano move a vcjob; one that is being aborted may end by itself."""
     if len(state.events) >= LAG:
         return
     now = state.now if sight.configuration.times_jobs else 0

@@ -1,4 +1,4 @@
-"""The search: breadth-first, so that the first story of a violation is a shortest one."""
+"""The search: breadth-first, so that the first violation found has a shortest story."""
 
 import time
 from collections import deque
@@ -12,7 +12,7 @@ from model.explorer.laws import OF_A_MOVE, OF_A_STATE
 from model.explorer.moves import moves
 from model.explorer.sight import Planner, Sight, planned
 from model.explorer.states import State
-from model.explorer.story import told
+from model.explorer.statuses import Status
 
 LOOKS = 200
 """States between two looks at the clock."""
@@ -55,8 +55,7 @@ class Search:
     def run(
         self, *, seconds: float | None = None, until: float | None = None, states: int | None = None
     ) -> Explored:
-        """Explore until nothing is left; or for so many seconds of CPU time, until this monotonic
-        time, or so many states."""
+        """Explore all states, or until a limit of CPU seconds, monotonic time or states."""
         explored, began = self.explored, time.process_time()
         left = deque([(self._keys.key(self._start), self._start)])
         self._came_from[left[0][0]] = None
@@ -72,7 +71,7 @@ class Search:
         return explored
 
     def _expanded(self, key: Key, state: State) -> Iterator[tuple[Key, State]]:
-        """The states behind this one that are new."""
+        """Return the new states that follow this one."""
         self.explored.states += 1
         for law in OF_A_STATE:
             for said in law(self._sight, state):
@@ -100,7 +99,7 @@ class Search:
             explored.stories[law] = f"{explored.name} breaks the law: {name}\n{story}\n  => {said}"
 
     def _path(self, key: Key, last: int | None) -> list[tuple[str, State]]:
-        """The moves that lead to a state, and one more."""
+        """Return the moves that lead to a state, and one more."""
         numbers = [] if last is None else [last]
         while (step := self._came_from[key]) is not None:
             key, number = step
@@ -117,3 +116,48 @@ def explored_alone(
 ) -> Explored:
     """Explore one of CONFIGURATIONS, for a process of its own."""
     return Search(CONFIGURATIONS[number]).run(seconds=seconds, states=states)
+
+
+def told(moves: list[tuple[str, State]], start: State) -> str:
+    """The moves in their order, each with what it changed."""
+    lines = []
+    before = start
+    for what, after in moves:
+        news = "; ".join(_news(before, after))
+        lines.append(f"  {after.now:>4} s  {what}{': ' if news else ''}{news}")
+        before = after
+    return "\n".join(lines)
+
+
+def _news(before: State, after: State) -> Iterator[str]:
+    known = {job.uid: job for job in before.jobs}
+    for job in after.jobs:
+        was = known.get(job.uid)
+        if was is None:
+            yield f"{job.name} is made"
+        elif job.gone and not was.gone:
+            yield f"{job.name} is gone"
+        elif job.asked and not was.asked:
+            yield f"{job.name} is to abort"
+    for name in sorted(after.not_found - before.not_found):
+        yield f"{name} is not there"
+    if after.flow.status is not before.flow.status:
+        yield from _changes(before.flow.status, after.flow.status)
+    if after.known is not before.known and after.known != after.flow:
+        yield "the controller does not know it yet"
+
+
+def _changes(before: Status, after: Status) -> Iterator[str]:
+    was, now = before.value, after.value
+    if (was.state.phase, was.state.reason) != (now.state.phase, now.state.reason):
+        yield f"stored: flow {_words(now.state.phase, now.state.reason)}"
+    old = was.conditions or {}
+    for key, condition in (now.conditions or {}).items():
+        earlier = old.get(key)
+        words = _words(condition.phase, condition.reason)
+        if earlier is None or _words(earlier.phase, earlier.reason) != words:
+            yield f"stored: {key} {words}"
+
+
+def _words(phase: str, reason: str) -> str:
+    return f"{phase} ({reason})" if reason else phase

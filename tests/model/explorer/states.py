@@ -1,4 +1,4 @@
-"""States of the explorer: all there is at one moment, as values that never change."""
+"""States of the explorer: everything at one moment, as frozen values."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Vcjob:
     name: str
     step: str
     index: str
-    """Which item or repeat of its step it is; empty: the step has only one run."""
+    """The index of its item or repeat; "" if the step has one run."""
     attempt: int
     uid: str
     manifest: int
@@ -22,10 +22,10 @@ class Vcjob:
     phases: tuple[tuple[str, int], ...]
     """Every phase that it has been in, with the second in which the phase began."""
     round: int = 0
-    """How often the flow had been retried when the vcjob was made."""
+    """The number of retries of the flow before the vcjob was created."""
     gone: bool = False
     lost: bool = False
-    """Whether it was deleted before the flow's status told its end: its run may start again."""
+    """Whether it was deleted before its end was stored, so that its run may start again."""
     asked: bool = False
     """Whether Volcano has been asked to abort it."""
     seen: int = 0
@@ -48,7 +48,7 @@ class Vcjob:
 
     @property
     def run(self) -> tuple[str, str]:
-        """The run that it belongs to: two vcjobs of one run are attempts."""
+        """The step and index of its run."""
         return self.step, self.index
 
 
@@ -101,17 +101,17 @@ class State:
     jobs: tuple[Vcjob, ...] = ()
     """By UID."""
     events: tuple[Event, ...] = ()
-    """What the controller has yet to see, in order."""
+    """Events that the controller has not received yet, in order."""
     commands: tuple[Command, ...] = ()
     known_commands: tuple[Command, ...] = ()
     missing: frozenset[str] = frozenset()
     """Templates that are not there."""
     not_found: frozenset[str] = frozenset()
-    """What the controller remembers: vcjobs that a live read did not find."""
+    """vcjobs that a live read of the controller did not find."""
     aborts: tuple[tuple[str, int], ...] = ()
-    """What it remembers: when it last asked to abort a vcjob, by UID."""
+    """When the controller last requested an abort, by UID of the vcjob."""
     probed: frozenset[tuple[str, str]] = frozenset()
-    """What it remembers: probes that have passed, by step and UID of the target's vcjob."""
+    """Passed probes, by step and UID of the target's vcjob."""
     round: int = 0
     """How often the flow has been retried."""
 

@@ -260,7 +260,6 @@ class Walk:
         return conditions.get(self.world.name_of(name), StepCondition())
 
     def check(self, planned: Planned) -> None:
-        """Check what holds for every plan."""
         assert not planned.asks_at_once and not planned.wakes_for_nothing
         live = self.live()
         alive = Counter(live.values())
@@ -319,7 +318,6 @@ class Walk:
                 self.insides.check_unsatisfiable(self.steps[name], self.world)
 
     def is_aborted(self, key: Key) -> bool:
-        """Return whether the stored status says that a run is being aborted."""
         stored = self.stored(key[0])
         runs = [run for run in stored.runs or () if str(run.index) == key[1]] or [stored]
         return any(run.abort_time is not None for run in runs)

@@ -1,15 +1,115 @@
-"""Flows as they stand, for tests of what is drawn of them: status objects made by hand."""
+"""Flows with statuses made by hand, for tests of the text and the drawings that show them."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from jobflow.api.flow_status import FlowState, JobFlowStatus, JobRecord, StepCondition
+import msgspec
+
+from jobflow.api.control import ForEach, Repeat
+from jobflow.api.flow_status import (
+    Decisions,
+    FlowState,
+    JobFlowStatus,
+    JobRecord,
+    RunCondition,
+    StepCondition,
+    StepFailure,
+)
 from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 NOW = START + timedelta(seconds=75)
-_ENDED = {"Completed", "Failed"}
-_NO_JOB = {"Waiting", "Skipped"}
+FAILURE = StepFailure(task="main", pod="f-a-main-0", container="main", exit_code=3, reason="Error")
+SOON = NOW + timedelta(seconds=12)
+
+
+def one(step: Step, condition: StepCondition, phase: str = "Running", **spec: Any) -> JobFlow:
+    return several([(step, condition)], phase, **spec)
+
+
+def several(
+    steps: Iterable[tuple[Step, StepCondition]],
+    phase: str = "Running",
+    *,
+    name: str = "f",
+    last: Iterable[tuple[Step, StepCondition]] = (),
+    status: dict[str, Any] | None = None,
+    **spec: Any,
+) -> JobFlow:
+    """A flow of these steps, `last` in its finally. `status`: fields of its own status."""
+    steps, last = list(steps), list(last)
+    conditions = {f"{name}-{step.name}": condition for step, condition in (*steps, *last)}
+    made = JobFlowStatus(
+        state=FlowState(phase=phase),
+        start_time=START,
+        conditions=conditions,
+        job_status_list=list(_records(conditions.values())) or None,
+    )
+    return JobFlow(
+        metadata=ObjectMeta(name=name, namespace="default", creation_timestamp=START),
+        spec=JobFlowSpec(
+            flows=[step for step, _ in steps], finally_=[step for step, _ in last] or None, **spec
+        ),
+        status=msgspec.structs.replace(made, **(status or {})),
+    )
+
+
+def _records(conditions: Iterable[StepCondition]) -> Iterable[JobRecord]:
+    for condition in conditions:
+        for run in condition.runs or (condition,):
+            if run.job:
+                over = run.phase in ("Completed", "Failed")
+                end = START + timedelta(seconds=2) if over else None
+                yield JobRecord(
+                    name=run.job, state=run.phase, start_timestamp=START, end_timestamp=end
+                )
+
+
+def run(index: int, phase: str, step: str = "a", **fields: Any) -> RunCondition:
+    return RunCondition(index=index, phase=phase, job=f"f-{step}-{index}", attempts=1, **fields)
+
+
+def items(phases: str, total: int, phase: str = "Running", **fields: Any) -> JobFlow:
+    """A forEach of `total` items; those that have begun stand so: `Completed Running`."""
+    runs = [run(index, word) for index, word in enumerate(phases.split())]
+    step = Step(name="a", for_each=ForEach(count=total))
+    return one(step, StepCondition(phase=phase, runs=runs, attempts=len(runs), **fields))
+
+
+def repeat(phases: str, phase: str = "Running", **fields: Any) -> JobFlow:
+    """A repeat of at most 10 runs, until it is good enough; those that have begun stand so."""
+    outputs = {"accuracy": 0.9}
+    runs = [
+        run(index, word, outputs=outputs if word == "Completed" else None)
+        for index, word in enumerate(phases.split())
+    ]
+    step = Step(name="a", repeat=Repeat(until="outputs.accuracy > 0.95", max=10))
+    condition = StepCondition(
+        phase=phase, runs=runs, attempts=len(runs), job=runs[-1].job, **fields
+    )
+    return one(step, condition)
+
+
+def retrying(**fields: Any) -> StepCondition:
+    return StepCondition(
+        phase="Waiting",
+        reason="Retrying",
+        message="runs again (1 of 3): the job f-a ended Failed: pod f-a-main-0 (task main): exit "
+        "code 3 (Error)",
+        job="f-a",
+        attempts=1,
+        failures=1,
+        failure=FAILURE,
+        next_attempt_time=SOON,
+        last_transition_time=NOW - timedelta(seconds=3),
+        **fields,
+    )
+
+
+TAKEN = Decisions(case=1)
+
 
 Standing = str | tuple[str, str, str]
 """A phase, or a phase with reason and message."""
@@ -18,43 +118,19 @@ Standing = str | tuple[str, str, str]
 def standing(
     name: str, phase: str, /, *, after: dict[str, str] | None = None, **steps: Standing
 ) -> JobFlow:
-    """A flow in `phase` with these steps; `after` says what they depend on, as words.
-
-    Jobs were made at START; those that have ended took two seconds.
-    """
-    after = after or {}
-    conditions, records = {}, []
+    """A flow with these steps; `after` has the targets of a step as words."""
+    pairs, done = [], 0
     for step, given in steps.items():
         word, reason, message = given if isinstance(given, tuple) else (given, "", "")
-        job = "" if word in _NO_JOB else f"{name}-{step}"
-        conditions[f"{name}-{step}"] = StepCondition(
+        job = "" if word in ("Waiting", "Skipped") else f"{name}-{step}"
+        done += word in ("Completed", "Failed", "Skipped")
+        condition = StepCondition(
             phase=word, reason=reason, message=message, job=job, attempts=int(bool(job))
         )
-        if job:
-            end = START + timedelta(seconds=2) if word in _ENDED else None
-            records.append(
-                JobRecord(name=job, state=word, start_timestamp=START, end_timestamp=end)
-            )
-    done = sum(c.phase in _ENDED | {"Skipped"} for c in conditions.values())
-    return JobFlow(
-        metadata=ObjectMeta(name=name, namespace="default"),
-        spec=JobFlowSpec(
-            flows=[
-                Step(
-                    name=step,
-                    depends_on=DependsOn(targets=after[step].split()) if step in after else None,
-                )
-                for step in steps
-            ]
-        ),
-        status=JobFlowStatus(
-            state=FlowState(phase=phase),
-            progress=f"{done}/{len(steps)}",
-            start_time=START,
-            conditions=conditions,
-            job_status_list=records,
-        ),
-    )
+        targets = (after or {}).get(step)
+        depends_on = DependsOn(targets=targets.split()) if targets else None
+        pairs.append((Step(name=step, depends_on=depends_on), condition))
+    return several(pairs, phase, name=name, status={"progress": f"{done}/{len(steps)}"})
 
 
 DIAMOND = standing(

@@ -20,7 +20,6 @@ def owner(name: str, uid: str) -> OwnerReference:
 
 
 def stranger(*, owner_alive: bool = True, deleting: bool = False, owned: bool = True) -> Holder:
-    """A vcjob that has a name we wanted."""
     metadata = ObjectMeta(
         name="f-a",
         uid="uid-other",

@@ -19,18 +19,15 @@ from support.sandbox.containers import ended, with_containers
 
 
 def stepped(*, condition: str | None = None, **fields: Any) -> World:
-    """A flow of `a`, which has these fields, and `b`."""
     steps = [Step(name="a", **fields), Step(name="b", depends_on=after("a", condition=condition))]
     return world_of(steps)
 
 
 def each(count: int = 3, *, parallelism: int | None = None, **fields: Any) -> World:
-    """`a` has so many items."""
     return stepped(for_each=ForEach(count=count, parallelism=parallelism), **fields)
 
 
 def repeated(until: str = "outputs.done", most: int = 3, **fields: Any) -> World:
-    """`a` is repeated."""
     return stepped(repeat=Repeat(until=until, max=most), **fields)
 
 
@@ -70,7 +67,6 @@ def waited(world: World) -> World:
 
 
 def there(world: World) -> dict[str, str]:
-    """The vcjobs there are, by name, with their phases."""
     left = [name for name in sorted(world.jobs) if name not in world.deleted]
     return {name: world.jobs[name].phase for name in left}
 
@@ -84,7 +80,6 @@ def runs(planned: Planned, step: str = "a") -> dict[int, str]:
 
 
 def run(planned: Planned, index: int, step: str = "a") -> RunCondition:
-    """The condition of one run."""
     return next(each for each in planned.conditions[step].runs or () if each.index == index)
 
 

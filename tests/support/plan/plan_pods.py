@@ -22,7 +22,6 @@ def pods_of(job: Job, /, **tasks: str) -> dict[str, Pod]:
 
 
 def pod_of(job: Job, task: str, index: int, phase: str = "Running") -> Pod:
-    """One pod of a vcjob."""
     meta = job.metadata
     owner = OwnerReference(
         api_version=JOBS.api_version, kind=JOBS.kind, name=meta.name, uid=meta.uid, controller=True
@@ -38,6 +37,5 @@ def pod_of(job: Job, task: str, index: int, phase: str = "Running") -> Pod:
 
 
 def going(pod: Pod, since: datetime) -> Pod:
-    """The pod, being deleted."""
     metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=since)
     return msgspec.structs.replace(pod, metadata=metadata)

@@ -20,9 +20,8 @@ from jobflow.api.flow_status import JobFlowStatus, JobRecord
 from jobflow.api.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.meta import ObjectMeta
 from jobflow.api.pod import Pod
-from jobflow.api.resources import JOBFLOWS
 from jobflow.core.names import format_attempt_name, format_job_name
 from jobflow.core.planning.actions import (
     AbortJob,
@@ -150,15 +149,12 @@ class World:
         return replace(self, flow=changed, templates={**made, **self.templates})
 
     def with_last(self, *entries: str, **steps: Step) -> World:
-        """Put these steps into `finally`."""
         last = [Step(name=entry) for entry in entries]
         last += [msgspec.structs.replace(said, name=name) for name, said in steps.items()]
         return self.with_spec(finally_=last)
 
     def name_of(self, step: str, run: int = 0, index: int | None = None) -> str:
         return format_attempt_name(format_job_name(self.flow.metadata.name, step, index=index), run)
-
-    # ------------------------------------------------------------------- the cluster
 
     def job(self, step: str, phase: str, *, run: int = 0, **annotations: str) -> Job:
         """A vcjob of a step as JobFlow makes it, in `phase` since now."""
@@ -197,13 +193,11 @@ class World:
         return replace(self, jobs={**self.jobs, **jobs}, deleted=self.deleted - jobs.keys())
 
     def with_metadata(self, name: str, **changes: Any) -> World:
-        """Change the metadata of a vcjob."""
         job = self.jobs[name]
         metadata = msgspec.structs.replace(job.metadata, **changes)
         return self.with_job(msgspec.structs.replace(job, metadata=metadata))
 
     def with_job_status(self, name: str, **changes: Any) -> World:
-        """Change the status of a vcjob."""
         job = self.jobs[name]
         status = msgspec.structs.replace(job.status, **changes)
         return self.with_job(msgspec.structs.replace(job, status=status))
@@ -275,12 +269,7 @@ class World:
                 name=name, namespace="ns", uid=f"uid-{name}", creation_timestamp=self.now
             ),
             action=action,
-            target=OwnerReference(
-                api_version=JOBFLOWS.api_version,
-                kind=JOBFLOWS.kind,
-                name=self.flow.metadata.name,
-                uid=uid,
-            ),
+            target=owner(self.flow.metadata.name, uid),
             message=said,
         )
         return replace(self, commands={**(self.commands or {}), name: command})
@@ -292,8 +281,6 @@ class World:
     def later(self, seconds: float) -> World:
         return replace(self, now=self.now + timedelta(seconds=seconds))
 
-    # ---------------------------------------------------------------------- the flow
-
     def stored(self) -> World:
         """The status of the plan is written, nothing else is done."""
         return self.with_status(self.plan().status)
@@ -304,11 +291,9 @@ class World:
         return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
 
     def with_status_fields(self, **changes: Any) -> World:
-        """Change fields of the stored status."""
         return self.with_status(msgspec.structs.replace(self.flow.status, **changes))
 
     def with_condition(self, step: str, **changes: Any) -> World:
-        """Change the stored condition of a step."""
         conditions, key = self.flow.status.conditions or {}, f"{self.flow.metadata.name}-{step}"
         changed = msgspec.structs.replace(conditions[key], **changes)
         return self.with_status_fields(conditions={**conditions, key: changed})
@@ -316,8 +301,6 @@ class World:
     def being_deleted(self) -> World:
         metadata = msgspec.structs.replace(self.flow.metadata, deletion_timestamp=self.now)
         return replace(self, flow=msgspec.structs.replace(self.flow, metadata=metadata))
-
-    # -------------------------------------------------------------------- the driver
 
     def carried_out(self, planned: Planned | None = None, *, write: bool = True) -> World:
         """Return the world after all actions of the plan, with its status stored if `write`."""
@@ -393,7 +376,6 @@ class World:
         return world
 
     def ended(self, name: str, phase: str) -> World:
-        """A vcjob goes into a phase."""
         job = self.jobs[name]
         status = job_status(phase, self.now, since=job.metadata.creation_timestamp)
         return self.with_job(msgspec.structs.replace(job, status=status))

@@ -34,7 +34,6 @@ class Planned:
 
     @property
     def creates(self) -> list[str]:
-        """Names of the vcjobs to be made."""
         return [a.name for a in self.plan.actions if isinstance(a, CreateJob)]
 
     @property
@@ -49,17 +48,14 @@ class Planned:
 
     @property
     def job_reads(self) -> list[str]:
-        """Names of the vcjobs that are read live."""
         return [a.name for a in self.plan.actions if isinstance(a, ReadJob)]
 
     @property
     def aborts(self) -> list[str]:
-        """Names of the vcjobs that Volcano is asked to abort."""
         return [a.name for a in self.plan.actions if isinstance(a, AbortJob)]
 
     @property
     def reads(self) -> list[str]:
-        """Names of the vcjobs whose pods are to be read."""
         return [a.job for a in self.plan.actions if isinstance(a, ReadPods)]
 
     @property
@@ -84,20 +80,15 @@ class Planned:
     @property
     def waiting(self) -> dict[str, str]:
         """The message of each step that waits for others."""
-        return {
-            step: condition.message
-            for step, condition in self.conditions.items()
-            if condition.phase == "Waiting" and condition.reason == ""
-        }
+        return self._waiting_messages("")
 
     @property
     def waiting_for_probe(self) -> dict[str, str]:
-        """The message of each step one of whose targets is looked into."""
-        return {
-            step: condition.message
-            for step, condition in self.conditions.items()
-            if (condition.phase, condition.reason) == ("Waiting", "WaitingForProbe")
-        }
+        return self._waiting_messages("WaitingForProbe")
+
+    def _waiting_messages(self, reason: str) -> dict[str, str]:
+        waiting = ("Waiting", reason)
+        return {s: c.message for s, c in self.conditions.items() if (c.phase, c.reason) == waiting}
 
     @property
     def skipped(self) -> dict[str, str]:
@@ -133,7 +124,6 @@ class Planned:
 
     @property
     def refused_commands(self) -> list[str]:
-        """The reason of each refused Command."""
         warnings = [event for event in self.plan.events if event.reason == "CommandRefused"]
         assert all(event.type == "Warning" for event in warnings)
         return [event.message.partition(" was refused: ")[2] for event in warnings]

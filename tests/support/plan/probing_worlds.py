@@ -48,7 +48,6 @@ def known(world: World) -> Planned:
 
 
 def counted(world: World, **tasks: dict[str, int]) -> World:
-    """Volcano has counted the pods of serve's vcjob."""
     job = world.jobs["f-serve"]
     count = {task: TaskState(phase=phases) for task, phases in tasks.items()}
     status = msgspec.structs.replace(job.status, task_status_count=count)

@@ -33,7 +33,6 @@ def step(
 
 
 def template(name: str, spec: Mapping[str, Any] = TEMPLATE_SPEC) -> JobTemplate:
-    """A valid template."""
     return JobTemplate(
         metadata=ObjectMeta(name=name, namespace="ns", generation=1), spec=dict(spec)
     )

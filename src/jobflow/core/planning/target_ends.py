@@ -3,9 +3,8 @@
 A create and the status that holds its reason are sent together, so a crash can leave only the
 create. Therefore a vcjob carries the ends of its step's targets as an annotation. It is read only
 while the stored status does not know that vcjob: the status that first knows it holds these ends
-too. A later attempt of a target makes an older entry void; a retry of the flow continues the count
-of attempts. Everyone who can create vcjobs of the flow can write the annotation, so entries that
-are not about a target of the step, or that no step can end as, are ignored.
+too. Everyone who can create vcjobs of the flow can write the annotation, so entries that are not
+about a target of the step, or that no step can end as, are ignored.
 
 If a vcjob does not name a target (an earlier version made it, or not all ends fitted), it proves
 only the one end that its step must have waited for.

@@ -61,10 +61,7 @@ def test_finally_runs_after_a_cancel() -> None:
     world = a_ends(world, "Aborted").settled()
     assert (world.plan().phases["z"], world.plan().reason) == ("Pending", "Cancelled")
     world = world.ended("f-z", "Completed").settled()
-    assert (world.flow.status.state.phase, world.flow.status.state.reason) == (
-        "Failed",
-        "Cancelled",
-    )
+    assert world.end == ("Failed", "Cancelled")
 
 
 def test_a_flow_that_is_cancelled_before_it_ran_anything_is_tidied_up_too() -> None:
@@ -100,10 +97,7 @@ def test_a_failed_finally_step_fails_the_flow_and_stops_no_other() -> None:
     world = world.ended("f-x", "Failed").with_template("z").settled()
     assert world.plan().phases == {"a": "Completed", "x": "Failed", "y": "Pending", "z": "Pending"}
     world = world.ended("f-y", "Completed").ended("f-z", "Completed").settled()
-    assert (world.flow.status.state.phase, world.flow.status.state.reason) == (
-        "Failed",
-        "StepFailed",
-    )
+    assert world.end == ("Failed", "StepFailed")
 
 
 @pytest.mark.parametrize(("end", "skipped"), [("Completed", {"z": "NotTaken"}), ("Failed", {})])

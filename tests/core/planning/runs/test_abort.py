@@ -12,7 +12,6 @@ from support.plan.planned import Planned
 
 
 def cancel(world: World) -> Planned:
-    """The plan in which the Command is first seen."""
     return world.with_command().plan()
 
 

@@ -13,7 +13,6 @@ DONE = '{"done": true, "acc": 0.9}'
 
 
 def after_runs(*messages: str, most: int = 3, **fields: object) -> World:
-    """The step has had these runs, one after another."""
     world = repeated(most=most, **fields).settled()  # type: ignore[arg-type]
     for index, message in enumerate(messages):
         world = leaves(world, f"f-a-{index}", message).settled()

@@ -161,7 +161,6 @@ def test_outputs_that_the_expression_looks_at_are_read_first() -> None:
 
 
 def affinity(world: World, name: str) -> object:
-    """The node affinity of a vcjob that is to be made."""
     actions = world.plan().plan.actions
     made = {action.name: action.manifest for action in actions if isinstance(action, CreateJob)}
     pod = made[name]["spec"]["tasks"][0]["template"]["spec"]
@@ -214,10 +213,3 @@ def test_an_item_between_two_attempts_takes_up_room() -> None:
     assert list(there(world)) == ["f-a-0"]
     world = ends(waited(world), "Completed", "f-a-0-r1")
     assert list(there(world)) == ["f-a-0", "f-a-0-r1", "f-a-1"]
-
-
-def test_a_cancelled_flow_makes_no_other_attempt() -> None:
-    world = ends(retried().settled(), "Failed", "f-a").with_command().settled()
-    assert world.plan().failed == {"a": "Cancelled"}
-    assert list(there(world)) == ["f-a"]
-    assert world.flow.status.state.phase == "Failed"

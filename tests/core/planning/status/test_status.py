@@ -17,7 +17,6 @@ def at(seconds: float) -> datetime:
 
 
 def stored(planned: Planned) -> dict[str, Any]:
-    """The status as the API server will have it."""
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(planned.status))
     return found
 

@@ -84,57 +84,28 @@ def test_a_probe_waits_for_the_next_attempt_of_its_target() -> None:
     assert world.plan().phases["b"] == "Pending"
 
 
-EACH: dict[str, Any] = {"forEach": {"count": 2}}
-AGAIN: dict[str, Any] = {"repeat": {"until": "true", "max": 2}}
-TRIED: dict[str, Any] = {"retry": {"limit": 1, "avoidNodes": True}, "timeout": "1h"}
-PROBE = {"taskStatusList": [{"taskName": "main", "phase": "Running"}]}
-SEEN = 'steps["a"].items[0].outputs.n == 1'
+EACH: dict[str, Any] = {"name": "a", "forEach": {"count": 2}}
+ITEM = 'steps["a"].items[0].outputs.n'
 
 
-def b(target: str = "a", **said: Any) -> dict[str, Any]:
-    depends_on = {"targets": [target], **said.pop("dependsOn", {})}
-    return {"name": "b", "dependsOn": depends_on, **said}
+def queue(reference: str) -> dict[str, Any]:
+    return {"patch": {"jobSpec": {"queue": f"q-$({reference})"}}}
 
 
 @pytest.mark.parametrize(
-    "steps",
+    ("a", "b", "path"),
     [
-        [{"name": "a", "daemon": True, **TRIED}, b()],
-        [{"name": "a", "when": "true", **EACH, **TRIED}, b(dependsOn={"condition": "Running"})],
-        [{"name": "a", "switch": [{"template": "t"}], **AGAIN, **TRIED}, b()],
-        [{"name": "a", "switch": [{"template": "t"}], **EACH}, b(dependsOn={"strategy": "any"})],
-        [{"name": "a", **AGAIN}, b(dependsOn={"probe": PROBE})],
-        [{"name": "a", **TRIED}, b(dependsOn={"probe": PROBE})],
-        [{"name": "a", "daemon": True, **TRIED}, b(dependsOn={"probe": PROBE})],
-        [{"name": "a", **EACH}, b(when=SEEN)],
-        [{"name": "a", **EACH}, b(forEach={"from": 'steps["a"].items.map(i, i.outputs.n)'})],
+        (EACH, {"when": f"{ITEM} == 1"}, None),
+        (EACH, {"forEach": {"from": 'steps["a"].items.map(i, i.outputs.n)'}}, None),
+        (EACH, {"when": 'steps["a"].outputs.n == 1'}, "when"),
+        ({"name": "a"}, {"when": f"{ITEM} == 1"}, "when"),
+        (EACH, queue("steps.a.items[0].outputs.n"), "patch.jobSpec.queue"),
+        (EACH, queue("steps.a.outputs.n"), "patch.jobSpec.queue"),
     ],
-    ids=lambda steps: str(steps)[:100],
 )
-def test_what_goes_together_is_admitted(steps: list[dict[str, Any]]) -> None:
-    assert faults(flow_of(*steps)) == []
-
-
-@pytest.mark.parametrize(
-    ("steps", "path"),
-    [
-        ([{"name": "a", "daemon": True, **EACH}, b()], "spec.flows[0].daemon"),
-        ([{"name": "a", "daemon": True, **AGAIN}, b()], "spec.flows[0].daemon"),
-        ([{"name": "a", **EACH, **AGAIN}, b()], "spec.flows[0].repeat"),
-        ([{"name": "a", **EACH}, b(dependsOn={"probe": PROBE})],
-         "spec.flows[1].dependsOn.targets[0]"),
-        ([{"name": "a", **EACH}, b(when='steps["a"].outputs.n == 1')], "spec.flows[1].when"),
-        ([{"name": "a"}, b(when=SEEN)], "spec.flows[1].when"),
-        ([{"name": "a", **EACH, "switch": [{"when": "item == 1", "template": "t"}]}, b()],
-         "spec.flows[0].switch[0].when"),
-        ([{"name": "a", **EACH},
-          b(patch={"jobSpec": {"queue": "q-$(steps.a.items[0].outputs.n)"}})],
-         "spec.flows[1].patch.jobSpec.queue"),
-        ([{"name": "a", **EACH}, b(patch={"jobSpec": {"queue": "q-$(steps.a.outputs.n)"}})],
-         "spec.flows[1].patch.jobSpec.queue"),
-    ],
-    ids=lambda it: str(it)[:100],
-)  # fmt: skip
-def test_what_does_not_is_refused_at_its_place(steps: list[dict[str, Any]], path: str) -> None:
-    found = faults(flow_of(*steps))
-    assert [fault.partition(": ")[0] for fault in found] == [path]
+def test_only_expressions_use_the_outputs_of_items(
+    a: dict[str, Any], b: dict[str, Any], path: str | None
+) -> None:
+    found = faults(flow_of(a, {"name": "b", "dependsOn": {"targets": ["a"]}, **b}))
+    paths = [fault.partition(": ")[0] for fault in found]
+    assert paths == ([f"spec.flows[1].{path}"] if path else [])

@@ -13,7 +13,6 @@ SUCCEEDED = {"taskStatusList": [{"taskName": "t", "phase": "Succeeded"}]}
 
 
 def joined(strategy: str, *, probe: object = PORT) -> World:
-    """c looks into a and b, both of which run."""
     world = flow("a", "b", c=probed("a b", probe, strategy=strategy))
     return world.with_jobs(a="Running", b="Running").settled()
 

@@ -1,8 +1,7 @@
 """`spec.parallelism`: the most vcjobs of a flow that exist at once, and who takes a free place.
 
-The drafts of all steps, of first attempts, further attempts and next items, are turned into creates
-as long as there is room. The others are not even built, because a wide flow may have a thousand of
-them waiting.
+The drafts of all steps are turned into creates as long as there is room. The others are not even
+built, because a wide flow may have a thousand of them waiting.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

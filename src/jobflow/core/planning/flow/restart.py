@@ -1,10 +1,9 @@
 """Retry of a failed flow: the status from which it continues.
 
 Failed, UpstreamFailed and Stopped steps go back to Waiting, and so does every Skipped step behind
-one of them, without its decisions; `finally` runs again. A daemon that was ended with
-its flow goes back too if a step behind it does, because that needs its service. Completed steps,
-items and repeats stay. Attempts count on: `pastAttempts` says how many were made before,
-and a step or run that has made no other since has not begun. Nothing is started here.
+one of them, without its decisions; `finally` runs again. A daemon that was ended with its flow goes
+back too if a step behind it does, because that needs its service. Completed steps, items and
+repeats stay. `pastAttempts` is the number of attempts before. Nothing is started here.
 """
 
 from datetime import datetime

@@ -20,8 +20,8 @@ from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
 from jobflow.core.planning.flow.failure_policy import runs_every_item
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, fresh
 from jobflow.core.planning.runs.abort import aborted, ending_reason
-from jobflow.core.planning.runs.create import first_attempt, refused_for_good
-from jobflow.core.planning.runs.run import FindEnd, decide_run, next_attempt_when_due
+from jobflow.core.planning.runs.create import refused_for_good
+from jobflow.core.planning.runs.run import FindEnd, decide_run, start_run
 from jobflow.core.planning.target_ends import recorded_end_message
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
@@ -76,7 +76,7 @@ class Loop:
 
     def start(self, index: int, ctx: PlanContext) -> RunDecision:
         run = self.known.get(index) or fresh(self.observed, ctx.flow.metadata.name, index)
-        decision = next_attempt_when_due(run, ctx) if run.attempts else first_attempt(run, ctx)
+        decision = start_run(run, ctx)
         self.decided[index] = run, decision
         return decision
 

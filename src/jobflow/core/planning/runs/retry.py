@@ -97,16 +97,16 @@ def _retried(
 
 
 def _between_attempts(run: ObservedRun, condition: RunCondition, **changes: object) -> RunCondition:
-    kept = {
-        "failures": condition.failures,
-        "avoid_nodes": condition.avoid_nodes,
-        "failure": condition.failure,
-        "job": condition.job,
-        "attempts": condition.attempts,
-        "requested_hours": condition.requested_hours,
-    }
-    blank = run.new_condition(phase=StepPhase.WAITING, last_transition_time=run.now)
-    return msgspec.structs.replace(blank, **kept, **changes)
+    return msgspec.structs.replace(
+        run.new_condition(phase=StepPhase.WAITING, last_transition_time=run.now),
+        failures=condition.failures,
+        avoid_nodes=condition.avoid_nodes,
+        failure=condition.failure,
+        job=condition.job,
+        attempts=condition.attempts,
+        requested_hours=condition.requested_hours,
+        **changes,
+    )
 
 
 def _final(condition: RunCondition, **changes: object) -> RunDecision:

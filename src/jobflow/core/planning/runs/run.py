@@ -15,7 +15,7 @@ from jobflow.core.planning.actions import ReadJob
 from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import abort, aborted, intent
-from jobflow.core.planning.runs.create import next_attempt
+from jobflow.core.planning.runs.create import first_attempt, next_attempt
 from jobflow.core.planning.runs.finish import ends_as, finish, requested_hours, running_as
 from jobflow.core.planning.runs.retry import backoff, retry_or_end
 from jobflow.core.planning.target_ends import recorded_end_message
@@ -43,6 +43,11 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
     if not run.gone:
         return _running(run, job, ctx)
     return _without_job(run, ctx, find_end)
+
+
+def start_run(run: ObservedRun, ctx: PlanContext) -> RunDecision:
+    """Start a run that may start now, also after a retry of the flow."""
+    return next_attempt_when_due(run, ctx) if run.attempts else first_attempt(run, ctx)
 
 
 def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:

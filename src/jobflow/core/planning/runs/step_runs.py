@@ -6,9 +6,9 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES
 from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs import loop as looping
-from jobflow.core.planning.runs.create import first_attempt, refused_for_good
+from jobflow.core.planning.runs.create import refused_for_good
 from jobflow.core.planning.runs.loop_summary import summarize
-from jobflow.core.planning.runs.run import decide_run, next_attempt_when_due
+from jobflow.core.planning.runs.run import decide_run, start_run
 from jobflow.core.planning.target_ends import (
     end_beyond_all_known,
     ended_as_recorded,
@@ -32,9 +32,7 @@ def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
             decision = StepDecision(stored)
         elif position in ends and (end := end_beyond_all_known(position, ctx)) is not None:
             decision = StepDecision(ended_as_recorded(end, observed))
-        elif stored.attempts > stored.past_attempts or observed.job is not None:
-            decision = _continue(position, observed, ctx)
-        elif answered or observed.loops:
+        elif stored.attempts > stored.past_attempts or observed.job or observed.loops or answered:
             decision = _continue(position, observed, ctx)
         else:
             continue
@@ -48,8 +46,7 @@ def begin(observed: ObservedStep, ctx: PlanContext) -> StepDecision:
     """Start a step; after a retry of the flow, the runs that are left."""
     if observed.loops:
         return summarize(looping.begin(observed, ctx))
-    start = next_attempt_when_due if observed.attempts else first_attempt
-    return cast(StepDecision, start(observed, ctx))
+    return cast(StepDecision, start_run(observed, ctx))
 
 
 def _continue(position: int, observed: ObservedStep, ctx: PlanContext) -> StepDecision | None:

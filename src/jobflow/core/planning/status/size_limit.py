@@ -5,6 +5,7 @@ nor the lists of vcjobs. Details of an ended vcjob that are dropped are lost.
 """
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -166,16 +167,17 @@ def _conditions(
     concerns: Callable[[RunCondition], bool] = lambda condition: True,
 ) -> JobFlowStatus:
     """Drop fields of the conditions that this concerns, and of their runs: set them to `empty`."""
+    read = attrgetter(*empty)
+    is_full: Callable[[RunCondition], Any] = read if len(empty) == 1 else lambda c: any(read(c))
 
     def dropped(condition: C) -> C:
-        full = any(getattr(condition, field) for field in empty)
-        return _replace(condition, **empty) if full and concerns(condition) else condition
+        full = is_full(condition) and concerns(condition)
+        return _replace(condition, **empty) if full else condition
 
     changed: dict[str, StepCondition] = {}
     for key, each in (status.conditions or {}).items():
-        less = dropped(each)
         if each.runs:
-            less = _replace(less, runs=[dropped(run) for run in each.runs])
-        if less is not each:
-            changed[key] = less
+            changed[key] = _replace(dropped(each), runs=[dropped(run) for run in each.runs])
+        elif is_full(each) and concerns(each):
+            changed[key] = _replace(each, **empty)
     return _replace(status, conditions=(status.conditions or {}) | changed) if changed else status

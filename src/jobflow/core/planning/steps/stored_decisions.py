@@ -26,12 +26,8 @@ class NotTaken:
 
 def decides(step: Step) -> bool:
     """Whether the step has expressions to decide."""
-    each = step.for_each
-    return (
-        step.when is not None
-        or step.switch is not None
-        or (each is not None and each.from_ is not None)
-    )
+    computes_items = step.for_each is not None and step.for_each.from_ is not None
+    return computes_items or step.when is not None or step.switch is not None
 
 
 def decide(step: Step, seen: EvaluationScope) -> Decisions | NotTaken | EvaluationFailure:
