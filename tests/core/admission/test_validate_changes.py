@@ -257,14 +257,6 @@ def test_a_template_that_a_case_an_item_a_retry_or_finally_may_start_from(flow, 
     )
 
 
-def test_of_many_flows_that_need_a_template_three_are_named():
-    flows = [flow_of("train", name=f"f{i}") for i in range(5)]
-    verdict = deleting(TRAIN, *flows)
-    assert (
-        "needed by flow f0 (step train), flow f1 (step train), flow f2 (step train) and 2 more:"
-    ) in said(verdict)[0]
-
-
 @pytest.mark.parametrize(
     ("template", "terminating"),
     [(with_metadata(TRAIN, **FORCED), False), (with_metadata(TRAIN, **GOING), False),

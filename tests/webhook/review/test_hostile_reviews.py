@@ -18,7 +18,7 @@ from jobflow.core.violations import MAX_SHOWN
 from jobflow.webhook.large_reviews.offload import SECONDS
 from jobflow.webhook.review.envelope import MAX_WARNING
 from jobflow.webhook.review.review import Answer, Reviewer, ReviewOutcome, reviewers
-from support.admission.admissions import UID, FakeCluster
+from support.admission.admissions import FakeCluster
 from support.laws.cpu_time import least_cpu
 from support.laws.effort_of_laws import THOROUGH
 from support.laws.hostile_reviews import Maker
@@ -113,9 +113,3 @@ def test_every_review_is_answered_in_bounded_time(batch: int) -> None:
             answer, seconds = least_cpu(partial(answered, aside[path], body), MOST_CPU_ASIDE)
             assert seconds < MOST_CPU_ASIDE, about
         check(answer)
-
-
-def test_equal_seeds_give_equal_reviews() -> None:
-    one, other = Maker(7), Maker(7)
-    assert [one.review() for _ in range(100)] == [other.review() for _ in range(100)]
-    assert UID.encode() in Maker(7).review()[1]
