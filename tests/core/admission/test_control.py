@@ -215,10 +215,8 @@ def test_daemons_leave_room(daemons: int, others: int, parallelism: int, fits: b
 def test_a_flow_of_daemons_alone_is_suspicious() -> None:
     both = [step(daemon=True), step("b", daemon=True)]
     assert validate_flow(flow_of(*both), Known()).warnings == (
-        (
-            "every step is a daemon, and daemons are aborted when all other steps have "
-            "finished: this flow has no other step"
-        ),
+        "every step is a daemon, and daemons are aborted when all other steps have finished: this "
+        "flow has no other step",
     )
     assert validate_flow(flow_of(*both, "c"), Known()).warnings == ()
 

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from jobflow.core.admission.analysis.flow_expressions import MAX_CHARACTERS
-from support.admission.expressed import AFTER_A, said_of
-from support.admission.reviewed import faults, flow_of, knowing, template_of
+from support.admission.reviewed import (
+    AFTER_A,
+    faults,
+    faults_of_step,
+    flow_of,
+    knowing,
+    template_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +40,7 @@ from support.admission.reviewed import faults, flow_of, knowing, template_of
     ],
 )
 def test_a_condition_that_is_admitted(text: str) -> None:
-    assert said_of(when=text) == []
+    assert faults_of_step(when=text) == []
 
 
 NOT_CEL = "is not a CEL expression"
@@ -132,13 +138,13 @@ NO_ORDER = "> does not take a text and a whole number"
     ],
 )  # fmt: skip
 def test_a_condition_that_is_refused(text: str, detail: str) -> None:
-    (found,) = said_of(when=text)
+    (found,) = faults_of_step(when=text)
     assert found.startswith("when: Invalid value: ")
     assert found.endswith(f": {detail}")
 
 
 def test_every_fault_of_an_expression_is_told() -> None:
-    found = said_of(when="params.x > params.y && fo(foo) == 1")
+    found = faults_of_step(when="params.x > params.y && fo(foo) == 1")
     assert [each.partition('foo) == 1": ')[2].partition(":")[0] for each in found] == [
         "character 24",
         "character 1",
@@ -186,7 +192,7 @@ def test_every_fault_of_an_expression_is_told() -> None:
     ],
 )  # fmt: skip
 def test_other_fields(step: dict[str, Any], found: list[str]) -> None:
-    assert said_of(**step) == found
+    assert faults_of_step(**step) == found
 
 
 def test_a_param_without_a_value_leaves_what_names_others_to_be_judged() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from jobflow.core.admission.volcano.job import job_violations
-from support.admission.reviewed import brief
+from support.admission.reviewed import brief, job_faults
 
 
 def said(pod: Any, name: str | None = None, **task: Any) -> list[str]:
     spec = {"tasks": [{"name": "w", "replicas": 1, "template": {"spec": pod}, **task}]}
-    return [str(violation) for violation in job_violations(spec, "spec", name)]
+    return job_faults(spec, name)
 
 
 def containers(*names: Any, **fields: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def test_a_pod_has_containers(pod: Any):
 
 def test_a_task_has_a_template():
     spec = {"tasks": [{"name": "w", "replicas": 1}]}
-    assert [str(violation) for violation in job_violations(spec, "spec", None)] == [NONE]
+    assert job_faults(spec) == [NONE]
 
 
 @pytest.mark.parametrize(

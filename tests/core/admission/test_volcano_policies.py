@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.volcano.job import job_violations
-from support.admission.reviewed import brief
+from support.admission.reviewed import brief, job_faults
 
 
 def said(*policies: Any) -> list[str]:
     task = {"replicas": 1, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
-    spec = {"tasks": [task], "policies": list(policies)}
-    return [str(violation) for violation in job_violations(spec, "spec", None)]
+    return job_faults({"tasks": [task], "policies": list(policies)})
 
 
 @pytest.mark.parametrize(
@@ -100,8 +98,7 @@ def test_a_tasks_policies_keep_the_same_rules_for_themselves():
         "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
         "policies": [policy, policy],
     }
-    spec = {"tasks": [task], "policies": [policy]}
-    assert [str(violation) for violation in job_violations(spec, "spec", None)] == [
+    assert job_faults({"tasks": [task], "policies": [policy]}) == [
         'spec.tasks[0].policies[1].event: Duplicate value: "PodFailed": '
         "spec.tasks[0].policies[0] already has this event"
     ]

@@ -38,10 +38,8 @@ def spec_of(flow: JobFlow, template: Any, case: Case | None = None, **seen: Any)
 
 def test_defaults_hold_where_the_template_says_nothing() -> None:
     flow = flow_of("a", jobDefaults=DEFAULTS)
-    kept = {
-        key: DEFAULTS[key] for key in ("queue", "priorityClassName", "schedulerName", "plugins")
-    }
-    assert spec_of(flow, template_of("a")) == kept
+    fields = ("queue", "priorityClassName", "schedulerName", "plugins")
+    assert spec_of(flow, template_of("a")) == {field: DEFAULTS[field] for field in fields}
 
 
 def test_a_template_goes_before_defaults_and_patches_before_it() -> None:

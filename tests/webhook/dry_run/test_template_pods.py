@@ -123,10 +123,7 @@ def relabelled(**metadata: Any) -> bytes:
         (review("CREATE", stored(jobflow("diamond", DIAMOND))), True),
         (review("DELETE", None, BAD), True),
     ],
-    ids=[
-        *("null", "no tasks", "a wrong type", "labels", "finalizers", "deletion"),
-        *("a flow without patches", "delete"),
-    ],
+    ids="null,no tasks,a wrong type,labels,finalizers,deletion,a plain flow,delete".split(","),
 )
 async def test_reviews_that_try_nothing(body: bytes, allowed: bool) -> None:
     cluster = against(INVALID_PORT)

@@ -80,22 +80,6 @@ async def test_a_review_on_the_path_of_the_other_kind_is_answered_with_the_reaso
     )
 
 
-async def test_all_numbers_for_strings_are_named() -> None:
-    flow = jobflow("diamond", {})
-    flow["spec"] = {
-        "flows": [{"name": 1}, {"name": "b", "dependsOn": {"targets": [2], "strategy": 3}}],
-        "jobRetainPolicy": 4,
-    }
-    found = await faults(review("CREATE", flow))
-    assert list(found) == [
-        "spec.flows[0].name",
-        "spec.flows[1].dependsOn.targets[0]",
-        "spec.flows[1].dependsOn.strategy",
-        "spec.jobRetainPolicy",
-    ]
-    assert all("must be of type string" in message for message in found.values())
-
-
 async def test_all_numbers_for_strings_in_a_template_are_named() -> None:
     bad = template("a")
     bad["spec"]["queue"] = 1
