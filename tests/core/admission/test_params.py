@@ -53,7 +53,7 @@ def test_params_that_are_refused(params: list[dict[str, Any]], fault: str) -> No
     assert faults(flow_of("a", params=params)) == [f"spec.params{fault}"]
 
 
-def test_what_hangs_on_a_param_without_a_value_is_left_alone() -> None:
+def test_expressions_of_a_param_without_a_value_are_not_judged() -> None:
     step = {"name": "a", "when": "params.n > 2 && size(params) == 1"}
     (found,) = faults(flow_of(step, params=[{"name": "n"}]))
     assert found.startswith("spec.params[0].value: Required value: ")

@@ -68,7 +68,7 @@ def test_references_in_loops() -> None:
     ]
 
 
-def test_what_references_stand_for_is_bounded() -> None:
+def test_the_size_of_referenced_values_is_limited() -> None:
     large = [{"name": "x", "value": "x" * 60_000}]
     env = ["$(params.x)"] * 20
     steps = [{"name": f"s{i}", "patch": {"spec": {"plugins": {"env": env}}}} for i in range(8)]
@@ -81,12 +81,12 @@ def test_what_references_stand_for_is_bounded() -> None:
 
 
 def test_steps_of_finally_may_refer_to_every_step_and_to_the_phase_of_the_flow() -> None:
-    def said(text: str) -> list[str]:
+    def reported(text: str) -> list[str]:
         last = [{"name": "y"}, {"name": "z", "patch": {"spec": {"plugins": {"env": [text]}}}}]
         return faults(flow_of("a", "b: a", **{"finally": last}))
 
-    assert said("$(flow.phase) $(steps.a.outputs.x) $(steps.b.outputs.x)") == []
-    assert len(said("$(steps.y.outputs.x)")) == 1
+    assert reported("$(flow.phase) $(steps.a.outputs.x) $(steps.b.outputs.x)") == []
+    assert len(reported("$(steps.y.outputs.x)")) == 1
 
 
 def test_references_in_the_patches_of_cases() -> None:
@@ -96,7 +96,7 @@ def test_references_in_the_patches_of_cases() -> None:
     ]
 
 
-def test_a_reference_stands_with_its_place_in_the_patch() -> None:
+def test_a_fault_of_a_reference_has_its_path_in_the_patch() -> None:
     labels = {"x.io/y": "$(index)"}
     patch = {"tasks": [{"name": "t", "template": {"metadata": {"labels": labels}}}]}
     (found,) = faults_of_step(patch={"jobSpec": patch})

@@ -73,7 +73,7 @@ GOOD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("spec", GOOD.values(), ids=GOOD.keys())
-def test_what_volcano_takes_passes(spec: dict[str, Any]):
+def test_specs_that_volcano_accepts(spec: dict[str, Any]):
     assert job_faults(spec, "test-a") == []
 
 
@@ -233,13 +233,13 @@ def test_wrong_types_are_reported_and_nothing_is_concluded_from_them():
 
 
 @pytest.mark.parametrize("spec", [3, [], "x"])
-def test_a_spec_that_is_none(spec: Any):
+def test_a_spec_that_is_no_map(spec: Any):
     first, second = job_violations(spec, "spec", None)
     assert first.path == "spec"
     assert str(second) == "spec.tasks: Required value: a job has at least one task"
 
 
-def test_half_a_surrogate_pair_where_a_list_belongs_is_a_violation_too() -> None:
+def test_half_a_surrogate_pair_instead_of_a_list_is_a_violation() -> None:
     (words,) = job_faults({"tasks": "\ud800"})
     assert words.startswith('spec: Invalid value: "object": cannot be read as JSON: ')
 

@@ -45,19 +45,19 @@ def test_no_rule_raises_on_any_json(spec: Any, name: str | None):
 
 
 @given(SPECS)
-def test_no_rule_changes_what_it_looks_at(spec: dict[str, Any]):
+def test_no_rule_changes_its_input(spec: dict[str, Any]):
     before = copy.deepcopy(spec)
     list(job_violations(spec, "spec", None))
     assert repr(spec) == repr(before)
 
 
 @given(SPECS, SPECS)
-def test_a_rule_looks_at_the_fields_that_it_names_alone(one: dict[str, Any], other: dict[str, Any]):
+def test_a_rule_reads_only_the_fields_that_it_names(one: dict[str, Any], other: dict[str, Any]):
     for rule, fields in job_rules._FIELDS_OF_RULES.items():
         mixed = {key: value for key, value in other.items() if key not in fields}
         mixed |= {key: value for key, value in one.items() if key in fields}
-        said = [str(violation) for violation in rule(job_view(one, "spec", None))]
-        assert said == [str(violation) for violation in rule(job_view(mixed, "spec", None))]
+        reported = [str(violation) for violation in rule(job_view(one, "spec", None))]
+        assert reported == [str(violation) for violation in rule(job_view(mixed, "spec", None))]
 
 
 @given(SPECS)

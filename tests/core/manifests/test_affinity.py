@@ -68,7 +68,7 @@ def with_affinity(affinity: Any) -> dict[str, Any]:
         with_affinity({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": {}}}}),
     ],
 )
-def test_what_has_another_shape_is_left_to_the_api_server(spec: dict[str, Any]) -> None:
+def test_specs_of_another_shape_stay(spec: dict[str, Any]) -> None:
     before = copy.deepcopy(spec)
     avoid_nodes(spec, ["n1"])
     assert spec == before

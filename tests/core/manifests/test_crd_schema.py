@@ -27,17 +27,17 @@ JSON = st.recursive(
 )
 
 
-def said(obj: Any, *, strict: bool = False) -> list[str]:
+def reported(obj: Any, *, strict: bool = False) -> list[str]:
     kind = obj.get("kind", "JobFlow") if isinstance(obj, dict) else "JobFlow"
     return [str(violation) for violation in schema_violations(kind, obj, strict=strict)]
 
 
 def of_flow(spec: Any) -> list[str]:
-    return said(FLOW | {"spec": spec})
+    return reported(FLOW | {"spec": spec})
 
 
 def of_template(spec: Any) -> list[str]:
-    return said(TEMPLATE | {"spec": spec})
+    return reported(TEMPLATE | {"spec": spec})
 
 
 def mistyped(path: str, wanted: str, found: str, hint: str = "") -> str:
@@ -154,21 +154,21 @@ def test_misfits_of_a_template(spec: Any, words: list[str]):
         FLOW | {"spec": {"flows": [{"patch": {"jobSpec": {"queue": None, "x": [None]}}}]}},
     ],
 )
-def test_what_an_api_server_takes_fits(obj: Any):
-    assert said(obj, strict=True) == []
+def test_objects_that_an_api_server_accepts(obj: Any):
+    assert reported(obj, strict=True) == []
 
 
 def test_the_wrong_group_of_old_manifests():
-    assert said(FLOW | {"apiVersion": "batch.volcano.sh/v1alpha1"}) == [
+    assert reported(FLOW | {"apiVersion": "batch.volcano.sh/v1alpha1"}) == [
         'apiVersion: Unsupported value: "batch.volcano.sh/v1alpha1": '
         'supported values: "flow.volcano.sh/v1alpha1"'
     ]
 
 
-def test_metadata_that_no_api_server_could_read():
+def test_metadata_of_a_wrong_type():
     metadata = {"name": "f", "labels": {"a": None}, "annotations": {"x.io/exit-code": 3}}
     path = "metadata.annotations[x.io/exit-code]"
-    assert said(FLOW | {"metadata": metadata}) == [
+    assert reported(FLOW | {"metadata": metadata}) == [
         mistyped(path, "string", "integer", 'write "3", in quotes')
     ]
 
@@ -202,11 +202,11 @@ def test_metadata_that_no_api_server_could_read():
     ],
 )  # fmt: skip
 def test_unknown_fields_are_faults_only_if_strict(obj: dict[str, Any], hints: dict[str, str]):
-    assert said(obj, strict=True) == [
+    assert reported(obj, strict=True) == [
         f"{path}: Forbidden: unknown field" + (f"; {hint}" if hint else "")
         for path, hint in hints.items()
     ]
-    assert said(obj, strict=False) == []
+    assert reported(obj, strict=False) == []
 
 
 def test_faults_come_in_the_order_of_the_object():
@@ -223,8 +223,8 @@ def test_faults_come_in_the_order_of_the_object():
     ("obj", "word"),
     [(None, "null"), (3, "integer"), ([], "array"), ("x", "string"), (True, "boolean")],
 )
-def test_what_is_no_object_at_all(obj: Any, word: str):
-    assert said(obj) == [f'Invalid value: "{word}": must be of type object: "{word}"']
+def test_a_value_that_is_no_object(obj: Any, word: str):
+    assert reported(obj) == [f'Invalid value: "{word}": must be of type object: "{word}"']
 
 
 def deep() -> dict[str, Any]:
@@ -239,7 +239,7 @@ def deep() -> dict[str, Any]:
     [{1: 2}, datetime.date(2026, 1, 1), "\ud800", b"x", deep()],
     ids=["a key that is a number", "a date", "half a surrogate pair", "bytes", "400 levels"],
 )
-def test_what_is_no_json_is_one_violation(value: Any):
+def test_a_value_that_is_no_json_is_one_violation(value: Any):
     (words,) = of_flow({"jobRetainPolicy": value})
     assert words.startswith('Invalid value: "object": cannot be read as JSON: ')
 
@@ -252,7 +252,7 @@ UNDERSTOOD = {
 
 
 @pytest.mark.parametrize("kind", ["JobFlow", "JobTemplate"])
-def test_our_crds_say_nothing_that_the_check_does_not_know(kind: str):
+def test_the_check_understands_every_keyword_of_the_crds(kind: str):
     schemas = [openapi_schema(kind)]
     for schema in schemas:
         assert schema.keys() <= UNDERSTOOD
@@ -262,12 +262,12 @@ def test_our_crds_say_nothing_that_the_check_does_not_know(kind: str):
     assert len(schemas) > 20
 
 
-def test_a_kind_without_a_crd_of_ours_is_a_mistake_of_the_caller():
+def test_a_kind_without_a_crd_raises():
     with pytest.raises(KeyError):
         schema_violations("Pod", {}, strict=True)
 
 
-def test_a_job_spec_is_checked_where_it_stands():
+def test_faults_of_a_job_spec_have_its_path():
     spec = {"tasks": [{"replicas": "2"}, None], "queue": None}
     assert [str(violation) for violation in job_spec_violations(spec, "p.jobSpec")] == [
         'p.jobSpec.tasks[0].replicas: Invalid value: "string": must be of type integer: "string"; '

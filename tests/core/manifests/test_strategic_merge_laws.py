@@ -155,7 +155,7 @@ def test_depth_does_not_matter():
           "keep"]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_merged_as_it_was_meant(patch: dict[str, Any], words: list[str]):
+def test_faults_of_patches(patch: dict[str, Any], words: list[str]):
     assert [str(violation) for violation in patch_violations(patch, "p")] == words
 
 

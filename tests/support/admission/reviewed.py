@@ -69,14 +69,14 @@ def passed_by(groups: Iterable[Group[Any]], facts: FlowFacts) -> list[Any]:
     ]
 
 
-def said(verdict: Verdict) -> list[str]:
+def reported(verdict: Verdict) -> list[str]:
     """Return the violations as text."""
     return [str(violation) for violation in verdict.violations]
 
 
 def faults(flow: JobFlow, known: Known = NOTHING_KNOWN) -> list[str]:
     """Return the faults of a new flow."""
-    return said(validate_flow(flow, known))
+    return reported(validate_flow(flow, known))
 
 
 def job_faults(spec: Any, name: str | None = None) -> list[str]:

@@ -131,12 +131,12 @@ async def test_other_failures_refuse_nothing(answer: Answer, result: str) -> Non
 
 async def test_warnings_are_returned_with_and_without_faults() -> None:
     head = {"Warning": '299 - "unknown field \\"template.spec.comand\\"", 299 api "b, c"'}
-    said = ('unknown field "template.spec.comand"', "b, c")
+    reported = ('unknown field "template.spec.comand"', "b, c")
     answer, _ = await answered(Answer(201, {}, headers=head))
-    assert answer == DryRun(warnings=said)
+    assert answer == DryRun(warnings=reported)
     refusal = failure(422, "Invalid", "", causes=CAUSES)
     answer, _ = await answered(Answer(422, refusal, headers=head))
-    assert answer.warnings == said and answer.faults
+    assert answer.warnings == reported and answer.faults
 
 
 async def test_dry_runs_share_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,12 +163,12 @@ async def test_faults_of_labels_are_located_in_metadata() -> None:
 
 
 async def test_unknown_fields_are_one_warning_and_the_servers_own_follow() -> None:
-    said = (
+    reported = (
         *(f'unknown field "template.spec.x{i}"' for i in range(5)),
         "template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14",
         'would violate PodSecurity "restricted:latest": runAsNonRoot != true',
     )
-    cluster = FakeCluster(says=lambda _: DryRun(warnings=said))
+    cluster = FakeCluster(says=lambda _: DryRun(warnings=reported))
     answer = await created(with_tasks(pod()), cluster)
     assert answer.allowed
     assert answer.warnings == [
@@ -237,7 +237,7 @@ async def test_pod_templates_that_are_not_answered_in_time_are_let_in_with_one_w
     assert len(refused.warnings) == 1
 
 
-def test_no_more_than_a_thousand_faults_are_made_of_one_that_all_tasks_share() -> None:
+def test_a_fault_that_all_tasks_share_is_reported_a_thousand_times_at_most() -> None:
     tried = [Tried(b"{}", list(range(start, 100_000, 2))) for start in (1, 0)]
     verdict = add_pod_faults(Verdict(), tried, [DryRun((INVALID_PORT,)), DryRun((INVALID_PORT,))])
     assert len(verdict.violations) == MAX_FINDINGS

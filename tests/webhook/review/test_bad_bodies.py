@@ -246,14 +246,14 @@ async def test_a_template_that_is_nested_too_deeply_is_refused_at_its_place(dept
 
 
 @DEPTHS
-async def test_what_is_nested_too_deeply_and_of_the_wrong_shape_is_refused(depth: int) -> None:
+async def test_a_deep_value_of_the_wrong_shape_is_refused(depth: int) -> None:
     flow = stored(jobflow("diamond", {"a": []})) | {"spec": {"flows": "DEEP"}}
     (place,) = await faults(deep_review("CREATE", deepened(flow, depth)))
     assert place == "spec.flows" + ".a" * 98
 
 
 @DEPTHS
-async def test_of_a_stored_object_too_deep_only_metadata_may_change(depth: int) -> None:
+async def test_only_metadata_of_a_deep_stored_object_may_change(depth: int) -> None:
     old, labelled = deep_flow(depth), deep_flow(depth, labels={"a": "b"})
     changed = deep_flow(depth, "2")
     assert await is_allowed(deep_review("UPDATE", labelled, old))

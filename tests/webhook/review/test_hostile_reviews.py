@@ -87,12 +87,12 @@ def check(answer: Answer) -> None:
         assert answer.code == 400
         assert msgspec.json.decode(answer.body)["kind"] == "Status"
         return
-    said = msgspec.json.decode(answer.body, type=Review)
-    assert (said.api_version, said.kind) == ("admission.k8s.io/v1", "AdmissionReview")
-    assert all(len(warning) <= MAX_WARNING for warning in said.response.warnings)
-    assert said.response.allowed is (answer.outcome is ReviewOutcome.ALLOWED)
-    if not said.response.allowed:
-        status = said.response.status
+    reported = msgspec.json.decode(answer.body, type=Review)
+    assert (reported.api_version, reported.kind) == ("admission.k8s.io/v1", "AdmissionReview")
+    assert all(len(warning) <= MAX_WARNING for warning in reported.response.warnings)
+    assert reported.response.allowed is (answer.outcome is ReviewOutcome.ALLOWED)
+    if not reported.response.allowed:
+        status = reported.response.status
         assert status is not None and status["code"] in (403, 422) and status["message"]
         assert 1 <= len(status["details"]["causes"]) <= MAX_SHOWN + 1
 
