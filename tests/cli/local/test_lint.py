@@ -98,7 +98,7 @@ def test_json_has_faults_and_stderr_has_warnings() -> None:
     answer = jobflow("lint", "-o", "json", "-", stdin=A)
     assert answer == Result(0, "[]\n", "")
     answer = jobflow("lint", "-o", "json", "-", stdin=FLOW.replace("[prep]", "[pre]"))
-    assert 'JobTemplates "a", "b" do not exist yet' in answer.err
+    assert 'JobTemplates "a" and "b" do not exist yet' in answer.err
     assert answer.json == [
         {
             "file": "<stdin>",
