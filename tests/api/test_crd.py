@@ -61,23 +61,6 @@ def test_group_version_and_short_names_are_those_of_volcano(kind: str) -> None:
     assert spec["versions"][0]["subresources"] == {"status": {}}
 
 
-def test_printer_columns() -> None:
-    columns = {
-        kind: [
-            column["name"] + ("*" if column.get("priority") else "")
-            for column in crd(kind)["spec"]["versions"][0]["additionalPrinterColumns"]
-        ]
-        for kind in KINDS
-    }
-    assert columns == {
-        "JobFlow": [
-            *("Status", "Reason", "Progress", "Duration", "Age"),
-            *("Message*", "Started*"),
-        ],
-        "JobTemplate": ["Queue", "Tasks", "Age"],
-    }
-
-
 def test_the_reference_describes_the_fields_of_a_flow_and_no_others() -> None:
     schema = openapi_schema("JobFlow")
     fields = {path.removeprefix(".") for path, _ in nodes(schema)}

@@ -12,7 +12,7 @@ CA = make_pki(["127.0.0.1"]).ca_certificate
 MANIFEST = webhook_configuration("https://127.0.0.1:8443/", CA)
 
 
-def test_every_path_that_is_asked_is_served_for_that_kind() -> None:
+def test_every_configured_path_is_served() -> None:
     served = reviewers(FakeCluster())
     asked = {
         urlsplit(webhook["clientConfig"]["url"]).path: webhook["rules"][0]["resources"]
@@ -21,7 +21,7 @@ def test_every_path_that_is_asked_is_served_for_that_kind() -> None:
     assert asked == {path: [f"{each.kind.lower()}s"] for path, each in served.items()}
 
 
-def test_creates_updates_and_deletes_are_asked_about_and_no_subresource() -> None:
+def test_operations_without_subresources_are_reviewed() -> None:
     for webhook in MANIFEST["webhooks"]:
         (rule,) = webhook["rules"]
         assert rule["operations"] == ["CREATE", "UPDATE", "DELETE"]
@@ -29,7 +29,7 @@ def test_creates_updates_and_deletes_are_asked_about_and_no_subresource() -> Non
         assert not any("/" in resource for resource in rule["resources"])
 
 
-def test_a_webhook_that_cannot_be_reached_lets_nothing_in() -> None:
+def test_an_unreachable_webhook_admits_nothing() -> None:
     for webhook in MANIFEST["webhooks"]:
         assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Fail", "None")
         assert webhook["admissionReviewVersions"] == ["v1"]

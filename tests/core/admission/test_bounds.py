@@ -95,13 +95,13 @@ def test_only_shown_faults_are_located(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["items", "fields", "items of items", "values"],
 )
-def test_a_thousand_misfits_of_the_schema_are_told(spec: Any, strict: bool) -> None:
+def test_a_thousand_misfits_of_the_schema_are_reported(spec: Any, strict: bool) -> None:
     found = schema_violations("JobFlow", {"spec": spec}, strict=strict)
     assert len(found) == MAX_FINDINGS
     assert len({violation.path for violation in found}) == MAX_FINDINGS
 
 
-def test_a_thousand_unknown_fields_are_told_in_their_order() -> None:
+def test_a_thousand_unknown_fields_are_reported_in_order() -> None:
     spec = {f"x{i}": 1 for i in range(MANY)}
     found = schema_violations("JobFlow", {"spec": spec}, strict=True)
     assert [violation.path for violation in found] == [f"spec.x{i}" for i in range(MAX_FINDINGS)]

@@ -57,7 +57,7 @@ def step(name: str = "a", **fields: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_a_step_may_say(fields: dict[str, Any]) -> None:
+def test_steps_that_are_admitted(fields: dict[str, Any]) -> None:
     assert places(step(**fields), "b") == []
     if not fields.get("daemon"):
         assert places("b", **{"finally": [step(**fields)]}) == []
@@ -108,7 +108,7 @@ def test_a_step_may_say(fields: dict[str, Any]) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_a_step_may_not_say(fields: dict[str, Any], expected: list[str]) -> None:
+def test_steps_that_are_refused(fields: dict[str, Any], expected: list[str]) -> None:
     assert places("b", step(**fields)) == [f"spec.flows[1].{each}" for each in expected]
     if not fields.get("daemon"):
         found = places("b", **{"finally": [step("c"), step(**fields)]})
@@ -127,7 +127,7 @@ def test_a_step_may_not_say(fields: dict[str, Any], expected: list[str]) -> None
     ],
     ids=str,
 )
-def test_a_flow_may_say(spec: dict[str, Any]) -> None:
+def test_flows_that_are_admitted(spec: dict[str, Any]) -> None:
     assert validate_flow(flow_of("a", **spec), Known()) == Verdict()
 
 
@@ -155,11 +155,11 @@ def test_a_flow_may_say(spec: dict[str, Any]) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_a_flow_may_not_say(spec: dict[str, Any], expected: list[str]) -> None:
+def test_flows_that_are_refused(spec: dict[str, Any], expected: list[str]) -> None:
     assert places("a", **spec) == expected
 
 
-def test_the_steps_of_finally_are_held_against_the_rules_of_steps() -> None:
+def test_rules_of_steps_apply_to_finally() -> None:
     last = [
         step("a"),
         step("b", dependsOn={}),
@@ -182,7 +182,7 @@ def test_the_steps_of_finally_are_held_against_the_rules_of_steps() -> None:
     ]
 
 
-def test_a_target_that_is_no_step_at_all_is_none_of_finally() -> None:
+def test_an_unknown_target_is_no_step_of_finally() -> None:
     waits = step("b", dependsOn={"targets": ["x", "c"]})
     found = faults(flow_of("a", waits, **{"finally": [step("c")]}))
     assert [line for line in found if "finally" in line] == [
@@ -213,15 +213,13 @@ def test_daemons_leave_room(daemons: int, others: int, parallelism: int, fits: b
 def test_a_flow_of_daemons_alone_is_suspicious() -> None:
     both = [step(daemon=True), step("b", daemon=True)]
     assert validate_flow(flow_of(*both), Known()).warnings == (
-        (
-            "every step is a daemon, and daemons are aborted when all other steps have "
-            "finished: this flow has no other step"
-        ),
+        "every step is a daemon, and daemons are aborted when all other steps have finished: this "
+        "flow has no other step",
     )
     assert validate_flow(flow_of(*both, "c"), Known()).warnings == ()
 
 
-def test_a_probe_does_not_look_at_a_step_with_items() -> None:
+def test_a_probe_of_a_step_with_items_is_refused() -> None:
     probe = {"tcpSocketList": [{"taskName": "main", "port": 80}]}
     flow = [step(forEach={"count": 2}), step("b", repeat={**UNTIL, "max": 3}), "c"]
     assert places(*flow, step("d", dependsOn={"targets": ["b", "c", "a"], "probe": probe})) == [
@@ -256,7 +254,7 @@ def test_a_probe_does_not_look_at_a_step_with_items() -> None:
     ],
     ids=lambda it: str(it)[:60],
 )  # fmt: skip
-def test_what_is_said_for_every_job(defaults: dict[str, Any], expected: list[str]) -> None:
+def test_job_defaults(defaults: dict[str, Any], expected: list[str]) -> None:
     assert places("a", jobDefaults=defaults) == [f"spec.jobDefaults.{each}" for each in expected]
     known = knowing(template_of("a"), template_of("b"))
     flow = flow_of("a", step("b", patch={"jobSpec": {"maxRetry": 2}}), jobDefaults=defaults)
@@ -275,7 +273,7 @@ def test_defaults_have_to_suit_each_template() -> None:
     ]
 
 
-def test_what_a_template_says_itself_comes_before_defaults() -> None:
+def test_fields_of_a_template_override_defaults() -> None:
     known = knowing(template_of("a", plugins={"mpi": ["--master=main"]}))
     assert faults(flow_of("a", jobDefaults={"plugins": {"mpi": []}}), known) == []
     broken = knowing(template_of("a", queue="A"))

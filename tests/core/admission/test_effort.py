@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from jobflow.api.jobflow import JobFlow
+from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.admission.validate import Known, validate_flow, validate_template
 from support.admission.reviewed import flow_of, knowing, template_of
 from support.laws.counted_lines import lines_run
@@ -16,9 +18,13 @@ pytestmark = pytest.mark.no_cover
 """It traces by itself."""
 
 
+def judged(flow: JobFlow, *templates: JobTemplate) -> Callable[[], object]:
+    known = knowing(*templates) if templates else Known()
+    return lambda: validate_flow(flow, known)
+
+
 def _patched(patch: dict[str, Any]) -> Callable[[], object]:
-    flow = flow_of({"name": "a", "patch": {"jobSpec": patch}})
-    return lambda: validate_flow(flow, Known())
+    return judged(flow_of({"name": "a", "patch": {"jobSpec": patch}}))
 
 
 def _task_targets(count: int) -> Callable[[], object]:
@@ -40,9 +46,7 @@ def _one_task_for_all(count: int) -> Callable[[], object]:
 def _steps_that_begin_alike(count: int) -> Callable[[], object]:
     names = ["s", *(f"s-{i}" for i in range(count))]
     template = template_of("t", *(f"t-{i}" for i in range(count)))
-    flow = flow_of(*({"name": name, "template": "t"} for name in names))
-    known = knowing(template)
-    return lambda: validate_flow(flow, known)
+    return judged(flow_of(*({"name": name, "template": "t"} for name in names)), template)
 
 
 def _probes(wrong: bool) -> Callable[[int], Callable[[], object]]:
@@ -57,8 +61,7 @@ def _probes(wrong: bool) -> Callable[[int], Callable[[], object]]:
             probe = {"httpGetList": [entry | {"port": port} for port in (1, 2)]}
             depends_on = {"targets": names if i == 0 else [f"s{i % first}"], "probe": probe}
             steps.append({"name": f"p{i}", "template": "t", "dependsOn": depends_on})
-        flow, known = flow_of(*steps), knowing(template_of("t"))
-        return lambda: validate_flow(flow, known)
+        return judged(flow_of(*steps), template_of("t"))
 
     return of
 
@@ -69,9 +72,10 @@ def _entries(count: int) -> Callable[[], object]:
         {"name": name, "template": "t", "patch": {"jobSpec": {"maxRetry": 2}}} for name in names
     ]
     probe = {"tcpSocketList": [{"taskName": "mian", "port": i} for i in range(count)]}
-    flow = flow_of(*steps, {"name": "p", "dependsOn": {"targets": names, "probe": probe}})
-    known = knowing(template_of("t"))
-    return lambda: validate_flow(flow, known)
+    return judged(
+        flow_of(*steps, {"name": "p", "dependsOn": {"targets": names, "probe": probe}}),
+        template_of("t"),
+    )
 
 
 UNTIL = "phase == 'Completed'"
@@ -87,8 +91,7 @@ def _loops(count: int) -> Callable[[], object]:
     ]
     steps = [{"name": f"s-{i}", "template": "t"} | loops[i % 4] for i in range(count)]
     tasks = [f"{i}-r1-{i}-t" for i in range(count // 4)]
-    flow, known = flow_of("s", *steps, {"name": "s-1-r1"}), knowing(template_of("t", *tasks))
-    return lambda: validate_flow(flow, known)
+    return judged(flow_of("s", *steps, {"name": "s-1-r1"}), template_of("t", *tasks))
 
 
 def _cases(count: int) -> Callable[[], object]:
@@ -103,31 +106,31 @@ def _cases(count: int) -> Callable[[], object]:
         jobDefaults={"plugins": {"mpi": []}, "labels": {"A b": "c d"}},
         **{"finally": [{"name": name, "dependsOn": {"targets": names[:3]}} for name in names]},
     )
-    known = knowing(*(template_of(name) for name in names))
-    return lambda: validate_flow(flow, known)
+    return judged(flow, *(template_of(name) for name in names))
 
 
 def _one_switch(count: int) -> Callable[[], object]:
     case = {"when": "true", "patch": {"jobSpec": {"maxRetry": "$(item)"}}}
-    flow = flow_of({"name": "a", "template": "t", "switch": [case] * count})
-    known = knowing(template_of("a"), template_of("t"))
-    return lambda: validate_flow(flow, known)
+    return judged(
+        flow_of({"name": "a", "template": "t", "switch": [case] * count}),
+        template_of("a"),
+        template_of("t"),
+    )
 
 
 def _unknown_places(count: int) -> Callable[[], object]:
     tasks = [{"name": f"t{i}", "replicas": "$(item)", "minAvailable": -1} for i in range(count)]
     patch = {"jobSpec": {"tasks": tasks, "plugins": {f"p{i}": ["$(item)"] for i in range(count)}}}
-    flow = flow_of({"name": "a", "patch": patch, "forEach": {"count": 3}})
-    known = knowing(template_of("a"))
-    return lambda: validate_flow(flow, known)
+    return judged(flow_of({"name": "a", "patch": patch, "forEach": {"count": 3}}), template_of("a"))
 
 
 def _values(count: int) -> Callable[[], object]:
     value = [{"name": "t", "replicas": -1}] * count
     patch = {"jobSpec": {"tasks": "$(params.tasks)"}}
-    flow = flow_of({"name": "a", "patch": patch}, params=[{"name": "tasks", "value": value}])
-    known = knowing(template_of("a"))
-    return lambda: validate_flow(flow, known)
+    return judged(
+        flow_of({"name": "a", "patch": patch}, params=[{"name": "tasks", "value": value}]),
+        template_of("a"),
+    )
 
 
 def _expressions(*texts: str, **more: Any) -> Callable[[int], Callable[[], object]]:
@@ -142,7 +145,7 @@ def _expressions(*texts: str, **more: Any) -> Callable[[int], Callable[[], objec
         params = [{"name": f"p{i}", "value": [i] * 10} for i in range(50)]
         flow = flow_of(*steps, params=params)
         validate_flow(flow, Known())  # what is parsed is remembered
-        return lambda: validate_flow(flow, Known())
+        return judged(flow)
 
     return of
 
@@ -151,14 +154,12 @@ def _references(count: int) -> Callable[[], object]:
     items = [{f"k{i}": 1 for i in range(3)}] * (count // 10)
     env = [f"$(item.k{i}) $(params.x) $(index) $(param.x)" for i in range(count)]
     step = {"name": "a", "forEach": {"items": items}, "patch": {"spec": {"plugins": {"env": env}}}}
-    flow = flow_of(step)
-    return lambda: validate_flow(flow, Known())
+    return judged(flow_of(step))
 
 
 def _params(count: int) -> Callable[[], object]:
     params = [{"name": f"p-{i}", "enum": [1, 2], "value": 3} for i in range(count)]
-    flow = flow_of("a", params=params)
-    return lambda: validate_flow(flow, Known())
+    return judged(flow_of("a", params=params))
 
 
 CASES: dict[str, Callable[[int], Callable[[], object]]] = {

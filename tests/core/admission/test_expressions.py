@@ -5,8 +5,14 @@ from typing import Any
 import pytest
 
 from jobflow.core.admission.analysis.flow_expressions import MAX_CHARACTERS
-from support.admission.expressed import AFTER_A, said_of
-from support.admission.reviewed import faults, flow_of, knowing, template_of
+from support.admission.reviewed import (
+    AFTER_A,
+    faults,
+    faults_of_step,
+    flow_of,
+    knowing,
+    template_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +38,7 @@ from support.admission.reviewed import faults, flow_of, knowing, template_of
     ],
 )
 def test_a_condition_that_is_admitted(text: str) -> None:
-    assert said_of(when=text) == []
+    assert faults_of_step(when=text) == []
 
 
 NOT_CEL = "is not a CEL expression"
@@ -130,13 +136,13 @@ NO_ORDER = "> does not take a text and a whole number"
     ],
 )  # fmt: skip
 def test_a_condition_that_is_refused(text: str, detail: str) -> None:
-    (found,) = said_of(when=text)
+    (found,) = faults_of_step(when=text)
     assert found.startswith("when: Invalid value: ")
     assert found.endswith(f": {detail}")
 
 
-def test_every_fault_of_an_expression_is_told() -> None:
-    found = said_of(when="params.x > params.y && fo(foo) == 1")
+def test_every_fault_of_an_expression_is_reported() -> None:
+    found = faults_of_step(when="params.x > params.y && fo(foo) == 1")
     assert [each.partition('foo) == 1": ')[2].partition(":")[0] for each in found] == [
         "character 24",
         "character 1",
@@ -184,68 +190,68 @@ def test_every_fault_of_an_expression_is_told() -> None:
     ],
 )  # fmt: skip
 def test_other_fields(step: dict[str, Any], found: list[str]) -> None:
-    assert said_of(**step) == found
+    assert faults_of_step(**step) == found
 
 
-def test_a_param_without_a_value_leaves_what_names_others_to_be_judged() -> None:
-    def said(text: str) -> list[str]:
+def test_expressions_of_other_params_are_judged() -> None:
+    def reported(text: str) -> list[str]:
         params = [{"name": "open", "enum": [1, 2]}, {"name": "n", "value": 4}]
         flow = flow_of({"name": "a", "when": text}, params=params)
         return [each for each in faults(flow) if each.startswith("spec.flows")]
 
-    assert said("params.n") == [
+    assert reported("params.n") == [
         'spec.flows[0].when: Invalid value: "params.n": gives a whole number, not true or false'
     ]
-    assert said("params.open") == said("params.open + params.n") == []
+    assert reported("params.open") == reported("params.open + params.n") == []
 
 
 def test_the_items_of_a_step_before() -> None:
-    def said(text: str) -> list[str]:
+    def reported(text: str) -> list[str]:
         behind = {"name": "b", "dependsOn": {"targets": ["a"]}, "when": text}
         found = faults(flow_of({"name": "a", "forEach": {"count": 3}}, behind))
         return [each.partition('": ')[2] for each in found]
 
-    assert said('steps.a.items.all(i, i.phase == "Completed")') == []
-    assert said("steps.a.items[2].outputs.acc > 0.9") == []
-    assert said("steps.a.items.map(i, i.outputs.acc).max() > 0.9") == []
-    assert said("steps.a.items[0].output.acc > 0.9") == [
+    assert reported('steps.a.items.all(i, i.phase == "Completed")') == []
+    assert reported("steps.a.items[2].outputs.acc > 0.9") == []
+    assert reported("steps.a.items.map(i, i.outputs.acc).max() > 0.9") == []
+    assert reported("steps.a.items[0].output.acc > 0.9") == [
         'character 1: an item has no "output"; did you mean "outputs"?'
     ]
-    assert said("steps.a.outputs.acc > 0.9") == [
+    assert reported("steps.a.outputs.acc > 0.9") == [
         'character 1: "a" has forEach: each of its items has outputs, as in '
         'steps["a"].items[0].outputs'
     ]
 
 
 def test_tasks_of_a_known_template() -> None:
-    def said(task: str, **patch: Any) -> list[str]:
+    def reported(task: str, **patch: Any) -> list[str]:
         behind = AFTER_A | {"when": f'steps.a.tasks["{task}"].Failed == 0'}
         known = knowing(template_of("a", "ps", "worker"))
         found = faults(flow_of({"name": "a", "patch": {"spec": patch}}, behind), known)
         return [each.partition('0": ')[2] for each in found]
 
-    assert said("worker") == []
-    assert said("wroker") == [
+    assert reported("worker") == []
+    assert reported("wroker") == [
         'character 1: the job of "a" has no task "wroker"; did you mean "worker"?'
     ]
-    assert said("x") == ['character 1: the job of "a" has no task "x"; it has ps and worker']
+    assert reported("x") == ['character 1: the job of "a" has no task "x"; it has ps and worker']
     pod = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
-    assert said("x", tasks=[{"name": "x", "template": pod}]) == []
+    assert reported("x", tasks=[{"name": "x", "template": pod}]) == []
 
 
 def test_steps_of_finally_see_every_step_and_the_phase_of_the_flow() -> None:
-    def said(text: str) -> list[str]:
+    def reported(text: str) -> list[str]:
         last = {"finally": [{"name": "y"}, {"name": "z", "when": text}]}
         return faults(flow_of("a", "b: a", **last))
 
-    assert said('steps.a.phase == "Failed" || steps.b.outputs.x == 1') == []
-    assert said('flow.phase == "Failed"') == []
-    (found,) = said('steps.y.phase == ""')
+    assert reported('steps.a.phase == "Failed" || steps.b.outputs.x == 1') == []
+    assert reported('flow.phase == "Failed"') == []
+    (found,) = reported('steps.y.phase == ""')
     assert found.startswith("spec.finally[1].when: ")
     assert found.endswith('"y" is a step of finally, whose result no other step can use')
 
 
-def test_a_step_behind_steps_is_upstream_however_far() -> None:
+def test_a_distant_step_is_upstream() -> None:
     behind = [f"s{i}: s{i - 1}" for i in range(1, 30)]
     flow = flow_of(
         "s0",
@@ -255,13 +261,13 @@ def test_a_step_behind_steps_is_upstream_however_far() -> None:
     assert faults(flow) == []  # fmt: skip
 
 
-def test_in_a_cycle_only_the_cycle_is_told() -> None:
+def test_in_a_cycle_only_the_cycle_is_reported() -> None:
     first = {"name": "a", "dependsOn": {"targets": ["b"]}, "when": "steps.c.phase == ''"}
     (found,) = faults(flow_of(first, "b: c", "c: a"))
     assert "these steps wait for each other" in found
 
 
-def test_too_much_of_it_is_not_even_read() -> None:
+def test_too_many_characters_of_expressions_are_not_parsed() -> None:
     text = "params.x || " * 80 + "true"
     steps = [{"name": f"s{i}", "when": text} for i in range(MAX_CHARACTERS // len(text) + 1)]
     (found,) = faults(flow_of(*steps))

@@ -228,7 +228,7 @@ def flows_of_one_primitive(draw: st.DrawFn) -> Any:
 
 
 @pytest.mark.parametrize("known", [Known(), knowing(template_of("a"), template_of("b"))])
-def test_rules_that_are_passed_by_would_find_nothing(known: Known):
+def test_skipped_rules_would_find_nothing(known: Known):
     flow = flow_of("a", "b: a")
     assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
     assert passed_by(FLOW_WARNINGS, FlowFacts(flow, known)) == []
@@ -236,7 +236,7 @@ def test_rules_that_are_passed_by_would_find_nothing(known: Known):
 
 @tries(100)
 @given(FLOWS | flows_of_one_primitive(), CLUSTERS)
-def test_rules_that_are_passed_by_would_find_nothing_in_any_flow(obj: Any, known: Known):
+def test_skipped_rules_would_find_nothing_in_any_flow(obj: Any, known: Known):
     flow = decoded(obj, JobFlow)
     assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
     assert passed_by(FLOW_WARNINGS, FlowFacts(flow, known)) == []
@@ -244,7 +244,7 @@ def test_rules_that_are_passed_by_would_find_nothing_in_any_flow(obj: Any, known
 
 @tries(100)
 @given(FLOWS, CLUSTERS)
-def test_every_place_that_is_named_exists_or_its_parent_does(obj: Any, known: Known):
+def test_every_reported_place_or_its_parent_exists(obj: Any, known: Known):
     for violation in validate_flow(decoded(obj, JobFlow), known).violations:
         assert _is_there(obj, violation.path), violation
 
@@ -302,7 +302,7 @@ def good_flows(draw: st.DrawFn) -> JobFlow:
 
 
 @given(good_flows())
-def test_what_volcano_would_carry_to_its_end_is_admitted(flow: JobFlow):
+def test_a_flow_that_can_succeed_is_admitted(flow: JobFlow):
     known = Known(templates={"t": template_of("t")}, queues={"default": "Open"})
     assert validate_flow(flow, known) == Verdict()
 

@@ -43,7 +43,7 @@ FIRST = {"name": "a", "template": "t"}
 
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("steps", [["t", "u: t"], [FIRST, PROBING], STEERED])
-def test_what_an_admission_has_made_is_gone_with_it(steps: list[Any]) -> None:
+def test_an_admission_leaves_no_objects(steps: list[Any]) -> None:
     known = knowing(template_of("t", "main"))
     flow = flow_of(*steps)
     before = _alive()

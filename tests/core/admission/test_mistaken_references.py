@@ -49,7 +49,7 @@ from support.admission.reviewed import flow_of, template_of
         ("${steps.a.output.b}", "$(steps.a.outputs.b)"),
     ],
 )
-def test_what_looks_like_a_reference(text: str, meant: str) -> None:
+def test_mistaken_references(text: str, meant: str) -> None:
     (found,) = mistaken_references({"a": [text]}, "p")
     assert (found.path, found.advice) == ("p.a[0]", f"write {meant}")
 
@@ -69,7 +69,7 @@ def test_what_looks_like_a_reference(text: str, meant: str) -> None:
         "awk '{print $1}'",
     ],
 )
-def test_what_is_left_alone(text: str) -> None:
+def test_texts_that_are_no_mistaken_references(text: str) -> None:
     assert [*mistaken_references(text, "p")] == []
 
 
@@ -86,7 +86,7 @@ def test_a_key_holds_no_reference() -> None:
     ]
 
 
-def test_a_long_patch_is_told_of_in_part() -> None:
+def test_mistaken_references_of_a_patch_are_limited() -> None:
     assert len([*mistaken_references(["$(param.x)"] * 1000, "p")]) == MAX_MISTAKEN
 
 
@@ -138,7 +138,7 @@ def test_a_reference_in_a_template_stays() -> None:
     assert validate_template(template_of("t"), Known()).all_warnings == ()
 
 
-def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(
         "jobflow.core.admission.mistaken_references._meant", lambda found: asked.append(found) or ""
@@ -150,7 +150,7 @@ def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(asked) == MAX_CANDIDATES
 
 
-def test_only_so_many_patches_are_looked_at() -> None:
+def test_mistaken_references_of_a_flow_are_limited() -> None:
     steps = [{"name": f"s{at}", "patch": {"jobSpec": {"queue": "$(param.q)"}}} for at in range(300)]
     verdict = validate_flow(flow_of(*steps), Known())
     assert len(verdict.field_warnings) == MAX_MISTAKEN

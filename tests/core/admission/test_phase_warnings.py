@@ -33,7 +33,7 @@ def strange(text: str) -> list[tuple[str, str]]:
         ("steps['a']['phase'] == 'Not\\u0020yet'", "Not yet", ""),
     ],
 )
-def test_what_is_no_phase(text: str, word: str, meant: str) -> None:
+def test_words_that_are_no_phase(text: str, word: str, meant: str) -> None:
     assert strange(text) == [(word, meant)]
 
 
@@ -54,7 +54,7 @@ def test_what_is_no_phase(text: str, word: str, meant: str) -> None:
         "outputs.names.exists(phase, phase == 'x')",
     ],
 )
-def test_what_is_one_or_the_user_s_own(text: str) -> None:
+def test_phases_and_fields_of_the_user(text: str) -> None:
     assert strange(text) == []
 
 

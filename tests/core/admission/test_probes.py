@@ -36,7 +36,7 @@ def status(**fields: Any) -> JobFlow:
         {"taskStatusList": [STATUS | {"count": 1}, STATUS | {"phase": "Failed", "count": 2}]},
     ],
 )
-def test_what_is_right_is_admitted_without_a_word(probe):
+def test_valid_probes(probe):
     known = knowing(template_of("train", "ps", "worker", replicas=3), template_of("evaluate"))
     assert validate_flow(probing(**probe), known) == Verdict()
 
@@ -51,7 +51,7 @@ def test_what_is_right_is_admitted_without_a_word(probe):
         {"httpGetList": [GET | {"httpHeader": {"name": "", "value": ""}}]},
     ],
 )
-def test_what_go_clients_write_for_nothing_is_nothing(probe):
+def test_empty_probes_of_go_clients_count_as_unset(probe):
     flow = flow_of("train", {"name": "b", "dependsOn": {"targets": ["train"], "probe": probe}})
     assert validate_flow(flow, Known()) == Verdict()
 
@@ -108,7 +108,7 @@ def test_a_task_that_the_targets_template_does_not_have(name, rest):
     ]
 
 
-def test_of_a_target_whose_template_is_not_known_nothing_is_said():
+def test_tasks_of_an_unknown_template_are_not_checked():
     assert faults(status(taskName="zzz"), knowing(template_of("other"))) == []
     assert faults(status(taskName="zzz"), Known(templates={})) == []
 
@@ -143,7 +143,7 @@ def test_the_replicas_that_the_targets_patch_sets_count():
     ]
 
 
-def test_of_a_task_without_pods_nobody_can_answer():
+def test_a_task_without_pods_cannot_be_probed():
     none = knowing(template_of("train", "ps", "worker", replicas=0))
     flow = probing(httpGetList=[GET], taskStatusList=[STATUS, STATUS | {"count": 1}])
     assert faults(flow, none) == [
@@ -154,7 +154,7 @@ def test_of_a_task_without_pods_nobody_can_answer():
     ]
 
 
-def test_targets_of_one_template_are_told_together():
+def test_targets_of_one_template_have_one_fault():
     depends_on = {"targets": list("abcde"), "probe": {"tcpSocketList": [CONNECT]}}
     steps = [{"name": name, "template": "t"} for name in "abcde"]
     flow = flow_of(*steps, {"name": "f", "dependsOn": depends_on})
@@ -164,7 +164,7 @@ def test_targets_of_one_template_are_told_together():
     ]
 
 
-def test_with_strategy_all_every_target_needs_what_is_asked():
+def test_with_strategy_all_every_target_needs_the_task():
     known = knowing(template_of("a", "worker"), template_of("b", "main"))
     assert faults(probing("a b c", taskStatusList=[STATUS]), known) == [
         f'{HERE}.taskStatusList[0].taskName: Invalid value: "worker": target "b" has no such task; '
@@ -172,7 +172,7 @@ def test_with_strategy_all_every_target_needs_what_is_asked():
     ]
 
 
-def test_with_strategy_any_one_target_with_everything_will_do():
+def test_with_strategy_any_one_complete_target_is_enough():
     flow = probing("a b", strategy="any", tcpSocketList=[CONNECT], taskStatusList=[STATUS])
     assert faults(flow, knowing(template_of("a", "ps", "worker"), template_of("b"))) == []
     halves = knowing(template_of("a", "ps"), template_of("b", "worker"))
@@ -189,7 +189,7 @@ def test_with_strategy_any_a_target_that_is_not_known_may_have_everything():
     assert faults(flow, knowing(template_of("a"))) == []
 
 
-def test_what_is_wrong_with_a_target_is_not_said_of_the_probe():
+def test_faults_of_targets_are_not_repeated_for_the_probe():
     flow = flow_of({"name": "a", "dependsOn": {"targets": ["b", "a"], "probe": {
         "taskStatusList": [STATUS]}}})  # fmt: skip
     assert [fault.split(": ")[0] for fault in faults(flow, knowing(template_of("a")))] == [
@@ -211,14 +211,14 @@ LISTED = 'supported values: "Pending", "Running", "Succeeded", "Failed"'
         ("Unknown", ("; a pod is Unknown while its node is lost, so it is no phase to wait for")),
     ],
 )
-def test_a_phase_that_no_pod_is_waited_for_in(phase, rest):
+def test_an_unsupported_phase(phase, rest):
     assert faults(status(phase=phase)) == [
         f'{HERE}.taskStatusList[0].phase: Unsupported value: "{phase}": {LISTED}{rest}'
     ]
 
 
 @pytest.mark.parametrize("phase", [None, ""])
-def test_no_phase_at_all(phase):
+def test_a_missing_phase(phase):
     assert faults(status(phase=phase)) == [
         f"{HERE}.taskStatusList[0].phase: Required value: set the phase to wait for: "
         '"Pending", "Running", "Succeeded", "Failed"'
@@ -272,14 +272,14 @@ def test_each_of_two_misspelt_tasks_of_one_target_is_guessed_at():
     ]
 
 
-def test_a_task_whose_name_is_none_is_the_templates_fault():
+def test_a_malformed_task_name_is_a_fault_of_the_template():
     known = knowing(template_of("train", tasks=[{"name": 7}, {"name": "worker", "replicas": 1}]))
     probe = probing(taskStatusList=[{"taskName": "7", "phase": "Failed"}])
-    (said,) = faults(probe, known)
-    assert said.endswith('target "train" has no such task; there is "worker"')
+    (reported,) = faults(probe, known)
+    assert reported.endswith('target "train" has no such task; there is "worker"')
 
 
-def test_guesses_are_made_as_long_as_they_are_cheap():
+def test_the_number_of_guesses_is_limited():
     names = [f"t{i}" for i in range(50)]
     probe = {"taskStatusList": [{"taskName": "workr", "phase": "Failed"}]}
     steps = [

@@ -32,15 +32,11 @@ def compared(text: str) -> list[Comparison]:
         ('!(reason in ["A", "B"])', ["A", "B"]),
         ('(reason == "A") ? true : reason == ""', ["A", ""]),
         ('reason == r"rabbit"', ["rabbit"]),
-        ('reason == "rabbit"', ["rabbit"]),
         ('reason == """A"""', ["A"]),
         ('reason.startsWith("A")', []),
         ('reason + "x" == "A"', []),
-        ('"x" + reason == "A"', []),
         ('reason == "A" + "B"', []),
-        ('"A" == reason + "B"', []),
         ('outputs.reason == "A" && item.reason == "B"', []),
-        ('outputs.steps.x.reason == "A"', []),
         ('["A"].exists(reason, reason == "A")', []),
         ('outputs.text == "reason == \\"A\\""', []),
         ('outputs.text == "reason" || reason == outputs.text', []),
@@ -54,7 +50,7 @@ def compared(text: str) -> list[Comparison]:
         ('reason in outputs.list || reason < "A"', []),
     ],
 )
-def test_what_a_reason_is_compared_with(text: str, words: list[str]) -> None:
+def test_texts_that_a_reason_is_compared_with(text: str, words: list[str]) -> None:
     found = [each for each in compared(text) if each.path == ("reason",) and not each.bound]
     assert [each.text for each in found] == words
     assert all(text[each.at :].lstrip("r").startswith(('"', "'")) for each in found)
@@ -67,7 +63,7 @@ def test_the_reason_of_a_step_is_known_as_such(step: str) -> None:
 
 
 @pytest.mark.parametrize("reason", ["", *REASONS_OF_ATTEMPTS])
-def test_a_reason_that_comes_is_admitted(reason: str) -> None:
+def test_a_reason_of_an_attempt_is_admitted(reason: str) -> None:
     assert retrying(f'reason == "{reason}"') == []
 
 
@@ -79,7 +75,7 @@ def test_a_reason_that_comes_is_admitted(reason: str) -> None:
         ('reason == "Cancelled"', f'"Cancelled" {NONE}'),
     ],
 )
-def test_what_is_said_of_another(text: str, words: str) -> None:
+def test_another_reason_is_refused(text: str, words: str) -> None:
     (fault,) = retrying(text)
     assert fault.endswith(words)
 

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from support.admission.expressed import said_of
-from support.admission.reviewed import faults, flow_of
+from support.admission.reviewed import faults, faults_of_step, flow_of
 
 
 def said_of_text(text: str, **step: Any) -> list[str]:
-    found = said_of(patch={"jobSpec": {"plugins": {"env": [text]}}}, **step)
+    found = faults_of_step(patch={"jobSpec": {"plugins": {"env": [text]}}}, **step)
     path = "patch.jobSpec.plugins.env[0]: Invalid value: "
     assert all(each.startswith(path) for each in found)
     return [each.removeprefix(path) for each in found]
@@ -67,7 +66,7 @@ def test_references_in_loops() -> None:
     ]
 
 
-def test_what_references_stand_for_is_bounded() -> None:
+def test_the_size_of_referenced_values_is_limited() -> None:
     large = [{"name": "x", "value": "x" * 60_000}]
     env = ["$(params.x)"] * 20
     steps = [{"name": f"s{i}", "patch": {"spec": {"plugins": {"env": env}}}} for i in range(8)]
@@ -80,24 +79,24 @@ def test_what_references_stand_for_is_bounded() -> None:
 
 
 def test_steps_of_finally_may_refer_to_every_step_and_to_the_phase_of_the_flow() -> None:
-    def said(text: str) -> list[str]:
+    def reported(text: str) -> list[str]:
         last = [{"name": "y"}, {"name": "z", "patch": {"spec": {"plugins": {"env": [text]}}}}]
         return faults(flow_of("a", "b: a", **{"finally": last}))
 
-    assert said("$(flow.phase) $(steps.a.outputs.x) $(steps.b.outputs.x)") == []
-    assert len(said("$(steps.y.outputs.x)")) == 1
+    assert reported("$(flow.phase) $(steps.a.outputs.x) $(steps.b.outputs.x)") == []
+    assert len(reported("$(steps.y.outputs.x)")) == 1
 
 
 def test_references_in_the_patches_of_cases() -> None:
     case = {"patch": {"spec": {"queue": "$(params.x)"}}}
-    assert said_of(switch=[case]) == [
+    assert faults_of_step(switch=[case]) == [
         'switch[0].patch.spec.queue: Invalid value: "$(params.x)": there is no parameter "x"'
     ]
 
 
-def test_a_reference_stands_with_its_place_in_the_patch() -> None:
+def test_a_fault_of_a_reference_has_its_path_in_the_patch() -> None:
     labels = {"x.io/y": "$(index)"}
     patch = {"tasks": [{"name": "t", "template": {"metadata": {"labels": labels}}}]}
-    (found,) = said_of(patch={"jobSpec": patch})
+    (found,) = faults_of_step(patch={"jobSpec": patch})
     path = "patch.jobSpec.tasks[0].template.metadata.labels[x.io/y]"
     assert found.startswith(f'{path}: Invalid value: "$(index)": only the patch, the retry.when')

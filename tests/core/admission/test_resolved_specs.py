@@ -78,7 +78,7 @@ PARAMS = [
 
 
 @pytest.mark.parametrize(
-    ("job_spec", "said"),
+    ("job_spec", "reported"),
     [
         ({"minAvailable": "$(params.n)", "queue": "$(flow.name)"},
          ["minAvailable: Invalid value: 7: must not be greater than the replicas of all tasks "
@@ -96,8 +96,8 @@ PARAMS = [
           "value)"]),
     ],
 )  # fmt: skip
-def test_values_of_params_are_looked_at_where_they_stand(job_spec: Any, said: list[str]) -> None:
-    assert patched(job_spec, params=PARAMS) == said
+def test_values_of_params_are_checked_in_patches(job_spec: Any, reported: list[str]) -> None:
+    assert patched(job_spec, params=PARAMS) == reported
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_values_of_params_are_looked_at_where_they_stand(job_spec: Any, said: li
     ],
     ids=str,
 )
-def test_what_only_a_run_can_tell_is_left_alone(job_spec: Any) -> None:
+def test_values_that_only_a_run_knows_are_not_checked(job_spec: Any) -> None:
     step = {"name": "b", "template": "train", "patch": {"jobSpec": job_spec}}
     items = [{"forEach": {"from": "steps['a'].outputs.items"}, "dependsOn": {"targets": ["a"]}}]
     first = {"name": "a", "template": "train"}
@@ -126,7 +126,7 @@ def test_what_only_a_run_can_tell_is_left_alone(job_spec: Any) -> None:
     assert faults(flow_of(first, step | items[0]), Known()) == []
 
 
-def test_what_stands_beside_it_is_not() -> None:
+def test_values_beside_open_references_are_checked() -> None:
     wrong = {
         "minAvailable": -1,
         "queue": "$(item)",
@@ -147,7 +147,7 @@ def test_what_stands_beside_it_is_not() -> None:
     assert places == ["minAvailable", "tasks[0].minAvailable", "plugins"]
 
 
-def test_a_fault_of_the_steps_patch_is_told_once_for_all_cases() -> None:
+def test_a_fault_of_the_steps_patch_is_reported_once_for_all_cases() -> None:
     step = {
         "name": "train",
         "patch": {"jobSpec": {"minAvailable": 9}},
@@ -181,7 +181,7 @@ def test_a_case_whose_template_is_not_known_is_checked_by_itself() -> None:
     )
 
 
-def test_templates_of_cases_and_of_finally_are_missed() -> None:
+def test_missing_templates_of_cases_and_of_finally_are_warnings() -> None:
     flow = flow_of(
         {"name": "a", "switch": [{"when": "true", "template": "x"}, {}]},
         **{"finally": [{"name": "b"}, {"name": "c", "template": "train"}]},
@@ -195,7 +195,7 @@ def queue_warnings(flow: JobFlow, known: Known) -> list[str]:
     return [line for line in validate_flow(flow, known).warnings if "queue" in line]
 
 
-def test_queues_of_cases_defaults_and_finally_are_looked_for() -> None:
+def test_queues_of_cases_defaults_and_finally_are_checked() -> None:
     def queue(name: str) -> dict[str, Any]:
         return {"patch": {"jobSpec": {"queue": name}}}
 
@@ -256,7 +256,7 @@ def test_unknown_places_of_a_spec() -> None:
     ]
 
 
-def test_patches_of_far_too_much_are_looked_at_without_their_templates() -> None:
+def test_patches_beyond_the_limit_are_checked_without_their_templates() -> None:
     big = template_of("big", "main", annotation="x" * (5 << 20))
     case = {"when": "true", "template": "big", "patch": {"jobSpec": {"minAvailable": 9}}}
     worse = {**case, "patch": {"jobSpec": {"minAvailable": -1}}}
@@ -270,23 +270,23 @@ def test_patches_of_far_too_much_are_looked_at_without_their_templates() -> None
     ]
 
 
-def test_half_characters_which_no_server_sends_are_no_trouble() -> None:
+def test_half_surrogate_pairs_are_faults() -> None:
     half = "\ud800"
     flow = flow_of(
         {"name": "a", "forEach": {"from": "params.x"}, "patch": {"jobSpec": {"queue": half}}},
         params=[{"name": "x", "value": [half]}],
     )
-    said = faults(flow, knowing(template_of("a")))
-    assert any("spec.flows[0].patch.jobSpec.queue" in each for each in said)
+    reported = faults(flow, knowing(template_of("a")))
+    assert any("spec.flows[0].patch.jobSpec.queue" in each for each in reported)
 
 
-def test_so_many_items_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    def said() -> list[str]:
+def test_tried_items_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reported() -> list[str]:
         items = [{"n": 1}, {"n": 1}, {}]
         patch = {"jobSpec": {"queue": "$(item.n)"}}
         return faults(flow_of({"name": "a", "forEach": {"items": items}, "patch": patch}))
 
     monkeypatch.setattr("jobflow.core.admission.analysis.flow_expressions.MAX_TRIED_ITEMS", 3)
-    assert [line.rpartition(": ")[2] for line in said()] == ['items[2] has no "n"']
+    assert [line.rpartition(": ")[2] for line in reported()] == ['items[2] has no "n"']
     monkeypatch.setattr("jobflow.core.admission.analysis.flow_expressions.MAX_TRIED_ITEMS", 2)
-    assert said() == []
+    assert reported() == []

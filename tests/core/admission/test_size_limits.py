@@ -45,7 +45,7 @@ def made(way: tuple[str, ...], value: Any) -> Any:
 PLACES = sorted(open_places(JobFlowSpec))
 
 
-def test_there_are_such_places() -> None:
+def test_free_form_values_are_found() -> None:
     words = {".".join(way) for way in PLACES}
     assert {"params.[].value", "flows.[].patch.jobSpec.{}", "finally.[].patch.spec.{}"} <= words
 
@@ -56,5 +56,5 @@ def test_a_place_that_may_hold_any_json_is_not_too_deep(way: tuple[str, ...]) ->
     for depth, found in ((MOST - around, []), (MOST - around + 1, ["Too long"])):
         flow = msgspec.convert({"spec": made(way, nested(depth))}, JobFlow)
         verdict = validate_flow(flow, Known())
-        said = [each.message[:8] for each in verdict.violations if "nested" in each.detail]
-        assert said == found
+        reported = [each.message[:8] for each in verdict.violations if "nested" in each.detail]
+        assert reported == found

@@ -29,7 +29,7 @@ PROBE = {"taskStatusList": [{}], "httpGetList": [GET, GET | {"path": "", "port":
          {"name": "e", "dependsOn": {"targets": ["a"], "condition": "Running"}}),
     ],
 )  # fmt: skip
-def test_what_is_right_is_admitted_without_a_word(steps):
+def test_valid_steps(steps):
     assert validate_flow(flow_of(*steps), Known()) == Verdict()
 
 
@@ -73,16 +73,16 @@ def test_other_faults_of_a_name(name, fault):
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "reported"),
     [
         ("Train", 'Invalid value: "Train": a Kubernetes name cannot hold "T": '
                   f'{CHARACTERS}; "train" would do'),
         ("t" * 254, "Too long: 254 characters, but a name has at most 253; shorten it"),
     ],
 )  # fmt: skip
-def test_a_template_name_that_no_template_can_have(template, said):
+def test_a_template_name_that_no_template_can_have(template, reported):
     flow = flow_of({"name": "a", "template": "good"}, {"name": "b", "template": template})
-    assert faults(flow) == [f"spec.flows[1].template: {said}"]
+    assert faults(flow) == [f"spec.flows[1].template: {reported}"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_template_name_that_no_template_can_have(template, said):
         ("x" * 400, ""),
     ],
 )
-def test_an_unknown_target_says_what_was_meant(target, meant):
+def test_an_unknown_target_has_a_suggestion(target, meant):
     flow = flow_of(
         "prepare-data",
         "train",
@@ -115,11 +115,11 @@ def test_an_unknown_target_says_what_was_meant(target, meant):
 def test_a_thousand_unknown_targets_are_named_with_guesses_as_long_as_they_are_cheap():
     names = [f"step-number-{i}" for i in range(5_000)]
     flow = flow_of("first", *(f"{name}: {name[:-1]}x FIRST" for name in names))
-    said = faults(flow)
-    assert len(said) == 1_000
-    assert said[0].endswith('did you mean "step-number-9"?')
-    assert said[-2].endswith("no such step")
-    assert said[-1].endswith('did you mean "first"?')
+    reported = faults(flow)
+    assert len(reported) == 1_000
+    assert reported[0].endswith('did you mean "step-number-9"?')
+    assert reported[-2].endswith("no such step")
+    assert reported[-1].endswith('did you mean "first"?')
 
 
 def test_a_cycle_is_printed_in_running_order_at_a_target_of_it():
@@ -129,11 +129,11 @@ def test_a_cycle_is_printed_in_running_order_at_a_target_of_it():
     ]
 
 
-def test_each_knot_has_one_cycle():
-    said = faults(flow_of("a: b", "b: a", "c: d", "d: c", "e: a c"))
-    assert len(said) == 2
-    assert "a -> b -> a;" in said[0]
-    assert "c -> d -> c;" in said[1]
+def test_each_group_of_cycles_reports_one():
+    reported = faults(flow_of("a: b", "b: a", "c: d", "d: c", "e: a c"))
+    assert len(reported) == 2
+    assert "a -> b -> a;" in reported[0]
+    assert "c -> d -> c;" in reported[1]
 
 
 def test_a_cycle_through_5000_steps_shows_its_beginning_and_its_end():
@@ -169,15 +169,15 @@ def test_an_unsupported_word(field, word, listed):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "reported"),
     [
         ("", "Required value: name or generateName is required"),
         ("My.Flow", 'Invalid value: "My.Flow": a Kubernetes name cannot hold "M" and "F": '
                     f'{CHARACTERS}; "my.flow" would do'),
     ],
 )  # fmt: skip
-def test_the_name_of_the_flow_itself(name, said):
-    assert faults(flow_of("a", name=name)) == [f"metadata.name: {said}"]
+def test_the_name_of_the_flow_itself(name, reported):
+    assert faults(flow_of("a", name=name)) == [f"metadata.name: {reported}"]
 
 
 def test_everything_at_once_is_in_the_order_of_the_flow():

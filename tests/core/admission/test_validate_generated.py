@@ -97,7 +97,7 @@ def test_a_dot_in_a_name_that_becomes_a_hostname():
     assert len(faults(flow_of("a.b", "c.d", name="f.g"), known)) == 1
 
 
-def test_the_later_of_two_steps_is_told_whichever_has_the_longer_name():
+def test_a_clash_is_reported_at_the_later_step():
     known = knowing(template_of("a", "x", "b-c"), template_of("a-b", "c", "x"))
     assert faults(flow_of("a-b", "a"), known) == [
         'spec.flows[1].name: Duplicate value: "f-a-b-c-0": a pod of step "a-b" (task "c") would '
@@ -105,7 +105,7 @@ def test_the_later_of_two_steps_is_told_whichever_has_the_longer_name():
     ]
 
 
-def test_a_name_that_three_steps_would_give_to_a_pod_is_told_of_two():
+def test_a_pod_name_of_three_steps_is_reported_twice():
     known = knowing(template_of("a", "b-c-d"), template_of("a-b", "c-d"), template_of("a-b-c", "d"))
     found = faults(flow_of("a", "a-b", "a-b-c"), known)
     assert [line.split(": ")[0] for line in found] == ["spec.flows[1].name", "spec.flows[2].name"]
@@ -119,7 +119,7 @@ def test_a_name_that_three_steps_would_give_to_a_pod_is_told_of_two():
     ],
     ids=["a task without pods", "two tasks of one name"],
 )
-def test_names_that_clash_with_none(steps, templates):
+def test_names_that_do_not_clash(steps, templates):
     assert faults(flow_of(*steps), knowing(*templates)) == []
 
 

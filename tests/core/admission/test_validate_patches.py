@@ -63,20 +63,20 @@ AT = "spec.flows[1].patch.jobSpec"
         ),
     ],
 )  # fmt: skip
-def test_a_fault_of_the_result_is_shown_where_the_patch_makes_it(patch, places):
-    said = patched(patch, knowing(TRAIN))
-    assert sorted({line.partition(": ")[0] for line in said}) == sorted(places)
+def test_a_fault_of_the_merged_spec_is_located_in_the_patch(patch, places):
+    reported = patched(patch, knowing(TRAIN))
+    assert sorted({line.partition(": ")[0] for line in reported}) == sorted(places)
 
 
-def test_a_fault_that_is_not_in_the_patch_itself_says_where_it_is_in_the_result():
-    (said,) = patched({"tasks": [{"name": "worker", "replicas": 1}]}, knowing(TRAIN))
-    assert said == (
+def test_a_fault_outside_the_patch_names_its_place_in_the_merged_spec():
+    (reported,) = patched({"tasks": [{"name": "worker", "replicas": 1}]}, knowing(TRAIN))
+    assert reported == (
         "spec.flows[1].patch.jobSpec: Invalid value: 4: must not be greater than the replicas of "
         "all tasks together (3) (at minAvailable in the merged spec)"
     )
 
 
-def test_what_is_wrong_with_the_template_itself_is_not_the_patchs_fault():
+def test_faults_of_the_template_are_not_those_of_the_patch():
     broken = template_of("train", "main", minAvailable=9)
     assert patched({"queue": "gpu"}, knowing(broken)) == []
 
@@ -101,13 +101,13 @@ def test_what_is_wrong_with_the_template_itself_is_not_the_patchs_fault():
         ({"tasks": "all"}, ["tasks"]),
     ],
 )
-def test_without_its_template_a_patch_is_held_to_what_needs_none(patch, places):
-    said = patched(patch, Known())
-    found = [line.partition(": ")[0] for line in said]
+def test_rules_of_a_patch_without_its_template(patch, places):
+    reported = patched(patch, Known())
+    found = [line.partition(": ")[0] for line in reported]
     assert len(found) == len(places)
     assert all(one.startswith(f"{AT}.{at}") for one, at in zip(found, places, strict=True))
-    assert said == patched(patch, knowing(template_of("other")))
-    other = [line.replace("jobSpec", "spec") for line in said]
+    assert reported == patched(patch, knowing(template_of("other")))
+    other = [line.replace("jobSpec", "spec") for line in reported]
     assert patched(patch, Known(), "spec") == other
 
 

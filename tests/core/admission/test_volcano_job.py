@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jobflow.core.admission.volcano.job import job_violations
-from support.admission.reviewed import brief
+from support.admission.reviewed import brief, job_faults
 
 CONTAINERS = {"spec": {"containers": [{"name": "c", "image": "busybox"}]}}
 
@@ -22,10 +22,6 @@ def partitions(total: int, size: int, least: int | None = None, **topology: Any)
 
 def job(*tasks: Any, **fields: Any) -> dict[str, Any]:
     return {"tasks": list(tasks) or [task()], **fields}
-
-
-def said(spec: Any, name: str | None = None) -> list[str]:
-    return [str(violation) for violation in job_violations(spec, "spec", name)]
 
 
 GOOD: dict[str, dict[str, Any]] = {
@@ -75,8 +71,8 @@ GOOD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("spec", GOOD.values(), ids=GOOD.keys())
-def test_what_volcano_takes_passes(spec: dict[str, Any]):
-    assert said(spec, "test-a") == []
+def test_specs_that_volcano_accepts(spec: dict[str, Any]):
+    assert job_faults(spec, "test-a") == []
 
 
 JOBS: list[tuple[dict[str, Any], list[str]]] = [
@@ -117,7 +113,7 @@ JOBS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "words"), JOBS)
 def test_rules_of_a_job(spec: dict[str, Any], words: list[str]):
-    assert brief(said(spec)) == words
+    assert brief(job_faults(spec)) == words
 
 
 @pytest.mark.parametrize(
@@ -136,7 +132,7 @@ def test_rules_of_a_job(spec: dict[str, Any], words: list[str]):
 def test_the_mpi_plugin_needs_its_master(arguments: Any, master: str):
     """Reading stops where Go's flag package would stop."""
     guess = '; did you mean "mpimaster"?' if master == "master" else ""
-    assert said(job(task("mpimaster"), plugins={"mpi": arguments})) == [
+    assert job_faults(job(task("mpimaster"), plugins={"mpi": arguments})) == [
         f'spec.plugins.mpi: Invalid value: "{master}": the mpi plugin\'s master task is no task of '
         f"this job{guess}; set --master=TASK"
     ]
@@ -183,7 +179,7 @@ TASKS: list[tuple[list[Any], list[str]]] = [
 
 @pytest.mark.parametrize(("tasks", "words"), TASKS)
 def test_rules_of_tasks(tasks: list[Any], words: list[str]):
-    assert brief(said(job(*tasks))) == words
+    assert brief(job_faults(job(*tasks))) == words
 
 
 def after(*names: Any) -> dict[str, Any]:
@@ -221,7 +217,7 @@ def after(*names: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_dependencies_between_tasks(tasks: list[Any], words: list[str]):
-    assert said(job(*tasks)) == words
+    assert job_faults(job(*tasks)) == words
 
 
 def test_wrong_types_are_reported_and_nothing_is_concluded_from_them():
@@ -235,14 +231,14 @@ def test_wrong_types_are_reported_and_nothing_is_concluded_from_them():
 
 
 @pytest.mark.parametrize("spec", [3, [], "x"])
-def test_a_spec_that_is_none(spec: Any):
+def test_a_spec_that_is_no_map(spec: Any):
     first, second = job_violations(spec, "spec", None)
     assert first.path == "spec"
     assert str(second) == "spec.tasks: Required value: a job has at least one task"
 
 
-def test_half_a_surrogate_pair_where_a_list_belongs_is_a_violation_too() -> None:
-    (words,) = said({"tasks": "\ud800"})
+def test_half_a_surrogate_pair_instead_of_a_list_is_a_violation() -> None:
+    (words,) = job_faults({"tasks": "\ud800"})
     assert words.startswith('spec: Invalid value: "object": cannot be read as JSON: ')
 
 
@@ -260,11 +256,11 @@ VOLUMES: list[tuple[Any, list[str]]] = [
 
 @pytest.mark.parametrize(("volume", "words"), VOLUMES)
 def test_rules_of_volumes(volume: Any, words: list[str]):
-    assert brief(said(job(volumes=[volume]))) == words
+    assert brief(job_faults(job(volumes=[volume]))) == words
 
 
 def test_a_path_is_mounted_once():
     volume = {"mountPath": "/a", "volumeClaim": {}}
-    assert said(job(volumes=[volume, volume])) == [
+    assert job_faults(job(volumes=[volume, volume])) == [
         'spec.volumes[1].mountPath: Duplicate value: "/a": volumes[0] is mounted there already'
     ]

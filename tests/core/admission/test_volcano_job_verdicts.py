@@ -20,7 +20,7 @@ RECORDED = [
 
 
 @pytest.mark.parametrize("accepted", [True, False], ids=["accepted", "refused"])
-def test_we_say_what_volcano_says(accepted: bool):
+def test_verdicts_equal_those_of_volcano(accepted: bool):
     records = [record for record in RECORDED if record["accepted"] is accepted]
     assert len(records) > 100
     for record in records:

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from jobflow.core.admission.volcano.job import job_violations
-from support.admission.reviewed import brief
+from support.admission.reviewed import brief, job_faults
 
 
-def said(pod: Any, name: str | None = None, **task: Any) -> list[str]:
+def reported(pod: Any, name: str | None = None, **task: Any) -> list[str]:
     spec = {"tasks": [{"name": "w", "replicas": 1, "template": {"spec": pod}, **task}]}
-    return [str(violation) for violation in job_violations(spec, "spec", name)]
+    return job_faults(spec, name)
 
 
 def containers(*names: Any, **fields: Any) -> dict[str, Any]:
@@ -23,12 +23,12 @@ NONE = f"{AT}.containers: Required value: a pod has at least one container"
 
 @pytest.mark.parametrize("pod", [None, {}, {"containers": []}, {"containers": None}])
 def test_a_pod_has_containers(pod: Any):
-    assert said(pod) == [NONE]
+    assert reported(pod) == [NONE]
 
 
 def test_a_task_has_a_template():
     spec = {"tasks": [{"name": "w", "replicas": 1}]}
-    assert [str(violation) for violation in job_violations(spec, "spec", None)] == [NONE]
+    assert job_faults(spec) == [NONE]
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_a_task_has_a_template():
         ({"containers": [3, {"name": 4, "image": "i"}]}, []),
     ],
 )  # fmt: skip
-def test_containers_are_whole(pod: Any, words: list[str]):
-    assert brief(said(pod)) == [f"{AT}.containers[0]{word}" for word in words]
+def test_rules_of_containers(pod: Any, words: list[str]):
+    assert brief(reported(pod)) == [f"{AT}.containers[0]{word}" for word in words]
 
 
 @pytest.mark.parametrize("policy", [None, "none", 3])
 def test_without_a_topology_policy_cpus_may_be_shared(policy: Any):
-    assert not any("cpu" in words for words in said(containers("a"), topologyPolicy=policy))
+    assert not any("cpu" in words for words in reported(containers("a"), topologyPolicy=policy))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_without_a_topology_policy_cpus_may_be_shared(policy: Any):
 def test_whole_cpus(cpu: Any):
     """The API server refuses malformed and monstrous quantities."""
     pod = containers("a", resources={"requests": {"cpu": cpu}})
-    assert said(pod, topologyPolicy="restricted") == []
+    assert reported(pod, topologyPolicy="restricted") == []
 
 
 @pytest.mark.parametrize(
@@ -77,35 +77,35 @@ def test_whole_cpus(cpu: Any):
 )
 def test_cpus_that_are_not_whole(cpu: Any, shown: str):
     pod = containers("a", resources={"requests": {"cpu": cpu}})
-    assert said(pod, topologyPolicy="single-numa-node") == [
+    assert reported(pod, topologyPolicy="single-numa-node") == [
         f"{AT}.containers[0].resources.requests.cpu: Invalid value: {shown}: with topologyPolicy "
         "single-numa-node each container requests whole CPUs"
     ]
 
 
-def test_limits_stand_in_for_requests_that_are_not_there():
+def test_limits_are_the_default_of_requests():
     whole = containers("a", resources={"limits": {"cpu": 2}})
-    assert said(whole, topologyPolicy="best-effort") == []
+    assert reported(whole, topologyPolicy="best-effort") == []
     other = containers("a", resources={"limits": {"cpu": 2}, "requests": {"memory": "1Gi"}})
-    assert len(said(other, topologyPolicy="best-effort")) == 1
+    assert len(reported(other, topologyPolicy="best-effort")) == 1
 
 
-def test_init_containers_ask_for_whole_cpus_too():
+def test_init_containers_need_whole_cpus():
     init = {"initContainers": [{"name": "i", "image": "i"}]}
     pod = containers("a", resources={"limits": {"cpu": 2}}) | init
-    (words,) = said(pod, topologyPolicy="restricted")
+    (words,) = reported(pod, topologyPolicy="restricted")
     assert words.startswith(f"{AT}.initContainers[0].resources.requests.cpu: ")
 
 
 def test_a_pod_name_has_at_most_63_characters():
-    assert said(containers("a"), "j" * 59) == []
+    assert reported(containers("a"), "j" * 59) == []
     pod = "j" * 60 + "-w-0"
-    assert said(containers("a"), "j" * 60) == [
+    assert reported(containers("a"), "j" * 60) == [
         f'spec.tasks: Invalid value: "{"j" * 60}": its pod {pod} would have 64 characters, 1 too '
         "many: shorten the name of the flow, the step or the task"
     ]
 
 
-def test_pod_names_of_a_job_without_tasks_are_no_concern():
+def test_pod_names_of_a_job_without_tasks_are_not_checked():
     (violation,) = job_violations({}, "spec", "j" * 70)
     assert violation.path == "spec.tasks"

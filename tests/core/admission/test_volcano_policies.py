@@ -4,14 +4,12 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.volcano.job import job_violations
-from support.admission.reviewed import brief
+from support.admission.reviewed import brief, job_faults
 
 
-def said(*policies: Any) -> list[str]:
+def reported(*policies: Any) -> list[str]:
     task = {"replicas": 1, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
-    spec = {"tasks": [task], "policies": list(policies)}
-    return [str(violation) for violation in job_violations(spec, "spec", None)]
+    return job_faults({"tasks": [task], "policies": list(policies)})
 
 
 @pytest.mark.parametrize(
@@ -34,7 +32,7 @@ def said(*policies: Any) -> list[str]:
     ],
 )
 def test_policies_that_volcano_takes(policies: list[Any]):
-    assert said(*policies) == []
+    assert reported(*policies) == []
 
 
 P0 = "spec.policies[0]"
@@ -74,11 +72,13 @@ P1 = "spec.policies[1]"
     ],
 )  # fmt: skip
 def test_policies_that_volcano_refuses(policies: list[Any], words: list[str]):
-    assert sorted(brief(said(*policies))) == sorted(f"spec.policies{word}" for word in words)
+    assert sorted(brief(reported(*policies))) == sorted(f"spec.policies{word}" for word in words)
 
 
-def test_every_fault_of_every_policy_is_told_at_once():
-    faults = said({"event": "x", "exitCode": 0, "action": "y"}, {}, {"event": "x", "action": "y"})
+def test_all_faults_of_all_policies_are_reported():
+    faults = reported(
+        {"event": "x", "exitCode": 0, "action": "y"}, {}, {"event": "x", "action": "y"}
+    )
     assert [fault.partition(": ")[0] for fault in faults] == [
         f"{P0}.exitCode",
         f"{P0}.event",
@@ -91,15 +91,14 @@ def test_every_fault_of_every_policy_is_told_at_once():
     ]
 
 
-def test_a_tasks_policies_keep_the_same_rules_for_themselves():
+def test_policies_of_a_task_are_checked_separately():
     policy = {"event": "PodFailed", "action": "AbortJob"}
     task = {
         "replicas": 1,
         "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
         "policies": [policy, policy],
     }
-    spec = {"tasks": [task], "policies": [policy]}
-    assert [str(violation) for violation in job_violations(spec, "spec", None)] == [
+    assert job_faults({"tasks": [task], "policies": [policy]}) == [
         'spec.tasks[0].policies[1].event: Duplicate value: "PodFailed": '
         "spec.tasks[0].policies[0] already has this event"
     ]

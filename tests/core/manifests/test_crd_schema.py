@@ -25,17 +25,17 @@ JSON = st.recursive(
 )
 
 
-def said(obj: Any, *, strict: bool = False) -> list[str]:
+def reported(obj: Any, *, strict: bool = False) -> list[str]:
     kind = obj.get("kind", "JobFlow") if isinstance(obj, dict) else "JobFlow"
     return [str(violation) for violation in schema_violations(kind, obj, strict=strict)]
 
 
 def of_flow(spec: Any) -> list[str]:
-    return said(FLOW | {"spec": spec})
+    return reported(FLOW | {"spec": spec})
 
 
 def of_template(spec: Any) -> list[str]:
-    return said(TEMPLATE | {"spec": spec})
+    return reported(TEMPLATE | {"spec": spec})
 
 
 def mistyped(path: str, wanted: str, found: str, hint: str = "") -> str:
@@ -43,6 +43,7 @@ def mistyped(path: str, wanted: str, found: str, hint: str = "") -> str:
     return f"{path}: {fault}" + (f"; {hint}" if hint else "")
 
 
+INT32 = "must be of type integer with format int32"
 STEP = "spec.flows[0]"
 TARGETS = f"{STEP}.dependsOn.targets"
 
@@ -99,8 +100,7 @@ TARGETS = f"{STEP}.dependsOn.targets"
                 mistyped(f"{STEP}.forEach.count", "integer", "string", "write 3, without quotes"),
                 mistyped(f"{STEP}.retry.limit", "integer", "string", "write 2, without quotes"),
                 mistyped("spec.finally", "array", "object"),
-                "spec.ttlSecondsAfterFinished: Invalid value: 2147483648: must be of type integer "
-                "with format int32",
+                f"spec.ttlSecondsAfterFinished: Invalid value: 2147483648: {INT32}",
             ],
         ),
     ],
@@ -118,19 +118,10 @@ def test_misfits_of_a_flow(spec: Any, words: list[str]):
         ),
         ({"minAvailable": "one"}, [mistyped("spec.minAvailable", "integer", "string")]),
         ({"minAvailable": 1.5}, [mistyped("spec.minAvailable", "integer", "number")]),
+        ({"minAvailable": 2**31}, [f"spec.minAvailable: Invalid value: 2147483648: {INT32}"]),
         (
-            {"minAvailable": 2147483648},
-            [
-                "spec.minAvailable: Invalid value: 2147483648: "
-                "must be of type integer with format int32"
-            ],
-        ),
-        (
-            {"tasks": [{"policies": [{"exitCode": -3000000000}]}]},
-            [
-                "spec.tasks[0].policies[0].exitCode: Invalid value: -3000000000: "
-                "must be of type integer with format int32"
-            ],
+            {"tasks": [{"policies": [{"exitCode": -(2**32)}]}]},
+            [f"spec.tasks[0].policies[0].exitCode: Invalid value: -4294967296: {INT32}"],
         ),
         (
             {"plugins": {"env": None, "svc": [None], "ssh": 3, "mpi": {}}},
@@ -161,80 +152,59 @@ def test_misfits_of_a_template(spec: Any, words: list[str]):
         FLOW | {"spec": {"flows": [{"patch": {"jobSpec": {"queue": None, "x": [None]}}}]}},
     ],
 )
-def test_what_an_api_server_takes_fits(obj: Any):
-    assert said(obj, strict=True) == []
+def test_objects_that_an_api_server_accepts(obj: Any):
+    assert reported(obj, strict=True) == []
 
 
 def test_the_wrong_group_of_old_manifests():
-    assert said(FLOW | {"apiVersion": "batch.volcano.sh/v1alpha1"}) == [
+    assert reported(FLOW | {"apiVersion": "batch.volcano.sh/v1alpha1"}) == [
         'apiVersion: Unsupported value: "batch.volcano.sh/v1alpha1": '
         'supported values: "flow.volcano.sh/v1alpha1"'
     ]
 
 
-def test_metadata_that_no_api_server_could_read():
+def test_metadata_of_a_wrong_type():
     metadata = {"name": "f", "labels": {"a": None}, "annotations": {"x.io/exit-code": 3}}
     path = "metadata.annotations[x.io/exit-code]"
-    assert said(FLOW | {"metadata": metadata}) == [
+    assert reported(FLOW | {"metadata": metadata}) == [
         mistyped(path, "string", "integer", 'write "3", in quotes')
     ]
 
 
 @pytest.mark.parametrize(
-    ("obj", "words"),
+    ("obj", "hints"),
     [
-        (FLOW | {"foo": 1}, ["foo: Forbidden: unknown field"]),
+        (FLOW | {"foo": 1}, {"foo": ""}),
         (FLOW | {"metadata": {"name": "f", "label": {}}},
-         ['metadata.label: Forbidden: unknown field; did you mean "labels"?']),
+         {"metadata.label": 'did you mean "labels"?'}),
         (FLOW | {"spec": {"JobRetainPolicy": "retain"}},
-         ['spec.JobRetainPolicy: Forbidden: unknown field; did you mean "jobRetainPolicy"?']),
-        (
-            FLOW | {"spec": {"flows": [{"name": "a", "queue": "q"}]}},
-            [
-                "spec.flows[0].queue: Forbidden: unknown field; it is a job's: "
-                "spec.queue of the JobTemplate, or queue in patch.jobSpec"
-            ],
-        ),
-        (
-            FLOW | {"spec": {"flows": [{"targets": ["a"], "dependsOn": {"target": ["b"]}}]}},
-            [
-                "spec.flows[0].targets: Forbidden: unknown field; "
-                "it belongs in spec.flows[].dependsOn.targets",
-                'spec.flows[0].dependsOn.target: Forbidden: unknown field; did you mean "targets"?',
-            ],
-        ),
-        (
-            FLOW | {"spec": {"queue": "q", "limit": 3, "finally": [{"items": []}], "probe": {}}},
-            [
-                "spec.queue: Forbidden: unknown field; it belongs in spec.jobDefaults.queue",
-                "spec.limit: Forbidden: unknown field; it belongs in spec.flows[].retry.limit",
-                "spec.finally[0].items: Forbidden: unknown field; "
-                "it belongs in spec.finally[].forEach.items",
-                "spec.probe: Forbidden: unknown field; it belongs in spec.flows[].dependsOn.probe",
-            ],
-        ),
-        (
-            TEMPLATE | {"spec": {"tasks": [{"queue": "q"}], "template": {}, "task": []}},
-            [
-                "spec.tasks[0].queue: Forbidden: unknown field; "
-                "it belongs in spec.queue of the job",
-                "spec.template: Forbidden: unknown field; it belongs in tasks[].template",
-                'spec.task: Forbidden: unknown field; did you mean "tasks"?',
-            ],
-        ),
-        (
-            TEMPLATE | {"spec": {"forEach": {"count": 3}}},
-            [
-                "spec.forEach: Forbidden: unknown field; "
-                "it is a field of a JobFlow's step: spec.flows[].forEach"
-            ],
-        ),
-        (TEMPLATE | {"spec": {"tasks": [{"template": {"anything": 1}}]}}, []),
+         {"spec.JobRetainPolicy": 'did you mean "jobRetainPolicy"?'}),
+        (FLOW | {"spec": {"flows": [{"name": "a", "queue": "q"}]}},
+         {"spec.flows[0].queue": "it is a job's: spec.queue of the JobTemplate, or queue in "
+                                 "patch.jobSpec"}),
+        (FLOW | {"spec": {"flows": [{"targets": ["a"], "dependsOn": {"target": ["b"]}}]}},
+         {"spec.flows[0].targets": "it belongs in spec.flows[].dependsOn.targets",
+          "spec.flows[0].dependsOn.target": 'did you mean "targets"?'}),
+        (FLOW | {"spec": {"queue": "q", "limit": 3, "finally": [{"items": []}], "probe": {}}},
+         {"spec.queue": "it belongs in spec.jobDefaults.queue",
+          "spec.limit": "it belongs in spec.flows[].retry.limit",
+          "spec.finally[0].items": "it belongs in spec.finally[].forEach.items",
+          "spec.probe": "it belongs in spec.flows[].dependsOn.probe"}),
+        (TEMPLATE | {"spec": {"tasks": [{"queue": "q"}], "template": {}, "task": []}},
+         {"spec.tasks[0].queue": "it belongs in spec.queue of the job",
+          "spec.template": "it belongs in tasks[].template",
+          "spec.task": 'did you mean "tasks"?'}),
+        (TEMPLATE | {"spec": {"forEach": {"count": 3}}},
+         {"spec.forEach": "it is a field of a JobFlow's step: spec.flows[].forEach"}),
+        (TEMPLATE | {"spec": {"tasks": [{"template": {"anything": 1}}]}}, {}),
     ],
 )  # fmt: skip
-def test_unknown_fields_are_faults_only_where_strict(obj: dict[str, Any], words: list[str]):
-    assert said(obj, strict=True) == words
-    assert said(obj, strict=False) == []
+def test_unknown_fields_are_faults_only_if_strict(obj: dict[str, Any], hints: dict[str, str]):
+    assert reported(obj, strict=True) == [
+        f"{path}: Forbidden: unknown field" + (f"; {hint}" if hint else "")
+        for path, hint in hints.items()
+    ]
+    assert reported(obj, strict=False) == []
 
 
 def test_faults_come_in_the_order_of_the_object():
@@ -251,8 +221,8 @@ def test_faults_come_in_the_order_of_the_object():
     ("obj", "word"),
     [(None, "null"), (3, "integer"), ([], "array"), ("x", "string"), (True, "boolean")],
 )
-def test_what_is_no_object_at_all(obj: Any, word: str):
-    assert said(obj) == [f'Invalid value: "{word}": must be of type object: "{word}"']
+def test_a_value_that_is_no_object(obj: Any, word: str):
+    assert reported(obj) == [f'Invalid value: "{word}": must be of type object: "{word}"']
 
 
 def deep() -> dict[str, Any]:
@@ -267,7 +237,7 @@ def deep() -> dict[str, Any]:
     [{1: 2}, datetime.date(2026, 1, 1), "\ud800", b"x", deep()],
     ids=["a key that is a number", "a date", "half a surrogate pair", "bytes", "400 levels"],
 )
-def test_what_is_no_json_is_one_violation(value: Any):
+def test_a_value_that_is_no_json_is_one_violation(value: Any):
     (words,) = of_flow({"jobRetainPolicy": value})
     assert words.startswith('Invalid value: "object": cannot be read as JSON: ')
 
@@ -280,7 +250,7 @@ UNDERSTOOD = {
 
 
 @pytest.mark.parametrize("kind", ["JobFlow", "JobTemplate"])
-def test_our_crds_say_nothing_that_the_check_does_not_know(kind: str):
+def test_the_check_understands_every_keyword_of_the_crds(kind: str):
     schemas = [openapi_schema(kind)]
     for schema in schemas:
         assert schema.keys() <= UNDERSTOOD
@@ -290,12 +260,12 @@ def test_our_crds_say_nothing_that_the_check_does_not_know(kind: str):
     assert len(schemas) > 20
 
 
-def test_a_kind_without_a_crd_of_ours_is_a_mistake_of_the_caller():
+def test_a_kind_without_a_crd_raises():
     with pytest.raises(KeyError):
         schema_violations("Pod", {}, strict=True)
 
 
-def test_a_job_spec_is_checked_where_it_stands():
+def test_faults_of_a_job_spec_have_its_path():
     spec = {"tasks": [{"replicas": "2"}, None], "queue": None}
     assert [str(violation) for violation in job_spec_violations(spec, "p.jobSpec")] == [
         'p.jobSpec.tasks[0].replicas: Invalid value: "string": must be of type integer: "string"; '

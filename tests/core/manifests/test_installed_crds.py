@@ -35,7 +35,7 @@ def test_our_own_fit(kind: str) -> None:
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize("kind", ["JobFlow", "JobTemplate"])
-def test_every_single_field_of_ours_is_missed(kind: str) -> None:
+def test_a_missing_field_is_a_fault(kind: str) -> None:
     def check(schema: dict[str, Any], path: str) -> None:
         for name in list(schema.get("properties", ())):
             below = f"{path}.{name}" if path else name
@@ -69,7 +69,7 @@ def test_further_versions_of_the_kind_are_no_fault() -> None:
     assert definition_faults("JobFlow", more) == []
 
 
-def test_what_keeps_everything_misses_nothing() -> None:
+def test_a_schema_that_preserves_fields_misses_none() -> None:
     def open_up(version: dict[str, Any]) -> None:
         spec = at(version, "spec")
         spec["x-kubernetes-preserve-unknown-fields"] = True
@@ -141,5 +141,5 @@ def test_a_default_beside_the_job_spec_is_no_fault() -> None:
 
 
 @pytest.mark.parametrize("served", [{}, {"spec": {}}, {"spec": {"versions": [{}]}}], ids=str)
-def test_half_a_definition_is_none(served: dict[str, Any]) -> None:
+def test_an_incomplete_definition_serves_no_version(served: dict[str, Any]) -> None:
     assert definition_faults("JobFlow", served) == ["version v1alpha1 is not served"]

@@ -98,7 +98,7 @@ def test_a_later_attempt_of_a_step_with_another_template():
     assert job["metadata"]["labels"]["volcano.sh/createdByJobTemplate"] == "default.a"
 
 
-def test_long_names_are_short_in_labels_and_whole_in_annotations():
+def test_long_names_are_shortened_in_labels_only():
     long_flow, step = flow("f" * 60, "n" * 20), Step(name="s" * 70, template="t" * 60)
     metadata = made(step, template("t" * 60), Attempt("x"), long_flow)["metadata"]
     assert all(len(value) <= 63 for value in metadata["labels"].values())
@@ -107,7 +107,7 @@ def test_long_names_are_short_in_labels_and_whole_in_annotations():
     assert metadata["annotations"]["flow.volcano.sh/step"] == "s" * 70
 
 
-def test_a_template_never_stored_has_no_generation():
+def test_a_template_without_a_generation():
     job = made(Step(name="a"), JobTemplate(spec={}), Attempt("test-a"))
     assert "flow.volcano.sh/template-generation" not in job["metadata"]["annotations"]
 
@@ -129,7 +129,7 @@ def test_the_patch_is_merged_in():
         (Patch(job_spec={}, spec={"queue": "q"}), {"queue": "q"}),
     ],
 )
-def test_a_patch_goes_by_two_names(patch: Patch | None, found: dict[str, Any] | None):
+def test_a_patch_has_two_names(patch: Patch | None, found: dict[str, Any] | None):
     assert changes_of(patch) == found
 
 
@@ -147,7 +147,7 @@ TTL = "flow.volcano.sh/ttl-seconds-after-finished"
         ({"ttlSecondsAfterFinished": 60}, {"ttlSecondsAfterFinished": None}, None),
     ],
 )
-def test_the_ttl_is_for_the_controller_to_carry_out(
+def test_the_ttl_becomes_an_annotation(
     spec: dict[str, Any], patch: dict[str, Any] | None, ttl: str | None
 ):
     job = built(spec, patch)
@@ -156,13 +156,13 @@ def test_the_ttl_is_for_the_controller_to_carry_out(
 
 
 @pytest.mark.parametrize("ttl", ["60", True, [1]])
-def test_a_ttl_that_is_no_integer_is_left_for_the_api_server_to_refuse(ttl: Any):
+def test_a_malformed_ttl_stays(ttl: Any):
     job = built({"ttlSecondsAfterFinished": ttl})
     assert job["spec"] == {"ttlSecondsAfterFinished": ttl}
     assert TTL not in job["metadata"]["annotations"]
 
 
-def test_labels_and_annotations_of_the_template_come_along():
+def test_labels_and_annotations_are_inherited():
     mine = {"team": "ml", "app.kubernetes.io/instance": "x", "app.kubernetes.io/managed-by": "me"}
     metadata = built(
         labels=mine, annotations={"sandbox.jobflow.volcano.sh/duration": "2s", "volcano.sh/x": "y"}
@@ -186,13 +186,13 @@ def test_labels_and_annotations_of_the_template_come_along():
         (TTL, "1"),
     ],
 )
-def test_bookkeeping_about_the_template_stays_with_it(key: str, value: str):
+def test_bookkeeping_is_not_inherited(key: str, value: str):
     metadata = built(labels={key: value}, annotations={key: value})["metadata"]
     assert key not in metadata["labels"]
     assert key not in metadata["annotations"]
 
 
-def test_a_template_cannot_pass_itself_off_as_another():
+def test_templates_cannot_set_our_labels():
     forged = {
         "volcano.sh/createdByJobFlow": "x.y",
         "volcano.sh/createdByJobTemplate": "x.y",
@@ -222,7 +222,7 @@ def labelled(*labels: Any) -> dict[str, Any]:
     return {"tasks": tasks}
 
 
-def test_pods_say_which_attempt_of_which_step_of_which_flow_they_are():
+def test_pods_have_the_labels_of_their_attempt():
     assert pod_labels(built()) == [OURS]
     job = made(Step(name="a"), template(), Attempt("test-a-7-r1", 2, index=7))
     assert pod_labels(job) == [
@@ -231,7 +231,7 @@ def test_pods_say_which_attempt_of_which_step_of_which_flow_they_are():
     assert pod_labels(job)[0].items() <= job["metadata"]["labels"].items()
 
 
-def test_labels_of_pods_stay_and_ours_go_before_them():
+def test_our_labels_override_those_of_pods():
     job = built(labelled({"app": "x", "flow.volcano.sh/step": "mine"}, None, {}))
     assert pod_labels(job) == [{"app": "x"} | OURS, OURS, OURS]
 
@@ -261,5 +261,5 @@ def test_patches_may_set_labels_of_pods():
         {"tasks": [{"name": "a", "template": {"metadata": {"labels": "x"}}}]},
     ],
 )
-def test_what_is_no_pod_template_is_left_for_the_api_server_to_refuse(spec: dict[str, Any]):
+def test_malformed_pod_templates_stay(spec: dict[str, Any]):
     assert built(spec)["spec"] == spec

@@ -34,15 +34,13 @@ def spec_of(flow: JobFlow, template: Any, case: Case | None = None, **seen: Any)
     return {key: value for key, value in spec.items() if key != "tasks"}
 
 
-def test_defaults_hold_where_the_template_says_nothing() -> None:
+def test_defaults_apply_to_unset_fields() -> None:
     flow = flow_of("a", jobDefaults=DEFAULTS)
-    kept = {
-        key: DEFAULTS[key] for key in ("queue", "priorityClassName", "schedulerName", "plugins")
-    }
-    assert spec_of(flow, template_of("a")) == kept
+    fields = ("queue", "priorityClassName", "schedulerName", "plugins")
+    assert spec_of(flow, template_of("a")) == {field: DEFAULTS[field] for field in fields}
 
 
-def test_a_template_goes_before_defaults_and_patches_before_it() -> None:
+def test_templates_override_defaults_and_patches_override_both() -> None:
     patch = {"jobSpec": {"queue": "patched", "plugins": {"env": ["--patch"], "ssh": None}}}
     flow = flow_of({"name": "a", "patch": patch}, jobDefaults=DEFAULTS)
     own = template_of("a", queue="own", priorityClassName="low", plugins={"svc": [], "env": []})
@@ -67,17 +65,17 @@ def test_a_template_goes_before_defaults_and_patches_before_it() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
-def test_nothing_said_in_a_template_is_nothing(nothing: str | None) -> None:
+def test_empty_values_of_a_template_count_as_unset(nothing: str | None) -> None:
     flow = flow_of("a", jobDefaults={"queue": "research"})
     assert spec_of(flow, template_of("a", queue=nothing)) == {"queue": "research"}
 
 
-def test_plugins_that_are_no_map_are_left_for_the_server_to_refuse() -> None:
+def test_malformed_plugins_stay() -> None:
     flow = flow_of("a", jobDefaults=DEFAULTS)
     assert spec_of(flow, template_of("a", plugins=["ssh"]))["plugins"] == ["ssh"]
 
 
-def test_labels_and_annotations_of_defaults_go_behind_the_templates() -> None:
+def test_labels_of_templates_override_defaults() -> None:
     template = template_of("a")
     labelled = msgspec.structs.replace(
         template, metadata=msgspec.structs.replace(template.metadata, labels={"cost": "2"})
@@ -87,7 +85,7 @@ def test_labels_and_annotations_of_defaults_go_behind_the_templates() -> None:
     assert metadata["annotations"]["owner"] == "a"
 
 
-def test_defaults_cannot_pass_themselves_off_as_ours() -> None:
+def test_defaults_cannot_set_our_labels() -> None:
     forged = {"volcano.sh/createdByJobFlow": "x", "flow.volcano.sh/step": "x"}
     flow = flow_of("a", jobDefaults={"labels": forged, "annotations": forged})
     metadata = job_of(flow, template_of("a"))["metadata"]
@@ -112,7 +110,7 @@ def test_references_in_patches_take_their_values() -> None:
     }
 
 
-def test_values_are_not_read_for_references_again() -> None:
+def test_references_in_values_stay() -> None:
     patch = {"spec": {"queue": "$(item)"}}
     flow = flow_of({"name": "a", "patch": patch})
     assert spec_of(flow, template_of("a"), item="$(index)", index=1) == {"queue": "$(index)"}
@@ -134,7 +132,7 @@ def test_a_reference_without_a_value_makes_no_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "item", "said"),
+    ("patch", "item", "reported"),
     [
         ({"tasks": [{"name": "main", "replicas": "$(item)"}]}, [1],
          'spec.tasks[0].replicas must be of type integer: "array"'),
@@ -143,16 +141,16 @@ def test_a_reference_without_a_value_makes_no_job() -> None:
         ({"plugins": "$(item)"}, [1], 'spec.plugins must be of type object: "array"'),
     ],
 )  # fmt: skip
-def test_values_of_the_wrong_type_make_no_job(patch: Any, item: Any, said: str) -> None:
+def test_values_of_the_wrong_type_make_no_job(patch: Any, item: Any, reported: str) -> None:
     """An API server would refuse the vcjob for good; known here, it is not sent."""
     flow = flow_of({"name": "a", "patch": {"spec": patch}})
     attempt = Attempt("f-a", seen=EvaluationScope(flow, lambda name: None, index=0, item=item))
     job = build_job(flow, flow.steps[0], template_of("a"), attempt)
     assert isinstance(job, EvaluationFailure)
-    assert job.message.startswith(f"the values in its patch make no valid job: {said}")
+    assert job.message.startswith(f"the values in its patch make no valid job: {reported}")
 
 
-def test_a_value_that_many_refer_to_is_copied_for_each() -> None:
+def test_each_reference_gets_a_copy_of_its_value() -> None:
     patch = {"spec": {"plugins": {"env": "$(item)", "svc": "$(item)"}}}
     flow = flow_of({"name": "a", "patch": patch})
     item = ["x"]

@@ -18,7 +18,7 @@ def of_step(**step: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("step", "said"),
+    ("step", "reported"),
     [
         ({"timeout": 10}, 'write it with its unit: "10s"'),
         ({"retry": {"backoff": {"duration": 5}}}, 'write it with its unit: "5s"'),
@@ -42,12 +42,12 @@ def of_step(**step: Any) -> list[str]:
         ({"forEach": {"items": {"a": 1}}}, ""),
     ],
 )
-def test_a_value_of_another_type(step: dict[str, Any], said: str) -> None:
-    assert of_step(**step) == [said]
+def test_a_value_of_another_type(step: dict[str, Any], reported: str) -> None:
+    assert of_step(**step) == [reported]
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "reported"),
     [
         ({"params": {"x": 1}}, "write a list: [{name: …, value: …}]"),
         ({"ttlSecondsAfterFinished": "1h"}, "write it in seconds: 3600"),
@@ -57,12 +57,12 @@ def test_a_value_of_another_type(step: dict[str, Any], said: str) -> None:
         ({"entry": "a"}, ""),
     ],
 )
-def test_in_the_spec_of_the_flow(spec: dict[str, Any], said: str) -> None:
-    assert remedies(spec) == [said]
+def test_in_the_spec_of_the_flow(spec: dict[str, Any], reported: str) -> None:
+    assert remedies(spec) == [reported]
 
 
 @pytest.mark.parametrize(
-    ("step", "said"),
+    ("step", "reported"),
     [
         ({"withItems": [1]}, "here that is forEach.items"),
         ({"retryStrategy": {}}, "here that is retry"),
@@ -74,10 +74,10 @@ def test_in_the_spec_of_the_flow(spec: dict[str, Any], said: str) -> None:
         ({"withitems": [1]}, ""),
     ],
 )
-def test_a_word_of_another_tool(step: dict[str, Any], said: str) -> None:
-    assert of_step(**step) == [said]
-    assert remedies({"finally": [step]}) == [said]
+def test_a_field_of_another_tool(step: dict[str, Any], reported: str) -> None:
+    assert of_step(**step) == [reported]
+    assert remedies({"finally": [step]}) == [reported]
 
 
-def test_a_template_has_no_words_of_flows() -> None:
+def test_templates_have_no_hints_of_flows() -> None:
     assert remedies({"retries": 3}, "JobTemplate") == [""]

@@ -19,6 +19,20 @@ def containers(**container: Any) -> dict[str, Any]:
     return {"containers": [{"name": "c", **container}]}
 
 
+def env(text: str, **container: Any) -> dict[str, Any]:
+    """Return a container with the variables of a text: `A=1 B=2`."""
+    pairs = (variable.split("=") for variable in text.split())
+    return containers(env=[{"name": name, "value": value} for name, value in pairs], **container)
+
+
+def tasks(**tasks: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec with these tasks by name."""
+    return {"tasks": [{"name": name, **fields} for name, fields in tasks.items()]}
+
+
+ONE, TWO, RETRY, DELETE = {"replicas": 1}, {"replicas": 2}, {"maxRetry": 1}, {"$patch": "delete"}
+
+
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "a value": ({"queue": "a"}, {"queue": "b"}, {"queue": "b"}),
     "a new value": ({}, {"queue": "b"}, {"queue": "b"}),
@@ -31,44 +45,27 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"plugins": {"env": [], "svc": [], "ssh": []}},
     ),
     "tasks by name": (
-        {"tasks": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 1}]},
-        {"tasks": [{"name": "b", "replicas": 2}, {"name": "c"}]},
-        {"tasks": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 2}, {"name": "c"}]},
+        tasks(a=ONE, b=ONE), tasks(b=TWO, c={}), tasks(a=ONE, b=TWO, c={})
     ),
     "a task that Volcano names": (
-        {"tasks": [{"replicas": 1}, {"name": "", "replicas": 1}]},
-        {"tasks": [{"name": "default1", "replicas": 2}, {"name": "default0", "maxRetry": 1}]},
-        {
-            "tasks": [
-                {"name": "default0", "replicas": 1, "maxRetry": 1},
-                {"name": "default1", "replicas": 2},
-            ]
-        },
+        {"tasks": [ONE, {"name": "", **ONE}]},
+        tasks(default1=TWO, default0=RETRY),
+        tasks(default0=ONE | RETRY, default1=TWO),
     ),
-    "a task without a name is the only one": (
-        {"tasks": [{"name": "a", "replicas": 1}]},
-        {"tasks": [{"replicas": 2}]},
-        {"tasks": [{"name": "a", "replicas": 2}]},
-    ),
+    "a task without a name is the only one": (tasks(a=ONE), {"tasks": [TWO]}, tasks(a=TWO)),
     "a task without a name is none of two": (
-        {"tasks": [{"name": "a"}, {"name": "b"}]},
-        {"tasks": [{"replicas": 2}]},
-        {"tasks": [{"name": "a"}, {"name": "b"}, {"replicas": 2}]},
+        tasks(a={}, b={}), {"tasks": [TWO]}, {"tasks": [{"name": "a"}, {"name": "b"}, TWO]}
     ),
     "a container without a name is the only one": (
-        pod(**containers(image="x", env=[{"name": "A", "value": "1"}])),
+        pod(**env("A=1", image="x")),
         pod(containers=[{"env": [{"name": "B", "value": "2"}]}]),
-        pod(
-            **containers(image="x", env=[{"name": "A", "value": "1"}, {"name": "B", "value": "2"}])
-        ),
+        pod(**env("A=1 B=2", image="x")),
     ),
     "two elements without names are none": (
-        {"tasks": [{"name": "a"}]},
-        {"tasks": [{"replicas": 2}, {"replicas": 3}]},
-        {"tasks": [{"name": "a"}, {"replicas": 2}, {"replicas": 3}]},
+        tasks(a={}), {"tasks": [TWO, RETRY]}, {"tasks": [{"name": "a"}, TWO, RETRY]}
     ),
     "a variable without a name is none": (
-        pod(**containers(env=[{"name": "A", "value": "1"}])),
+        pod(**env("A=1")),
         pod(**containers(env=[{"value": "2"}])),
         pod(**containers(env=[{"name": "A", "value": "1"}, {"value": "2"}])),
     ),
@@ -116,15 +113,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"plugins": {"ssh": []}},
     ),
     "a map emptied": ({"plugins": {"env": []}}, {"plugins": {"$patch": "delete"}}, {"plugins": {}}),
-    "an element removed": (
-        {"tasks": [{"name": "a"}, {"name": "b"}]},
-        {"tasks": [{"name": "a", "$patch": "delete"}, {"name": "c"}]},
-        {"tasks": [{"name": "b"}, {"name": "c"}]},
-    ),
+    "an element removed": (tasks(a={}, b={}), tasks(a=DELETE, c={}), tasks(b={}, c={})),
     "tasks keep the names Volcano gives them when another is removed": (
-        {"tasks": [{"name": "a"}, {"replicas": 1}]},
-        {"tasks": [{"name": "a", "$patch": "delete"}, {"name": "default1", "replicas": 2}]},
-        {"tasks": [{"name": "default1", "replicas": 2}]},
+        {"tasks": [{"name": "a"}, ONE]}, tasks(a=DELETE, default1=TWO), tasks(default1=TWO)
     ),
     "an empty name in a patch names nothing": (
         {"tasks": [{"name": "", "replicas": 1}]},
@@ -142,14 +133,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"tasks": ["x", {"name": "a"}]},
     ),
     "a list replaced": (
-        {"tasks": [{"name": "a", "replicas": 1}, {"name": "b"}]},
-        {"tasks": [{"$patch": "replace"}, {"name": "a", "maxRetry": 1}]},
-        {"tasks": [{"name": "a", "maxRetry": 1}]},
+        tasks(a=ONE, b={}), {"tasks": [{"$patch": "replace"}, {"name": "a"}]}, tasks(a={})
     ),
-    "the directive for what happens anyway": (
-        {"tasks": [{"name": "a", "replicas": 1}]},
-        {"tasks": [{"name": "a", "$patch": "merge", "maxRetry": 1}]},
-        {"tasks": [{"name": "a", "replicas": 1, "maxRetry": 1}]},
+    "the directive for the default": (
+        tasks(a=ONE), tasks(a={"$patch": "merge"} | RETRY), tasks(a=ONE | RETRY)
     ),
     "some keys retained": (
         {"plugins": {"env": [], "svc": ["x"], "ssh": []}},
@@ -161,7 +148,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"plugins": {"$retainKeys": "env", "svc": []}},
         {"plugins": {"env": [], "svc": []}},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("spec", "patch", "result"), CASES.values(), ids=CASES.keys())
@@ -188,27 +175,11 @@ POD_CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         containers(command=["d"]),
         containers(command=["d"], args=["c"]),
     ),
-    "env by name": (
-        containers(env=[{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]),
-        containers(env=[{"name": "B", "value": "2"}, {"name": "C", "value": "2"}]),
-        containers(
-            env=[
-                {"name": "A", "value": "1"},
-                {"name": "B", "value": "2"},
-                {"name": "C", "value": "2"},
-            ]
-        ),
-    ),
+    "env by name": (env("A=1 B=1"), env("B=2 C=2"), env("A=1 B=2 C=2")),
     "a value for a valueFrom": (
-        containers(env=[{"name": "A", "valueFrom": {"fieldRef": {}}}]),
-        containers(env=[{"name": "A", "value": "1"}]),
-        containers(env=[{"name": "A", "value": "1"}]),
+        containers(env=[{"name": "A", "valueFrom": {"fieldRef": {}}}]), env("A=1"), env("A=1")
     ),
-    "the last of a repeated variable counts": (
-        containers(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]),
-        containers(env=[{"name": "A", "value": "3"}]),
-        containers(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "3"}]),
-    ),
+    "the last of a repeated variable counts": (env("A=1 A=2"), env("A=3"), env("A=1 A=3")),
     "ports by number and protocol": (
         containers(ports=[{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]),
         containers(
@@ -320,7 +291,7 @@ POD_CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
             ],
         },
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "patch", "result"), POD_CASES.values(), ids=POD_CASES.keys())

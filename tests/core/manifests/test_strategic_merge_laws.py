@@ -130,54 +130,30 @@ def test_depth_does_not_matter():
         (pod(tolerations=[{"operator": "Exists"}]), []),
         ({"tasks": [{"replicas": 2}]}, []),
         (pod(containers=[{"image": "x"}]), []),
-        (
-            {"tasks": [{"replicas": 2}, {"name": "w"}]},
-            [
-                "p.tasks[0].name: Required value: this list merges by name; set the "
-                "name of the element to change",
-            ],
-        ),
-        (
-            {"volumes": [{"name": "v"}, "x"]},
-            [
-                "p.volumes[0].mountPath: Required value: this list merges by "
-                "mountPath; set the mountPath of the element to change",
-            ],
-        ),
-        (
-            pod(topologySpreadConstraints=[{"topologyKey": "z"}]),
-            [
-                "p.tasks[0].template.spec.topologySpreadConstraints[0].whenUnsatisfiable: "
-                "Required value: this list merges by whenUnsatisfiable; set the "
-                "whenUnsatisfiable of the element to change",
-            ],
-        ),
-        (
-            {"tasks": [{"name": "w", "$patch": "replace", "replicas": 1}]},
-            [
-                "p.tasks[0].$patch: Forbidden: replaces the whole list, so it must be an "
-                "element of its own (`- $patch: replace`), beside the elements of the new list",
-            ],
-        ),
-        (
-            {"plugins": {"$patch": "remove"}},
-            [
-                'p.plugins.$patch: Unsupported value: "remove": supported values: '
-                '"replace", "delete", "merge"'
-            ],
-        ),
+        ({"tasks": [{"replicas": 2}, {"name": "w"}]},
+         ["p.tasks[0].name: Required value: this list merges by name; set the name of the element "
+          "to change"]),
+        ({"volumes": [{"name": "v"}, "x"]},
+         ["p.volumes[0].mountPath: Required value: this list merges by mountPath; set the "
+          "mountPath of the element to change"]),
+        (pod(topologySpreadConstraints=[{"topologyKey": "z"}]),
+         ["p.tasks[0].template.spec.topologySpreadConstraints[0].whenUnsatisfiable: Required "
+          "value: this list merges by whenUnsatisfiable; set the whenUnsatisfiable of the element "
+          "to change"]),
+        ({"tasks": [{"name": "w", "$patch": "replace", "replicas": 1}]},
+         ["p.tasks[0].$patch: Forbidden: replaces the whole list, so it must be an element of its "
+          "own (`- $patch: replace`), beside the elements of the new list"]),
+        ({"plugins": {"$patch": "remove"}},
+         ['p.plugins.$patch: Unsupported value: "remove": supported values: "replace", "delete", '
+          '"merge"']),
         ({"$setElementOrder/tasks": [{"name": "w"}]},
          ["p[$setElementOrder/tasks]: Forbidden: unknown directive; use $patch or $retainKeys"]),
-        (
-            {"plugins": {"$retainKeys": ["env", 1]}},
-            [
-                'p.plugins.$retainKeys: Invalid value: ["env",1]: must be a list of the field '
-                "names to keep"
-            ],
-        ),
+        ({"plugins": {"$retainKeys": ["env", 1]}},
+         ['p.plugins.$retainKeys: Invalid value: ["env",1]: must be a list of the field names to '
+          "keep"]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_merged_as_it_was_meant(patch: dict[str, Any], words: list[str]):
+def test_faults_of_patches(patch: dict[str, Any], words: list[str]):
     assert [str(violation) for violation in patch_violations(patch, "p")] == words
 
 

@@ -49,7 +49,7 @@ def unknown(spec: Any) -> list[str]:
         {"tasks": None, "queue": None, "plugins": {"anything": []}},
     ],
 )
-def test_what_kubernetes_takes_fits(spec: dict[str, Any]) -> None:
+def test_specs_that_kubernetes_accepts(spec: dict[str, Any]) -> None:
     found = misfits(spec, "spec")
     assert (found.violations, found.field_warnings) == ((), ())
 
@@ -125,7 +125,7 @@ def test_wrong_types_of_the_job_itself_are_left_to_its_schema() -> None:
         ("volumes[].volumeClaim", "storageClas", '; did you mean "storageClassName"?'),
     ],
 )  # fmt: skip
-def test_where_an_unknown_field_belongs(place: str, name: str, words: str) -> None:
+def test_the_place_of_an_unknown_field(place: str, name: str, words: str) -> None:
     assert meant(place, name) == words
 
 
@@ -153,7 +153,7 @@ def test_a_reference_without_a_value_fits_any_type() -> None:
     assert fault.path == f"{POD}.containers[0].stdin"
 
 
-def test_only_so_many_are_kept() -> None:
+def test_misfits_are_limited() -> None:
     many = {f"comman{i}": 1 for i in range(MAX_FINDINGS)} | {"command": "x"}
     found = misfits(pod(many) | {"tasks2": 1}, "spec")
     assert len(found.field_warnings) == MAX_FINDINGS
@@ -199,12 +199,12 @@ def test_nothing_makes_it_raise(spec: Any, patch: bool) -> None:
         ("5B", "5"),
     ],
 )
-def test_the_quantity_that_was_meant(written: str, meant: str) -> None:
+def test_quantities_with_a_suggestion(written: str, meant: str) -> None:
     (fault,) = misfits(pod({"resources": {"requests": {"memory": written}}}), "spec").violations
     assert fault.detail.endswith(f'; did you mean "{meant}"?')
 
 
 @pytest.mark.parametrize("written", ["1 core", "lots", "4i", "4 nb", "1.2.3 GB", ""])
-def test_nobody_knows_which_quantity_was_meant(written: str) -> None:
+def test_quantities_without_a_suggestion(written: str) -> None:
     (fault,) = misfits(pod({"resources": {"requests": {"memory": written}}}), "spec").violations
     assert "did you mean" not in fault.detail

@@ -12,6 +12,7 @@ import msgspec
 from jobflow.api.jobflow import JobFlow
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.api.kinds import KINDS
+from jobflow.api.resources import StatusCause
 from jobflow.core.admission.changes import Need, need_of
 from jobflow.webhook.access_rights import AccessRights
 from jobflow.webhook.dry_run.template_pods import DryRun
@@ -105,6 +106,19 @@ async def respond(
 ) -> Response:
     """Return the review in the answer to a review."""
     return Response(await answer_to(body, cluster, rights, elsewhere=elsewhere))
+
+
+async def created(manifest: dict[str, Any], cluster: FakeCluster) -> Response:
+    """Return the review of the creation of an object."""
+    return await respond(review("CREATE", manifest), cluster)
+
+
+INVALID_PORT = StatusCause(
+    reason="FieldValueInvalid",
+    field="template.spec.containers[0].ports[0].containerPort",
+    message="Invalid value: 0: must be between 1 and 65535, inclusive",
+)
+"""A fault that an API server finds in a pod template."""
 
 
 class Ticks:

@@ -11,6 +11,7 @@ from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group
 from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.admission.volcano.job import job_violations
 from jobflow.core.violations import Verdict
 
 NOTHING_KNOWN = Known()
@@ -66,14 +67,19 @@ def passed_by(groups: Iterable[Group[Any]], facts: FlowFacts) -> list[Any]:
     ]
 
 
-def said(verdict: Verdict) -> list[str]:
+def reported(verdict: Verdict) -> list[str]:
     """Return the violations as text."""
     return [str(violation) for violation in verdict.violations]
 
 
 def faults(flow: JobFlow, known: Known = NOTHING_KNOWN) -> list[str]:
     """Return the faults of a new flow."""
-    return said(validate_flow(flow, known))
+    return reported(validate_flow(flow, known))
+
+
+def job_faults(spec: Any, name: str | None = None) -> list[str]:
+    """Return the faults of a vcjob spec at `spec`. `name`: of the vcjob."""
+    return [str(violation) for violation in job_violations(spec, "spec", name)]
 
 
 _FAULT = re.compile(
@@ -86,3 +92,28 @@ def brief(found: Iterable[str]) -> list[str]:
     guess if there is one."""
     matches = [_FAULT.fullmatch(line, endpos=len(line)) for line in found]
     return [f"{it['path']} {it['kind']}{it['hint'] or ''}" for it in matches if it is not None]
+
+
+_PARAMS: list[dict[str, Any]] = [
+    {"name": "workers", "value": 4},
+    {"name": "mode", "value": "fast"},
+    {"name": "on", "value": True},
+    {"name": "rates", "value": [0.1, 0.2]},
+    {"name": "many", "value": [0] * 1001},
+    {"name": "map", "value": {"x": {"y": 1}}},
+]
+AFTER_A: dict[str, Any] = {"name": "b", "dependsOn": {"targets": ["a"]}}
+
+
+def faults_of_step(**step: Any) -> list[str]:
+    """Return the faults of step b, which depends on a; c depends on b, d on nothing, z is last."""
+    others: list[Any] = ["a", "c: b", "d", "a-b", "e.f", "2a"]
+    flow = flow_of(
+        others[0],
+        AFTER_A | step,
+        *others[1:],
+        {"name": "all", "forEach": {"count": 2}},
+        params=_PARAMS,
+        **{"finally": [{"name": "z"}]},
+    )
+    return [fault.removeprefix("spec.flows[1].") for fault in faults(flow)]

@@ -127,6 +127,7 @@ async def shared() -> AsyncIterator[Shared]:
 def handshake(live: Live, authority: x509.Certificate, host: str | None = "localhost") -> bytes:
     """Return the certificate that a strict client receives, in memory."""
     trust = ssl.create_default_context(cadata=pem(authority).decode())
+    trust.verify_flags |= ssl.VERIFY_X509_STRICT
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trust.wrap_bio(to_client, to_server, server_hostname=host)
     server = live.tls.wrap_bio(to_server, to_client, server_side=True)

@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-import threading
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,33 +13,20 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from jobflow.webhook.certificates.files import CertificateFiles, PkiFiles, write_development_pki
+from jobflow.webhook.certificates.live import Live
 from jobflow.webhook.certificates.pki import CertificateError, make_pki
+from support.time.certificate_rings import handshake
 
 HOSTS = ["jobflow.jobflow-system.svc", "127.0.0.1", "::1"]
 
 
-def handshake(pki: PkiFiles, server_name: str, trust: Path | None = None) -> str:
-    """Return the TLS version that a strict client and the server negotiate."""
-    context = ssl.create_default_context(cafile=trust or pki.ca_certificate)
-    context.verify_flags |= ssl.VERIFY_X509_STRICT
-    ours, theirs = socket.socketpair()
-    tls = pki.serving.context()
-
-    def serve() -> None:
-        try:
-            with tls.wrap_socket(theirs, server_side=True) as server:
-                server.recv(1)
-        except (ssl.SSLError, OSError):
-            theirs.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        with context.wrap_socket(ours, server_hostname=server_name) as client:
-            return client.version() or ""
-    finally:
-        ours.close()
-        thread.join()
+def trusted(pki: PkiFiles, host: str, authority: PkiFiles | None = None) -> bool:
+    """Whether a strict client of an authority gets the certificate; raises if it does not trust."""
+    live = Live()
+    live.put(*pki.serving.read(), "tls.crt", "tls.key")
+    ca = x509.load_pem_x509_certificate((authority or pki).ca_certificate.read_bytes())
+    served = x509.load_pem_x509_certificate(pki.serving.certificate.read_bytes())
+    return handshake(live, ca, host) == served.public_bytes(serialization.Encoding.DER)
 
 
 @pytest.fixture
@@ -50,15 +36,15 @@ def pki(tmp_path: Path) -> PkiFiles:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_strict_clients_trust_every_host(pki: PkiFiles, host: str) -> None:
-    assert handshake(pki, host) == "TLSv1.3"
+    assert trusted(pki, host)
 
 
 def test_no_client_trusts_another_host_or_another_ca(pki: PkiFiles, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        handshake(pki, "other.example")
+        trusted(pki, "other.example")
     stranger = write_development_pki(tmp_path / "other", HOSTS)
     with pytest.raises(ssl.SSLCertVerificationError, match="verify failed"):
-        handshake(pki, HOSTS[0], trust=stranger.ca_certificate)
+        trusted(pki, HOSTS[0], stranger)
 
 
 def test_the_extensions_of_certificates() -> None:
@@ -97,12 +83,12 @@ def test_a_second_run_replaces_the_first(pki: PkiFiles) -> None:
     before = pki.ca_certificate.read_bytes()
     write_development_pki(pki.ca_certificate.parent, HOSTS)
     assert pki.ca_certificate.read_bytes() != before
-    assert handshake(pki, HOSTS[0])
+    assert trusted(pki, HOSTS[0])
 
 
 def test_a_long_host_name(tmp_path: Path) -> None:
     host = ".".join(["jobflow"] * 12)
-    assert handshake(write_development_pki(tmp_path, [host]), host)
+    assert trusted(write_development_pki(tmp_path, [host]), host)
 
 
 @pytest.mark.parametrize(

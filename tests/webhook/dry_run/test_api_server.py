@@ -6,28 +6,23 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from jobflow.api.resources import Status, StatusCause
+from jobflow.api.resources import Status
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.errors import ApiError
 from jobflow.webhook.dry_run import api_server as dry_runs
 from jobflow.webhook.dry_run.api_server import AT_ONCE, DryRuns
 from jobflow.webhook.dry_run.template_pods import DryRun
-from support.admission.admissions import Ticks
+from support.admission.admissions import INVALID_PORT, Ticks
 from support.network.scripted_server import Answer, ScriptedServer, failure
 
 PATH = "/api/v1/namespaces/team/podtemplates"
 POD = {"spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]}}
-CAUSES = [
-    {
-        "reason": "FieldValueInvalid",
-        "field": "template.spec.containers[0].ports[0].containerPort",
-        "message": "Invalid value: 0: must be between 1 and 65535, inclusive",
-    }
-]
+CAUSES = [msgspec.to_builtins(INVALID_PORT)]
 UNREADABLE = (
     'PodTemplate in version "v1" cannot be handled as a PodTemplate: quantities must match the '
     "regular expression '^x$'"
@@ -78,8 +73,7 @@ async def test_a_dry_run_has_a_generated_name() -> None:
 
 async def test_faults_have_the_messages_of_the_server() -> None:
     answer, results = await answered(Answer(422, failure(422, "Invalid", "many", causes=CAUSES)))
-    (cause,) = CAUSES
-    assert answer == DryRun(faults=(StatusCause(**cause),))
+    assert answer == DryRun(faults=(INVALID_PORT,))
     assert results == {"refused": 1}
 
 
@@ -135,12 +129,12 @@ async def test_other_failures_refuse_nothing(answer: Answer, result: str) -> Non
 
 async def test_warnings_are_returned_with_and_without_faults() -> None:
     head = {"Warning": '299 - "unknown field \\"template.spec.comand\\"", 299 api "b, c"'}
-    said = ('unknown field "template.spec.comand"', "b, c")
+    reported = ('unknown field "template.spec.comand"', "b, c")
     answer, _ = await answered(Answer(201, {}, headers=head))
-    assert answer == DryRun(warnings=said)
+    assert answer == DryRun(warnings=reported)
     refusal = failure(422, "Invalid", "", causes=CAUSES)
     answer, _ = await answered(Answer(422, refusal, headers=head))
-    assert answer.warnings == said and answer.faults
+    assert answer.warnings == reported and answer.faults
 
 
 async def test_dry_runs_share_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from jobflow.api.resources import StatusCause
 from jobflow.webhook.dry_run.template_pods import DryRun
-from support.admission.admissions import FakeCluster, Response, respond, review, stored
+from support.admission.admissions import (
+    INVALID_PORT,
+    FakeCluster,
+    created,
+    stored,
+)
 from support.sandbox.manifests import jobflow, template
 
-PORT = StatusCause(
-    reason="FieldValueInvalid",
-    field="template.spec.containers[0].ports[0].containerPort",
-    message="Invalid value: 0: must be between 1 and 65535, inclusive",
-)
 VOLUME = StatusCause(
     reason="FieldValueNotFound",
     field="template.spec.containers[0].volumeMounts[0].name",
@@ -35,10 +35,6 @@ def knowing(says: Any = lambda template: DryRun(), **cluster: Any) -> FakeCluste
     return FakeCluster(known_templates={"a": stored(template("a"))}, says=says, **cluster)
 
 
-async def created(manifest: dict[str, Any], cluster: FakeCluster) -> Response:
-    return await respond(review("CREATE", manifest), cluster)
-
-
 def against(*faults: StatusCause) -> FakeCluster:
     return knowing(lambda template: DryRun(faults))
 
@@ -48,7 +44,7 @@ def images(cluster: FakeCluster) -> list[str]:
 
 
 async def test_a_fault_is_located_in_the_patch() -> None:
-    cluster = against(PORT)
+    cluster = against(INVALID_PORT)
     answer = await created(flow({"ports": [{"containerPort": 0}]}), cluster)
     assert answer.faults == {
         f"{AT}.ports[0].containerPort": "Invalid value: 0: must be between 1 and 65535, inclusive"

@@ -14,15 +14,16 @@ from jobflow.webhook.dry_run.template_pods import (
     add_pod_faults,
     pod_templates,
 )
-from support.admission.admissions import FakeCluster, Response, respond, review, stored
-from support.sandbox.manifests import DIAMOND, jobflow, template
-
-PORT = StatusCause(
-    reason="FieldValueInvalid",
-    field="template.spec.containers[0].ports[0].containerPort",
-    message="Invalid value: 0: must be between 1 and 65535, inclusive",
+from support.admission.admissions import (
+    INVALID_PORT,
+    FakeCluster,
+    Response,
+    created,
+    respond,
+    review,
+    stored,
 )
-
+from support.sandbox.manifests import DIAMOND, jobflow, template
 
 PORT_OF = "spec.tasks[{}].template.spec.containers[0].ports[0].containerPort"
 
@@ -37,10 +38,6 @@ def with_tasks(*pods: dict[str, Any], **spec: Any) -> dict[str, Any]:
     tasks = [{"name": f"t{i}", "replicas": 1, "template": each} for i, each in enumerate(pods)]
     made = template("a")
     return stored(made | {"spec": {"tasks": tasks, "queue": "default"} | spec})
-
-
-async def created(manifest: dict[str, Any], cluster: FakeCluster) -> Response:
-    return await respond(review("CREATE", manifest), cluster)
 
 
 async def updated(old: Any, new: Any, cluster: FakeCluster) -> Response:
@@ -60,14 +57,14 @@ def against(*faults: StatusCause, image: str = "bad") -> FakeCluster:
 
 async def test_faults_of_the_api_server_are_added_to_those_of_the_rules_for_every_task() -> None:
     name = StatusCause(reason="FieldValueNotFound", field="template.spec.volumes", message="Not x")
-    cluster = against(PORT, name)
+    cluster = against(INVALID_PORT, name)
     answer = await created(with_tasks(pod("bad"), pod(), pod("bad"), minAvailable=7), cluster)
     assert faults_of(answer) == [
         "spec.minAvailable: Invalid value: 7: must not be greater than the replicas of all tasks "
         "together (3)",
-        f"{PORT_OF.format(0)}: {PORT.message}",
+        f"{PORT_OF.format(0)}: {INVALID_PORT.message}",
         "spec.tasks[0].template.spec.volumes: Not x",
-        f"{PORT_OF.format(2)}: {PORT.message}",
+        f"{PORT_OF.format(2)}: {INVALID_PORT.message}",
         "spec.tasks[2].template.spec.volumes: Not x",
     ]
     reasons = [each["reason"] for each in answer.status["details"]["causes"]]
@@ -81,10 +78,10 @@ async def test_a_fault_that_a_rule_has_found_is_not_repeated() -> None:
         field="template.spec.containers[0].image",
         message="Required value",
     )
-    answer = await created(with_tasks(pod("")), against(missing, PORT, image=""))
+    answer = await created(with_tasks(pod("")), against(missing, INVALID_PORT, image=""))
     assert faults_of(answer) == [
         "spec.tasks[0].template.spec.containers[0].image: Required value: a container has an image",
-        f"{PORT_OF.format(0)}: {PORT.message}",
+        f"{PORT_OF.format(0)}: {INVALID_PORT.message}",
     ]
 
 
@@ -124,19 +121,16 @@ def relabelled(**metadata: Any) -> bytes:
         (review("CREATE", stored(jobflow("diamond", DIAMOND))), True),
         (review("DELETE", None, BAD), True),
     ],
-    ids=[
-        *("null", "no tasks", "a wrong type", "labels", "finalizers", "deletion"),
-        *("a flow without patches", "delete"),
-    ],
+    ids="null,no tasks,a wrong type,labels,finalizers,deletion,a plain flow,delete".split(","),
 )
 async def test_reviews_that_try_nothing(body: bytes, allowed: bool) -> None:
-    cluster = against(PORT)
+    cluster = against(INVALID_PORT)
     assert (await respond(body, cluster)).allowed is allowed
     assert cluster.tried == []
 
 
 async def test_an_update_of_the_spec_is_tried_as_a_whole() -> None:
-    cluster = against(PORT)
+    cluster = against(INVALID_PORT)
     old = with_tasks(pod("bad"))
     new = with_tasks(pod("bad"), priorityClassName="high")
     assert len(faults_of(await updated(old, new, cluster))) == 1
@@ -144,14 +138,14 @@ async def test_an_update_of_the_spec_is_tried_as_a_whole() -> None:
 
 
 async def test_the_new_form_of_an_object_of_another_schema_is_tried() -> None:
-    cluster = against(PORT)
+    cluster = against(INVALID_PORT)
     old = with_tasks(pod())
     old["metadata"]["labels"] = ["no", "map"]
     assert len(faults_of(await updated(old, with_tasks(pod("bad")), cluster))) == 1
 
 
 async def test_nothing_is_tried_in_a_namespace_that_is_not_followed() -> None:
-    cluster = against(PORT)
+    cluster = against(INVALID_PORT)
     cluster.followed = False
     assert (await created(with_tasks(pod("bad")), cluster)).allowed
     assert cluster.tried == []
@@ -167,12 +161,12 @@ async def test_faults_of_labels_are_located_in_metadata() -> None:
 
 
 async def test_unknown_fields_are_one_warning_and_the_servers_own_follow() -> None:
-    said = (
+    reported = (
         *(f'unknown field "template.spec.x{i}"' for i in range(5)),
         "template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14",
         'would violate PodSecurity "restricted:latest": runAsNonRoot != true',
     )
-    cluster = FakeCluster(says=lambda _: DryRun(warnings=said))
+    cluster = FakeCluster(says=lambda _: DryRun(warnings=reported))
     answer = await created(with_tasks(pod()), cluster)
     assert answer.allowed
     assert answer.warnings == [
@@ -185,7 +179,7 @@ async def test_unknown_fields_are_one_warning_and_the_servers_own_follow() -> No
 
 
 async def test_an_unknown_field_is_a_warning_of_a_refusal_too() -> None:
-    answer = DryRun((PORT,), ('unknown field "template.spec.containers[0].comand"',))
+    answer = DryRun((INVALID_PORT,), ('unknown field "template.spec.containers[0].comand"',))
     found = await created(with_tasks(pod()), FakeCluster(says=lambda _: answer))
     assert len(faults_of(found)) == 1
     assert found.warnings == [
@@ -229,7 +223,7 @@ async def test_sixty_four_pod_templates_are_tried_and_the_others_let_in_with_a_w
 async def test_pod_templates_that_are_not_answered_in_time_are_let_in_with_one_warning() -> None:
     def says(template: Any) -> DryRun | None:
         image = template["spec"]["containers"][0]["image"]
-        return None if image == "slow" else DryRun((PORT,) if image == "bad" else ())
+        return None if image == "slow" else DryRun((INVALID_PORT,) if image == "bad" else ())
 
     cluster = FakeCluster(says=says)
     answer = await created(with_tasks(pod("slow"), pod()), cluster)
@@ -241,9 +235,9 @@ async def test_pod_templates_that_are_not_answered_in_time_are_let_in_with_one_w
     assert len(refused.warnings) == 1
 
 
-def test_no_more_than_a_thousand_faults_are_made_of_one_that_all_tasks_share() -> None:
+def test_a_fault_that_all_tasks_share_is_reported_a_thousand_times_at_most() -> None:
     tried = [Tried(b"{}", list(range(start, 100_000, 2))) for start in (1, 0)]
-    verdict = add_pod_faults(Verdict(), tried, [DryRun((PORT,)), DryRun((PORT,))])
+    verdict = add_pod_faults(Verdict(), tried, [DryRun((INVALID_PORT,)), DryRun((INVALID_PORT,))])
     assert len(verdict.violations) == MAX_FINDINGS
     assert [v.path.partition(".template")[0] for v in verdict.violations[:3]] == [
         f"spec.tasks[{i}]" for i in range(3)

@@ -106,16 +106,10 @@ BAD_FLOW = stored(UNKNOWN_TARGET)
         (labelled(INVALID_TEMPLATE), INVALID_TEMPLATE),
         (labelled(TEMPLATE, **DELETED) | {"spec": {"tasks": []}}, INVALID_TEMPLATE),
     ],
-    ids=[
-        *(
-            "labels",
-            "finalizers",
-            "deletion",
-            "labels of an invalid flow",
-            "spec of a deleted flow",
-        ),
-        *("labels of an invalid template", "spec of a deleted template"),
-    ],
+    ids=(
+        "labels,finalizers,deletion,labels of an invalid flow,spec of a deleted flow,"
+        "labels of an invalid template,spec of a deleted template"
+    ).split(","),
 )
 async def test_updates_that_are_allowed(new: dict[str, Any], old: dict[str, Any]) -> None:
     assert (await respond(review("UPDATE", new, old))).allowed

@@ -32,8 +32,8 @@ class PatchedPod(NamedTuple):
 
 
 def patched_pods(facts: FlowFacts) -> list[PatchedPod]:
-    """Return the pod templates that patches produce, without open references. Those that the
-    JobTemplate has too were tried when it was created."""
+    """Return the pod templates that patches produce, without open references. Pod
+    templates of the JobTemplate itself were tried when it was created."""
     found: dict[bytes, PatchedPod] = {}
     for job in facts.resolved_specs:
         if not job.changes or job.open:

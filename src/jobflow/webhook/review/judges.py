@@ -169,7 +169,7 @@ class TemplateJudge(Judge[JobTemplate]):
     kind = "JobTemplate"
 
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
-        """Templates need the right to create vcjobs: flows of other users run them."""
+        """The user needs the right to create vcjobs: flows of other users run the template."""
         if effort_of_json(new.spec) > self._most:
             raise TooMuch
         if misfits := _misfits(new):
