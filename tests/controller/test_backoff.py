@@ -64,7 +64,9 @@ def fail(world: Cluster, failing: Failing) -> Failing:
 async def cause_events(world: Cluster, job: str, seconds: float) -> None:
     end = clock() + seconds
     while clock() < end:
-        await merge(world.client, JOBS, job, {"metadata": {"annotations": {"test/news": str(clock())}}})
+        await merge(
+            world.client, JOBS, job, {"metadata": {"annotations": {"test/news": str(clock())}}}
+        )
         await asyncio.sleep(0.5)
 
 

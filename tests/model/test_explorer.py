@@ -151,7 +151,6 @@ def test_a_violation_is_told_by_a_shortest_story() -> None:
         "     0 s  the watch shows f-a Running",
         "     0 s  f-a fails",
         "     0 s  the watch shows f-a Failed",
-        "     0 s  the controller applies its plan: stored: flow Succeed; "
-        "stored: f-a Completed",
+        "     0 s  the controller applies its plan: stored: flow Succeed; stored: f-a Completed",
     ]
     assert story[-1] == "  => f-a ended Failed, and the status says Completed"

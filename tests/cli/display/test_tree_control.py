@@ -10,7 +10,18 @@ from jobflow.api.control import Case, ForEach
 from jobflow.api.flow_status import StepCondition
 from jobflow.api.jobflow import DependsOn, JobFlow, Step
 from jobflow.cli.display.tree import Tree, table
-from support.plan.flow_statuses import NOW, TAKEN, items, one, repeat, retrying, run, several
+from support.plan.flow_statuses import (
+    DIAMOND,
+    NOW,
+    TAKEN,
+    items,
+    one,
+    repeat,
+    retrying,
+    run,
+    several,
+)
+from support.plan.flow_statuses import FAILED as TRAINING
 
 
 def lines(flow: JobFlow, width: int = 80) -> list[str]:

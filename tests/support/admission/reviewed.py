@@ -107,6 +107,7 @@ AFTER_A: dict[str, Any] = {"name": "b", "dependsOn": {"targets": ["a"]}}
 
 def faults_of_step(**step: Any) -> list[str]:
     """Return the faults of step b, which depends on a; c depends on b, d on nothing, z is last."""
+    last: dict[str, Any] = {"finally": [{"name": "z"}]}
     others: list[Any] = ["a", "c: b", "d", "a-b", "e.f", "2a"]
     flow = flow_of(
         others[0],
@@ -114,6 +115,6 @@ def faults_of_step(**step: Any) -> list[str]:
         *others[1:],
         {"name": "all", "forEach": {"count": 2}},
         params=_PARAMS,
-        **{"finally": [{"name": "z"}]},
+        **last,
     )
     return [fault.removeprefix("spec.flows[1].") for fault in faults(flow)]

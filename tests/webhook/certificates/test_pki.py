@@ -1,6 +1,5 @@
 """Certificates that strict clients accept, and files that cannot be served."""
 
-import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address

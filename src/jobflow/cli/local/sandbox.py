@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from jobflow.api.jobflow import JobFlow
-from jobflow.app.serve import START_ERRORS, PartDied, SandboxOptions, run, sandbox_world
+from jobflow.app.serve import START_ERRORS, SandboxOptions, sandbox_world
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on
 from jobflow.cli.flags import NodeOptions, RunnerName
 from jobflow.cli.manifests.objects import Manifest
