@@ -1,5 +1,7 @@
 """When a step's dependencies are met, and what it ends as otherwise (docs/reference.md)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
