@@ -1,7 +1,7 @@
-"""What goes on inside the vcjobs of a life, and what steps with a probe may make of it.
+"""Pods inside the vcjobs of a random walk, and what a probe may conclude from them.
 
-Pods move, are watched late or never, and answer or not; the books say what anybody could have seen.
-The meaning of a probe is written a second time here, from docs/reference.md, Probes.
+Pods change, are watched late or never, and answer or not; `Insides` notes what anybody could have
+seen. The meaning of a probe is implemented a second time here, from docs/reference.md, Probes.
 """
 
 from collections import Counter, defaultdict
@@ -59,7 +59,7 @@ probes = st.sampled_from([*[None] * len(_KINDS), *(msgspec.convert(k, Probe) for
 
 
 class Insides:
-    """The books: what pods have ever shown, and who has ever answered."""
+    """Notes of the phases that pods have shown, and of the probes they have answered."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -68,12 +68,12 @@ class Insides:
         self.answered: set[tuple[str, str]] = set()
         """Steps whose requests a vcjob's pods have answered."""
         self.uids: defaultdict[str, set[str]] = defaultdict(set)
-        """Of all vcjobs that a step ever had."""
+        """UIDs of all vcjobs that a step ever had."""
 
     # ------------------------------------------------------------------ what happens
 
     def move(self, world: World, job: Job) -> World:
-        """Its pods do something, or are not there at all; who watches may see it later."""
+        """Give a job other pods, or none; a watch may show them later."""
         phases = {
             task: " ".join(self.random.choices(PODS, k=self.random.randint(0, size)))
             for task, size in SIZES.items()
@@ -84,7 +84,7 @@ class Insides:
         return self.watch(world) if self.random.random() < 0.5 else world
 
     def with_end(self, pod: Pod) -> Pod:
-        """Of a pod that has ended the container has, mostly."""
+        """Return the pod with an ended container, in most cases, if the pod has ended."""
         if not pod.ended or self.random.random() < 0.2:
             return pod
         code = 0 if pod.phase == "Succeeded" else 3
@@ -94,7 +94,7 @@ class Insides:
         return replace(world, pods=world.live)
 
     def note(self, world: World, job: Job) -> None:
-        """What its pods show, and what Volcano says of them."""
+        """Note what its pods and the counts of Volcano show."""
         uid = job.metadata.uid
         self.uids[(job.metadata.annotations or {})[labels.STEP]].add(uid)
         pods = world.live.get(uid, {}).values()
@@ -108,7 +108,7 @@ class Insides:
                 self.most[key] = max(self.most[key], sum(counts[p] for p in reached))
 
     def answer(self, world: World) -> World:
-        """The pods that are asked answer, or say something else."""
+        """Let pods answer a planned probe, or fail it."""
         asked = world.plan().plan.probes
         if not asked:
             return world
@@ -124,7 +124,7 @@ class Insides:
         return replace(world, probes={**world.probes, key: result})
 
     def read(self, world: World, action: ReadPods) -> World:
-        """Sometimes they cannot be read, for now or at all."""
+        """Read the pods; sometimes that fails, for some time or for good."""
         if self.random.random() < 0.8:
             return world.acted(action)
         later = self.random.choice((None, world.now, world.now + timedelta(seconds=2)))
@@ -132,7 +132,7 @@ class Insides:
         return replace(world, read={**world.read, action.uid: answer})
 
     def planned(self, world: World, plan: Plan) -> World:
-        """What no plan asks for is forgotten, and so is what was read of a vcjob that goes on."""
+        """Drop results of probes that are not planned, and reads of vcjobs that have not ended."""
         wanted = {(probe.step, probe.uid) for probe in plan.probes}
         ended = {job.metadata.uid for job in world.jobs.values() if job.ended}
         return replace(
@@ -152,7 +152,7 @@ class Insides:
         )
 
     def check_unsatisfiable(self, step: Step, world: World) -> None:
-        """Nothing is given up while the pods of an ended vcjob, if only they are read, show it."""
+        """Check that no probe fails while the pods of an ended vcjob, once read, would pass it."""
         shown = [self._shows(step, target, world) for target in step.targets]
         assert step.depends_on is not None
         passes = any(shown) if step.depends_on.strategy == "any" else all(shown)

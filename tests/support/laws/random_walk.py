@@ -63,7 +63,7 @@ class Walk:
         self.last = {step.name for step in world.flow.spec.finally_ or ()}
         self.steps: dict[str, Step] = {step.name: step for step in world.flow.all_steps}
         self.insides = Insides(random) if probes else None
-        """What pods show, for flows with probes; other jobs have one pod each."""
+        """The pods of flows with probes; other jobs have one pod each."""
         self.made: Counter[Key] = Counter()
         self.over: Counter[Key] = Counter()
         """Attempts that failed, were lost or went back: at most as many may follow the first."""

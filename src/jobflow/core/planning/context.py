@@ -16,12 +16,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from jobflow.api.flow_status import (
-    FlowPhase,
-    JobRecord,
-    RunCondition,
-    StepCondition,
-)
+from jobflow.api.flow_status import FlowPhase, JobRecord, RunCondition, StepCondition
 from jobflow.api.jobflow import JobFlow, Step
 from jobflow.api.jobtemplate import JobTemplate
 from jobflow.core.cel.expression import EvaluationFailure

@@ -238,7 +238,7 @@ def _close(
     new: dict[str, JobRecord], old: Mapping[str, JobRecord], run: RunCondition, ctx: PlanContext
 ) -> None:
     """Record the end of a vcjob that is gone without a recorded end: the end of its run or, if the
-    run waits for its next attempt, an unknown end. An existing vcjob tells its own end."""
+    run waits for its next attempt, an unknown end. An existing vcjob has an end of its own."""
     if run.job in ctx.view.jobs and run.job not in ctx.view.deleted:
         return
     record = new.get(run.job) or old.get(run.job)

@@ -156,11 +156,7 @@ class ObservedStep(ObservedRun):
 
 
 def gather(
-    flow: JobFlow,
-    layout: CompiledFlow,
-    view: View,
-    records: Mapping[str, JobRecord],
-    now: datetime,
+    flow: JobFlow, layout: CompiledFlow, view: View, records: Mapping[str, JobRecord], now: datetime
 ) -> list[ObservedStep]:
     """Return the observed steps by position. `records`: those of the status, by name."""
     conditions = flow.status.conditions or {}

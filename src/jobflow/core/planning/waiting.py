@@ -62,6 +62,20 @@ def wait(
     return stored if stored == condition else condition
 
 
+def wait_between_attempts(run: ObservedRun, end: RunCondition, **changes: object) -> RunCondition:
+    """Return the condition of a run that waits for its next attempt after this end."""
+    return msgspec.structs.replace(
+        run.new_condition(phase=_WAITING, last_transition_time=run.now),
+        failures=end.failures,
+        avoid_nodes=end.avoid_nodes,
+        failure=end.failure,
+        job=end.job,
+        attempts=end.attempts,
+        requested_hours=end.requested_hours,
+        **changes,
+    )
+
+
 def postpone(condition: StepCondition, **changes: Any) -> StepCondition:
     """Return the condition of a step that would start now, if it waits instead."""
     return msgspec.structs.replace(

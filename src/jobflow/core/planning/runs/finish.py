@@ -52,7 +52,7 @@ class Insight(NamedTuple):
     outputs: str | None = None
     """The termination message with the step's outputs; None if it is not known."""
     enough: bool = True
-    """Whether a live read would tell nothing more."""
+    """Whether a live read would show nothing more."""
     missing: str = ""
     """Why outputs that another step needs are not known, else ""."""
 

@@ -178,7 +178,7 @@ def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
 
 
 def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:
-    """Start the next repeat, or end the step. `sure`: a dependant tells that it has completed."""
+    """Start the next repeat, or end the step. `sure`: a dependant shows that it has completed."""
     for index in range(loop.total):
         if index not in loop.decided:
             _next_repeat(loop, index, ctx)

@@ -17,6 +17,7 @@ from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import aborted, ending_reason
 from jobflow.core.planning.runs.finish import ends_as, not_judged
 from jobflow.core.planning.runs.timeout import duration
+from jobflow.core.planning.waiting import wait_between_attempts
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
@@ -39,7 +40,7 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
     suspended = condition.reason == StepReason.SUSPENDED
     if suspended and why in ("", StepReason.SUSPENDED):
         message = "the flow was suspended: it runs again once the flow is resumed"
-        waits = _between_attempts(run, condition, reason=StepReason.SUSPENDED, message=message)
+        waits = wait_between_attempts(run, condition, reason=StepReason.SUSPENDED, message=message)
         return RunDecision(waits, urgent=True)
     if suspended:
         message = aborted(why, f"the job {condition.job} has ended", run, ctx)
@@ -86,7 +87,7 @@ def _retried(
         if not again:
             return _final(condition)
     until = ceil_to_second(add(ctx.now, backoff(retry.backoff or Backoff(), failures)))
-    waits = _between_attempts(
+    waits = wait_between_attempts(
         run,
         condition,
         reason=StepReason.RETRYING,
@@ -94,19 +95,6 @@ def _retried(
         next_attempt_time=until,
     )
     return RunDecision(waits, wake_at=until, urgent=True)
-
-
-def _between_attempts(run: ObservedRun, condition: RunCondition, **changes: object) -> RunCondition:
-    return msgspec.structs.replace(
-        run.new_condition(phase=StepPhase.WAITING, last_transition_time=run.now),
-        failures=condition.failures,
-        avoid_nodes=condition.avoid_nodes,
-        failure=condition.failure,
-        job=condition.job,
-        attempts=condition.attempts,
-        requested_hours=condition.requested_hours,
-        **changes,
-    )
 
 
 def _final(condition: RunCondition, **changes: object) -> RunDecision:
