@@ -13,7 +13,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.core.planning.actions import CreateJob, DeleteJob, Plan
 from jobflow.core.planning.view import View
 from model.explorer.__main__ import summary
-from model.explorer.configurations import CONFIGURATIONS, Configuration
+from model.explorer.configurations import CONFIGURATIONS, FLOWS, Configuration
 from model.explorer.search import Explored, Search
 from model.explorer.sight import Planner, planned
 from support.plan.plan_world import flow
@@ -27,6 +27,11 @@ SMALL = Configuration(flow("a"), {"fail": 1, "delete flow": 1}, name="small")
 
 def _stories(explored: Explored) -> str:
     return "\n".join(explored.stories.values())
+
+
+def test_every_flow_is_in_a_configuration() -> None:
+    explored = [each.world for each in CONFIGURATIONS]
+    assert [name for name, world in FLOWS.items() if world not in explored] == []
 
 
 @pytest.mark.parametrize("configuration", SMALLEST, ids=lambda each: each.name)

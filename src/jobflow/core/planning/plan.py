@@ -24,7 +24,7 @@ from jobflow.core.planning.flow import finally_and_daemons
 from jobflow.core.planning.flow.cleanup import expires, retention
 from jobflow.core.planning.flow.commands import read_commands
 from jobflow.core.planning.flow.failure_policy import policy_of
-from jobflow.core.planning.flow.parallelism import in_room
+from jobflow.core.planning.flow.parallelism import in_room, in_start_order
 from jobflow.core.planning.flow.restart import restarted
 from jobflow.core.planning.lifecycle import Lifecycle, deadline, stored_lifecycle, untouched
 from jobflow.core.planning.runs.abort import brings_to_end, left_over, unheard_of
@@ -100,7 +100,8 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
         ctx, decisions = _decide(ctx.with_facts(Facts(lifecycle)))
     status = flow_status(ctx, decisions, next_jobs(ctx, decisions), commands.handled)
     kept = retention(flow, view, now)
-    actions = [action for decision in decisions for action in decision.actions]
+    order = in_start_order(ctx, range(len(decisions)))
+    actions = [action for position in order for action in decisions[position].actions]
     reads = dict.fromkeys(read for decision in decisions for read in decision.reads)
     strays = left_over(ctx) if brings_to_end(ctx) else unheard_of(ctx)
     urgent = (

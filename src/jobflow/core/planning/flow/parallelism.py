@@ -67,8 +67,8 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
 
 
 def in_start_order(ctx: PlanContext, positions: Iterable[int]) -> list[int]:
-    """Return these steps in the order in which they start if there is not room for all: that of
-    `spec.flows`, then that of `finally`."""
+    """Return these steps in the order in which they start: that of `spec.flows`, then that of
+    `finally`. It decides who gets room, the order of a plan's actions, and `nextJobs`."""
     return sorted(positions)
 
 
