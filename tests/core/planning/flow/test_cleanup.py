@@ -154,9 +154,9 @@ FIRST = datetime(1, 1, 1, tzinfo=UTC)
 """The time that Go writes for a time that was never set."""
 
 
-def running(at: datetime, phase: str = "Running", **said: object) -> World:
+def running(at: datetime, phase: str = "Running", **fields: object) -> World:
     """a runs, or has ended, since then."""
-    world = flow(a=step(**said)).with_ttl("a", phase, 2**31 - 1)
+    world = flow(a=step(**fields)).with_ttl("a", phase, 2**31 - 1)
     job = world.jobs["f-a"]
     state = JobState(phase=phase, last_transition_time=at)
     entries = [JobCondition(status=phase, last_transition_time=at)]

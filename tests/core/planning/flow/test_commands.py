@@ -116,9 +116,9 @@ def cancelled_now(world: World) -> World:
     return world.with_command("TerminateNow", name="now").settled()
 
 
-def tidying(**said: object) -> World:
+def tidying(**fields: object) -> World:
     """a has failed by the cancel, and z of `finally` runs."""
-    world = flow("a").with_last(z=step(**said)).with_jobs(a="Running").settled().cancelled()
+    world = flow("a").with_last(z=step(**fields)).with_jobs(a="Running").settled().cancelled()
     return world.ended("f-a", "Aborted").settled()
 
 

@@ -9,9 +9,9 @@ from support.plan.steps import after, step
 FLOW_FAILED = 'flow.phase == "Failed"'
 
 
-def tidied(**said: object) -> World:
+def tidied(**fields: object) -> World:
     """a -> b, and in the end z; a runs."""
-    world = flow("a", b="a").with_last(z=step(**said))
+    world = flow("a", b="a").with_last(z=step(**fields))
     return world.with_jobs(a="Running").settled()
 
 
@@ -122,9 +122,9 @@ def test_next_jobs_include_finally() -> None:
     assert tidied().cancelled().flow.status.next_jobs == ["f-z"]
 
 
-def served(**said: object) -> World:
+def served(**fields: object) -> World:
     """b needs the service a, and c comes after b."""
-    return flow(a=step(daemon=True, **said), b="a", c="b")
+    return flow(a=step(daemon=True, **fields), b="a", c="b")
 
 
 def running() -> World:

@@ -93,11 +93,11 @@ def test_a_flow_that_never_ran_anything_is_pending_again() -> None:
 
 
 def test_a_retry_decides_steps_after_a_failure_again() -> None:
-    said = 'steps["a"].phase == "Failed"'
+    failed = 'steps["a"].phase == "Failed"'
     world = flow(
         "a",
-        mend=step("a", condition="Finished", when=said),
-        on=step("a", condition="Finished", when=f"!({said})"),
+        mend=step("a", condition="Finished", when=failed),
+        on=step("a", condition="Finished", when=f"!({failed})"),
         after="on",
         other=after("x", condition="Failed"),
         x=step(),

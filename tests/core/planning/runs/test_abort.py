@@ -140,8 +140,8 @@ def test_the_reason_of_an_aborted_run_is_the_reason_of_its_abort(end: str) -> No
     world = two_running().cancelled().later(1).ended("f-b", end).ended("f-c", end)
     planned = world.plan()
     assert planned.failed == {"b": "Cancelled", "c": "Cancelled"}
-    said = f"the flow was cancelled; the job f-b ended {end}"
-    assert planned.conditions["b"].message == said
+    message = f"the flow was cancelled; the job f-b ended {end}"
+    assert planned.conditions["b"].message == message
     assert (planned.phase, planned.reason, planned.message) == (
         "Failed",
         "Cancelled",

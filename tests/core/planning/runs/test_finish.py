@@ -131,14 +131,14 @@ def test_a_running_pod_that_failed_once_is_read_again() -> None:
 
 def test_watched_outputs_of_an_aborted_job_are_kept() -> None:
     """No pods are read, although an expression uses the outputs."""
-    said = ("ps", 0, "Failed", ended(143, message='{"epoch": 7}'))
+    pod = ("ps", 0, "Failed", ended(143, message='{"epoch": 7}'))
     world = flow("a", b="a").with_last(z=step(when='steps["a"].outputs.epoch > 6'))
     world = with_job(world, "a", "Running").settled().cancelled()
-    planned = with_job(world, "a", "Aborted", said).plan()
+    planned = with_job(world, "a", "Aborted", pod).plan()
     assert planned.reads == []
     assert planned.failed == {"a": "Cancelled"}
     assert planned.conditions["a"].outputs == {"epoch": 7}
-    unseen = with_job(world, "a", "Aborted", said, watched=False).plan()
+    unseen = with_job(world, "a", "Aborted", pod, watched=False).plan()
     assert unseen.reads == []
     assert unseen.failed == {"a": "Cancelled"}
     assert unseen.conditions["a"].outputs is None
@@ -147,8 +147,8 @@ def test_watched_outputs_of_an_aborted_job_are_kept() -> None:
 def test_a_daemon_completes_even_if_its_outputs_are_too_large() -> None:
     world = with_job(flow("b", a=step(daemon=True)), "a", "Running")
     world = with_job(world, "b", "Completed").settled()
-    said = ("ps", 0, "Failed", ended(143, message="x" * 5000))
-    condition = with_job(world, "a", "Aborted", said).plan().conditions["a"]
+    pod = ("ps", 0, "Failed", ended(143, message="x" * 5000))
+    condition = with_job(world, "a", "Aborted", pod).plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Completed", "DaemonEnded")
     assert condition.outputs is None
     assert "the outputs of a have 5000 bytes" in condition.message

@@ -126,13 +126,13 @@ def test_an_item_that_failed_starts_no_further_ones_and_lets_others_end() -> Non
     world = ends(begun(5, parallelism=2), "Failed", "f-a-0")
     assert list(there(world)) == ["f-a-0", "f-a-1"]
     assert world.plan().phases["a"] == "Running"
-    said = "1 of 5 items have ended, 1 under way, 3 will not start"
-    assert world.plan().conditions["a"].message == said
+    message = "1 of 5 items have ended, 1 under way, 3 will not start"
+    assert world.plan().conditions["a"].message == message
     world = ends(world, "Completed", "f-a-1")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "JobFailed")
-    said = "3 of 5 items not started; item 0: the job f-a-0 ended Failed"
-    assert condition.message.startswith(said)
+    message = "3 of 5 items not started; item 0: the job f-a-0 ended Failed"
+    assert condition.message.startswith(message)
     assert runs(world.plan()) == {0: "Failed JobFailed", 1: "Completed"}
     assert world.flow.status.state.reason == "StepFailed"
 
@@ -205,8 +205,8 @@ def test_an_item_without_a_value_fails_and_starts_no_others() -> None:
     assert runs(world.plan()) == {0: "Pending", 1: "Failed ExpressionError"}
     world = ends(world, "Completed", "f-a-0")
     assert world.plan().failed == {"a": "ExpressionError"}
-    said = "1 of 3 items not started; item 1: $(item.q) has no value"
-    assert world.plan().conditions["a"].message.startswith(said)
+    message = "1 of 3 items not started; item 1: $(item.q) has no value"
+    assert world.plan().conditions["a"].message.startswith(message)
 
 
 def every(count: int, parallelism: int | None = None, **fields: object) -> World:
@@ -228,8 +228,8 @@ def test_a_cancelled_flow_starts_no_further_items() -> None:
     world = ends(world, "Aborted", "f-a-1")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "JobFailed")
-    said = "2 of 3 items failed; 1 of 3 items not started; item 0: the job f-a-0 ended Failed"
-    assert condition.message.startswith(said)
+    message = "2 of 3 items failed; 1 of 3 items not started; item 0: the job f-a-0 ended Failed"
+    assert condition.message.startswith(message)
 
 
 def test_a_flow_that_aborts_because_of_another_step_starts_no_further_items() -> None:

@@ -47,8 +47,8 @@ def test_a_step_that_timed_out_has_failed() -> None:
     world = ends(running().later(60).settled(), "Aborted", "f-a")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason, condition.deadline) == ("Failed", "Timeout", None)
-    said = "it took longer than its timeout of 1m; the job f-a ended Aborted"
-    assert condition.message == said
+    message = "it took longer than its timeout of 1m; the job f-a ended Aborted"
+    assert condition.message == message
     assert world.plan().skipped == {"b": "UpstreamFailed"}
     assert world.flow.status.terminated_jobs == ["f-a"]
 

@@ -54,9 +54,9 @@ def test_any_starts_once_a_loop_meets_the_condition(
     assert "f-z" in ends(world, then, "f-a-1").jobs
 
 
-def service(**said: Any) -> World:
+def service(**fields: Any) -> World:
     """b needs the service a, and c comes after b."""
-    return flow(a=step(daemon=True, **said), b="a", c="b").settled()
+    return flow(a=step(daemon=True, **fields), b="a", c="b").settled()
 
 
 def test_a_service_that_fails_is_started_again() -> None:
@@ -70,8 +70,8 @@ def test_a_service_that_fails_is_started_again() -> None:
     assert ends(world, "Aborted", "f-a-r1").flow.status.state.phase == "Succeed"
 
 
-def probed(**said: Any) -> World:
-    return flow(a=step(**said), b=DependsOn(targets=["a"], probe=DONE)).settled()
+def probed(**fields: Any) -> World:
+    return flow(a=step(**fields), b=DependsOn(targets=["a"], probe=DONE)).settled()
 
 
 def test_a_probe_waits_for_the_next_attempt_of_its_target() -> None:

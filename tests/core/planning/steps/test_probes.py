@@ -141,9 +141,9 @@ def test_the_message_says_why_a_probe_has_not_passed() -> None:
     assert world.plan().waiting_for_probe == {
         "next": "waits for serve: task ps has not answered at port 8080 yet"
     }
-    said = "10.0.0.7:8080/healthz of pod f-serve-ps-0 answers 503"
-    planned = world.with_probe("next", "serve", said).plan()
-    assert planned.waiting_for_probe == {"next": f"waits for serve: {said}"}
+    message = "10.0.0.7:8080/healthz of pod f-serve-ps-0 answers 503"
+    planned = world.with_probe("next", "serve", message).plan()
+    assert planned.waiting_for_probe == {"next": f"waits for serve: {message}"}
     assert (planned.reason, planned.phase) == ("", "Running")
 
 

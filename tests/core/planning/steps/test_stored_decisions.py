@@ -13,14 +13,14 @@ A_COMPLETED = 'steps["a"].phase == "Completed"'
 A_FAILED = 'steps["a"].phase == "Failed"'
 
 
-def conditional(when: str, **said: object) -> World:
+def conditional(when: str, **fields: object) -> World:
     """b runs after a, if that holds; a has completed."""
-    world = flow("a", b=step("a", condition="Finished", when=when, **said), c="b")
+    world = flow("a", b=step("a", condition="Finished", when=when, **fields), c="b")
     return world.with_jobs(a="Completed")
 
 
-def switching(*cases: Case, **said: object) -> World:
-    world = flow("a", b=step("a", switch=list(cases), **said), c="b").with_spec()
+def switching(*cases: Case, **fields: object) -> World:
+    world = flow("a", b=step("a", switch=list(cases), **fields), c="b").with_spec()
     return world.with_jobs(a="Completed")
 
 
@@ -112,8 +112,8 @@ def test_items_without_a_value_fail_the_step() -> None:
     each = ForEach(from_='steps["a"].outputs.files')
     planned = flow("a", b=step("a", for_each=each), c="b").with_jobs(a="Completed").settled().plan()
     assert planned.failed == {"b": "ExpressionError"}
-    said = planned.conditions["b"].message
-    assert said.startswith('forEach.from `steps["a"].outputs.files`: there is no ')
+    message = planned.conditions["b"].message
+    assert message.startswith('forEach.from `steps["a"].outputs.files`: there is no ')
     assert planned.skipped == {"c": "UpstreamFailed"}
 
 

@@ -77,8 +77,7 @@ class Probing:
         now: StepCondition,
         end: StepEnd | None,
     ) -> ProbeState:
-        """Return the state of a step's probe that has not passed on this target before. `now` is
-        the target's condition."""
+        """Return the state of a probe that has not passed before. `now`: the target's condition."""
         job = target.job
         if end is not None and end in _UNSEEN:
             return ProbeState(_UNSEEN[end])
@@ -101,8 +100,8 @@ class Probing:
             return ProbeState(TargetState.NOT_YET, missing or _unanswered(result, checks), asked)
         end_of_job = f"the job {name} ended {job.phase if job.ended else now.phase}"
         if unanswered:
-            why = f"before the probe passed: {_unanswered(result, checks)}"
-            return ProbeState(TargetState.UNSATISFIABLE, f"{end_of_job} {why}")
+            why = f"{end_of_job} before the probe passed: {_unanswered(result, checks)}"
+            return ProbeState(TargetState.UNSATISFIABLE, why)
         waits = unread(job, self._view, self._now)
         if waits is not None and job.ended:  # one that somebody has resumed has ended for its step
             why = f"; its pods cannot be read yet: {waits.trouble}" if waits.trouble else ""
