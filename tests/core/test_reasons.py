@@ -200,3 +200,11 @@ def test_a_reason_of_a_flow_appears_and_is_explained(reason: str) -> None:
     planned = known(FLOWS[reason]())
     assert (planned.reason or NONE) == reason
     assert bool(planned.message) == (reason != NONE)
+
+
+def test_the_architecture_says_where_each_reason_of_a_waiting_step_is_decided() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = {*re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)}
+    reasons = [*StepReason]
+    waiting = {*reasons[: reasons.index(StepReason.PARALLELISM) + 1], StepReason.STOPPED}
+    assert listed == waiting

@@ -119,7 +119,7 @@ def _started(flow: JobFlow, now: datetime) -> datetime:
 
 def deadline(timeout: str | None, lifecycle: Lifecycle) -> datetime | None:
     """Return when the flow's timeout ends it; None without a timeout, or while it is suspended or
-    ending. A timeout that admission would refuse counts as not set."""
+    ending. A timeout that cannot be read counts as not set."""
     if not timeout or lifecycle.ending_reason or lifecycle.suspended_at is not None:
         return None
     try:

@@ -32,7 +32,7 @@ def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
 
 
 def duration(text: str | None, default: T) -> timedelta | T:
-    """Return a duration of the spec; `default` if it is not set or admission would refuse it."""
+    """Return a duration of the spec; `default` if it is not set or cannot be read."""
     try:
         return default if text is None else timedelta(seconds=parse_duration(text))
     except ValueError:
