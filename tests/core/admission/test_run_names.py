@@ -85,7 +85,7 @@ def test_a_case_is_measured_with_its_own_template() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "duplicate"),
+    ("steps", "clash"),
     [
         ([step("a", **each(3)), step("a-0")], "f-a-0"),
         ([step("a-2"), step("a", **each(3))], "f-a-2"),
@@ -99,16 +99,12 @@ def test_a_case_is_measured_with_its_own_template() -> None:
     ],
     ids=lambda it: str(it)[:120],
 )
-def test_vcjobs_have_unique_names(steps: list[dict[str, Any]], duplicate: str | None) -> None:
+def test_vcjobs_have_unique_names(steps: list[dict[str, Any]], clash: str | None) -> None:
     found = validate_flow(flow_of(*steps), Known()).violations
-    assert [(v.reason, v.value) for v in found] == (
-        [(Reason.DUPLICATE, duplicate)] if duplicate else []
-    )
+    assert [(v.reason, v.value) for v in found] == ([(Reason.DUPLICATE, clash)] if clash else [])
     last = flow_of(*steps[:1], **{"finally": steps[1:]})
     found = validate_flow(last, Known()).violations
-    assert [(v.reason, v.value) for v in found] == (
-        [(Reason.DUPLICATE, duplicate)] if duplicate else []
-    )
+    assert [(v.reason, v.value) for v in found] == ([(Reason.DUPLICATE, clash)] if clash else [])
 
 
 @pytest.mark.parametrize(
