@@ -37,7 +37,7 @@ PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "decisions"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_files_that_a_page_names_exist(page: Path) -> None:
+def test_the_files_that_a_page_names_exist(page: Path) -> None:
     folders = "|".join(path.name for base in (SOURCE, ROOT) for path in base.iterdir())
     named = rf"`((?:{folders})/[\w./-]+)`"
     for path in re.findall(named, page.read_text(encoding="utf-8")):
