@@ -53,13 +53,13 @@ def test_no_verdict_has_more_than_a_thousand_violations(verdict: Callable[[], Ve
 
 
 def test_rules_stop_after_a_thousand_violations() -> None:
-    asked = itertools.count(1)
+    counter = itertools.count(1)
     last = 0
 
     def endless(facts: object) -> Any:
         nonlocal last
         while True:
-            last = next(asked)
+            last = next(counter)
             yield Violation("spec", Reason.INVALID, last, "wrong")
 
     groups = [Group[Rule](lambda facts: True, (endless, endless))]

@@ -1,6 +1,6 @@
 """Admission takes time proportional to the size of its input, counted in lines of Python that run.
 
-The webhook judges on the thread that runs the flows, so hostile input must not hold it up.
+The webhook judges on the thread that runs the flows, so hostile input must not block it.
 """
 
 from collections.abc import Callable

@@ -74,7 +74,7 @@ def test_pod_names_of_a_known_template_must_fit(template, longest):
     ]
 
 
-def test_a_step_is_measured_with_its_patch():
+def test_the_names_of_a_step_are_checked_with_its_patch():
     step = {
         "name": "a",
         "template": "t",
@@ -119,7 +119,7 @@ def test_a_pod_name_of_three_steps_is_reported_twice():
     ],
     ids=["a task without pods", "two tasks of one name"],
 )
-def test_names_that_do_not_clash(steps, templates):
+def test_other_names_do_not_clash(steps, templates):
     assert faults(flow_of(*steps), knowing(*templates)) == []
 
 

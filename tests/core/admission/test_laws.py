@@ -196,7 +196,7 @@ def test_no_rule_of_templates_raises(drawn: Any, flow: Any, known: Known):
 
 
 @given(FLOWS, CLUSTERS)
-def test_the_same_flow_gets_the_same_answer(obj: Any, known: Known):
+def test_equal_flows_get_equal_verdicts(obj: Any, known: Known):
     assert validate_flow(decoded(obj, JobFlow), known) == validate_flow(
         decoded(obj, JobFlow), known
     )

@@ -76,11 +76,11 @@ def test_other_texts_are_not_mistaken_references(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["$(params.n + 1)", "x-$(index + 1)", "$(item * 2)", "$( steps.a.outputs.n / 2 )"]
 )
-def test_a_reference_computes_nothing(text: str) -> None:
+def test_a_reference_cannot_compute_a_value(text: str) -> None:
     assert [found.advice for found in mistaken_references(text, "p")] == [IS_SUM]
 
 
-def test_a_key_holds_no_reference() -> None:
+def test_a_key_cannot_be_a_reference() -> None:
     assert [*mistaken_references({"labels": {"$(item)": "x"}}, "p")] == [
         ("p.labels[$(item)]", "$(item)", IS_KEY)
     ]

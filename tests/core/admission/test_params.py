@@ -51,7 +51,7 @@ def test_invalid_params_are_refused(params: list[dict[str, Any]], fault: str) ->
     assert faults(flow_of("a", params=params)) == [f"spec.params{fault}"]
 
 
-def test_expressions_of_a_param_without_a_value_are_not_judged() -> None:
+def test_expressions_of_a_param_without_a_value_are_not_checked() -> None:
     step = {"name": "a", "when": "params.n > 2 && size(params) == 1"}
     (found,) = faults(flow_of(step, params=[{"name": "n"}]))
     assert found.startswith("spec.params[0].value: Required value: ")

@@ -75,7 +75,7 @@ def test_a_reason_of_an_attempt_is_admitted(reason: str) -> None:
         ('reason == "Cancelled"', f'"Cancelled" {NOT_A_REASON}'),
     ],
 )
-def test_another_reason_is_refused(text: str, words: str) -> None:
+def test_an_unknown_reason_is_refused(text: str, words: str) -> None:
     (fault,) = retrying(text)
     assert fault.endswith(words)
 

@@ -118,7 +118,7 @@ def test_values_of_params_are_checked_in_patches(job_spec: Any, reported: list[s
     ],
     ids=str,
 )
-def test_values_that_only_a_run_knows_are_not_checked(job_spec: Any) -> None:
+def test_values_known_only_to_a_run_are_not_checked(job_spec: Any) -> None:
     step = {"name": "b", "template": "train", "patch": {"jobSpec": job_spec}}
     items = [{"forEach": {"from": "steps['a'].outputs.items"}, "dependsOn": {"targets": ["a"]}}]
     first = {"name": "a", "template": "train"}

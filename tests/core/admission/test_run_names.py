@@ -75,7 +75,7 @@ def test_names_of_finally_must_fit() -> None:
     ]
 
 
-def test_a_case_is_measured_with_its_own_template() -> None:
+def test_the_names_of_a_case_are_checked_with_its_template() -> None:
     name = "n" * 49
     cases = [{"when": "true", "template": "t"}, {"template": "longer"}]
     known = knowing(template_of("t"), template_of("longer", "w" * 9))

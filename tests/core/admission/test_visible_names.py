@@ -40,6 +40,6 @@ def test_upstream_bits_equal_the_steps_that_a_walk_finds(drawn: list[list[int]])
         assert {j for j in range(len(names)) if above[i] >> j & 1} == reached(targets, i)
 
 
-def test_a_flow_of_more_steps_is_refused() -> None:
+def test_a_flow_of_too_many_steps_is_refused() -> None:
     facts = FlowFacts(flow_of(*["a"] * (MOST_STEPS + 1)), NOTHING_KNOWN)
     assert least_status(facts) > MAX_STATUS

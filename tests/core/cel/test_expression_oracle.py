@@ -136,7 +136,7 @@ def _in_order(answer: Any) -> Any:
 
 
 def test_known_differences_are_found() -> None:
-    """We write doubles with all digits, and read only digits as a number."""
+    """JobFlow writes doubles with all digits, and reads only digits as a number."""
     assert [text for text, _, _ in differences(["string(1234567.5)", 'int(" 1")', "1 + 1"])] == [
         "string(1234567.5)",
         'int(" 1")',

@@ -20,7 +20,7 @@ def one_decision_per_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def next_plan(world: World) -> World:
-    """Return the world after its plan, at the next one."""
+    """Apply the plan, and return the world at the time of the next plan."""
     assert world.plan().plan.requeue_after == NEXT_PLAN_DELAY
     return world.carried_out().later(NEXT_PLAN_DELAY.total_seconds())
 

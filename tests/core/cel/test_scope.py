@@ -1,4 +1,4 @@
-"""The values that expressions and references see, and the failures of those without a value."""
+"""The values that expressions and references read, and the failures of those without a value."""
 
 from typing import Any
 

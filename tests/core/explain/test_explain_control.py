@@ -1,4 +1,4 @@
-"""The sentences of `jobflow why` about conditions, loops and retries, for statuses made by hand."""
+"""The sentences of `jobflow why` about conditions, loops and retries, for handwritten statuses."""
 
 from datetime import timedelta
 from typing import Any
@@ -252,7 +252,7 @@ RETRY = (
         ("Invalid", None, ["Delete it, correct it, and apply it again."]),
     ],
 )
-def test_a_failed_flow_ends_with_the_next_commands(
+def test_the_explanation_of_a_failed_flow_ends_with_commands(
     reason: str, ttl: int | None, last: list[str]
 ) -> None:
     status: dict[str, Any] = {

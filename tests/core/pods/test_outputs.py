@@ -53,7 +53,7 @@ def test_invalid_utf8_is_replaced() -> None:
     assert parse_outputs('{"a": "\\ud800"}') == {"text": '{"a": "\\ud800"}'}
 
 
-def test_numbers_are_limited_to_those_of_the_api_server() -> None:
+def test_numbers_that_the_api_server_cannot_store_are_converted() -> None:
     assert parse_outputs('{"n": 9223372036854775807}') == {"n": 2**63 - 1}
     assert parse_outputs('{"n": 9223372036854775808}') == {"n": float(2**63)}
     for number in ("1e400", "9" * 400):

@@ -81,15 +81,18 @@ def test_requests_of_all_pods_are_added_up() -> None:
 
 def test_a_larger_request_of_an_init_container_counts() -> None:
     init = ({"requests": {"cpu": "3", "memory": "1Mi"}}, {"requests": {"cpu": "2"}})
-    asked = task(
+    requested = task(
         2, {"requests": {"cpu": "1", "memory": "1Gi"}}, {"requests": {"cpu": 1}}, init=init
     )
-    assert sum_requests(outline(asked)) == Requests(cpu=6, memory=2 * GIB)
+    assert sum_requests(outline(requested)) == Requests(cpu=6, memory=2 * GIB)
 
 
 def test_a_limit_counts_if_there_is_no_request() -> None:
-    asked = {"requests": {"cpu": "1"}, "limits": {"cpu": "4", "memory": "2Gi", "amd.com/gpu": "1"}}
-    assert sum_requests(outline(task(1, asked))) == Requests(cpu=1, memory=2 * GIB, gpu=1)
+    requested = {
+        "requests": {"cpu": "1"},
+        "limits": {"cpu": "4", "memory": "2Gi", "amd.com/gpu": "1"},
+    }
+    assert sum_requests(outline(task(1, requested))) == Requests(cpu=1, memory=2 * GIB, gpu=1)
 
 
 @pytest.mark.parametrize(
@@ -107,8 +110,8 @@ def test_a_limit_counts_if_there_is_no_request() -> None:
     ],
 )
 def test_only_gpu_devices_are_counted(resource: str, counts: bool) -> None:
-    asked = sum_requests(outline(task(1, {"requests": {resource: "3"}})))
-    assert asked.gpu == (3 if counts else 0)
+    requested = sum_requests(outline(task(1, {"requests": {resource: "3"}})))
+    assert requested.gpu == (3 if counts else 0)
 
 
 @pytest.mark.parametrize(
@@ -131,16 +134,16 @@ def test_jobs_without_readable_requests_request_nothing(job: dict[str, object]) 
 
 
 def test_requests_of_a_huge_number_of_pods_are_finite() -> None:
-    asked = sum_requests(outline(task(10**30, {"requests": {"cpu": "1E"}})))
-    assert add_hours(asked, 1000 * HOUR, None) is not None
+    requested = sum_requests(outline(task(10**30, {"requests": {"cpu": "1E"}})))
+    assert add_hours(requested, 1000 * HOUR, None) is not None
 
 
 # -------------------------------------------------------------------------------- hours
 
 
 def test_hours_are_requests_times_duration() -> None:
-    asked = Requests(cpu=4.5, memory=5 * GIB, gpu=8)
-    found = add_hours(asked, timedelta(minutes=30), None)
+    requested = Requests(cpu=4.5, memory=5 * GIB, gpu=8)
+    found = add_hours(requested, timedelta(minutes=30), None)
     assert found == RequestedHours(cpu="2.25", memory="2.5", gpu="4")
 
 

@@ -116,7 +116,7 @@ def test_a_cycle_through_all_of_5000_steps_is_found():
     assert cycle == [*range(SIZE), 0]
 
 
-def test_5000_steps_in_2500_cycles_have_2500_cycles():
+def test_2500_cycles_of_5000_steps_are_found():
     found = Graph(numbered(SIZE, lambda i: [i ^ 1])).cycles
     assert found == [[i, i + 1, i] for i in range(0, SIZE, 2)]
 

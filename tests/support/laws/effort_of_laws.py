@@ -1,7 +1,7 @@
 """The number of examples of a law: `make test-long` tries twenty times as many as `make test`.
 
 The examples are the same in every run, so that a failure is caused by the change under test.
-JOBFLOW_LAWS=exploring draws other examples. None of these laws limits the time of an example.
+JOBFLOW_LAWS=exploring draws other examples. These laws do not limit the time of an example.
 """
 
 import os
