@@ -10,7 +10,7 @@ from support.paths import ROOT
 
 SOURCE = ROOT / "src" / "jobflow"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-PICTURES = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+DIAGRAMS = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def layers_of(package: str) -> list[set[str]]:
@@ -28,8 +28,8 @@ def layers_of(package: str) -> list[set[str]]:
 
 
 @pytest.mark.parametrize(("position", "package"), [(0, "jobflow"), (1, "jobflow.core")])
-def test_a_picture_shows_the_layers_of_the_import_contract(position: int, package: str) -> None:
-    names = [re.split(r" {2,}", line)[0] for line in PICTURES[position].splitlines()]
+def test_a_diagram_shows_the_layers_of_the_import_contract(position: int, package: str) -> None:
+    names = [re.split(r" {2,}", line)[0] for line in DIAGRAMS[position].splitlines()]
     assert [set(name.split(" | ")) for name in names] == layers_of(package)
 
 
@@ -37,7 +37,7 @@ PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "decisions"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_files_that_a_page_names_exist(page: Path) -> None:
+def test_the_files_that_a_page_names_exist(page: Path) -> None:
     folders = "|".join(path.name for base in (SOURCE, ROOT) for path in base.iterdir())
     named = rf"`((?:{folders})/[\w./-]+)`"
     for path in re.findall(named, page.read_text(encoding="utf-8")):

@@ -19,7 +19,7 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
         for name, value in os.environ.items()
         if name not in ("MAKEFLAGS", "PYTHONPATH", "VIRTUAL_ENV")
     }
-    done = subprocess.run(
+    result = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
         env=environment,
@@ -27,8 +27,8 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_the_wheel_runs_a_flow_in_a_clean_environment(distributions: Path, tmp_p
     assert table.count("Completed") >= 7
 
 
-def test_the_sdist_holds_what_the_wheel_is_built_from(distributions: Path) -> None:
+def test_the_sdist_contains_the_sources_of_the_wheel(distributions: Path) -> None:
     [archive] = distributions.glob("*.tar.gz")
     top = f"volcano_jobflow-{__version__}"
     with tarfile.open(archive) as opened:

@@ -50,7 +50,7 @@ class Block:
 
     @property
     def is_server(self) -> bool:
-        """Whether it is a server that runs until it is stopped."""
+        """Whether the script is a server, which runs until it is stopped."""
         return self.script.strip() == "jobflow sandbox"
 
     @property
@@ -68,7 +68,7 @@ def blocks(page: Path) -> list[Block]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout in which a script may write."""
+    """Provide a checkout in which a script may write."""
     for name in ("examples", "docs", "charts"):
         (tmp_path / name).symlink_to(ROOT / name)
     binaries = tmp_path / ".venv" / "bin"
@@ -94,7 +94,7 @@ def environment(checkout: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_of_a_page_do_what_it_says(
+def test_the_commands_of_a_page_run_as_written(
     page: Path, checkout: Path, environment: dict[str, str]
 ) -> None:
     servers: list[subprocess.Popen[str]] = []
@@ -122,7 +122,7 @@ def _start(block: Block, folder: Path, environment: dict[str, str]) -> subproces
 
 
 def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block.script],
         cwd=folder,
         env=environment,
@@ -131,20 +131,20 @@ def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
         timeout=90,
         check=False,
     )
-    assert done.returncode == block.code, f"{block.script}{done.stdout}{done.stderr}"
+    assert result.returncode == block.code, f"{block.script}{result.stdout}{result.stderr}"
     if block.output is not None:
-        assert done.stdout == block.output
+        assert result.stdout == block.output
 
 
-def test_the_readme_runs_what_it_shows() -> None:
+def test_the_readme_runs_its_main_commands() -> None:
     scripts = "".join(block.script for block in blocks(ROOT / "README.md"))
     for command in ("jobflow run", "jobflow lint", "jobflow sandbox", "kubectl apply"):
         assert command in scripts
 
 
 @pytest.mark.kubectl
-def test_kubectl_is_there_for_the_pages_that_use_it() -> None:
-    """Scripts with kubectl are skipped without it; under CI this test fails then."""
+def test_kubectl_is_available_for_the_pages_that_use_it() -> None:
+    """Scripts with kubectl are skipped without it, but in CI this test then fails."""
     assert any(block.needs_kubectl for page in PAGES for block in blocks(page))
 
 
@@ -174,7 +174,7 @@ def _tables(section: str) -> list[list[list[str]]]:
     ]
 
 
-def test_the_reference_has_every_reason_with_what_to_do_and_no_other() -> None:
+def test_the_reference_has_exactly_the_reasons_of_the_code() -> None:
     steps, flows = _tables("Reasons")
     assert {reason.strip("`") for _, reason, _, _ in steps} == {*StepReason, "(none)"}
     assert {phase for phase, _, _, _ in steps} >= {*StepPhase}
@@ -183,7 +183,7 @@ def test_the_reference_has_every_reason_with_what_to_do_and_no_other() -> None:
     assert all(all(row) for row in (*steps, *flows))
 
 
-def test_reasons_come_from_their_list() -> None:
+def test_reasons_are_members_of_their_enum() -> None:
     literals = re.compile(r'(?:waiting|_failed)\(\s*\w+,\s*"\w|reason=(?:reason or )?"\w')
     for path in (ROOT / "src" / "jobflow" / "core").rglob("*.py"):
         assert not literals.search(path.read_text(encoding="utf-8")), path.name
@@ -211,7 +211,7 @@ def test_every_field_of_a_flow_is_in_the_reference() -> None:
 
 
 def _fields(path: str, schema: dict[str, object]) -> Iterator[str]:
-    """The leaves as the reference writes them; steps of finally have the fields of other steps."""
+    """Yield the paths of all leaves; steps of finally have the fields of other steps."""
     if path.endswith(".probe") or path == "spec.finally[]":
         yield path
     elif isinstance(below := schema.get("properties"), dict):
@@ -223,7 +223,7 @@ def _fields(path: str, schema: dict[str, object]) -> Iterator[str]:
         yield path
 
 
-def test_links_between_pages_lead_to_a_page_and_a_heading() -> None:
+def test_links_between_pages_have_a_page_and_a_heading() -> None:
     for page in {*PAGES, *COOKBOOK, *DECISIONS, ROOT / "SECURITY.md"}:
         text = page.read_text(encoding="utf-8")
         for path, heading in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text):

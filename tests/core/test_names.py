@@ -32,12 +32,12 @@ names = st.from_regex(NAME, fullmatch=True).filter(lambda name: len(name) <= 80)
         (qualify_name("default", "test"), "default.test"),
     ],
 )
-def test_names_that_are_not_shortened(name: str, expected: str):
+def test_names_that_fit_are_not_shortened(name: str, expected: str):
     assert name == expected
 
 
 @pytest.mark.parametrize(
-    ("step", "again", "name"),
+    ("step", "retry", "name"),
     [
         ("s" * 58, 1, "f-" + "s" * 58 + "-r1"),
         ("s" * 59, 1, "f-" + "s" * 49 + "-6f71db1e-r1"),
@@ -45,8 +45,8 @@ def test_names_that_are_not_shortened(name: str, expected: str):
     ],
     ids=["fits", "one too long", "a longer number"],
 )
-def test_a_later_attempt_is_shortened_only_where_it_would_not_fit(step: str, again: int, name: str):
-    assert format_attempt_name(format_job_name("f", step), again) == name
+def test_the_name_of_a_later_attempt_is_shortened_only_if_needed(step: str, retry: int, name: str):
+    assert format_attempt_name(format_job_name("f", step), retry) == name
     assert len(name) <= MAX_NAME
 
 
@@ -54,12 +54,12 @@ def test_a_shortened_name_has_no_dash_before_its_hash():
     assert "--" not in format_attempt_name("f" * 49 + "-step-of-many", 1)
 
 
-def test_room_for_pod_names_is_kept_free():
+def test_room_for_pod_names_is_reserved():
     short = format_attempt_name("flow-" + "s" * 30, 1, room=len("-worker-0") + 20)
     assert len(short) + len("-worker-0") + 20 <= MAX_NAME
 
 
-def test_room_that_leaves_nothing_still_gives_a_name():
+def test_a_name_is_valid_if_the_room_is_too_large():
     assert NAME.fullmatch(format_attempt_name("flow-step", 1, room=200))
 
 
@@ -68,18 +68,18 @@ indices = st.none() | st.integers(0, 999)
 
 @given(names, names, indices, st.integers(1, 10_000), st.integers(0, 40))
 def test_every_later_attempt_has_a_valid_name_that_fits(
-    flow: str, step: str, index: int | None, again: int, room: int
+    flow: str, step: str, index: int | None, retry: int, room: int
 ):
-    name = format_attempt_name(format_job_name(flow, step, index=index), again, room=room)
+    name = format_attempt_name(format_job_name(flow, step, index=index), retry, room=room)
     assert NAME.fullmatch(name)
     assert len(name) + room <= MAX_NAME
-    assert name.endswith(f"-r{again}")
+    assert name.endswith(f"-r{retry}")
 
 
 @given(names, names)
 def test_attempts_of_all_runs_of_one_step_have_different_names(flow: str, step: str):
     firsts = [format_job_name(flow, step, index=index) for index in (None, 0, 1, 2, 12)]
-    assert len({format_attempt_name(first, again) for first in firsts for again in range(12)}) == 60
+    assert len({format_attempt_name(first, retry) for first in firsts for retry in range(12)}) == 60
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_attempts_of_all_runs_of_one_step_have_different_names(flow: str, step: 
         ("-a", "a-c2748917"),
     ],
 )
-def test_a_label_value_is_the_text_where_it_can_be(text: str, value: str):
+def test_a_text_is_changed_only_if_it_is_no_label_value(text: str, value: str):
     assert to_label_value(text) == value
 
 

@@ -1,4 +1,4 @@
-"""Reasons: the reference, the code and the worlds below have the same ones, and each appears."""
+"""The reference, the code and the worlds below have the same reasons, and each one appears."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -162,19 +162,19 @@ def _names(cell: str) -> list[str]:
     return re.findall(r"`(\w+)`", cell) or [cell]
 
 
-def test_the_reference_names_what_is_made_to_appear_and_nothing_twice() -> None:
+def test_the_reference_lists_each_reason_of_these_worlds_once() -> None:
     of_steps, of_flows = rows()
     assert sorted(of_steps) == sorted(STEPS)
     assert sorted(of_flows) == sorted(FLOWS)
 
 
-def test_the_list_in_the_code_is_that_of_the_reference() -> None:
+def test_the_reasons_in_the_code_are_those_of_the_reference() -> None:
     of_steps, of_flows = rows()
     assert {reason for _, reason in of_steps} == {NONE, *StepReason}
     assert set(FlowReason) <= set(of_flows) <= {NONE, *FlowReason, *StepReason}
 
 
-def appears(planned: Planned) -> set[tuple[str, str]]:
+def phases_and_reasons(planned: Planned) -> set[tuple[str, str]]:
     """Return the phases and reasons of all steps in the status."""
     status = msgspec.json.decode(msgspec.json.encode(planned.status))
     conditions = (status.get("conditions") or {}).values()
@@ -184,12 +184,12 @@ def appears(planned: Planned) -> set[tuple[str, str]]:
 @pytest.mark.parametrize(("phase", "reason"), STEPS)
 def test_a_reason_of_a_step_appears_and_is_explained(phase: str, reason: str) -> None:
     planned = known(STEPS[phase, reason]())
-    where = {at for at, why in appears(planned) if why == reason}
-    assert where
+    phases = {at for at, why in phases_and_reasons(planned) if why == reason}
+    assert phases
     if phase == RUNS:
-        assert where <= {"Pending", "Running", "Aborting"}
+        assert phases <= {"Pending", "Running", "Aborting"}
     else:
-        assert phase in where
+        assert phase in phases
     for condition in planned.conditions.values():
         if condition.reason:
             assert condition.message, f"{condition.reason} says nothing"

@@ -20,13 +20,13 @@ from jobflow.core.violations import Reason, Violation, join_path, quote
         (Reason.TYPE_INVALID, {"a": 1}, "no", 'a.b: Invalid value: {"a":1}: no'),
     ],
 )
-def test_the_text_of_each_reason(reason, value, detail, text):
+def test_each_reason_has_its_text(reason, value, detail, text):
     violation = Violation("a.b", reason, value, detail)
     assert str(violation) == text
     assert f"a.b: {violation.message}" == text
 
 
-def test_a_violation_of_the_object_as_a_whole_has_no_path():
+def test_a_violation_of_the_whole_object_has_no_path():
     assert str(Violation("", Reason.FORBIDDEN, None, "no")) == "Forbidden: no"
 
 
@@ -41,11 +41,11 @@ def test_a_violation_of_the_object_as_a_whole_has_no_path():
         ("\ud800", "\"'\\\\ud800'\""),
     ],
 )
-def test_values_are_quoted_as_json_and_cut(value, text):
+def test_values_are_quoted_as_json_and_shortened(value, text):
     assert quote(value) == text
 
 
-def test_a_value_that_is_nested_too_deeply_is_quoted_all_the_same():
+def test_a_value_nested_too_deep_is_quoted():
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
@@ -63,5 +63,5 @@ def test_a_value_that_is_nested_too_deeply_is_quoted_all_the_same():
         ("metadata.labels", "x.io/y", "metadata.labels[x.io/y]"),
     ],
 )
-def test_a_path_goes_down_as_the_api_server_writes_it(path, key, text):
+def test_paths_have_the_format_of_the_api_server(path, key, text):
     assert join_path(path, key) == text

@@ -1,4 +1,4 @@
-"""Bounds of one judgement: a thousand findings, and guesses whose cost is limited."""
+"""Bounds of one verdict: at most a thousand violations, and suggestions of limited cost."""
 
 import difflib
 import itertools
@@ -52,14 +52,14 @@ def test_no_verdict_has_more_than_a_thousand_violations(verdict: Callable[[], Ve
     assert len(verdict().violations) == MAX_FINDINGS
 
 
-def test_a_rule_is_asked_for_no_more_than_a_thousand() -> None:
-    asked = itertools.count(1)
+def test_rules_stop_after_a_thousand_violations() -> None:
+    counter = itertools.count(1)
     last = 0
 
     def endless(facts: object) -> Any:
         nonlocal last
         while True:
-            last = next(asked)
+            last = next(counter)
             yield Violation("spec", Reason.INVALID, last, "wrong")
 
     groups = [Group[Rule](lambda facts: True, (endless, endless))]
@@ -69,11 +69,11 @@ def test_a_rule_is_asked_for_no_more_than_a_thousand() -> None:
 
 def test_only_shown_faults_are_located(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up = []
-    place = patch_locations.PatchLocations.locate
+    locate = patch_locations.PatchLocations.locate
     monkeypatch.setattr(
         patch_locations.PatchLocations,
         "locate",
-        lambda self, fault: looked_up.append(1) or place(self, fault),
+        lambda self, fault: looked_up.append(1) or locate(self, fault),
     )
     verdict = _patched({"tasks": [{"name": f"t{i}", "replicas": -1} for i in range(MANY)]})
     assert len(looked_up) <= 2 * MAX_SHOWN
@@ -95,7 +95,7 @@ def test_only_shown_faults_are_located(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["items", "fields", "items of items", "values"],
 )
-def test_a_thousand_misfits_of_the_schema_are_reported(spec: Any, strict: bool) -> None:
+def test_a_thousand_schema_violations_are_reported(spec: Any, strict: bool) -> None:
     found = schema_violations("JobFlow", {"spec": spec}, strict=strict)
     assert len(found) == MAX_FINDINGS
     assert len({violation.path for violation in found}) == MAX_FINDINGS
@@ -108,7 +108,7 @@ def test_a_thousand_unknown_fields_are_reported_in_order() -> None:
 
 
 @pytest.mark.parametrize(("length", "most"), [(10, 900), (200, 5)])
-def test_long_words_are_compared_with_fewer_others(
+def test_long_words_are_compared_with_fewer_candidates(
     length: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[str] = []

@@ -1,6 +1,6 @@
 """Rules of switch, loops, retries, timeouts, failurePolicy and finally: bounds and combinations.
 
-examples/refused has the messages, one file a rule.
+examples/refused contains the messages, one file per rule.
 """
 
 from typing import Any
@@ -57,7 +57,7 @@ def step(name: str = "a", **fields: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_steps_that_are_admitted(fields: dict[str, Any]) -> None:
+def test_valid_steps_are_admitted(fields: dict[str, Any]) -> None:
     assert places(step(**fields), "b") == []
     if not fields.get("daemon"):
         assert places("b", **{"finally": [step(**fields)]}) == []
@@ -108,7 +108,7 @@ def test_steps_that_are_admitted(fields: dict[str, Any]) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_steps_that_are_refused(fields: dict[str, Any], expected: list[str]) -> None:
+def test_invalid_steps_are_refused(fields: dict[str, Any], expected: list[str]) -> None:
     assert places("b", step(**fields)) == [f"spec.flows[1].{each}" for each in expected]
     if not fields.get("daemon"):
         found = places("b", **{"finally": [step("c"), step(**fields)]})
@@ -127,7 +127,7 @@ def test_steps_that_are_refused(fields: dict[str, Any], expected: list[str]) -> 
     ],
     ids=str,
 )
-def test_flows_that_are_admitted(spec: dict[str, Any]) -> None:
+def test_valid_flows_are_admitted(spec: dict[str, Any]) -> None:
     assert validate_flow(flow_of("a", **spec), Known()) == Verdict()
 
 
@@ -155,7 +155,7 @@ def test_flows_that_are_admitted(spec: dict[str, Any]) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_flows_that_are_refused(spec: dict[str, Any], expected: list[str]) -> None:
+def test_invalid_flows_are_refused(spec: dict[str, Any], expected: list[str]) -> None:
     assert places("a", **spec) == expected
 
 
@@ -182,9 +182,9 @@ def test_rules_of_steps_apply_to_finally() -> None:
     ]
 
 
-def test_an_unknown_target_is_no_step_of_finally() -> None:
-    waits = step("b", dependsOn={"targets": ["x", "c"]})
-    found = faults(flow_of("a", waits, **{"finally": [step("c")]}))
+def test_a_target_in_finally_has_its_own_message() -> None:
+    waiting = step("b", dependsOn={"targets": ["x", "c"]})
+    found = faults(flow_of("a", waiting, **{"finally": [step("c")]}))
     assert [line for line in found if "finally" in line] == [
         'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": a step of finally, '
         "which starts after this one; remove this target"
@@ -193,24 +193,26 @@ def test_an_unknown_target_is_no_step_of_finally() -> None:
 
 
 @pytest.mark.parametrize("condition", [None, "Completed", "Failed", "Finished", "Running"])
-def test_a_daemon_may_be_waited_for_by_any_condition(condition: str | None) -> None:
-    """Completed, the default, means Running for it."""
-    waits = {"targets": ["a", "b"], "condition": condition}
-    assert places(step(daemon=True), "b", step("c", dependsOn=waits)) == []
+def test_a_step_may_depend_on_a_daemon_with_any_condition(condition: str | None) -> None:
+    """Completed, the default, means Running for a daemon."""
+    depends_on = {"targets": ["a", "b"], "condition": condition}
+    assert places(step(daemon=True), "b", step("c", dependsOn=depends_on)) == []
 
 
 @pytest.mark.parametrize(
     ("daemons", "others", "parallelism", "fits"),
     [(1, 1, 2, True), (1, 1, 1, False), (2, 1, 2, False), (2, 1, 3, True), (2, 0, 2, False)],
 )
-def test_daemons_leave_room(daemons: int, others: int, parallelism: int, fits: bool) -> None:
+def test_daemons_leave_room_for_other_steps(
+    daemons: int, others: int, parallelism: int, fits: bool
+) -> None:
     steps = [step(f"d{i}", daemon=True) for i in range(daemons)]
     steps += [step(f"s{i}") for i in range(others)]
     expected = [] if fits else ["spec.parallelism Invalid"]
     assert places(*steps, parallelism=parallelism) == expected
 
 
-def test_a_flow_of_daemons_alone_is_suspicious() -> None:
+def test_a_flow_with_only_daemons_has_a_warning() -> None:
     both = [step(daemon=True), step("b", daemon=True)]
     assert validate_flow(flow_of(*both), Known()).warnings == (
         "every step is a daemon, and daemons are aborted when all other steps have finished: this "
@@ -254,7 +256,7 @@ def test_a_probe_of_a_step_with_items_is_refused() -> None:
     ],
     ids=lambda it: str(it)[:60],
 )  # fmt: skip
-def test_job_defaults(defaults: dict[str, Any], expected: list[str]) -> None:
+def test_job_defaults_are_validated(defaults: dict[str, Any], expected: list[str]) -> None:
     assert places("a", jobDefaults=defaults) == [f"spec.jobDefaults.{each}" for each in expected]
     known = knowing(template_of("a"), template_of("b"))
     flow = flow_of("a", step("b", patch={"jobSpec": {"maxRetry": 2}}), jobDefaults=defaults)
@@ -262,7 +264,7 @@ def test_job_defaults(defaults: dict[str, Any], expected: list[str]) -> None:
     assert [v.path for v in found] == [f"spec.jobDefaults.{e.split()[0]}" for e in expected]
 
 
-def test_defaults_have_to_suit_each_template() -> None:
+def test_defaults_must_fit_each_template() -> None:
     mpi = {"plugins": {"mpi": []}}
     known = knowing(template_of("a"), template_of("b", "master", "worker"))
     patch = {"jobSpec": {"tasks": [{"name": "main", "replicas": 2}]}}

@@ -37,7 +37,7 @@ from support.admission.reviewed import (
         "steps.a.attempts == 1 ? true : 3 > 4",
     ],
 )
-def test_a_condition_that_is_admitted(text: str) -> None:
+def test_a_valid_condition_is_admitted(text: str) -> None:
     assert faults_of_step(when=text) == []
 
 
@@ -135,7 +135,7 @@ NO_ORDER = "> does not take a text and a whole number"
         (" ", "is empty"),
     ],
 )  # fmt: skip
-def test_a_condition_that_is_refused(text: str, detail: str) -> None:
+def test_an_invalid_condition_is_refused(text: str, detail: str) -> None:
     (found,) = faults_of_step(when=text)
     assert found.startswith("when: Invalid value: ")
     assert found.endswith(f": {detail}")
@@ -189,11 +189,11 @@ def test_every_fault_of_an_expression_is_reported() -> None:
         ({"retry": {"limit": 3, "when": "item > 3"}, "forEach": {"from": "params.rates"}}, []),
     ],
 )  # fmt: skip
-def test_other_fields(step: dict[str, Any], found: list[str]) -> None:
+def test_expressions_of_other_fields_are_checked(step: dict[str, Any], found: list[str]) -> None:
     assert faults_of_step(**step) == found
 
 
-def test_expressions_of_other_params_are_judged() -> None:
+def test_expressions_are_checked_despite_a_param_without_a_value() -> None:
     def reported(text: str) -> list[str]:
         params = [{"name": "open", "enum": [1, 2]}, {"name": "n", "value": 4}]
         flow = flow_of({"name": "a", "when": text}, params=params)
@@ -205,10 +205,10 @@ def test_expressions_of_other_params_are_judged() -> None:
     assert reported("params.open") == reported("params.open + params.n") == []
 
 
-def test_the_items_of_a_step_before() -> None:
+def test_expressions_may_use_items_of_an_upstream_step() -> None:
     def reported(text: str) -> list[str]:
-        behind = {"name": "b", "dependsOn": {"targets": ["a"]}, "when": text}
-        found = faults(flow_of({"name": "a", "forEach": {"count": 3}}, behind))
+        step = {"name": "b", "dependsOn": {"targets": ["a"]}, "when": text}
+        found = faults(flow_of({"name": "a", "forEach": {"count": 3}}, step))
         return [each.partition('": ')[2] for each in found]
 
     assert reported('steps.a.items.all(i, i.phase == "Completed")') == []
@@ -223,11 +223,11 @@ def test_the_items_of_a_step_before() -> None:
     ]
 
 
-def test_tasks_of_a_known_template() -> None:
+def test_tasks_of_a_known_template_are_checked() -> None:
     def reported(task: str, **patch: Any) -> list[str]:
-        behind = AFTER_A | {"when": f'steps.a.tasks["{task}"].Failed == 0'}
+        step = AFTER_A | {"when": f'steps.a.tasks["{task}"].Failed == 0'}
         known = knowing(template_of("a", "ps", "worker"))
-        found = faults(flow_of({"name": "a", "patch": {"spec": patch}}, behind), known)
+        found = faults(flow_of({"name": "a", "patch": {"spec": patch}}, step), known)
         return [each.partition('0": ')[2] for each in found]
 
     assert reported("worker") == []
@@ -239,7 +239,7 @@ def test_tasks_of_a_known_template() -> None:
     assert reported("x", tasks=[{"name": "x", "template": pod}]) == []
 
 
-def test_steps_of_finally_see_every_step_and_the_phase_of_the_flow() -> None:
+def test_steps_of_finally_may_use_every_step_and_the_phase_of_the_flow() -> None:
     def reported(text: str) -> list[str]:
         last = {"finally": [{"name": "y"}, {"name": "z", "when": text}]}
         return faults(flow_of("a", "b: a", **last))
@@ -251,23 +251,23 @@ def test_steps_of_finally_see_every_step_and_the_phase_of_the_flow() -> None:
     assert found.endswith('"y" is a step of finally, whose result no other step can use')
 
 
-def test_a_distant_step_is_upstream() -> None:
-    behind = [f"s{i}: s{i - 1}" for i in range(1, 30)]
+def test_an_indirect_target_is_upstream() -> None:
+    chain = [f"s{i}: s{i - 1}" for i in range(1, 30)]
     flow = flow_of(
         "s0",
-        *behind,
+        *chain,
         {**AFTER_A, "dependsOn": {"targets": ["s29"]}, "when": "steps.s0.phase == ''"},
     )
     assert faults(flow) == []  # fmt: skip
 
 
-def test_in_a_cycle_only_the_cycle_is_reported() -> None:
+def test_steps_in_a_cycle_have_no_other_fault() -> None:
     first = {"name": "a", "dependsOn": {"targets": ["b"]}, "when": "steps.c.phase == ''"}
     (found,) = faults(flow_of(first, "b: c", "c: a"))
     assert "these steps wait for each other" in found
 
 
-def test_too_many_characters_of_expressions_are_not_parsed() -> None:
+def test_expressions_of_too_many_characters_are_not_parsed() -> None:
     text = "params.x || " * 80 + "true"
     steps = [{"name": f"s{i}", "when": text} for i in range(MAX_CHARACTERS // len(text) + 1)]
     (found,) = faults(flow_of(*steps))

@@ -26,7 +26,7 @@ def patched(template: str, job_spec: Any, *known: Any, **step: Any) -> tuple[Fie
     return verdict.field_warnings
 
 
-def test_an_unknown_field_of_a_patch_is_a_warning_at_its_place() -> None:
+def test_an_unknown_field_of_a_patch_has_a_warning_at_its_place() -> None:
     (warning,) = patched("plain", pod({"name": "main", "argz": ["x"]}), PLAIN)
     at = f"{AT}.tasks[0].template.spec.containers[0].argz"
     assert str(warning) == f'{at}: unknown field; did you mean "args"?'
@@ -58,7 +58,7 @@ def test_a_field_in_the_value_of_a_reference_is_located_at_the_reference() -> No
          Reason.NOT_FOUND),
     ],
 )  # fmt: skip
-def test_an_unknown_task_or_container_is_a_warning(
+def test_an_unknown_task_or_container_has_a_warning(
     template: Any, patch: Any, path: str, detail: str, reason: Reason | None
 ) -> None:
     (warning,) = patched(template.metadata.name, patch, template)
@@ -77,11 +77,11 @@ def test_an_unknown_task_or_container_is_a_warning(
         {"tasks": [{"$patch": "replace"}, *pod({"name": "c", "image": "x"}, task="new")["tasks"]]},
     ],
 )
-def test_known_and_replaced_elements_are_no_warning(patch: Any) -> None:
+def test_known_and_replaced_elements_have_no_warning(patch: Any) -> None:
     assert patched("plain", patch, PLAIN) == ()
 
 
-def test_the_first_patch_of_two_may_add_what_the_second_changes() -> None:
+def test_an_element_that_one_patch_adds_is_known_to_the_next() -> None:
     case = {"template": "plain", "patch": {"jobSpec": pod({"name": "proxy", "tty": True})}}
     step = {
         "name": "a",
@@ -113,7 +113,7 @@ def test_a_container_without_a_name_is_refused_once() -> None:
     ]
 
 
-def test_a_wrong_value_in_a_task_without_a_name_is_refused_too() -> None:
+def test_an_invalid_value_in_a_task_without_a_name_is_refused_too() -> None:
     step = {"name": "a", "template": "train", "patch": {"jobSpec": {"tasks": [{"replicas": -1}]}}}
     reported = faults(flow_of(step), knowing(TRAIN))
     assert [each.partition(":")[0] for each in reported] == [
@@ -144,7 +144,7 @@ def test_a_wrong_type_in_a_patch_is_refused_without_a_template() -> None:
 
 
 def tasks(*replicas: int | None, **pod: Any) -> list[dict[str, Any]]:
-    """Tasks with these numbers of replicas; None: not set."""
+    """Return tasks with these numbers of replicas; None omits the field."""
     template = TRAIN.spec["tasks"][0]["template"]
     template = template | {"spec": {"containers": template["spec"]["containers"], **pod}}
     counts = [{} if count is None else {"replicas": count} for count in replicas]
@@ -165,7 +165,9 @@ NEVER = {"restartPolicy": "Never"}
         (tasks(1), [("spec.tasks[0].template.spec.restartPolicy", None)]),
     ],
 )
-def test_warnings_of_templates(tasks: Any, found: list[tuple[str, Reason | None]]) -> None:
+def test_suspicious_tasks_of_a_template_have_warnings(
+    tasks: Any, found: list[tuple[str, Reason | None]]
+) -> None:
     verdict = validate_template(template_of("t", tasks=tasks), Known())
     assert verdict.violations == ()
     assert [(warning.path, warning.reason) for warning in verdict.field_warnings] == found

@@ -26,7 +26,7 @@ def test_a_very_long_name_is_not_repeated_in_full():
     assert len(fault) < 300
 
 
-def test_a_generated_flow_name_counts_with_what_the_server_appends():
+def test_a_generated_flow_name_counts_with_its_suffix():
     flow = flow_of("b" * 41)
     fits = msgspec.structs.replace(flow.metadata, name="", generate_name="a" * 15 + "-")
     assert faults(msgspec.structs.replace(flow, metadata=fits)) == []
@@ -42,9 +42,9 @@ def test_a_generated_flow_name_counts_with_what_the_server_appends():
     [
         (template_of("a"), "-main-0"),
         (template_of("a", "x", "worker"), "-worker-1"),
-        # Volcano's admission puts the task's own position behind its name, not its last pod's ...
+        # Volcano's admission appends the position of the task, not that of its last pod.
         (template_of("a", "x", replicas=1000), "-x-0"),
-        # ... but what becomes a hostname has to fit for the last pod, too.
+        # A name that becomes a hostname must also fit for the last pod.
         (template_of("a", "x", replicas=1000, plugins={"svc": []}), "-x-999"),
         (template_of("a", "x", replicas=11, plugins={"env": [], "mpi": None}), "-x-10"),
         (
@@ -63,18 +63,18 @@ def test_a_generated_flow_name_counts_with_what_the_server_appends():
         (template_of("a", tasks={"main": {}}), ""),
     ],
 )  # fmt: skip
-def test_pod_names_of_a_known_template_have_to_fit(template, longest):
+def test_pod_names_of_a_known_template_must_fit(template, longest):
     flow_name = "f" * (63 - len("-a") - len(longest))
     assert faults(flow_of("a", name=flow_name), knowing(template)) == []
     pod = f"f{flow_name}-a{longest}"
-    what = f'its pod "{pod}"' if longest else f'its vcjob "{pod}"'
+    subject = f'its pod "{pod}"' if longest else f'its vcjob "{pod}"'
     assert faults(flow_of("a", name=f"f{flow_name}"), knowing(template)) == [
-        f"spec.flows[0].name: Too long: {what} would have 64 characters, and Volcano "
+        f"spec.flows[0].name: Too long: {subject} would have 64 characters, and Volcano "
         f"accepts at most 63; {TAIL} 1"
     ]
 
 
-def test_a_step_is_measured_with_its_patch():
+def test_the_names_of_a_step_are_checked_with_its_patch():
     step = {
         "name": "a",
         "template": "t",
@@ -88,7 +88,7 @@ def test_a_step_is_measured_with_its_patch():
     ]
 
 
-def test_a_dot_in_a_name_that_becomes_a_hostname():
+def test_a_name_that_becomes_a_hostname_holds_no_dot():
     known = knowing(template_of("a.b"), template_of("c.d", plugins={"env": [], "pytorch": []}))
     assert faults(flow_of("a.b", "c.d"), known) == [
         'spec.flows[1].name: Invalid value: "c.d": its vcjob "f-c.d" has the plugin pytorch, which '
@@ -119,14 +119,14 @@ def test_a_pod_name_of_three_steps_is_reported_twice():
     ],
     ids=["a task without pods", "two tasks of one name"],
 )
-def test_names_that_do_not_clash(steps, templates):
+def test_other_names_do_not_clash(steps, templates):
     assert faults(flow_of(*steps), knowing(*templates)) == []
 
 
 NAME = "n" * 15
 
 
-def test_5000_steps_with_names_of_20_characters_fit_and_with_longer_ones_need_not():
+def test_5000_steps_fit_into_a_status_and_6000_do_not():
     assert faults(flow_of(*(f"{NAME}{i:05}" for i in range(5_000)), name="f" * 20)) == []
     assert faults(flow_of(*(f"{NAME}{i:05}" for i in range(6_000)), name="f" * 20)) == [
         "spec.flows: Too many: 6000 steps, but the status of a flow has room for about 5122 with "
@@ -151,15 +151,15 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
     ],
     ids=lambda condition: f"{condition.phase} {condition.reason}",
 )
-def test_the_largest_flow_that_is_admitted_has_a_status_that_fits(condition):
+def test_the_status_of_the_largest_admitted_flow_fits(condition):
     names = [f"{NAME}{i:05}" for i in range(5_002)]
     assert faults(flow_of(*names, name="f" * 20)) == []
     jobs = [format_job_name("f" * 20, name) for name in names]
-    begun = [job for job in jobs if condition.job]
+    started = [job for job in jobs if condition.job]
     history = [JobRunningHistory(state="Running", start_timestamp=NOW)] * 10
     records = [
         JobRecord(name=job, state="Running", start_timestamp=NOW, running_histories=history)
-        for job in begun
+        for job in started
     ]
     status = JobFlowStatus(
         state=FlowState(phase="Running", reason="StepFailed", message="x" * 256),
@@ -167,7 +167,7 @@ def test_the_largest_flow_that_is_admitted_has_a_status_that_fits(condition):
             job: msgspec.structs.replace(condition, job=job if condition.job else "")
             for job in jobs
         },
-        running_jobs=begun,
+        running_jobs=started,
         job_status_list=records,
     )
     assert len(msgspec.json.encode(fitted(status, JobFlowStatus()))) < MAX_STATUS

@@ -196,7 +196,7 @@ def test_no_rule_of_templates_raises(drawn: Any, flow: Any, known: Known):
 
 
 @given(FLOWS, CLUSTERS)
-def test_the_same_flow_gets_the_same_answer(obj: Any, known: Known):
+def test_equal_flows_get_equal_verdicts(obj: Any, known: Known):
     assert validate_flow(decoded(obj, JobFlow), known) == validate_flow(
         decoded(obj, JobFlow), known
     )
@@ -210,7 +210,7 @@ FEW_WORDS = st.fixed_dictionaries(
         ),
     }
 )
-"""Flows that use none of the primitives."""
+"""Flows without primitives."""
 
 
 @st.composite
@@ -246,13 +246,13 @@ def test_skipped_rules_would_find_nothing_in_any_flow(obj: Any, known: Known):
 @given(FLOWS, CLUSTERS)
 def test_every_reported_place_or_its_parent_exists(obj: Any, known: Known):
     for violation in validate_flow(decoded(obj, JobFlow), known).violations:
-        assert _is_there(obj, violation.path), violation
+        assert _exists(obj, violation.path), violation
 
 
 _KEY = re.compile(r"\[(?P<index>\d+)\]|\[(?P<key>[^\]]*)\]|\.?(?P<word>[^.\[\]]+)")
 
 
-def _is_there(node: Any, path: str) -> bool:
+def _exists(node: Any, path: str) -> bool:
     keys = [int(it["index"]) if it["index"] else it[it.lastgroup] for it in _KEY.finditer(path)]
     for key in keys[:-1]:
         if isinstance(key, int):
@@ -289,7 +289,7 @@ def _moved(path: str) -> str:
 
 @st.composite
 def good_flows(draw: st.DrawFn) -> JobFlow:
-    """Steps listed in any order, each depending on some that come before it in another."""
+    """Draw a flow without cycles whose steps are listed in any order."""
     count = draw(st.integers(1, 8))
     steps = []
     for i in range(count):
@@ -308,12 +308,12 @@ def test_a_flow_that_can_succeed_is_admitted(flow: JobFlow):
 
 
 @given(good_flows(), st.data())
-def test_one_wrong_target_is_one_violation_at_its_place(flow: JobFlow, data: st.DataObject):
+def test_one_unknown_target_is_one_violation_at_its_place(flow: JobFlow, data: st.DataObject):
     at = data.draw(st.integers(0, len(flow.steps) - 1))
     step = flow.steps[at]
     targets = [*step.targets, "nobody"]
-    wrong = msgspec.structs.replace(step, depends_on=DependsOn(targets=targets))
-    steps = [*flow.steps[:at], wrong, *flow.steps[at + 1 :]]
+    changed = msgspec.structs.replace(step, depends_on=DependsOn(targets=targets))
+    steps = [*flow.steps[:at], changed, *flow.steps[at + 1 :]]
     flow = msgspec.structs.replace(flow, spec=msgspec.structs.replace(flow.spec, flows=steps))
     (violation,) = validate_flow(flow, Known()).violations
     assert violation.path == f"spec.flows[{at}].dependsOn.targets[{len(targets) - 1}]"

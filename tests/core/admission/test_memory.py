@@ -15,7 +15,7 @@ from jobflow.core.admission.analysis.resolved_specs import KnownTasks
 from jobflow.core.admission.validate import validate_flow
 from support.admission.reviewed import flow_of, knowing, template_of
 
-STEERED: list[dict[str, Any]] = [
+CONTROLLED: list[dict[str, Any]] = [
     {"name": "a", "template": "t", "forEach": {"items": [{"x": 1}]}, "retry": {"limit": 1}},
     {
         "name": "b",
@@ -42,7 +42,7 @@ FIRST = {"name": "a", "template": "t"}
 
 
 @pytest.mark.usefixtures("no_collector")
-@pytest.mark.parametrize("steps", [["t", "u: t"], [FIRST, PROBING], STEERED])
+@pytest.mark.parametrize("steps", [["t", "u: t"], [FIRST, PROBING], CONTROLLED])
 def test_an_admission_leaves_no_objects(steps: list[Any]) -> None:
     known = knowing(template_of("t", "main"))
     flow = flow_of(*steps)
@@ -53,5 +53,5 @@ def test_an_admission_leaves_no_objects(steps: list[Any]) -> None:
 
 
 def _alive() -> int:
-    made = (FlowFacts, FlowExpressions, KnownTasks)
-    return sum(isinstance(each, made) for each in gc.get_objects())
+    types = (FlowFacts, FlowExpressions, KnownTasks)
+    return sum(isinstance(each, types) for each in gc.get_objects())

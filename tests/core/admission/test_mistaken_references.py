@@ -49,7 +49,7 @@ from support.admission.reviewed import flow_of, template_of
         ("${steps.a.output.b}", "$(steps.a.outputs.b)"),
     ],
 )
-def test_mistaken_references(text: str, meant: str) -> None:
+def test_mistaken_references_are_found(text: str, meant: str) -> None:
     (found,) = mistaken_references({"a": [text]}, "p")
     assert (found.path, found.advice) == ("p.a[0]", f"write {meant}")
 
@@ -69,18 +69,18 @@ def test_mistaken_references(text: str, meant: str) -> None:
         "awk '{print $1}'",
     ],
 )
-def test_texts_that_are_no_mistaken_references(text: str) -> None:
+def test_other_texts_are_not_mistaken_references(text: str) -> None:
     assert [*mistaken_references(text, "p")] == []
 
 
 @pytest.mark.parametrize(
     "text", ["$(params.n + 1)", "x-$(index + 1)", "$(item * 2)", "$( steps.a.outputs.n / 2 )"]
 )
-def test_a_reference_computes_nothing(text: str) -> None:
+def test_a_reference_cannot_compute_a_value(text: str) -> None:
     assert [found.advice for found in mistaken_references(text, "p")] == [IS_SUM]
 
 
-def test_a_key_holds_no_reference() -> None:
+def test_a_key_cannot_be_a_reference() -> None:
     assert [*mistaken_references({"labels": {"$(item)": "x"}}, "p")] == [
         ("p.labels[$(item)]", "$(item)", IS_KEY)
     ]
@@ -95,13 +95,13 @@ def test_the_number_of_an_attempt_has_no_reference(text: str) -> None:
     assert [found.advice for found in mistaken_references(text, "p")] == [IS_ATTEMPT]
 
 
-def test_a_declared_environment_variable_is_kubernetes_own() -> None:
+def test_a_declared_environment_variable_is_no_mistaken_reference() -> None:
     env = [{"name": "attempt", "value": "1"}, {"name": "param.x", "value": "2"}, 7]
     container = {"env": env, "args": ["$(attempt)", "$(param.x)", "$(param.y)"]}
     assert [found.text for found in mistaken_references(container, "p")] == ["$(param.y)"]
 
 
-def test_the_warnings_of_a_flow() -> None:
+def test_each_mistaken_reference_of_a_flow_has_a_warning() -> None:
     flow = flow_of(
         {"name": "a", "patch": {"jobSpec": {"queue": "$(param.q)"}}},
         {"name": "b", "patch": {"spec": {"queue": "{{item}}", "plugins": {"$(item)": []}}}},
@@ -116,7 +116,7 @@ def test_the_warnings_of_a_flow() -> None:
     )
 
 
-def test_references_outside_of_patches_stay() -> None:
+def test_references_outside_of_patches_are_left_as_they_are() -> None:
     flow = flow_of(
         {"name": "a", "forEach": {"items": [{"x": "$(params.q)"}, "$(date)"]}},
         {"name": "b", "when": "params.q == '$(item)'", "patch": {"spec": {"queue": "$(params.q)"}}},
@@ -129,7 +129,7 @@ def test_references_outside_of_patches_stay() -> None:
     )
 
 
-def test_a_reference_in_a_template_stays() -> None:
+def test_a_reference_in_a_template_is_left_as_it_is() -> None:
     template = template_of("t", priorityClassName="$(params.priority)")
     assert validate_template(template, Known()).all_warnings == (
         'spec.priorityClassName: "$(params.priority)" is left as it is, because only patches '
@@ -138,16 +138,17 @@ def test_a_reference_in_a_template_stays() -> None:
     assert validate_template(template_of("t"), Known()).all_warnings == ()
 
 
-def test_candidates_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_the_number_of_candidates_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    candidates = []
     monkeypatch.setattr(
-        "jobflow.core.admission.mistaken_references._meant", lambda found: asked.append(found) or ""
+        "jobflow.core.admission.mistaken_references._meant",
+        lambda found: candidates.append(found) or "",
     )
     assert (
         list(mistaken_references({"args": ["$(a.b) ${c.d} " * MAX_CANDIDATES, "$(params.x)"]}, "p"))
         == []
     )
-    assert len(asked) == MAX_CANDIDATES
+    assert len(candidates) == MAX_CANDIDATES
 
 
 def test_mistaken_references_of_a_flow_are_limited() -> None:

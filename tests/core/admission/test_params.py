@@ -15,7 +15,7 @@ from support.admission.reviewed import faults, flow_of
         [{"name": "a", "value": {"x": [1]}, "enum": [{"x": [1]}]}],
     ],
 )
-def test_params_that_are_admitted(params: list[dict[str, Any]]) -> None:
+def test_valid_params_are_admitted(params: list[dict[str, Any]]) -> None:
     assert faults(flow_of("a", params=params)) == []
 
 
@@ -47,11 +47,11 @@ NO_VALUE = "Required value: set a value, here or with --param a=VALUE of jobflow
          ": Too many: at most 256 are allowed; put more into one, as a map"),
     ],
 )  # fmt: skip
-def test_params_that_are_refused(params: list[dict[str, Any]], fault: str) -> None:
+def test_invalid_params_are_refused(params: list[dict[str, Any]], fault: str) -> None:
     assert faults(flow_of("a", params=params)) == [f"spec.params{fault}"]
 
 
-def test_expressions_of_a_param_without_a_value_are_not_judged() -> None:
+def test_expressions_of_a_param_without_a_value_are_not_checked() -> None:
     step = {"name": "a", "when": "params.n > 2 && size(params) == 1"}
     (found,) = faults(flow_of(step, params=[{"name": "n"}]))
     assert found.startswith("spec.params[0].value: Required value: ")

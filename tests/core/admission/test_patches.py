@@ -28,7 +28,7 @@ def patched(job_spec: Any, known: Known, field: str = "jobSpec") -> list[str]:
         {"policies": [{"event": "TaskCompleted", "action": "CompleteJob"}]},
     ],
 )  # fmt: skip
-def test_a_patch_that_makes_a_good_job_is_admitted(patch):
+def test_a_patch_with_a_valid_result_is_admitted(patch):
     assert patched(patch, knowing(TRAIN)) == []
     assert patched(patch, Known()) == []
 
@@ -39,7 +39,7 @@ AT = "spec.flows[1].patch.jobSpec"
 @pytest.mark.parametrize(
     ("patch", "places"),
     [
-        # minAvailable stands in the template, more than the pods that the patch leaves.
+        # minAvailable of the template exceeds the pods that remain after the patch.
         ({"tasks": [{"name": "worker", "replicas": 1}]}, [AT]),
         ({"minAvailable": 5}, [f"{AT}.minAvailable"]),
         # The second task of the template is the first of the patch.
@@ -48,10 +48,10 @@ AT = "spec.flows[1].patch.jobSpec"
             {"tasks": [{"name": "worker", "replicas": 3}, {"name": "ps", "replicas": -1}]},
             [f"{AT}.tasks[1].replicas", AT],
         ),
-        # With a directive nothing of the template may be left.
+        # A directive may remove the spec of the template.
         ({"$patch": "replace", "queue": "q"}, [AT]),
         ({"$patch": "delete", "minAvailable": 1}, [AT]),
-        # A task that the template has not is not whole.
+        # A task that the template does not have is incomplete.
         ({"tasks": [{"name": "wroker", "replicas": 1}]}, [f"{AT}.tasks[0]"]),
         ({"policies": [{"event": "*", "action": "Stop"}]}, [f"{AT}.policies[0].action"]),
         ({"tasks": None, "minAvailable": 0}, [f"{AT}.tasks"]),
@@ -76,7 +76,7 @@ def test_a_fault_outside_the_patch_names_its_place_in_the_merged_spec():
     )
 
 
-def test_faults_of_the_template_are_not_those_of_the_patch():
+def test_faults_of_the_template_are_not_reported_for_the_patch():
     broken = template_of("train", "main", minAvailable=9)
     assert patched({"queue": "gpu"}, knowing(broken)) == []
 
@@ -101,7 +101,7 @@ def test_faults_of_the_template_are_not_those_of_the_patch():
         ({"tasks": "all"}, ["tasks"]),
     ],
 )
-def test_rules_of_a_patch_without_its_template(patch, places):
+def test_a_patch_is_checked_without_its_template(patch, places):
     reported = patched(patch, Known())
     found = [line.partition(": ")[0] for line in reported]
     assert len(found) == len(places)
@@ -111,14 +111,14 @@ def test_rules_of_a_patch_without_its_template(patch, places):
     assert patched(patch, Known(), "spec") == other
 
 
-def test_elements_without_a_key_are_each_at_their_own_place():
+def test_each_element_without_a_key_has_its_own_place():
     known = knowing(template_of("train", "ps", minAvailable=1))
     found = patched({"tasks": [{"name": "ps"}, 2, {"name": "ps"}, None, [3]]}, known)
     at = [line.split(": ")[0] for line in found if "must be of type object" in line]
     assert at == [f"{AT}.tasks[1]", f"{AT}.tasks[3]", f"{AT}.tasks[4]"]
 
 
-def test_an_element_that_the_patch_deletes_is_no_place():
+def test_a_deleted_element_does_not_shift_other_places():
     patch = {"tasks": [{"name": "ps", "$patch": "delete"}, {"name": "worker", "replicas": -1}]}
     found = patched(patch, knowing(template_of("train", "ps", "worker", minAvailable=0)))
     assert f"{AT}.tasks[1].replicas" in [line.split(": ")[0] for line in found]

@@ -1,4 +1,4 @@
-"""Warnings about comparisons with words that are no phase."""
+"""Warnings about comparisons with unknown phases."""
 
 import pytest
 
@@ -8,10 +8,10 @@ from jobflow.core.cel.expression import Expression, parse_cached
 from support.admission.reviewed import flow_of
 
 
-def strange(text: str) -> list[tuple[str, str]]:
-    read = parse_cached(text)
-    assert isinstance(read, Expression)
-    return list(unknown_phases(read.comparisons()))
+def unknown(text: str) -> list[tuple[str, str]]:
+    expression = parse_cached(text)
+    assert isinstance(expression, Expression)
+    return list(unknown_phases(expression.comparisons()))
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def strange(text: str) -> list[tuple[str, str]]:
         ("steps['a']['phase'] == 'Not\\u0020yet'", "Not yet", ""),
     ],
 )
-def test_words_that_are_no_phase(text: str, word: str, meant: str) -> None:
-    assert strange(text) == [(word, meant)]
+def test_unknown_phases_are_found(text: str, word: str, meant: str) -> None:
+    assert unknown(text) == [(word, meant)]
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_words_that_are_no_phase(text: str, word: str, meant: str) -> None:
         "outputs.names.exists(phase, phase == 'x')",
     ],
 )
-def test_phases_and_fields_of_the_user(text: str) -> None:
-    assert strange(text) == []
+def test_phases_and_user_fields_have_no_warning(text: str) -> None:
+    assert unknown(text) == []
 
 
-def test_the_warning() -> None:
-    behind = {"name": "b", "dependsOn": {"targets": ["a"]}}
-    flow = flow_of("a", behind | {"when": "steps.a.phase == 'Succeeded'"})
+def test_an_unknown_phase_has_a_warning() -> None:
+    step = {"name": "b", "dependsOn": {"targets": ["a"]}}
+    flow = flow_of("a", step | {"when": "steps.a.phase == 'Succeeded'"})
     assert validate_flow(flow, Known()).warnings == (
         '"Succeeded" (write "Completed") is no phase, so no phase ever equals it',
     )

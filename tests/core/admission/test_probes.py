@@ -36,7 +36,7 @@ def status(**fields: Any) -> JobFlow:
         {"taskStatusList": [STATUS | {"count": 1}, STATUS | {"phase": "Failed", "count": 2}]},
     ],
 )
-def test_valid_probes(probe):
+def test_valid_probes_are_admitted(probe):
     known = knowing(template_of("train", "ps", "worker", replicas=3), template_of("evaluate"))
     assert validate_flow(probing(**probe), known) == Verdict()
 
@@ -60,7 +60,7 @@ def test_an_empty_probe_needs_no_target():
     assert faults(flow_of({"name": "b", "dependsOn": {"probe": {"httpGetList": []}}})) == []
 
 
-def test_a_probe_as_long_as_it_may_be_and_one_that_is_longer():
+def test_the_number_of_entries_is_limited():
     many = [CONNECT | {"port": 8000 + i} for i in range(MAX_ENTRIES - 1)]
     assert faults(probing(httpGetList=[GET], tcpSocketList=many)) == []
     assert faults(probing(httpGetList=[GET], tcpSocketList=many, taskStatusList=[STATUS])) == [
@@ -69,14 +69,14 @@ def test_a_probe_as_long_as_it_may_be_and_one_that_is_longer():
     ]
 
 
-def test_two_steps_may_ask_the_same():
+def test_two_steps_may_have_equal_probes():
     step = {"dependsOn": {"targets": ["a"], "probe": {"tcpSocketList": [CONNECT]}}}
     assert faults(flow_of("a", {"name": "b", **step}, {"name": "c", **step})) == []
 
 
 @pytest.mark.parametrize("field", ["httpGetList", "tcpSocketList", "taskStatusList"])
 @pytest.mark.parametrize("name", [None, ""])
-def test_an_entry_without_a_task(field, name):
+def test_an_entry_without_a_task_is_refused(field, name):
     entry = {"httpGetList": GET, "tcpSocketList": CONNECT, "taskStatusList": STATUS}[field]
     assert faults(probing(**{field: [entry | {"taskName": name}]})) == [
         f"{HERE}.{field}[0].taskName: Required value: name the task of the targets' jobs"
@@ -84,7 +84,7 @@ def test_an_entry_without_a_task(field, name):
 
 
 @pytest.mark.parametrize("name", ["Worker", "a.b", "-a", "a" * 64, "a\n", "工"])
-def test_a_name_that_no_task_can_have(name):
+def test_an_invalid_task_name_is_refused(name):
     (fault,) = faults(status(taskName=name))
     assert fault.startswith(f"{HERE}.taskStatusList[0].taskName: Invalid value: ")
     assert fault.endswith(
@@ -94,17 +94,17 @@ def test_a_name_that_no_task_can_have(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "rest"),
+    ("name", "hint"),
     [
         ("worker-0", '; did you mean "worker"?'),
         ("Worker", '; did you mean "worker"?'),
         ("zzz", '; there is "ps" and "worker"'),
     ],
 )
-def test_a_task_that_the_targets_template_does_not_have(name, rest):
+def test_a_task_missing_from_the_targets_template_is_refused(name, hint):
     assert faults(status(taskName=name), knowing(template_of("train", "ps", "worker"))) == [
         f'{HERE}.taskStatusList[0].taskName: Invalid value: "{name}": target "train" has no such '
-        f"task{rest}"
+        f"task{hint}"
     ]
 
 
@@ -113,7 +113,7 @@ def test_tasks_of_an_unknown_template_are_not_checked():
     assert faults(status(taskName="zzz"), Known(templates={})) == []
 
 
-def test_a_task_without_a_name_has_volcanos():
+def test_a_task_without_a_name_has_the_name_that_volcano_gives():
     template = template_of("train", tasks=[{"replicas": 1, "template": POD}])
     assert faults(status(taskName="default0"), knowing(template)) == []
 
@@ -129,12 +129,12 @@ def patched(patch: dict[str, Any]) -> JobFlow:
     )
 
 
-def test_a_task_that_the_targets_patch_adds_counts():
+def test_a_task_added_by_the_targets_patch_counts():
     task = {"name": "worker", "replicas": 3, "template": POD}
     assert faults(patched({"tasks": [task]}), knowing(template_of("train", "ps"))) == []
 
 
-def test_the_replicas_that_the_targets_patch_sets_count():
+def test_replicas_set_by_the_targets_patch_count():
     known = knowing(template_of("train", "worker", replicas=2))
     assert faults(patched({"tasks": [{"name": "worker", "replicas": 3}]}), known) == []
     assert faults(patched({"tasks": [{"name": "worker", "replicas": 1}]}), known) == [
@@ -144,9 +144,9 @@ def test_the_replicas_that_the_targets_patch_sets_count():
 
 
 def test_a_task_without_pods_cannot_be_probed():
-    none = knowing(template_of("train", "ps", "worker", replicas=0))
+    known = knowing(template_of("train", "ps", "worker", replicas=0))
     flow = probing(httpGetList=[GET], taskStatusList=[STATUS, STATUS | {"count": 1}])
-    assert faults(flow, none) == [
+    assert faults(flow, known) == [
         f'{HERE}.httpGetList[0].taskName: Invalid value: "ps": task "ps" of target "train" has no '
         "pods, so no pod can answer",
         f'{HERE}.taskStatusList[1].count: Invalid value: 1: task "worker" of target "train" has no '
@@ -184,7 +184,7 @@ def test_with_strategy_any_one_complete_target_is_enough():
     ]
 
 
-def test_with_strategy_any_a_target_that_is_not_known_may_have_everything():
+def test_with_strategy_any_one_unknown_template_is_enough():
     flow = probing("a b", strategy="any", taskStatusList=[STATUS])
     assert faults(flow, knowing(template_of("a"))) == []
 
@@ -202,7 +202,7 @@ LISTED = 'supported values: "Pending", "Running", "Succeeded", "Failed"'
 
 
 @pytest.mark.parametrize(
-    ("phase", "rest"),
+    ("phase", "hint"),
     [
         ("succeeded", '; did you mean "Succeeded"?'),
         ("Succeed", '; did you mean "Succeeded"?'),
@@ -211,14 +211,14 @@ LISTED = 'supported values: "Pending", "Running", "Succeeded", "Failed"'
         ("Unknown", ("; a pod is Unknown while its node is lost, so it is no phase to wait for")),
     ],
 )
-def test_an_unsupported_phase(phase, rest):
+def test_an_unsupported_phase_is_refused(phase, hint):
     assert faults(status(phase=phase)) == [
-        f'{HERE}.taskStatusList[0].phase: Unsupported value: "{phase}": {LISTED}{rest}'
+        f'{HERE}.taskStatusList[0].phase: Unsupported value: "{phase}": {LISTED}{hint}'
     ]
 
 
 @pytest.mark.parametrize("phase", [None, ""])
-def test_a_missing_phase(phase):
+def test_a_missing_phase_is_refused(phase):
     assert faults(status(phase=phase)) == [
         f"{HERE}.taskStatusList[0].phase: Required value: set the phase to wait for: "
         '"Pending", "Running", "Succeeded", "Failed"'
@@ -226,7 +226,7 @@ def test_a_missing_phase(phase):
 
 
 @pytest.mark.parametrize("counts", [(None, None), (1, None), (None, 1)])
-def test_pods_cannot_all_succeed_and_some_of_them_fail(counts):
+def test_pods_cannot_both_succeed_and_fail(counts):
     first, second = counts
     flow = probing(
         taskStatusList=[
@@ -242,7 +242,7 @@ def test_pods_cannot_all_succeed_and_some_of_them_fail(counts):
     ]
 
 
-def test_everything_at_once_is_in_the_order_of_the_probe():
+def test_faults_are_in_the_order_of_the_probe():
     flow = probing(
         taskStatusList=[{"count": 0}, STATUS],
         tcpSocketList=[CONNECT, {"port": 0}],
@@ -261,7 +261,7 @@ def test_everything_at_once_is_in_the_order_of_the_probe():
     ]
 
 
-def test_each_of_two_misspelt_tasks_of_one_target_is_guessed_at():
+def test_each_misspelt_task_gets_a_suggestion():
     tasks = [{"taskName": name, "phase": "Failed"} for name in ("workr", "psx", "zzzzzz")]
     known = knowing(template_of("train", "worker", "ps"))
     found = faults(probing(taskStatusList=tasks), known)
@@ -279,7 +279,7 @@ def test_a_malformed_task_name_is_a_fault_of_the_template():
     assert reported.endswith('target "train" has no such task; there is "worker"')
 
 
-def test_the_number_of_guesses_is_limited():
+def test_the_number_of_suggestions_is_limited():
     names = [f"t{i}" for i in range(50)]
     probe = {"taskStatusList": [{"taskName": "workr", "phase": "Failed"}]}
     steps = [

@@ -1,4 +1,4 @@
-"""Rules of reasons in expressions: unknown ones are refused."""
+"""Rules of reasons in expressions: unknown reasons are refused."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from jobflow.core.cel.variables import Comparison
 from support.admission.reviewed import faults, flow_of
 
 KNOWN = "the reasons are JobFailed, JobTerminated, JobAborted, Timeout and OutputsTooLarge"
-NONE = f"is not a reason of a failed attempt; {KNOWN}"
+NOT_A_REASON = f"is not a reason of a failed attempt; {KNOWN}"
 
 
 def retrying(when: str) -> list[str]:
@@ -18,9 +18,9 @@ def retrying(when: str) -> list[str]:
 
 
 def compared(text: str) -> list[Comparison]:
-    read = parse_cached(text)
-    assert isinstance(read, Expression)
-    return list(read.comparisons())
+    expression = parse_cached(text)
+    assert isinstance(expression, Expression)
+    return list(expression.comparisons())
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def compared(text: str) -> list[Comparison]:
         ('reason in outputs.list || reason < "A"', []),
     ],
 )
-def test_texts_that_a_reason_is_compared_with(text: str, words: list[str]) -> None:
+def test_texts_compared_with_a_reason_are_found(text: str, words: list[str]) -> None:
     found = [each for each in compared(text) if each.path == ("reason",) and not each.bound]
     assert [each.text for each in found] == words
     assert all(text[each.at :].lstrip("r").startswith(('"', "'")) for each in found)
 
 
 @pytest.mark.parametrize("step", ["steps.a", 'steps["a"]', "(steps.a)"])
-def test_the_reason_of_a_step_is_known_as_such(step: str) -> None:
+def test_the_reason_of_a_step_is_recognized(step: str) -> None:
     found = [*compared(f'{step}.reason == "A"'), *compared(f'"A" != {step}["reason"]')]
     assert [each.path for each in found] == [("steps", "a", "reason")] * 2
 
@@ -71,11 +71,11 @@ def test_a_reason_of_an_attempt_is_admitted(reason: str) -> None:
     ("text", "words"),
     [
         ('reason == "jobfailed"', 'did you mean "JobFailed"?'),
-        ('reason in ["JobFailed", "Evicted"]', f'"Evicted" {NONE}'),
-        ('reason == "Cancelled"', f'"Cancelled" {NONE}'),
+        ('reason in ["JobFailed", "Evicted"]', f'"Evicted" {NOT_A_REASON}'),
+        ('reason == "Cancelled"', f'"Cancelled" {NOT_A_REASON}'),
     ],
 )
-def test_another_reason_is_refused(text: str, words: str) -> None:
+def test_an_unknown_reason_is_refused(text: str, words: str) -> None:
     (fault,) = retrying(text)
     assert fault.endswith(words)
 
@@ -85,7 +85,7 @@ def when(text: str) -> list[str]:
     return faults(flow_of("a", b))
 
 
-def test_a_step_has_every_reason_that_a_status_can_hold() -> None:
+def test_a_step_may_have_every_reason_of_a_status() -> None:
     assert when('steps["a"].reason == "OutputsMissing" || steps.a.reason == ""') == []
     (fault,) = when('steps["a"].reason == "UntilNotReach"')
     assert fault.endswith('is not a reason of a step; did you mean "UntilNotReached"?')
@@ -95,7 +95,7 @@ def test_a_step_has_every_reason_that_a_status_can_hold() -> None:
     )
 
 
-def test_a_run_that_is_repeated_has_every_reason_too() -> None:
+def test_a_repeated_run_may_have_every_reason_of_a_status() -> None:
     def repeating(until: str) -> list[str]:
         return faults(flow_of({"name": "a", "repeat": {"max": 2, "until": until}}))
 

@@ -7,7 +7,7 @@ import pytest
 from support.admission.reviewed import faults, faults_of_step, flow_of
 
 
-def said_of_text(text: str, **step: Any) -> list[str]:
+def faults_of_text(text: str, **step: Any) -> list[str]:
     found = faults_of_step(patch={"jobSpec": {"plugins": {"env": [text]}}}, **step)
     path = "patch.jobSpec.plugins.env[0]: Invalid value: "
     assert all(each.startswith(path) for each in found)
@@ -26,8 +26,8 @@ def said_of_text(text: str, **step: Any) -> list[str]:
         "$(POD_NAME)",
     ],
 )
-def test_a_reference_that_is_admitted(text: str) -> None:
-    assert said_of_text(text) == []
+def test_a_valid_reference_is_admitted(text: str) -> None:
+    assert faults_of_text(text) == []
 
 
 @pytest.mark.parametrize(
@@ -47,21 +47,21 @@ def test_a_reference_that_is_admitted(text: str) -> None:
         ("$(steps.d.outputs.y)", 'step "b" does not depend on "d"; add it to dependsOn.targets'),
     ],
 )  # fmt: skip
-def test_a_reference_that_is_refused(text: str, detail: str) -> None:
+def test_an_invalid_reference_is_refused(text: str, detail: str) -> None:
     reference = text.removeprefix("q")
-    assert said_of_text(text) == [f'"{reference}": {detail}']
+    assert faults_of_text(text) == [f'"{reference}": {detail}']
 
 
-def test_references_in_loops() -> None:
+def test_references_in_loops_are_checked() -> None:
     items = {"items": [{"q": "x"}, {"p": "y"}]}
-    assert said_of_text("q-$(index)", forEach=items) == []
-    assert said_of_text("q-$(index)", repeat={"max": 2, "until": "outputs.x == 1"}) == []
-    assert said_of_text("q-$(item)", repeat={"max": 2, "until": "outputs.x == 1"}) != []
-    assert said_of_text("$(item.q)", forEach={"items": [{"q": "x"}]}) == []
-    assert said_of_text("$(item.q)", forEach=items) == ['"$(item.q)": items[1] has no "q"']
-    assert said_of_text("$(item.q)", forEach={"from": "params.rates"}) == []
-    assert said_of_text("q-$(item)", forEach={"count": 2}) == []
-    assert said_of_text("$(item.q)", forEach={"count": 2}) == [
+    assert faults_of_text("q-$(index)", forEach=items) == []
+    assert faults_of_text("q-$(index)", repeat={"max": 2, "until": "outputs.x == 1"}) == []
+    assert faults_of_text("q-$(item)", repeat={"max": 2, "until": "outputs.x == 1"}) != []
+    assert faults_of_text("$(item.q)", forEach={"items": [{"q": "x"}]}) == []
+    assert faults_of_text("$(item.q)", forEach=items) == ['"$(item.q)": items[1] has no "q"']
+    assert faults_of_text("$(item.q)", forEach={"from": "params.rates"}) == []
+    assert faults_of_text("q-$(item)", forEach={"count": 2}) == []
+    assert faults_of_text("$(item.q)", forEach={"count": 2}) == [
         '"$(item.q)": with count, an item is a number without fields; write $(item)'
     ]
 
@@ -87,7 +87,7 @@ def test_steps_of_finally_may_refer_to_every_step_and_to_the_phase_of_the_flow()
     assert len(reported("$(steps.y.outputs.x)")) == 1
 
 
-def test_references_in_the_patches_of_cases() -> None:
+def test_references_in_patches_of_cases_are_checked() -> None:
     case = {"patch": {"spec": {"queue": "$(params.x)"}}}
     assert faults_of_step(switch=[case]) == [
         'switch[0].patch.spec.queue: Invalid value: "$(params.x)": there is no parameter "x"'

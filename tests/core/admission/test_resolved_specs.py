@@ -17,7 +17,7 @@ KNOWN = knowing(TRAIN)
 
 
 def specs(*steps: dict[str, Any], known: Known = KNOWN, **spec: Any) -> list[Any]:
-    """(step, queue, minAvailable) of each spec that the steps may have."""
+    """Return (step, queue, minAvailable) of each spec that the steps may have."""
     uses = FlowFacts(flow_of(*steps, **spec), known).resolved_steps
     return [
         (use.step, use.resolved.spec.get("queue"), use.resolved.spec.get("minAvailable"))
@@ -25,7 +25,7 @@ def specs(*steps: dict[str, Any], known: Known = KNOWN, **spec: Any) -> list[Any
     ]
 
 
-def test_a_step_has_one_spec_and_a_switch_one_a_case() -> None:
+def test_a_step_has_one_spec_and_a_switch_has_one_per_case() -> None:
     queue = {"patch": {"jobSpec": {"queue": "q"}}}
     least = {"patch": {"spec": {"minAvailable": 1}}}
     cases = [{"template": "train"}, {"template": "train"} | least, {"template": "other"}, {}]
@@ -44,7 +44,7 @@ def test_a_step_has_one_spec_and_a_switch_one_a_case() -> None:
     ]
 
 
-def test_defaults_come_before_templates_and_these_before_patches() -> None:
+def test_patches_override_templates_and_templates_override_defaults() -> None:
     steps = [
         {"name": "a", "template": "t"},
         {"name": "b", "template": "train"},
@@ -118,7 +118,7 @@ def test_values_of_params_are_checked_in_patches(job_spec: Any, reported: list[s
     ],
     ids=str,
 )
-def test_values_that_only_a_run_knows_are_not_checked(job_spec: Any) -> None:
+def test_values_known_only_to_a_run_are_not_checked(job_spec: Any) -> None:
     step = {"name": "b", "template": "train", "patch": {"jobSpec": job_spec}}
     items = [{"forEach": {"from": "steps['a'].outputs.items"}, "dependsOn": {"targets": ["a"]}}]
     first = {"name": "a", "template": "train"}
@@ -127,7 +127,7 @@ def test_values_that_only_a_run_knows_are_not_checked(job_spec: Any) -> None:
 
 
 def test_values_beside_open_references_are_checked() -> None:
-    wrong = {
+    patch = {
         "minAvailable": -1,
         "queue": "$(item)",
         "plugins": {"sshd": ["$(item)"]},
@@ -136,7 +136,7 @@ def test_values_beside_open_references_are_checked() -> None:
     step = {
         "name": "b",
         "template": "train",
-        "patch": {"jobSpec": wrong},
+        "patch": {"jobSpec": patch},
         "forEach": {"from": "steps.a.outputs.n"},
         "dependsOn": {"targets": ["a"]},
     }
@@ -226,7 +226,9 @@ def test_queues_of_cases_defaults_and_finally_are_checked() -> None:
         ([{}, {"template": "none"}], "wroker", True),
     ],
 )
-def test_a_probe_of_a_switch(cases: list[dict[str, Any]], task: str, fits: bool) -> None:
+def test_a_probe_may_name_a_task_of_any_case(
+    cases: list[dict[str, Any]], task: str, fits: bool
+) -> None:
     probe = {"taskStatusList": [{"taskName": task, "phase": "Running", "count": 2}]}
     flow = flow_of(
         {"name": "train", "switch": [{"when": "true"} | cases[0], cases[1]]},
@@ -236,7 +238,7 @@ def test_a_probe_of_a_switch(cases: list[dict[str, Any]], task: str, fits: bool)
     assert (faults(flow, known) == []) is fits
 
 
-def test_unknown_places_of_a_spec() -> None:
+def test_open_paths_of_a_spec_are_found() -> None:
     spec = {
         "queue": "q-$(item)",
         "minAvailable": 1,
@@ -259,8 +261,8 @@ def test_unknown_places_of_a_spec() -> None:
 def test_patches_beyond_the_limit_are_checked_without_their_templates() -> None:
     big = template_of("big", "main", annotation="x" * (5 << 20))
     case = {"when": "true", "template": "big", "patch": {"jobSpec": {"minAvailable": 9}}}
-    worse = {**case, "patch": {"jobSpec": {"minAvailable": -1}}}
-    flow = flow_of({"name": "a", "switch": [case, case, case, case, worse]})
+    invalid = {**case, "patch": {"jobSpec": {"minAvailable": -1}}}
+    flow = flow_of({"name": "a", "switch": [case, case, case, case, invalid]})
     assert [line.split(": ")[:3] for line in faults(flow, knowing(big))] == [
         *(
             [f"spec.flows[0].switch[{at}].patch.jobSpec.minAvailable", "Invalid value", "9"]
@@ -280,7 +282,7 @@ def test_half_surrogate_pairs_are_faults() -> None:
     assert any("spec.flows[0].patch.jobSpec.queue" in each for each in reported)
 
 
-def test_tried_items_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_tried_items_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     def reported() -> list[str]:
         items = [{"n": 1}, {"n": 1}, {}]
         patch = {"jobSpec": {"queue": "$(item.n)"}}

@@ -55,27 +55,27 @@ def repeat(most: int) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_the_longest_name_of_a_step_has_to_fit(fields: dict[str, Any], tail: str) -> None:
+def test_the_longest_name_of_a_step_must_fit(fields: dict[str, Any], tail: str) -> None:
     params = [{"name": "few", "value": [1, 2]}]
     for longest, known in (("", Known()), ("-main-0", knowing(template_of("t")))):
         name = "n" * (63 - len("f-") - len(tail) - len(longest))
         assert faults(flow_of(step(name, **fields), params=params), known) == []
         (fault,) = faults(flow_of("a", step(name + "n", **fields), params=params), known)
-        what = f'pod "f-{name}n{tail}{longest}"' if longest else f'vcjob "f-{name}n{tail}"'
+        subject = f'pod "f-{name}n{tail}{longest}"' if longest else f'vcjob "f-{name}n{tail}"'
         assert fault == (
-            f"spec.flows[1].name: Too long: its {what} would have 64 characters, and Volcano "
+            f"spec.flows[1].name: Too long: its {subject} would have 64 characters, and Volcano "
             "accepts at most 63; shorten the name of the step or of the flow by 1"
         )
 
 
-def test_names_of_finally_have_to_fit() -> None:
+def test_names_of_finally_must_fit() -> None:
     last = [step("n" * 61), step("n" * 60, **retry(1))]
     assert [fault[:40] for fault in faults(flow_of("a", **{"finally": last}))] == [
         "spec.finally[1].name: Too long: its vcjo"
     ]
 
 
-def test_a_case_is_measured_with_its_own_template() -> None:
+def test_the_names_of_a_case_are_checked_with_its_template() -> None:
     name = "n" * 49
     cases = [{"when": "true", "template": "t"}, {"template": "longer"}]
     known = knowing(template_of("t"), template_of("longer", "w" * 9))
@@ -85,7 +85,7 @@ def test_a_case_is_measured_with_its_own_template() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "twice"),
+    ("steps", "clash"),
     [
         ([step("a", **each(3)), step("a-0")], "f-a-0"),
         ([step("a-2"), step("a", **each(3))], "f-a-2"),
@@ -99,12 +99,12 @@ def test_a_case_is_measured_with_its_own_template() -> None:
     ],
     ids=lambda it: str(it)[:120],
 )
-def test_vcjobs_have_unique_names(steps: list[dict[str, Any]], twice: str | None) -> None:
+def test_vcjobs_have_unique_names(steps: list[dict[str, Any]], clash: str | None) -> None:
     found = validate_flow(flow_of(*steps), Known()).violations
-    assert [(v.reason, v.value) for v in found] == ([(Reason.DUPLICATE, twice)] if twice else [])
+    assert [(v.reason, v.value) for v in found] == ([(Reason.DUPLICATE, clash)] if clash else [])
     last = flow_of(*steps[:1], **{"finally": steps[1:]})
     found = validate_flow(last, Known()).violations
-    assert [(v.reason, v.value) for v in found] == ([(Reason.DUPLICATE, twice)] if twice else [])
+    assert [(v.reason, v.value) for v in found] == ([(Reason.DUPLICATE, clash)] if clash else [])
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_vcjobs_have_unique_names(steps: list[dict[str, Any]], twice: str | None
     ],
     ids=str,
 )
-def test_no_two_vcjobs_make_a_pod_of_one_name(
+def test_pods_of_different_vcjobs_have_unique_names(
     fields: dict[str, Any], tasks: list[str], other: dict[str, Any], pod: str | None
 ) -> None:
     known = knowing(template_of("u", *tasks), template_of("t"))
@@ -162,31 +162,31 @@ STEPS = st.builds(
 TASKS = st.sampled_from(["m", "r1-m", "0-m", "b-m", "b-0-m", "0-r1-m", "b-r1-m", "1-b-m"])
 
 
-def jobs_of(made: dict[str, Any]) -> list[str]:
-    loop = made.get("forEach", {}).get("count") or made.get("repeat", {}).get("max")
-    runs = [made["name"]] if loop is None else [f"{made['name']}-{i}" for i in range(loop)]
-    limit = made.get("retry", {}).get("limit", 0)
+def jobs_of(drawn: dict[str, Any]) -> list[str]:
+    loop = drawn.get("forEach", {}).get("count") or drawn.get("repeat", {}).get("max")
+    runs = [drawn["name"]] if loop is None else [f"{drawn['name']}-{i}" for i in range(loop)]
+    limit = drawn.get("retry", {}).get("limit", 0)
     return [run + (f"-r{n}" if n else "") for run in runs for n in range(limit + 1)]
 
 
 @tries(200)
-@given(st.lists(STEPS, min_size=1, max_size=4, unique_by=lambda made: made["name"]))
+@given(st.lists(STEPS, min_size=1, max_size=4, unique_by=lambda drawn: drawn["name"]))
 def test_the_rule_finds_duplicate_vcjobs(steps: list[dict[str, Any]]) -> None:
-    names = [job for made in steps for job in jobs_of(made)]
+    names = [job for drawn in steps for job in jobs_of(drawn)]
     assert bool(clashes(flow_of(*steps), Known())[0]) == (len(set(names)) < len(names))
 
 
 @tries(200)
 @given(
-    st.lists(STEPS, min_size=1, max_size=3, unique_by=lambda made: made["name"]),
+    st.lists(STEPS, min_size=1, max_size=3, unique_by=lambda drawn: drawn["name"]),
     st.lists(TASKS, min_size=1, max_size=3, unique=True),
 )
 def test_the_rule_finds_duplicate_pods(steps: list[dict[str, Any]], tasks: list[str]) -> None:
-    jobs = [job for made in steps for job in jobs_of(made)]
+    jobs = [job for drawn in steps for job in jobs_of(drawn)]
     pods = [f"{job}-{task}" for job in dict.fromkeys(jobs) for task in tasks]
-    jobs_twice, pods_twice = clashes(flow_of(*steps), knowing(template_of("t", *tasks)))
-    if not jobs_twice:
-        assert bool(pods_twice) == (len(set(pods)) < len(pods))
+    duplicate_jobs, duplicate_pods = clashes(flow_of(*steps), knowing(template_of("t", *tasks)))
+    if not duplicate_jobs:
+        assert bool(duplicate_pods) == (len(set(pods)) < len(pods))
 
 
 def clashes(flow: JobFlow, known: Known) -> tuple[list[Any], list[Any]]:
@@ -196,8 +196,10 @@ def clashes(flow: JobFlow, known: Known) -> tuple[list[Any], list[Any]]:
 
 @given(st.text("ar01-", max_size=12))
 def test_origins_and_prefixes_reproduce_the_name(name: str) -> None:
-    for base, index, again in origins(name):
-        assert name == base + ("" if index is None else f"-{index}") + (f"-r{again}" * bool(again))
-    for index, again, rest in prefixes(name):
-        parts = [str(index)] * (index is not None) + [f"r{again}"] * bool(again)
-        assert name == "-".join([*parts, rest])
+    for base, index, attempt in origins(name):
+        assert name == base + ("" if index is None else f"-{index}") + (
+            f"-r{attempt}" * bool(attempt)
+        )
+    for index, attempt, suffix in prefixes(name):
+        parts = [str(index)] * (index is not None) + [f"r{attempt}"] * bool(attempt)
+        assert name == "-".join([*parts, suffix])

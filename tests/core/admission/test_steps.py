@@ -29,7 +29,7 @@ PROBE = {"taskStatusList": [{}], "httpGetList": [GET, GET | {"path": "", "port":
          {"name": "e", "dependsOn": {"targets": ["a"], "condition": "Running"}}),
     ],
 )  # fmt: skip
-def test_valid_steps(steps):
+def test_valid_steps_are_admitted(steps):
     assert validate_flow(flow_of(*steps), Known()) == Verdict()
 
 
@@ -53,7 +53,7 @@ CONDITIONS = '"Completed", "Failed", "Finished", "Running"'
         ("ABCDEF", '"A", "B", "C", "D" and 2 more', "abcdef"),
     ],
 )  # fmt: skip
-def test_characters_that_a_name_cannot_hold(name, characters, guess):
+def test_invalid_characters_of_a_name_are_listed(name, characters, guess):
     assert faults(flow_of("ok", {"name": name})) == [
         f"spec.flows[1].name: Invalid value: {quote(name)}: a Kubernetes name cannot hold "
         f"{characters}: {CHARACTERS}" + (f'; "{guess}" would do' if guess else "")
@@ -68,7 +68,7 @@ def test_characters_that_a_name_cannot_hold(name, characters, guess):
         ("..", f'Invalid value: "..": {ENDS}'),
     ],
 )
-def test_other_faults_of_a_name(name, fault):
+def test_other_faults_of_a_name_are_reported(name, fault):
     assert faults(flow_of("ok", {"name": name})) == [f"spec.flows[1].name: {fault}"]
 
 
@@ -80,13 +80,13 @@ def test_other_faults_of_a_name(name, fault):
         ("t" * 254, "Too long: 254 characters, but a name has at most 253; shorten it"),
     ],
 )  # fmt: skip
-def test_a_template_name_that_no_template_can_have(template, reported):
+def test_an_invalid_template_name_is_refused(template, reported):
     flow = flow_of({"name": "a", "template": "good"}, {"name": "b", "template": template})
     assert faults(flow) == [f"spec.flows[1].template: {reported}"]
 
 
 @pytest.mark.parametrize(
-    ("target", "meant"),
+    ("target", "hint"),
     [
         ("prepare", '; did you mean "prepare-data"?'),
         ("prepair-data", '; did you mean "prepare-data"?'),
@@ -99,7 +99,7 @@ def test_a_template_name_that_no_template_can_have(template, reported):
         ("x" * 400, ""),
     ],
 )
-def test_an_unknown_target_has_a_suggestion(target, meant):
+def test_an_unknown_target_gets_a_suggestion(target, hint):
     flow = flow_of(
         "prepare-data",
         "train",
@@ -109,10 +109,10 @@ def test_an_unknown_target_has_a_suggestion(target, meant):
     (violation,) = validate_flow(flow, Known()).violations
     assert violation.path == "spec.flows[3].dependsOn.targets[1]"
     assert (violation.reason, violation.value) == (Reason.INVALID, target)
-    assert violation.detail == f"no such step{meant}"
+    assert violation.detail == f"no such step{hint}"
 
 
-def test_a_thousand_unknown_targets_are_named_with_guesses_as_long_as_they_are_cheap():
+def test_unknown_targets_get_suggestions_while_these_are_cheap():
     names = [f"step-number-{i}" for i in range(5_000)]
     flow = flow_of("first", *(f"{name}: {name[:-1]}x FIRST" for name in names))
     reported = faults(flow)
@@ -122,14 +122,14 @@ def test_a_thousand_unknown_targets_are_named_with_guesses_as_long_as_they_are_c
     assert reported[-1].endswith('did you mean "first"?')
 
 
-def test_a_cycle_is_printed_in_running_order_at_a_target_of_it():
+def test_a_cycle_is_reported_in_start_order_at_one_of_its_targets():
     assert faults(flow_of("x", "a: x c", "b: a", "c: b", "d: c")) == [
         'spec.flows[1].dependsOn.targets[1]: Invalid value: "c": these steps wait for '
         "each other: a -> b -> c -> a; remove one of these dependencies"
     ]
 
 
-def test_each_group_of_cycles_reports_one():
+def test_each_group_of_cycles_has_one_fault():
     reported = faults(flow_of("a: b", "b: a", "c: d", "d: c", "e: a c"))
     assert len(reported) == 2
     assert "a -> b -> a;" in reported[0]
@@ -158,7 +158,7 @@ def test_a_cycle_through_5000_steps_shows_its_beginning_and_its_end():
         ("jobRetainPolicy", "", '"retain", "delete"'),
     ],
 )
-def test_an_unsupported_word(field, word, listed):
+def test_an_unsupported_word_is_refused(field, word, listed):
     if field == "jobRetainPolicy":
         path, flow = "spec", flow_of("a", jobRetainPolicy=word)
     else:
@@ -176,11 +176,11 @@ def test_an_unsupported_word(field, word, listed):
                     f'{CHARACTERS}; "my.flow" would do'),
     ],
 )  # fmt: skip
-def test_the_name_of_the_flow_itself(name, reported):
+def test_an_invalid_flow_name_is_refused(name, reported):
     assert faults(flow_of("a", name=name)) == [f"metadata.name: {reported}"]
 
 
-def test_everything_at_once_is_in_the_order_of_the_flow():
+def test_faults_are_in_the_order_of_the_flow():
     flow = flow_of(
         "a: b",
         {"name": "B", "dependsOn": {"targets": ["a", "nobody", "B"], "strategy": "one"}},
@@ -211,7 +211,7 @@ def test_everything_at_once_is_in_the_order_of_the_flow():
     ]
 
 
-def test_the_order_goes_by_number_and_not_by_digits():
+def test_faults_are_sorted_by_number():
     flow = flow_of("a", *(f"s{i}: x{i}" for i in range(12)))
     places = [line.partition(".dependsOn")[0] for line in faults(flow)]
     assert places == [f"spec.flows[{i}]" for i in range(1, 13)]

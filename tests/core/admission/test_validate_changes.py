@@ -22,7 +22,7 @@ from support.admission.reviewed import flow_of, reported, template_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FORCED = {"annotations": {FORCE_DELETE: "true"}}
-GOING = {"deletion_timestamp": NOW}
+BEING_DELETED = {"deletion_timestamp": NOW}
 
 
 def in_phase(flow: JobFlow, phase: str, **steps: str) -> JobFlow:
@@ -36,37 +36,39 @@ def deleting(template: JobTemplate, *flows: JobFlow, terminating: bool = False) 
     return validate_template_delete(template, needs, namespace_terminating=terminating)
 
 
-def with_metadata(thing: Any, **fields: Any) -> Any:
-    metadata = msgspec.structs.replace(thing.metadata, **fields)
-    return msgspec.structs.replace(thing, metadata=metadata)
+def with_metadata(obj: Any, **fields: Any) -> Any:
+    metadata = msgspec.structs.replace(obj.metadata, **fields)
+    return msgspec.structs.replace(obj, metadata=metadata)
 
 
-RUNNING_WAY = (
+RUNNING_ADVICE = (
     "but a flow cannot be changed once it is created; to run another spec, cancel it (`jobflow "
     "cancel f -n team`), then `kubectl delete jf f -n team` and apply it again"
 )
-FINAL_WAY = (
+FINAL_ADVICE = (
     "but a flow cannot be changed once it is created; to run another spec, `kubectl "
     "delete jf f -n team` and apply it again"
 )
-FAILED_WAY = f"{FINAL_WAY}; to retry the failed steps unchanged, `jobflow retry f -n team`"
+FAILED_ADVICE = f"{FINAL_ADVICE}; to retry the failed steps unchanged, `jobflow retry f -n team`"
 
 
-def test_a_changed_target_of_a_running_flow():
+def test_a_changed_target_of_a_running_flow_is_refused():
     old, new = in_phase(flow_of("a", "b: a"), "Running"), flow_of("a", "b: c")
     assert reported(validate_flow_update(old, new)) == [
-        f"spec.flows[1].dependsOn.targets[0]: Forbidden: this was changed, {RUNNING_WAY}"
+        f"spec.flows[1].dependsOn.targets[0]: Forbidden: this was changed, {RUNNING_ADVICE}"
     ]
 
 
-@pytest.mark.parametrize(("phase", "way"), [("Succeed", FINAL_WAY), ("Failed", FAILED_WAY)])
-def test_a_changed_step_of_an_ended_flow(phase, way):
+@pytest.mark.parametrize(
+    ("phase", "advice"), [("Succeed", FINAL_ADVICE), ("Failed", FAILED_ADVICE)]
+)
+def test_a_new_step_of_a_finished_flow_is_refused(phase, advice):
     old = in_phase(flow_of("a", "b: a"), phase)
     assert reported(
         validate_flow_update(old, flow_of("a", "b: a", "c", jobRetainPolicy="delete"))
     ) == [
-        f'spec.flows: Forbidden: step "c" is new, {way}',
-        f"spec.jobRetainPolicy: Forbidden: this was changed, {way}",
+        f'spec.flows: Forbidden: step "c" is new, {advice}',
+        f"spec.jobRetainPolicy: Forbidden: this was changed, {advice}",
     ]
 
 
@@ -137,22 +139,22 @@ def test_a_changed_suspend_names_the_command(suspend, verb):
 def test_a_changed_suspend_of_a_finished_flow_names_no_command():
     old = in_phase(flow_of("a"), "Succeed")
     [text] = reported(validate_flow_update(old, flow_of("a", suspend=True)))
-    assert text == f"spec.suspend: Forbidden: this was changed, {FINAL_WAY}"
+    assert text == f"spec.suspend: Forbidden: this was changed, {FINAL_ADVICE}"
 
 
 @pytest.mark.parametrize(
-    ("phase", "shown"), [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")]
+    ("phase", "name"), [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")]
 )
-def test_the_delete_of_a_running_flow_names_the_commands(phase, shown):
+def test_a_refused_delete_names_the_commands(phase, name):
     flow = in_phase(flow_of("a"), phase)
     assert reported(validate_flow_delete(flow, namespace_terminating=False)) == [
-        f"status.state.phase: Forbidden: flow f is {shown}: cancel it (`jobflow cancel f -n "
+        f"status.state.phase: Forbidden: flow f is {name}: cancel it (`jobflow cancel f -n "
         "team`) or, to delete it and its jobs anyway, `kubectl annotate jf f "
         "flow.volcano.sh/force-delete=true -n team` and delete it again"
     ]
 
 
-def test_the_delete_of_a_cancelled_flow_advises_to_wait():
+def test_a_refused_delete_of_a_cancelled_flow_advises_to_wait():
     flow = with_metadata(flow_of("a"), namespace="default")
     state = FlowState(phase="Running", reason="Cancelled")
     flow = msgspec.structs.replace(flow, status=JobFlowStatus(state=state))
@@ -169,8 +171,8 @@ def test_commands_omit_the_default_namespace():
     assert "`kubectl annotate jf f flow.volcano.sh/force-delete=true`" in text
 
 
-@pytest.mark.parametrize("fields", [FORCED, GOING])
-def test_a_running_flow_that_may_be_deleted(fields):
+@pytest.mark.parametrize("fields", [FORCED, BEING_DELETED])
+def test_a_running_flow_may_be_deleted_by_force_or_again(fields):
     flow = with_metadata(in_phase(flow_of("a"), "Running"), **fields)
     assert validate_flow_delete(flow, namespace_terminating=False) == Verdict()
 
@@ -195,7 +197,7 @@ TWICE = flow_of({"name": "b", "template": "train"}, "train: b")
         (in_phase(TWICE, "Running", b="Aborted", train="Restarting"), "train"),
     ],
 )
-def test_a_template_that_a_step_still_needs(flow, step):
+def test_a_template_that_a_step_still_needs_cannot_be_deleted(flow, step):
     verdict = deleting(TRAIN, flow)
     assert reported(verdict) == [
         f"metadata.name: Forbidden: template train is still needed by flow f (step {step}): wait "
@@ -223,7 +225,7 @@ def decided(case: int, phase: str = "Waiting") -> JobFlow:
         (in_phase(TWICE, "Failed", b="Waiting"), None),
         (in_phase(TWICE, "Running", b="Completed", train="Skipped"), None),
         (in_phase(TWICE, "Running", b="Terminated", train="Failed"), None),
-        (with_metadata(TWICE, **GOING), None),
+        (with_metadata(TWICE, **BEING_DELETED), None),
         (flow_of(SWITCH), "a"),
         (in_phase(flow_of(SWITCH), "Running", a="Waiting"), "a"),
         (decided(0), "a"),
@@ -240,17 +242,17 @@ def decided(case: int, phase: str = "Waiting") -> JobFlow:
         (in_phase(flow_of("b", **LAST), "Failed"), None),
     ],
 )
-def test_the_step_that_needs_a_template(flow, step):
+def test_the_first_step_that_needs_a_template_is_found(flow, step):
     need = need_of(flow, "train")
     assert (need and need.step) == step
 
 
 @pytest.mark.parametrize(
     ("template", "terminating"),
-    [(with_metadata(TRAIN, **FORCED), False), (with_metadata(TRAIN, **GOING), False),
+    [(with_metadata(TRAIN, **FORCED), False), (with_metadata(TRAIN, **BEING_DELETED), False),
      (TRAIN, True)],
 )  # fmt: skip
-def test_a_needed_template_that_may_be_deleted(template, terminating):
+def test_a_needed_template_may_be_deleted_by_force_or_with_its_namespace(template, terminating):
     verdict = deleting(template, TWICE, terminating=terminating)
     assert verdict == Verdict()
 

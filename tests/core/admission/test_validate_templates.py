@@ -16,7 +16,7 @@ def warnings(flow: Any, known: Known) -> list[str]:
     return list(verdict.warnings)
 
 
-def test_rules_of_templates():
+def test_faults_of_a_template_are_reported():
     template = template_of("A", replicas=-1, queue="Q")
     assert [line.partition(": ")[0] for line in reported(validate_template(template, Known()))] == [
         "metadata.name",
@@ -33,7 +33,7 @@ CLOSED = 'queue "shut" (Closed) is not Open: Volcano refuses jobs for a queue th
     ("queue", "warned"),
     [("default", []), ("fresh", []), (None, []), ("", []), ("gone", [MISSING]), ("shut", [CLOSED])],
 )
-def test_the_queue_of_a_template(queue, warned):
+def test_the_queue_of_a_template_is_checked(queue, warned):
     template = template_of("a", queue=queue)
     known = Known(queues=OPEN | {"shut": "Closed"})
     assert list(validate_template(template, known).warnings) == warned
@@ -74,12 +74,12 @@ def test_many_queues_have_one_warning_of_each_kind():
          ['JobTemplates "y" and "x" do not exist yet: their steps wait until they do']),
     ],
 )  # fmt: skip
-def test_templates_that_do_not_exist_yet(steps, warned):
+def test_missing_templates_have_a_warning(steps, warned):
     assert warnings(flow_of(*steps), knowing(template_of("a"), template_of("b"))) == warned
     assert warnings(flow_of(*steps), Known()) == []
 
 
-def test_a_condition_without_targets():
+def test_a_condition_without_targets_has_a_warning():
     step = {"name": "cleanup", "dependsOn": {"condition": "Failed"}}
     other = {"name": "b", "dependsOn": {"strategy": "any", "targets": []}}
     tail = "a condition or strategy in dependsOn but no targets: the start waits for nothing"
@@ -88,7 +88,7 @@ def test_a_condition_without_targets():
     assert warnings(flow_of({"name": "a", "dependsOn": {}}), Known()) == []
 
 
-def test_a_condition_beside_a_probe():
+def test_a_condition_beside_a_probe_has_a_warning():
     probe = {"taskStatusList": [{"taskName": "main", "phase": "Succeeded"}]}
     both = {"targets": ["a"], "condition": "Failed", "probe": probe}
     tail = "a probe, which decides alone: the condition beside it has no effect"

@@ -14,7 +14,7 @@ ARROWS = st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1, max_size=
 
 
 def reached(targets: list[list[int]], step: int) -> set[int]:
-    """All that a step depends on, found by walking."""
+    """Return the steps that a step depends on, found by a walk."""
     found: set[int] = set()
     work = [step]
     while work:
@@ -26,7 +26,7 @@ def reached(targets: list[list[int]], step: int) -> set[int]:
 
 
 @given(ARROWS)
-def test_bits_are_the_steps_that_a_walk_finds(drawn: list[list[int]]) -> None:
+def test_upstream_bits_equal_the_steps_that_a_walk_finds(drawn: list[list[int]]) -> None:
     targets = [[t for t in row if t < i] for i, row in enumerate(drawn)]
     names = [f"s{i}" for i in range(len(targets))]
     graph = Graph(
@@ -40,6 +40,6 @@ def test_bits_are_the_steps_that_a_walk_finds(drawn: list[list[int]]) -> None:
         assert {j for j in range(len(names)) if above[i] >> j & 1} == reached(targets, i)
 
 
-def test_a_flow_of_more_steps_is_refused() -> None:
+def test_a_flow_of_too_many_steps_is_refused() -> None:
     facts = FlowFacts(flow_of(*["a"] * (MOST_STEPS + 1)), NOTHING_KNOWN)
     assert least_status(facts) > MAX_STATUS

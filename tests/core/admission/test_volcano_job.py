@@ -25,8 +25,8 @@ def job(*tasks: Any, **fields: Any) -> dict[str, Any]:
 
 
 GOOD: dict[str, dict[str, Any]] = {
-    "the least there is": {"tasks": [{"template": CONTAINERS}]},
-    "all that a job may say": job(
+    "the smallest job": {"tasks": [{"template": CONTAINERS}]},
+    "a job with every field": job(
         task("ps", replicas=2, minAvailable=2, maxRetry=3, topologyPolicy="none"),
         task(
             "worker",
@@ -49,8 +49,10 @@ GOOD: dict[str, dict[str, Any]] = {
         ],
         networkTopology={"mode": "hard", "highestTierAllowed": 2},
     ),
-    "what Volcano fills in": job(task(None), task(""), queue="", minAvailable=0, schedulerName=""),
-    "null is as if it were not there": job(
+    "empty fields with a default": job(
+        task(None), task(""), queue="", minAvailable=0, schedulerName=""
+    ),
+    "null fields": job(
         task(minAvailable=None, maxRetry=None, topologyPolicy=None, dependsOn=None, policies=None),
         **dict.fromkeys(["queue", "priorityClassName", "plugins", "volumes", "networkTopology"]),
     ),
@@ -71,7 +73,7 @@ GOOD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("spec", GOOD.values(), ids=GOOD.keys())
-def test_specs_that_volcano_accepts(spec: dict[str, Any]):
+def test_valid_specs_are_accepted(spec: dict[str, Any]):
     assert job_faults(spec, "test-a") == []
 
 
@@ -112,7 +114,7 @@ JOBS: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("spec", "words"), JOBS)
-def test_rules_of_a_job(spec: dict[str, Any], words: list[str]):
+def test_invalid_jobs_are_refused(spec: dict[str, Any], words: list[str]):
     assert brief(job_faults(spec)) == words
 
 
@@ -178,7 +180,7 @@ TASKS: list[tuple[list[Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("tasks", "words"), TASKS)
-def test_rules_of_tasks(tasks: list[Any], words: list[str]):
+def test_invalid_tasks_are_refused(tasks: list[Any], words: list[str]):
     assert brief(job_faults(job(*tasks))) == words
 
 
@@ -216,11 +218,11 @@ def after(*names: Any) -> dict[str, Any]:
         ),
     ],
 )  # fmt: skip
-def test_dependencies_between_tasks(tasks: list[Any], words: list[str]):
+def test_invalid_dependencies_between_tasks_are_refused(tasks: list[Any], words: list[str]):
     assert job_faults(job(*tasks)) == words
 
 
-def test_wrong_types_are_reported_and_nothing_is_concluded_from_them():
+def test_wrong_types_cause_no_further_faults():
     spec = job(task(replicas="2", minAvailable=2), "x", minAvailable=5, volumes=[{"mountPath": 3}])
     assert [violation.path for violation in job_violations(spec, "spec", "f-a")] == [
         "spec.tasks[0].replicas",
@@ -231,7 +233,7 @@ def test_wrong_types_are_reported_and_nothing_is_concluded_from_them():
 
 
 @pytest.mark.parametrize("spec", [3, [], "x"])
-def test_a_spec_that_is_no_map(spec: Any):
+def test_a_spec_that_is_no_map_is_refused(spec: Any):
     first, second = job_violations(spec, "spec", None)
     assert first.path == "spec"
     assert str(second) == "spec.tasks: Required value: a job has at least one task"
@@ -255,11 +257,11 @@ VOLUMES: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("volume", "words"), VOLUMES)
-def test_rules_of_volumes(volume: Any, words: list[str]):
+def test_invalid_volumes_are_refused(volume: Any, words: list[str]):
     assert brief(job_faults(job(volumes=[volume]))) == words
 
 
-def test_a_path_is_mounted_once():
+def test_a_path_can_be_mounted_only_once():
     volume = {"mountPath": "/a", "volumeClaim": {}}
     assert job_faults(job(volumes=[volume, volume])) == [
         'spec.volumes[1].mountPath: Duplicate value: "/a": volumes[0] is mounted there already'

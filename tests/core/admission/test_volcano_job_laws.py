@@ -59,8 +59,8 @@ def test_a_rule_reads_only_the_fields_that_it_names(one: dict[str, Any], other: 
 
 
 @given(SPECS)
-def test_a_good_task_more_neither_hides_nor_makes_a_fault(spec: dict[str, Any]):
+def test_an_additional_valid_task_changes_no_fault(spec: dict[str, Any]):
     if not isinstance(spec["tasks"], list) or not spec["tasks"] or spec.get("minAvailable"):
         return
-    more = spec | {"tasks": [*spec["tasks"], GOOD_TASK]}
-    assert job_faults(more) == job_faults(spec)
+    longer = spec | {"tasks": [*spec["tasks"], GOOD_TASK]}
+    assert job_faults(longer) == job_faults(spec)

@@ -18,17 +18,17 @@ def containers(*names: Any, **fields: Any) -> dict[str, Any]:
 
 
 AT = "spec.tasks[0].template.spec"
-NONE = f"{AT}.containers: Required value: a pod has at least one container"
+NO_CONTAINERS = f"{AT}.containers: Required value: a pod has at least one container"
 
 
 @pytest.mark.parametrize("pod", [None, {}, {"containers": []}, {"containers": None}])
-def test_a_pod_has_containers(pod: Any):
-    assert reported(pod) == [NONE]
+def test_a_pod_needs_containers(pod: Any):
+    assert reported(pod) == [NO_CONTAINERS]
 
 
-def test_a_task_has_a_template():
+def test_a_task_needs_a_template():
     spec = {"tasks": [{"name": "w", "replicas": 1}]}
-    assert job_faults(spec) == [NONE]
+    assert job_faults(spec) == [NO_CONTAINERS]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_task_has_a_template():
         ({"containers": [3, {"name": 4, "image": "i"}]}, []),
     ],
 )  # fmt: skip
-def test_rules_of_containers(pod: Any, words: list[str]):
+def test_containers_are_checked(pod: Any, words: list[str]):
     assert brief(reported(pod)) == [f"{AT}.containers[0]{word}" for word in words]
 
 
@@ -55,14 +55,14 @@ def test_without_a_topology_policy_cpus_may_be_shared(policy: Any):
 @pytest.mark.parametrize(
     "cpu", [1, 1.0, [], "9" * 40, *"2 2.0 2000m 4e0 1k 3. 1Ti what 2x".split()]
 )
-def test_whole_cpus(cpu: Any):
-    """The API server refuses malformed and monstrous quantities."""
+def test_whole_cpus_are_accepted(cpu: Any):
+    """The API server refuses malformed and huge quantities."""
     pod = containers("a", resources={"requests": {"cpu": cpu}})
     assert reported(pod, topologyPolicy="restricted") == []
 
 
 @pytest.mark.parametrize(
-    ("cpu", "shown"),
+    ("cpu", "quoted"),
     [
         (0, "0"),
         ("0", '"0"'),
@@ -75,17 +75,17 @@ def test_whole_cpus(cpu: Any):
         (None, "null"),
     ],
 )
-def test_cpus_that_are_not_whole(cpu: Any, shown: str):
+def test_cpus_that_are_not_whole_are_refused(cpu: Any, quoted: str):
     pod = containers("a", resources={"requests": {"cpu": cpu}})
     assert reported(pod, topologyPolicy="single-numa-node") == [
-        f"{AT}.containers[0].resources.requests.cpu: Invalid value: {shown}: with topologyPolicy "
+        f"{AT}.containers[0].resources.requests.cpu: Invalid value: {quoted}: with topologyPolicy "
         "single-numa-node each container requests whole CPUs"
     ]
 
 
 def test_limits_are_the_default_of_requests():
-    whole = containers("a", resources={"limits": {"cpu": 2}})
-    assert reported(whole, topologyPolicy="best-effort") == []
+    limited = containers("a", resources={"limits": {"cpu": 2}})
+    assert reported(limited, topologyPolicy="best-effort") == []
     other = containers("a", resources={"limits": {"cpu": 2}, "requests": {"memory": "1Gi"}})
     assert len(reported(other, topologyPolicy="best-effort")) == 1
 

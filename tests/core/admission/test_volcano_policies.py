@@ -31,7 +31,7 @@ def reported(*policies: Any) -> list[str]:
         [{"event": "JobUpdated", "action": "ResumeJob"}],
     ],
 )
-def test_policies_that_volcano_takes(policies: list[Any]):
+def test_valid_policies_are_accepted(policies: list[Any]):
     assert reported(*policies) == []
 
 
@@ -71,7 +71,7 @@ P1 = "spec.policies[1]"
         ([{"event": 3, "action": 4}], ["[0].event Invalid", "[0].action Invalid"]),
     ],
 )  # fmt: skip
-def test_policies_that_volcano_refuses(policies: list[Any], words: list[str]):
+def test_invalid_policies_are_refused(policies: list[Any], words: list[str]):
     assert sorted(brief(reported(*policies))) == sorted(f"spec.policies{word}" for word in words)
 
 

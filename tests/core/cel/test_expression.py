@@ -76,7 +76,7 @@ def fault_of(text: str) -> ExpressionFault:
         ("params . workers // how many\n > 3", True),
     ],
 )
-def test_what_an_expression_gives(text: str, value: Any) -> None:
+def test_expressions_have_values(text: str, value: Any) -> None:
     assert value_of(text) == value
 
 
@@ -115,7 +115,7 @@ def test_what_an_expression_gives(text: str, value: Any) -> None:
         ("[0, 2].all(x, 1 / x == 1)", False),
     ],
 )
-def test_what_goes_over_lists(text: str, value: Any) -> None:
+def test_macros_and_folds_have_values(text: str, value: Any) -> None:
     assert value_of(text) == value
 
 
@@ -144,7 +144,9 @@ COMPARES = "compares a list of numbers or a list of texts"
         ("[duration('1h')]", "gives a duration; give a text, number, list or map", False),
     ],
 )
-def test_why_an_expression_has_no_value(text: str, message: str, missing: bool) -> None:
+def test_an_expression_without_a_value_has_a_message(
+    text: str, message: str, missing: bool
+) -> None:
     assert failure_of(text) == EvaluationFailure(message, missing=missing)
 
 
@@ -178,7 +180,7 @@ LARGE_PATTERN = "the pattern of matches is too large; use fewer repetitions"
         (f"a.matches('{'x' * 257}')", LARGE_PATTERN, 2),
     ],
 )
-def test_what_is_not_taken(text: str, message: str, at: int | None) -> None:
+def test_an_invalid_expression_is_a_fault(text: str, message: str, at: int | None) -> None:
     assert fault_of(text) == ExpressionFault(message, at)
 
 
@@ -195,7 +197,7 @@ LARGE = [{"phase": "Completed", "outputs": {"acc": i, "notes": "x" * 50}} for i 
         ("l.filter(x, x.phase == 'Completed').map(x, x.outputs.acc)", 1000),
     ],
 )
-def test_lists_of_a_thousand_are_gone_over_once(text: str, size: int) -> None:
+def test_lists_of_a_thousand_entries_are_evaluated(text: str, size: int) -> None:
     assert len(value_of(text, {"l": LARGE})) == size
 
 
@@ -239,7 +241,7 @@ TRIALS = [
         ("[{'n': 0.0 / 0.0, 'm': 1}, {'n': 1, 'm': 2}].minBy('n').m", 2),
     ],
 )
-def test_the_best_by_what_is_under_a_path(text: str, value: Any) -> None:
+def test_max_by_and_min_by_compare_the_values_at_a_path(text: str, value: Any) -> None:
     """Entries without the path are ignored; the first of several is returned."""
     assert value_of(text, {"l": TRIALS}) == value
 
@@ -254,25 +256,27 @@ def test_the_best_by_what_is_under_a_path(text: str, value: Any) -> None:
         ("{'a': 1}.maxBy('a')", "maxBy does not take a map and a text", False),
     ],
 )
-def test_why_there_is_no_best(text: str, message: str, missing: bool) -> None:
+def test_max_by_and_min_by_without_a_value_have_a_message(
+    text: str, message: str, missing: bool
+) -> None:
     assert failure_of(text) == EvaluationFailure(message, missing=missing)
 
 
-def test_the_best_of_a_thousand_is_found_in_linear_time() -> None:
-    works = []
+def test_max_by_takes_linear_time() -> None:
+    budgets = []
     for count in (100, 1000):
-        works.append(Budget())
+        budgets.append(Budget())
         entries = [{"outputs": {"acc": number}} for number in range(count)]
-        best = parsed("l.maxBy('outputs.acc').outputs.acc").evaluate({"l": entries}, works[-1])
+        best = parsed("l.maxBy('outputs.acc').outputs.acc").evaluate({"l": entries}, budgets[-1])
         assert best == count - 1
-    spent = [Budget().steps - work.steps for work in works]
+    spent = [Budget().steps - budget.steps for budget in budgets]
     assert spent[1] < 10 * spent[0]
 
 
-def test_a_result_is_bounded() -> None:
+def test_the_size_of_a_result_is_limited() -> None:
     assert failure_of("[a, a]", {"a": [0] * 40_000}).message == "gives more than 65,536 values"
-    long = failure_of("s + s", {"s": "x" * 40_000})
-    assert long.message == "gives a text of 80,000 characters"
+    failure = failure_of("s + s", {"s": "x" * 40_000})
+    assert failure.message == "gives a text of 80,000 characters"
 
 
 def nested(depth: int) -> Any:
@@ -282,7 +286,7 @@ def nested(depth: int) -> Any:
     return value
 
 
-def test_deep_values_are_not_gone_over() -> None:
+def test_values_nested_too_deep_cannot_be_compared() -> None:
     assert value_of("x", {"x": nested(90)}) == nested(90)
     for depth in (100, 1000, 100_000):
         failure = failure_of("x == x", {"x": nested(depth)})
@@ -290,7 +294,7 @@ def test_deep_values_are_not_gone_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "given"),
+    ("number", "value"),
     [
         (2**63 - 1, 2**63 - 1),
         (-(2**63), -(2**63)),
@@ -299,9 +303,9 @@ def test_deep_values_are_not_gone_over() -> None:
         (-(2**70), -float(2**70)),
     ],
 )
-def test_numbers_of_more_than_64_bits_are_doubles(number: int, given: float) -> None:
-    assert value_of("x", {"x": number}) == given
-    assert type(value_of("x", {"x": number})) is type(given)
+def test_numbers_of_more_than_64_bits_are_doubles(number: int, value: float) -> None:
+    assert value_of("x", {"x": number}) == value
+    assert type(value_of("x", {"x": number})) is type(value)
 
 
 def test_the_first_entry_of_a_map_that_is_not_json_is_in_the_message() -> None:
@@ -309,21 +313,21 @@ def test_the_first_entry_of_a_map_that_is_not_json_is_in_the_message() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: 2}, object(), "\ud800", b"x"])
-def test_what_is_no_json_is_a_failure(value: object) -> None:
+def test_a_value_that_is_no_json_is_a_failure(value: object) -> None:
     assert isinstance(parsed("x").evaluate({"x": value}), EvaluationFailure)
 
 
 @pytest.mark.parametrize(
     "value", [3, 2**64, -(2**70), {"deep": [2**64]}, "\u00e9\u0007", ["\u00e9\n"], {"\u00e9\n": 1}]
 )
-def test_what_a_loop_takes_of_its_entries_is_what_stands_there(value: object) -> None:
+def test_a_loop_gives_the_values_of_its_entries(value: object) -> None:
     plain = value_of("x.y", {"x": {"y": value}})
-    (given,) = value_of("l.map(x, x.y)", {"l": [{"y": value}]})
-    assert repr(given) == repr(plain)
+    (mapped,) = value_of("l.map(x, x.y)", {"l": [{"y": value}]})
+    assert repr(mapped) == repr(plain)
     assert isinstance(parsed("l.map(x, x.y)").evaluate({"l": [{"y": "\ud800"}]}), EvaluationFailure)
 
 
-def test_an_entry_that_stands_there_again_has_its_price_each_time() -> None:
+def test_a_shared_entry_costs_as_much_each_time() -> None:
     """Items that have not started are one shared object."""
     entry = {"phase": "Waiting", "outputs": {"acc": 1}}
     one, many = [entry] * 50, [dict(entry) for _ in range(50)]
@@ -334,25 +338,25 @@ def test_an_entry_that_stands_there_again_has_its_price_each_time() -> None:
         "l.filter(x, x.outputs.acc > 1)": [],
         "l.exists_one(x, x.phase == 'Waiting')": False,
     }.items():
-        works = [Budget(), Budget()]
+        budgets = [Budget(), Budget()]
         assert [
-            parsed(text).evaluate({"l": entries}, work)
-            for entries, work in zip((one, many), works, strict=True)
+            parsed(text).evaluate({"l": entries}, budget)
+            for entries, budget in zip((one, many), budgets, strict=True)
         ] == [value, value]
-        assert works[0].steps == works[1].steps < Budget().steps
+        assert budgets[0].steps == budgets[1].steps < Budget().steps
 
 
-def test_parsing_is_remembered() -> None:
+def test_parsed_expressions_are_cached() -> None:
     assert parse_expression("params.remembered") is parse_expression("params.remembered")
 
 
-def test_what_is_too_long_is_not_kept() -> None:
+def test_expressions_that_are_too_long_are_not_cached() -> None:
     before = expressions.parse_cached.cache_info().currsize
     assert isinstance(parse_expression("1" * (expressions.MAX_LENGTH + 1)), ExpressionFault)
     assert expressions.parse_cached.cache_info().currsize == before
 
 
-# ------------------------------------------------------------------------- words
+# ------------------------------------------------------------------------- variables
 
 
 def mentioned(text: str) -> dict[str, int]:
@@ -393,11 +397,11 @@ def mentioned(text: str) -> dict[str, int]:
         ("c ? a : b", {"c": 0, "a": 4, "b": 8}),
     ],
 )
-def test_the_variables_that_an_expression_mentions(text: str, found: dict[str, int]) -> None:
+def test_an_expression_lists_its_variables(text: str, found: dict[str, int]) -> None:
     assert mentioned(text) == found
 
 
-def test_the_functions_that_it_calls() -> None:
+def test_an_expression_lists_its_function_calls() -> None:
     calls = parsed("size(a) > 1 && a.startsWith('b').foo() || a.all(x, bar(x))").calls
     assert calls == (("size", 0), ("startsWith", 17), ("foo", 33), ("all", 44), ("bar", 51))
 
@@ -408,8 +412,8 @@ RECEIVERS = ("", "'a'.", "[1].", "[{'a': 1}].", f"timestamp({TIME}).", "duration
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS - {"has"}))
-def test_every_function_that_is_known_can_be_called(name: str) -> None:
-    calls = [f"{receiver}{name}({given})" for receiver in RECEIVERS for given in ARGUMENTS]
+def test_every_known_function_can_be_called(name: str) -> None:
+    calls = [f"{receiver}{name}({argument})" for receiver in RECEIVERS for argument in ARGUMENTS]
     found = [each for call in calls if isinstance(each := parse_expression(call), Expression)]
     values = [each.evaluate({}) for each in found]
     assert any(

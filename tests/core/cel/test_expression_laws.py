@@ -50,7 +50,7 @@ def test_any_text_is_an_expression_or_a_fault_and_gives_json_or_a_failure(
 
 
 @given(st.lists(st.integers(-9, 9) | st.floats(-9, 9), min_size=1, max_size=6))
-def test_folds_are_those_of_numbers(numbers: list[float]) -> None:
+def test_folds_equal_those_of_python(numbers: list[float]) -> None:
     for name, fold in {"max": max, "min": min, "sum": sum}.items():
         found = parse_expression(f"l.{name}()")
         assert isinstance(found, Expression)
@@ -58,7 +58,7 @@ def test_folds_are_those_of_numbers(numbers: list[float]) -> None:
 
 
 @given(st.text(string.ascii_letters + "_.[]()'\" -", max_size=30))
-def test_mentions_stand_where_they_say(text: str) -> None:
+def test_mentions_have_the_right_positions(text: str) -> None:
     found = parse_expression(text)
     if isinstance(found, Expression):
         for mention in found.mentions:

@@ -16,7 +16,7 @@ from support.laws.effort_of_laws import THOROUGH
 
 pytest.importorskip("cel_expr_python")
 
-WRITTEN = r"""
+HANDWRITTEN = r"""
 1u == 1
 {1: 2}[1.0]
 [1, 2][1.0]
@@ -105,27 +105,27 @@ dyn(1) == 1.0
 """.strip().splitlines()  # fmt: skip
 
 
-def ours(text: str) -> Any:
+def own_value(text: str) -> Any:
     """Return our value, before it is converted to JSON."""
     try:
-        made = compile_program(parse(text))
-        return tagged(made.run(EvaluationFrame(VARIABLES, made.slots, Budget())))
+        program = compile_program(parse(text))
+        return tagged(program.run(EvaluationFrame(VARIABLES, program.slots, Budget())))
     except (CelSyntaxError, CelError):
         return FAILED
 
 
 def differences(texts: list[str]) -> list[tuple[str, Any, Any]]:
-    """Return the expressions with different values: the text, theirs, ours."""
+    """Return the text, CEL-C++'s value and our value of each expression that differs."""
     found = zip(texts, answers(texts, VARIABLES), strict=True)
     return [
         (text, answer, own)
         for text, answer in found
-        if answer != ENDED and not _alike(answer, own := ours(text))
+        if answer != ENDED and not _alike(answer, own := own_value(text))
     ]
 
 
 def _alike(answer: Any, own: Any) -> bool:
-    """CEL-C++ reads the keys of a map in any order, which is then that of lists of them."""
+    """Compare lists in any order, because CEL-C++ reads the keys of a map in any order."""
     return bool(answer == own or _in_order(answer) == _in_order(own))
 
 
@@ -135,22 +135,22 @@ def _in_order(answer: Any) -> Any:
     return answer
 
 
-def test_it_is_known_where_both_differ() -> None:
-    """We write doubles with all digits, and read only digits as a number."""
+def test_known_differences_are_found() -> None:
+    """JobFlow writes doubles with all digits, and reads only digits as a number."""
     assert [text for text, _, _ in differences(["string(1234567.5)", 'int(" 1")', "1 + 1"])] == [
         "string(1234567.5)",
         'int(" 1")',
     ]
 
 
-def test_what_is_easily_wrong_is_what_it_is_there() -> None:
-    assert differences(WRITTEN) == []
+def test_handwritten_expressions_have_equal_values() -> None:
+    assert differences(HANDWRITTEN) == []
 
 
 @pytest.mark.law
-def test_a_thousand_expressions_give_what_they_give_there() -> None:
+def test_random_expressions_have_equal_values() -> None:
     random = Random(11)
     texts = [sensible(random) for _ in range(30_000 if THOROUGH else 1_000)]
     assert differences(texts) == []
-    values = [own for text in texts[:1_000] if (own := ours(text)) != FAILED]
+    values = [own for text in texts[:1_000] if (own := own_value(text)) != FAILED]
     assert len(values) > 600

@@ -1,4 +1,4 @@
-"""The budget of all expressions of a plan; further plans evaluate the others."""
+"""The budget of all expressions of a plan; later plans evaluate the remaining ones."""
 
 import pytest
 
@@ -10,22 +10,22 @@ from support.plan.plan_world import World, flow
 from support.plan.steps import step
 
 LONG = "params.l.all(a, params.l.all(b, a + b >= 0))"
-"""Takes most of the budget of an evaluation."""
+"""Uses most of the budget of an evaluation."""
 
 
 @pytest.fixture
-def one_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan makes one decision."""
+def one_decision_per_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limit each plan to one decision."""
     monkeypatch.setattr(context, "PlanBudget", lambda: PlanBudget(1))
 
 
-def on(world: World) -> World:
-    """Return the world after its plan, at the next one."""
+def next_plan(world: World) -> World:
+    """Apply the plan, and return the world at the time of the next plan."""
     assert world.plan().plan.requeue_after == NEXT_PLAN_DELAY
     return world.carried_out().later(NEXT_PLAN_DELAY.total_seconds())
 
 
-def test_it_is_spent_by_what_the_decisions_took() -> None:
+def test_decisions_use_up_the_budget() -> None:
     allowance = PlanBudget(MAX_STEPS + 10)
     for _ in range(3):
         allowance.share().steps -= 1
@@ -53,26 +53,26 @@ def test_many_long_conditions_are_decided_by_several_plans() -> None:
     assert world.run().flow.status.state.phase == "Succeed"
 
 
-@pytest.mark.usefixtures("one_a_plan")
-def test_a_step_whose_turn_has_not_come_says_so() -> None:
+@pytest.mark.usefixtures("one_decision_per_plan")
+def test_a_step_that_is_not_decided_yet_is_starting() -> None:
     world = flow(a=step(when="true"), b=step(when="false"))
     planned = world.plan()
     assert planned.conditions["a"].decisions is not None
     condition = planned.conditions["b"]
     assert (condition.phase, condition.reason) == ("Waiting", "Starting")
     assert condition.message == "its conditions are being looked at"
-    assert on(world).plan().skipped == {"b": "NotTaken"}
+    assert next_plan(world).plan().skipped == {"b": "NotTaken"}
 
 
-@pytest.mark.usefixtures("one_a_plan")
-def test_whether_jobs_that_failed_are_retried_is_decided_one_after_the_other() -> None:
+@pytest.mark.usefixtures("one_decision_per_plan")
+def test_retries_of_failed_jobs_are_decided_one_after_the_other() -> None:
     world = each(3, retry=Retry(limit=1, when="true")).settled()
     for index in range(3):
         world = world.ended(f"f-a-{index}", "Failed")
     assert runs(world.plan()) == {0: "Waiting Retrying", 1: "Pending", 2: "Pending"}
     records = {record.name: record.state for record in world.plan().status.job_status_list or ()}
     assert records == {"f-a-0": "Failed", "f-a-1": "Pending", "f-a-2": "Pending"}
-    world = on(on(world))
+    world = next_plan(next_plan(world))
     assert set(runs(world.plan()).values()) == {"Waiting Retrying"}
     world = world.carried_out().later(2).settled()
     assert [name for name, phase in there(world).items() if phase == "Pending"] == [
@@ -82,8 +82,8 @@ def test_whether_jobs_that_failed_are_retried_is_decided_one_after_the_other() -
     ]
 
 
-@pytest.mark.usefixtures("one_a_plan")
-def test_nothing_starts_before_it_is_decided_whether_the_flow_has_failed() -> None:
+@pytest.mark.usefixtures("one_decision_per_plan")
+def test_no_step_starts_before_all_failures_are_decided() -> None:
     world = flow(
         a=step(retry=Retry(limit=1, when="true")),
         b=step(retry=Retry(limit=1, when="false")),
@@ -93,19 +93,19 @@ def test_nothing_starts_before_it_is_decided_whether_the_flow_has_failed() -> No
     world = world.settled().ended("f-a", "Failed").ended("f-b", "Failed").ended("f-c", "Completed")
     planned = world.plan()
     assert planned.waiting["d"] == "waits until it is known how b ended"
-    world = on(world)
+    world = next_plan(world)
     assert world.plan().failed == {"b": "JobFailed"}
     assert world.plan().skipped == {"d": "Stopped"}
 
 
-@pytest.mark.usefixtures("one_a_plan")
-def test_whether_repeats_go_on_is_decided_one_after_the_other() -> None:
+@pytest.mark.usefixtures("one_decision_per_plan")
+def test_repeats_are_decided_one_after_the_other() -> None:
     until = Repeat(until="index == 1", max=3)
     world = flow(a=step(repeat=until), b=step(repeat=until)).settled()
     world = world.ended("f-a-0", "Completed").ended("f-b-0", "Completed")
-    world = on(world)
+    world = next_plan(world)
     assert [run(world.plan(), 0, name).phase for name in "ab"] == ["Completed", "Completed"]
     assert world.plan().creates == ["f-a-1"]
-    world = on(world)
+    world = next_plan(world)
     assert world.plan().creates == ["f-b-1"]
     assert "b" not in world.plan().failed

@@ -32,7 +32,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-def put(value: Any) -> Any:
+def resolve(value: Any) -> Any:
     return replace_references(value, lambda found: VALUES[found.path])
 
 
@@ -41,7 +41,7 @@ def found_in(value: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("text", "becomes"),
+    ("text", "expected"),
     [
         ("$(params.workers)", 4),
         ("$(params.lr)", 0.1),
@@ -73,9 +73,9 @@ def found_in(value: Any) -> list[tuple[str, str]]:
         ("$(params.workers", "$(params.workers"),
     ],
 )
-def test_what_becomes_of_a_text(text: str, becomes: Any) -> None:
-    assert put(text) == becomes
-    assert type(put(text)) is type(becomes)
+def test_references_in_a_text_are_replaced(text: str, expected: Any) -> None:
+    assert resolve(text) == expected
+    assert type(resolve(text)) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_becomes_of_a_text(text: str, becomes: Any) -> None:
         ("steps.", "steps", ("",)),
     ],
 )
-def test_a_path_is_read(path: str, root: str, keys: tuple[str, ...]) -> None:
+def test_the_path_of_a_reference_is_parsed(path: str, root: str, keys: tuple[str, ...]) -> None:
     assert parse_reference(path) == Reference(path, root, keys)
 
 
@@ -116,7 +116,7 @@ def test_references_are_found_with_their_places() -> None:
     ]
 
 
-def test_where_kubernetes_knows_only_texts_a_value_is_written_out() -> None:
+def test_values_of_text_fields_are_converted_to_text() -> None:
     pod = {
         "metadata": {"labels": {"n": "$(index)"}, "annotations": {"i": "$(item)"}},
         "spec": {
@@ -146,7 +146,7 @@ def test_where_kubernetes_knows_only_texts_a_value_is_written_out() -> None:
         "ports": [{"containerPort": 4}],
         "resources": {"requests": {"cpu": 4}},
     }
-    assert put(patch) == {
+    assert resolve(patch) == {
         "queue": "2",
         "minAvailable": 2,
         "plugins": {"env": ["2"], "svc": [1, "a"]},
@@ -165,14 +165,14 @@ def test_where_kubernetes_knows_only_texts_a_value_is_written_out() -> None:
             }
         ],
     }
-    assert put({"env": [{"name": "N", "value": "$(params.none)"}]}) == {
+    assert resolve({"env": [{"name": "N", "value": "$(params.none)"}]}) == {
         "env": [{"name": "N", "value": None}]
     }
 
 
-def test_what_has_no_value_is_raised() -> None:
+def test_an_unknown_reference_raises() -> None:
     with pytest.raises(KeyError):
-        put({"a": ["$(params.unknown)"]})
+        resolve({"a": ["$(params.unknown)"]})
 
 
 JSON = st.recursive(
@@ -186,25 +186,25 @@ JSON = st.recursive(
 @tries(100)
 @given(JSON)
 @example({"a": {"$(index)": "$(index)"}})
-def test_every_reference_that_is_found_is_looked_up_and_no_other(value: Any) -> None:
-    before, asked = copy.deepcopy(value), []
+def test_exactly_the_found_references_are_looked_up(value: Any) -> None:
+    before, paths = copy.deepcopy(value), []
 
     def answer(found: Reference) -> Any:
-        asked.append(found.path)
+        paths.append(found.path)
         return "seen"
 
     result = replace_references(value, answer)
-    assert sorted(asked) == sorted(path for _, path in found_in(value))
+    assert sorted(paths) == sorted(path for _, path in found_in(value))
     assert value == before
-    if not asked and "$$(" not in str(value):
+    if not paths and "$$(" not in str(value):
         assert result == value
 
 
-def test_depth_is_no_matter() -> None:
+def test_references_may_be_nested_deep() -> None:
     deep: Any = "$(index)"
     for _ in range(READABLE_DEPTH):
         deep = [deep]
-    result = put(deep)
+    result = resolve(deep)
     for _ in range(READABLE_DEPTH):
         (result,) = result
     assert result == 2

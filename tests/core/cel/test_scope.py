@@ -1,4 +1,4 @@
-"""The values that expressions and references see, and the failures of those without a value."""
+"""The values that expressions and references read, and the failures of those without a value."""
 
 from typing import Any
 
@@ -69,13 +69,13 @@ FLOW = JobFlow(
 )
 
 
-def seen(**more: Any) -> EvaluationScope:
+def scope(**more: Any) -> EvaluationScope:
     return EvaluationScope(FLOW, STEPS.get, **more)
 
 
 def value_of(text: str, **more: Any) -> Any:
     """Return the value of an expression of any type, as the only item of forEach.from."""
-    items = evaluate_items("forEach.from", f"[{text}]", seen(**more))
+    items = evaluate_items("forEach.from", f"[{text}]", scope(**more))
     assert not isinstance(items, EvaluationFailure), items.message
     [value] = items
     return value
@@ -108,11 +108,11 @@ def value_of(text: str, **more: Any) -> Any:
         ("steps.train.phase == 'Completed' && steps.search.items[0].outputs.acc < 1", True),
     ],
 )
-def test_what_an_expression_sees(text: str, value: Any) -> None:
+def test_expressions_read_the_flow_and_its_status(text: str, value: Any) -> None:
     assert value_of(text) == value
 
 
-def test_a_whole_step_is_everything_about_it() -> None:
+def test_a_step_without_a_key_has_all_fields() -> None:
     assert value_of("steps.train") == {
         "phase": "Completed",
         "reason": "",
@@ -123,7 +123,7 @@ def test_a_whole_step_is_everything_about_it() -> None:
     assert value_of("steps.search").keys() - value_of("steps.train").keys() == {"items"}
 
 
-def test_what_belongs_to_a_run() -> None:
+def test_variables_of_a_run_have_values() -> None:
     run = RunCondition(index=1, phase="Failed", reason="JobFailed", outputs={"acc": 1})
     assert value_of("item.x + index", item={"x": 1}, index=2) == 3
     assert value_of("[phase, reason, outputs, index]", run=run, index=1) == [
@@ -136,64 +136,64 @@ def test_what_belongs_to_a_run() -> None:
     assert value_of("item", item=None) is None
     assert value_of("flow.phase", flow_phase="Failed") == "Failed"
     for text in ("item", "index", "outputs", "phase", "flow.phase", "steps.nobody.phase"):
-        assert isinstance(evaluate_items("forEach.from", f"[{text}]", seen()), EvaluationFailure)
+        assert isinstance(evaluate_items("forEach.from", f"[{text}]", scope()), EvaluationFailure)
 
 
-def test_only_what_is_mentioned_is_put_together() -> None:
-    asked = []
+def test_only_mentioned_variables_are_built() -> None:
+    names = []
 
-    def standing(name: str) -> tuple[Step, StepCondition] | None:
-        asked.append(name)
+    def find_step(name: str) -> tuple[Step, StepCondition] | None:
+        names.append(name)
         return STEPS.get(name)
 
     found = parse_expression("params.n > 1 && steps.train.phase == steps.failed.phase")
     assert isinstance(found, Expression)
-    assert build_variables(found.mentions, EvaluationScope(FLOW, standing)) == {
+    assert build_variables(found.mentions, EvaluationScope(FLOW, find_step)) == {
         "params": {"n": 4},
         "steps": {"train": {"phase": "Completed"}, "failed": {"phase": "Failed"}},
     }
-    assert asked == ["train", "failed"]
+    assert names == ["train", "failed"]
 
 
-def test_a_condition_holds_or_not_or_has_failed() -> None:
-    assert evaluate_condition("when", "params.n > 3", seen()) is True
-    assert evaluate_condition("when", "params.n > 4", seen()) is False
-    assert evaluate_condition("when", "params.n", seen()) == EvaluationFailure(
+def test_a_condition_is_true_or_false_or_fails() -> None:
+    assert evaluate_condition("when", "params.n > 3", scope()) is True
+    assert evaluate_condition("when", "params.n > 4", scope()) is False
+    assert evaluate_condition("when", "params.n", scope()) == EvaluationFailure(
         "when `params.n`: gives a whole number, not true or false"
     )
     assert evaluate_condition(
-        "repeat.until", "steps.failed.outputs.acc > 1", seen()
+        "repeat.until", "steps.failed.outputs.acc > 1", scope()
     ) == EvaluationFailure("repeat.until `steps.failed.outputs.acc > 1`: there is no 'acc'")
-    assert evaluate_condition("when", "1 +", seen()) == EvaluationFailure(
+    assert evaluate_condition("when", "1 +", scope()) == EvaluationFailure(
         "when `1 +`: is not a CEL expression: it ends too early"
     )
 
 
-def test_a_long_expression_is_cut_in_the_message() -> None:
+def test_a_long_expression_is_shortened_in_the_message() -> None:
     text = "params.n == 1 || " * 20 + "params.n"
-    failure = evaluate_condition("when", text, seen())
+    failure = evaluate_condition("when", text, scope())
     assert isinstance(failure, EvaluationFailure)
     assert len(failure.message) < 256
 
 
-def test_items() -> None:
-    assert evaluate_items("forEach.from", "steps.train.outputs.files", seen()) == ["a", "b"]
-    assert evaluate_items("forEach.from", "[]", seen()) == []
-    many = seen(item=[0] * 1001, index=0)
-    large = seen(item=["x" * 1000] * 40, index=0)
+def test_items_are_evaluated() -> None:
+    assert evaluate_items("forEach.from", "steps.train.outputs.files", scope()) == ["a", "b"]
+    assert evaluate_items("forEach.from", "[]", scope()) == []
+    many = scope(item=[0] * 1001, index=0)
+    large = scope(item=["x" * 1000] * 40, index=0)
     assert evaluate_items("forEach.from", "item", many) == EvaluationFailure(
         "forEach.from `item`: gives 1,001 items; at most 1,000 are allowed"
     )
     assert evaluate_items("forEach.from", "item", large) == EvaluationFailure(
         f"forEach.from `item`: gives items of 40,121 bytes; at most {MAX_ITEMS_SIZE:,} are allowed"
     )
-    assert evaluate_items("forEach.from", "params.n", seen()) == EvaluationFailure(
+    assert evaluate_items("forEach.from", "params.n", scope()) == EvaluationFailure(
         "forEach.from `params.n`: gives a whole number, not a list"
     )
-    assert evaluate_items("forEach.from", "params.n > 3", seen()) == EvaluationFailure(
+    assert evaluate_items("forEach.from", "params.n > 3", scope()) == EvaluationFailure(
         "forEach.from `params.n > 3`: gives true or false, not a list"
     )
-    assert evaluate_items("forEach.from", "params.none", seen()) == EvaluationFailure(
+    assert evaluate_items("forEach.from", "params.none", scope()) == EvaluationFailure(
         "forEach.from `params.none`: there is no 'none'"
     )
 
@@ -201,7 +201,7 @@ def test_items() -> None:
 # -------------------------------------------------------------------- references
 
 
-def test_references_see_the_same() -> None:
+def test_references_read_the_same_values() -> None:
     patch = {
         "priority": "$(params.n)",
         "tasks": [{"name": "$(flow.name)-$(index)", "replicas": "$(item.n)"}],
@@ -211,7 +211,7 @@ def test_references_see_the_same() -> None:
         "again": "$(steps.again.outputs.acc)",
         "shell": "$(hostname) $$(index)",
     }
-    assert resolve_references(patch, seen(index=3, item={"n": 2})) == {
+    assert resolve_references(patch, scope(index=3, item={"n": 2})) == {
         "priority": 4,
         "tasks": [{"name": "f-3", "replicas": 2}],
         "plugins": {"env": ["0.9", "1"]},
@@ -223,7 +223,7 @@ def test_references_see_the_same() -> None:
 
 
 NINES = "9" * 5000
-"""A number of more digits than Python reads."""
+"""A number with more digits than Python parses."""
 
 
 @pytest.mark.parametrize(
@@ -250,13 +250,13 @@ NINES = "9" * 5000
         ("$(flow.uid)", "$(flow.uid) has no value: there is no 'uid' in flow"),
     ],
 )
-def test_a_reference_without_a_value(text: str, message: str) -> None:
-    assert resolve_references({"a": text}, seen()) == EvaluationFailure(message, missing=True)
+def test_a_reference_without_a_value_has_a_message(text: str, message: str) -> None:
+    assert resolve_references({"a": text}, scope()) == EvaluationFailure(message, missing=True)
 
 
-def test_references_of_one_patch_stand_for_a_bounded_size() -> None:
-    said = resolve_references(["$(item)"] * 12, seen(item="x" * 100_000))
-    assert said == EvaluationFailure(
+def test_the_size_of_the_references_of_a_patch_is_limited() -> None:
+    result = resolve_references(["$(item)"] * 12, scope(item="x" * 100_000))
+    assert result == EvaluationFailure(
         "the values of its references have more than 1,048,576 bytes; use smaller values"
     )
 
@@ -270,7 +270,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_the_value_of_an_item_is_the_same_by_reference_and_expression(item: Any) -> None:
-    assert resolve_references("$(item)", seen(item=item)) == item
+    assert resolve_references("$(item)", scope(item=item)) == item
     assert value_of("item", item=item) == item
 
 
@@ -281,7 +281,7 @@ def needed(*steps: Step, **spec: Any) -> frozenset[str]:
     return find_needed_outputs(JobFlowSpec(flows=list(steps), **spec))
 
 
-def test_the_outputs_that_a_flow_looks_at() -> None:
+def test_the_outputs_that_a_flow_needs_are_found() -> None:
     when = Step(name="b", when="steps.a.outputs.x > 1 || steps['c'].phase == ''")
     assert needed(when) == {"a"}
     assert needed(Step(name="b", when="steps.a.items[0].phase == ''")) == {"a"}
@@ -298,15 +298,15 @@ def test_the_outputs_that_a_flow_looks_at() -> None:
     assert needed(Step(name="b", when="steps.a.outputs.x >")) == frozenset()
 
 
-def test_steps_whose_name_is_computed_are_left_out() -> None:
+def test_steps_with_computed_names_are_omitted() -> None:
     """Admission refuses such an expression."""
     assert value_of("steps") == {}
 
 
-def test_a_run_of_an_item_that_is_not_there_is_none() -> None:
+def test_runs_of_unknown_items_are_ignored() -> None:
     """Another program may have written the status."""
     runs = [RunCondition(index=index, phase="Failed") for index in (None, -1, 2, 4)]
     condition = StepCondition(phase="Failed", runs=runs)
-    made = EvaluationScope(FLOW, {"search": (STEPS["search"][0], condition)}.get)
-    phases = evaluate_items("forEach.from", "steps.search.items.map(i, i.phase)", made)
+    search = EvaluationScope(FLOW, {"search": (STEPS["search"][0], condition)}.get)
+    phases = evaluate_items("forEach.from", "steps.search.items.map(i, i.phase)", search)
     assert phases == ["Skipped", "Skipped", "Failed", "Skipped"]

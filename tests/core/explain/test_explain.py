@@ -28,7 +28,7 @@ def with_condition(world: World, step: str, condition: StepCondition) -> World:
 
 
 @pytest.fixture
-def templateless() -> World:
+def missing_template() -> World:
     return flow("a", **DIAMOND).without_template("a").settled().later(75)
 
 
@@ -38,7 +38,7 @@ def running() -> World:
     return world.later(5).with_jobs(b="Running").settled().later(100)
 
 
-def test_a_fresh_flow() -> None:
+def test_a_new_flow_is_not_processed_yet() -> None:
     assert why(flow("a").later(5)) == [
         "JobFlow f was created 5s ago (at 12:00:00 UTC) and has not been processed yet; if this "
         "lasts, check that `jobflow serve` runs."
@@ -62,16 +62,14 @@ def test_a_fresh_flow() -> None:
         ("", "Step b has been waiting for 0s (since 12:00:00 UTC) and starts now."),
     ],
 )
-def test_a_step_whose_targets_are_done_waits_for_the_reason_in_its_message(
-    message: str, sentence: str
-) -> None:
+def test_a_ready_step_waits_for_the_reason_in_its_message(message: str, sentence: str) -> None:
     world = flow("a", b="a").with_jobs(a="Completed").settled()
     waiting = StepCondition(phase="Waiting", message=message, last_transition_time=world.now)
     assert why(with_condition(world, "b", waiting), "b")[0] == sentence
 
 
-def test_a_flow_that_waits_for_a_template(templateless: World) -> None:
-    assert why(templateless) == [
+def test_a_flow_names_its_missing_template(missing_template: World) -> None:
+    assert why(missing_template) == [
         "JobFlow f is Pending, started 1m15s ago (at 12:00:00 UTC); 0/5 steps have finished.",
         "Step a has been Waiting for 1m15s (since 12:00:00 UTC, WaitingForTemplate): it waits for "
         "the JobTemplate a.",
@@ -89,7 +87,7 @@ def without_pods(world: World, *steps: str) -> World:
     return world.settled()
 
 
-def test_the_flow_says_which_running_jobs_have_no_pods() -> None:
+def test_a_flow_lists_its_running_jobs_without_pods() -> None:
     world = flow(*"abcdef").settled().with_jobs(**dict.fromkeys("abcdef", "Running"))
     world = without_pods(world, *"bcde").later(60)
     assert why(world) == [
@@ -100,7 +98,7 @@ def test_the_flow_says_which_running_jobs_have_no_pods() -> None:
     ]
 
 
-def test_a_job_without_pods_is_told() -> None:
+def test_a_job_without_pods_is_explained() -> None:
     world = without_pods(flow("a").settled().with_jobs(a="Pending"), "a").later(60)
     assert why(world)[1] == (
         "Step a (for 1m) is Pending; it has no pod and never ends, because no task of the job has "
@@ -112,8 +110,8 @@ def test_a_job_without_pods_is_told() -> None:
     )
 
 
-def test_a_step_is_followed_down_to_where_its_waiting_begins(templateless: World) -> None:
-    assert why(templateless, "e") == [
+def test_the_root_cause_of_a_waiting_step_is_named(missing_template: World) -> None:
+    assert why(missing_template, "e") == [
         "Step e has been waiting for 1m15s (since 12:00:00 UTC) for c (Waiting) and d (Waiting) to "
         "complete.",
         "c waits for b, which waits for a.",
@@ -121,10 +119,10 @@ def test_a_step_is_followed_down_to_where_its_waiting_begins(templateless: World
         "the JobTemplate a.",
         "Apply the JobTemplate a; the step then starts by itself.",
     ]
-    assert explain_step(templateless.flow, "e", now=templateless.now).causes == ("a",)
+    assert explain_step(missing_template.flow, "e", now=missing_template.now).causes == ("a",)
 
 
-def test_a_flow_that_runs(running: World) -> None:
+def test_a_running_flow_lists_its_current_and_next_jobs(running: World) -> None:
     assert why(running) == [
         "JobFlow f is Running, started 1m45s ago (at 12:00:00 UTC); 1/5 steps have finished.",
         "Step b (for 1m40s) is Running.",
@@ -133,14 +131,14 @@ def test_a_flow_that_runs(running: World) -> None:
     ]
 
 
-def test_a_step_that_runs_and_one_that_is_done(running: World) -> None:
+def test_a_running_and_a_completed_step_have_one_sentence_each(running: World) -> None:
     assert why(running, "b") == [
         "Step b has been Running for 1m40s (since 12:00:05 UTC) as the job f-b."
     ]
     assert why(running, "a") == ["Step a completed 1m45s ago (12:00:00 UTC) after 0s."]
 
 
-def test_tasks_say_how_far_they_are(running: World) -> None:
+def test_a_running_step_shows_the_progress_of_its_tasks(running: World) -> None:
     counts = {
         "ps": TaskState(phase={"Running": 2}),
         "worker": TaskState(phase={"Succeeded": 3, "Running": 1}),
@@ -152,7 +150,7 @@ def test_tasks_say_how_far_they_are(running: World) -> None:
     assert why(world)[1] == ("Step b (for 1m40s, worker 3/4 done and ps 2/2 running) is Running.")
 
 
-def test_a_step_that_is_pending_points_at_volcano() -> None:
+def test_a_pending_step_refers_to_volcano() -> None:
     world = flow("a").settled().with_jobs(a="Pending").settled().later(3)
     assert why(world, "a") == [
         "Step a has been Pending for 3s (since 12:00:00 UTC) as the job f-a: Volcano has not "
@@ -170,12 +168,12 @@ def test_a_step_that_is_pending_points_at_volcano() -> None:
         (after("a", condition="Running"), "for a (Pending) to run"),
     ],
 )
-def test_what_a_step_waits_for_is_said_as_it_wants_it(depends_on: object, targets: str) -> None:
+def test_a_waiting_step_names_targets_and_condition(depends_on: object, targets: str) -> None:
     world = flow("a", "b", c=depends_on).settled().with_jobs(a="Pending", b="Pending").settled()
     assert why(world, "c")[0] == f"Step c has been waiting for 0s (since 12:00:00 UTC) {targets}."
 
 
-def test_a_target_that_has_run_is_not_waited_for() -> None:
+def test_a_target_that_has_run_is_not_listed() -> None:
     world = flow("a", "b", c=after("a b", condition="Running")).settled()
     world = world.with_jobs(a="Running", b="Pending").settled()
     assert "for b (Pending) to run." in why(world, "c")[0]
@@ -184,7 +182,7 @@ def test_a_target_that_has_run_is_not_waited_for() -> None:
 # ------------------------------------------------------------------------------- failures
 
 
-def test_a_target_that_has_run_and_runs_again_is_not_waited_for_either() -> None:
+def test_a_target_that_runs_again_is_not_listed() -> None:
     world = flow("a", "b", c=after("a b", condition="Running")).settled()
     world = world.with_jobs(a="Running", b="Pending").settled()
     world = world.without_jobs("a").with_missing("f-a").settled()
@@ -196,26 +194,26 @@ def test_a_target_that_has_run_and_runs_again_is_not_waited_for_either() -> None
 
 
 @pytest.fixture
-def broken(running: World) -> World:
+def failed(running: World) -> World:
     return running.with_jobs(b="Failed").settled().later(60)
 
 
-def test_a_flow_that_failed(broken: World) -> None:
-    [standing, failure, *rest] = why(broken)
-    assert standing == (
+def test_a_failed_flow_names_the_failure_and_the_remedy(failed: World) -> None:
+    [summary, failure, *details] = why(failed)
+    assert summary == (
         "JobFlow f is Failed, finished 1m ago (at 12:01:45 UTC) after 1m45s; of 5 steps, 1 is "
         "Completed, 1 is Failed and 3 are Skipped."
     )
     assert failure.startswith("Step b failed 1m ago (12:01:45 UTC, JobFailed): the job f-b ended")
-    assert rest[1:] == [
+    assert details[1:] == [
         "Steps c, d and e were skipped (UpstreamFailed) because a dependency did not complete.",
         "`jobflow retry f -n ns` runs the failed steps again, with the current templates. To "
         "change the flow, delete it and apply it again.",
     ]
 
 
-def test_a_skip_is_followed_to_the_failure(broken: World) -> None:
-    sentences = why(broken, "e")
+def test_a_skipped_step_names_the_failure_that_caused_it(failed: World) -> None:
+    sentences = why(failed, "e")
     assert sentences[0].endswith("UpstreamFailed): c and d did not complete.")
     assert sentences[1] == "c was skipped because of b."
     assert sentences[2].startswith("Step b failed 1m ago")
@@ -224,35 +222,35 @@ def test_a_skip_is_followed_to_the_failure(broken: World) -> None:
 FAILURE = StepFailure(task="worker", pod="f-b-worker-1", container="c", exit_code=3, reason="Error")
 
 
-def test_a_failure_names_pod_and_exit_code_also_where_its_message_was_dropped(
-    broken: World,
+def test_a_failure_without_a_message_names_pod_and_exit_code(
+    failed: World,
 ) -> None:
     condition = StepCondition(phase="Failed", reason="JobFailed", job="f-b", failure=FAILURE)
-    assert why(with_condition(broken, "b", condition), "b") == [
+    assert why(with_condition(failed, "b", condition), "b") == [
         "Step b failed 1m ago (12:01:45 UTC, JobFailed): pod f-b-worker-1 (task worker): exit code "
         "3 (Error).",
         "See its log: `kubectl logs -n ns f-b-worker-1 -c c`.",
     ]
 
 
-def test_a_container_that_never_began_has_no_log(broken: World) -> None:
+def test_a_container_that_never_started_has_no_log(failed: World) -> None:
     failure = StepFailure(pod="f-b-t-0", container="c", reason="ImagePullBackOff")
     condition = StepCondition(phase="Failed", reason="JobFailed", job="f-b", failure=failure)
-    assert why(with_condition(broken, "b", condition), "b") == [
+    assert why(with_condition(failed, "b", condition), "b") == [
         "Step b failed 1m ago (12:01:45 UTC, JobFailed): pod f-b-t-0: ImagePullBackOff.",
         "See `kubectl describe pod -n ns f-b-t-0`.",
     ]
 
 
-def test_of_many_failures_three_are_told() -> None:
+def test_at_most_three_failures_are_listed() -> None:
     names = "abcde"
     world = flow(*names).settled().with_jobs(**dict.fromkeys(names, "Failed")).settled()
-    told = [sentence for sentence in why(world)[1:-1] if " failed" in sentence]
-    assert [sentence[:14] for sentence in told[:3]] == [f"Step {n} failed "[:14] for n in "abc"]
-    assert told[3:] == ["2 more steps failed."]
+    failures = [sentence for sentence in why(world)[1:-1] if " failed" in sentence]
+    assert [sentence[:14] for sentence in failures[:3]] == [f"Step {n} failed "[:14] for n in "abc"]
+    assert failures[3:] == ["2 more steps failed."]
 
 
-def test_while_the_rest_still_runs_a_failure_is_told_first() -> None:
+def test_a_failure_is_reported_before_running_steps() -> None:
     world = flow("a", "b", c="a").settled().with_jobs(a="Failed", b="Running").settled().later(9)
     sentences = why(world)
     assert sentences[1].startswith("A step has failed, so no step starts except those that")
@@ -260,14 +258,14 @@ def test_while_the_rest_still_runs_a_failure_is_told_first() -> None:
     assert "Step b (for 9s) is Running." in sentences
 
 
-def test_a_step_that_stopped_names_what_stopped_it() -> None:
+def test_a_stopped_step_names_the_failure() -> None:
     world = flow("a", "b", c="b").settled().with_jobs(a="Failed", b="Running").settled().later(9)
     sentences = why(world, "c")
     assert sentences[0].endswith("Stopped): it will not start, because a has failed.")
     assert sentences[1].startswith("Step a failed 9s ago")
 
 
-def test_a_branch_that_was_not_taken() -> None:
+def test_a_branch_that_was_not_taken_is_explained() -> None:
     world = flow("a", alarm=after("a", condition="Failed"), z="alarm")
     world = world.settled().with_jobs(a="Completed").settled().later(9)
     assert why(world, "z") == [
@@ -281,7 +279,7 @@ def test_a_branch_that_was_not_taken() -> None:
     ]
 
 
-def test_a_flow_that_is_cancelled(running: World) -> None:
+def test_a_cancelled_flow_waits_for_its_jobs(running: World) -> None:
     world = running.cancelled().later(4)
     assert why(world)[1] == ("The flow was cancelled; it will be Failed once all jobs have ended.")
     assert why(world, "b") == [
@@ -290,12 +288,12 @@ def test_a_flow_that_is_cancelled(running: World) -> None:
     ]
 
 
-def test_a_flow_that_was_cancelled_says_so(running: World) -> None:
+def test_a_finished_flow_reports_its_cancellation(running: World) -> None:
     world = running.cancelled().ended("f-b", "Aborted").settled()
     assert why(world)[1] == "The flow was cancelled."
 
 
-def test_a_job_that_was_made_again_is_told_with_its_attempt() -> None:
+def test_a_recreated_job_is_shown_with_its_attempt() -> None:
     world = flow("a").with_jobs(a="Running").settled().without_jobs("a").with_missing("f-a")
     world = world.settled().later(1).settled()
     assert why(world, "a")[0].startswith(
@@ -303,22 +301,22 @@ def test_a_job_that_was_made_again_is_told_with_its_attempt() -> None:
     )
 
 
-def test_outputs_are_told_where_they_are_short(running: World) -> None:
-    def told(**outputs: object) -> list[str]:
+def test_only_short_outputs_are_shown(running: World) -> None:
+    def output_sentences(**outputs: object) -> list[str]:
         condition = StepCondition(phase="Completed", job="f-a", attempts=1, outputs=outputs)
         return why(with_condition(running, "a", condition), "a")[1:]
 
-    assert told(acc=0.9) == ['Its outputs: {"acc":0.9}.']
-    assert told(notes="x" * 200) == []
-    assert told() == []
+    assert output_sentences(acc=0.9) == ['Its outputs: {"acc":0.9}.']
+    assert output_sentences(notes="x" * 200) == []
+    assert output_sentences() == []
 
 
-def test_a_flow_that_is_being_deleted(running: World) -> None:
+def test_a_flow_being_deleted_starts_no_steps(running: World) -> None:
     world = running.being_deleted().settled()
     assert "It is being deleted, and no more steps start." in why(world)
 
 
-def test_a_flow_that_admission_would_have_refused() -> None:
+def test_an_invalid_flow_is_explained() -> None:
     world = flow("a", b="x").settled()
     assert why(world)[1].startswith("It was stored without validation and is invalid: spec.")
     assert why(world, "b")[0].startswith("The flow is invalid: spec.flows[1]")
@@ -327,18 +325,18 @@ def test_a_flow_that_admission_would_have_refused() -> None:
 # ------------------------------------------------------------------------------- reasons
 
 
-def test_every_reason_has_its_remedy() -> None:
+def test_every_reason_has_a_remedy() -> None:
     assert set(REMEDIES) == set(StepReason)
 
 
-def test_a_reason_of_a_later_version_is_told_without_one(running: World) -> None:
+def test_an_unknown_reason_has_no_remedy(running: World) -> None:
     condition = StepCondition(phase="Waiting", reason="Moonphase", message="waits for the moon")
     assert why(with_condition(running, "c", condition), "c") == [
         "Step c has been Waiting (Moonphase): it waits for the moon."
     ]
 
 
-def test_a_refused_create_is_told_with_its_next_try() -> None:
+def test_a_refused_create_shows_the_time_of_the_next_attempt() -> None:
     world = flow("a").with_refusal("a", 403, "quota exceeded", retry_in=250).settled().later(10)
     assert why(world, "a") == [
         "Step a has been Waiting for 10s (since 12:00:00 UTC, CreateRefused): quota exceeded.",
@@ -346,7 +344,7 @@ def test_a_refused_create_is_told_with_its_next_try() -> None:
     ]
 
 
-def test_steps_that_the_namespace_refuses_are_told_together() -> None:
+def test_steps_with_refused_creates_are_reported_together() -> None:
     world = flow(*"abcde").with_held("f-a", retry_in=50).settled().later(10)
     assert why(world)[1:] == [
         "Steps a, b, c and 2 more are Waiting (CreateRefused): exceeded quota; the flow's jobs are "
@@ -358,7 +356,7 @@ def test_steps_that_the_namespace_refuses_are_told_together() -> None:
 PROBE = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Succeeded")])
 
 
-def test_a_probe_says_what_it_saw_last() -> None:
+def test_a_probe_shows_its_last_result() -> None:
     world = flow("a", b=DependsOn(targets=["a"], probe=PROBE))
     world = world.settled().with_jobs(a="Running").with_pods("a", t="Running").settled().later(7)
     assert why(world, "b") == [
@@ -369,7 +367,7 @@ def test_a_probe_says_what_it_saw_last() -> None:
     assert "Step b has been waiting for 7s" in " ".join(why(world))
 
 
-def test_of_several_targets_a_probe_names_those_that_hold_it_up() -> None:
+def test_a_probe_names_the_targets_that_block_it() -> None:
     world = flow("a", "c", "d", b=DependsOn(targets=["a", "c", "d"], probe=PROBE)).settled()
     world = world.with_jobs(a="Running", c="Running", d="Completed").with_pods("d", t="Succeeded")
     world = world.with_pods("a", t="Running").settled()
@@ -380,7 +378,7 @@ def test_of_several_targets_a_probe_names_those_that_hold_it_up() -> None:
     ]
 
 
-def test_a_probe_that_can_pass_no_more_is_where_it_begins() -> None:
+def test_a_probe_that_cannot_pass_is_the_root_cause() -> None:
     world = flow("a", b=DependsOn(targets=["a"], probe=PROBE), c="b")
     world = world.settled().with_jobs(a="Completed").with_pods("a", t="Failed").settled()
     sentences = why(world, "c")
@@ -392,7 +390,7 @@ def test_a_probe_that_can_pass_no_more_is_where_it_begins() -> None:
 
 
 @pytest.mark.no_cover
-def test_a_chain_of_5000_steps_is_named_at_both_ends() -> None:
+def test_a_chain_of_5000_steps_shows_both_ends() -> None:
     world = flow("s0", **{f"s{i}": f"s{i - 1}" for i in range(1, 5000)}).without_template("s0")
     world = world.settled().later(30)
     sentences = why(world, "s4999")
@@ -403,7 +401,7 @@ def test_a_chain_of_5000_steps_is_named_at_both_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "way"),
+    ("steps", "sentence"),
     [
         (3, "s1 waits for s0."),
         (4, "s2 waits for s1, which waits for s0."),
@@ -412,27 +410,27 @@ def test_a_chain_of_5000_steps_is_named_at_both_ends() -> None:
         (7, "s5 waits for s4, which waits for s3, and so on through 2 more steps to s0."),
     ],
 )
-def test_a_long_way_is_cut_in_the_middle(steps: int, way: str) -> None:
+def test_a_long_chain_is_shortened_in_the_middle(steps: int, sentence: str) -> None:
     chain = {f"s{i}": f"s{i - 1}" for i in range(1, steps)}
     world = flow("s0", **chain).without_template("s0").settled()
-    assert why(world, f"s{steps - 1}")[1] == way
+    assert why(world, f"s{steps - 1}")[1] == sentence
 
 
-def test_further_roots_are_counted() -> None:
-    def told(entries: str) -> list[str]:
+def test_further_root_causes_are_counted() -> None:
+    def causes(entries: str) -> list[str]:
         world = flow(*entries.split(), join=entries).settled()
         world = world.with_jobs(**dict.fromkeys(entries.split(), "Running")).settled()
         return why(world, "join")
 
-    named = [sentence.partition(" has been Running")[0] for sentence in told("a b c d e")[1:-1]]
-    assert named == ["Step a", "Step b", "Step c"]
-    assert told("a b c d e")[-1] == "2 more steps also block it."
-    assert told("a b c d")[-1] == "1 more step also blocks it."
-    assert told("a b c")[-1].startswith("Step c has been Running")
+    steps = [sentence.partition(" has been Running")[0] for sentence in causes("a b c d e")[1:-1]]
+    assert steps == ["Step a", "Step b", "Step c"]
+    assert causes("a b c d e")[-1] == "2 more steps also block it."
+    assert causes("a b c d")[-1] == "1 more step also blocks it."
+    assert causes("a b c")[-1].startswith("Step c has been Running")
 
 
 @pytest.mark.no_cover
-def test_5000_roots_are_counted() -> None:
+def test_5000_root_causes_are_counted() -> None:
     entries = [f"s{i}" for i in range(4999)]
     world = flow(*entries, join=" ".join(entries)).settled()
     world = world.with_jobs(**dict.fromkeys(entries, "Running")).settled()
@@ -440,16 +438,16 @@ def test_5000_roots_are_counted() -> None:
     assert len(" ".join(why(world, "join"))) < 1000 and len(" ".join(why(world))) < 1000
 
 
-def test_a_loop_ends_and_is_shown() -> None:
-    """Such a flow was stored without the webhook, and started by Volcano's controller."""
+def test_a_cycle_is_shown() -> None:
+    """Volcano's controller starts such a flow if it was stored without the webhook."""
     world = flow("z", a="z c", b="a", c="b", d="c").with_jobs(z="Running").settled().later(9)
-    [waits, *_, loop] = why(world, "d")
+    [waits, *_, cycle] = why(world, "d")
     assert "Blocked" in waits
-    assert loop == "These steps wait for each other: a -> b -> c -> a."
+    assert cycle == "These steps wait for each other: a -> b -> c -> a."
     assert any("9s" in sentence for sentence in why(world))
 
 
-def test_an_unknown_step_is_guessed_at() -> None:
+def test_an_unknown_step_gets_a_suggestion() -> None:
     world = flow("prepare", train="prepare")
     assert describe_unknown_step(world.flow, "train") == ""
     assert describe_unknown_step(world.flow, "trian") == (

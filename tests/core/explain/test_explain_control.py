@@ -1,4 +1,4 @@
-"""The sentences of `jobflow why` about conditions, loops and retries, for statuses made by hand."""
+"""The sentences of `jobflow why` about conditions, loops and retries, for handwritten statuses."""
 
 from datetime import timedelta
 from typing import Any
@@ -34,22 +34,24 @@ def test_items_are_counted() -> None:
     assert "Step a (2/40 items done, 1 running) is Running." in why(flow)
 
 
-def test_a_step_of_items_has_no_job_of_its_own() -> None:
+def test_a_step_with_items_has_no_job_of_its_own() -> None:
     step = Step(name="a", for_each=ForEach(count=40))
-    said = StepCondition(phase="Running", message="0 of 40 items are over, 2 under way", attempts=2)
-    assert why(one(step, said), "a")[0] == (
+    condition = StepCondition(
+        phase="Running", message="0 of 40 items are over, 2 under way", attempts=2
+    )
+    assert why(one(step, condition), "a")[0] == (
         "Step a has been Running: 0 of 40 items are over, 2 under way."
     )
     assert why(one(step, StepCondition(phase="Running")), "a")[0] == "Step a has been Running."
 
 
-def test_runs_of_a_repeat_are_no_attempts() -> None:
+def test_runs_of_a_repeat_are_not_attempts() -> None:
     step = Step(name="a", repeat=Repeat(until="false", max=9))
-    memory = StepCondition(phase="Running", job="f-a-1", attempts=2)
-    assert why(one(step, memory), "a")[0].endswith(") as the job f-a-1.")
+    condition = StepCondition(phase="Running", job="f-a-1", attempts=2)
+    assert why(one(step, condition), "a")[0].endswith(") as the job f-a-1.")
 
 
-def test_items_that_failed_are_named_while_others_run() -> None:
+def test_failed_items_are_named_while_others_run() -> None:
     failed = run(1, "Failed", reason="JobFailed", message="the job f-a-1 ended Failed")
     runs = [run(0, "Running"), failed]
     step = Step(name="a", for_each=ForEach(count=3))
@@ -60,7 +62,7 @@ def test_items_that_failed_are_named_while_others_run() -> None:
     ]
 
 
-def test_of_a_thousand_failed_items_three_are_named() -> None:
+def test_at_most_three_failed_items_are_named() -> None:
     flow = items("Failed " * 1000, 1000, "Failed", reason="JobFailed", message="1000 of 1000")
     sentences = why(flow, "a")
     assert [each.partition(" failed")[0] for each in sentences if "failed (" in each][1:] == [
@@ -70,7 +72,7 @@ def test_of_a_thousand_failed_items_three_are_named() -> None:
     assert len(" ".join(why(flow, "a"))) < 700
 
 
-def test_a_repeat_says_where_it_is_and_until_when() -> None:
+def test_a_repeat_shows_its_run_and_its_condition() -> None:
     assert why(repeat("Completed Running"), "a")[1:] == [
         "It is at run 2 of at most 10, until `outputs.accuracy > 0.95` is true."
     ]
@@ -80,7 +82,7 @@ def test_a_repeat_says_where_it_is_and_until_when() -> None:
 # ----------------------------------------------------------------------------- attempts
 
 
-def test_between_two_attempts() -> None:
+def test_a_step_between_two_attempts_shows_the_next_one() -> None:
     assert why(one(A, retrying(avoid_nodes=["node-3", "node-7"])), "a") == [
         "Step a has been Waiting for 3s (since 12:01:12 UTC, Retrying): it runs again (1 of 3): "
         "the job f-a ended Failed: pod f-a-main-0 (task main): exit code 3 (Error).",
@@ -90,16 +92,16 @@ def test_between_two_attempts() -> None:
     ]
 
 
-def test_a_step_that_failed_for_good_says_how_often_it_was_tried() -> None:
-    tried = StepCondition(phase="Failed", reason="JobFailed", job="f-a-r2", attempts=3)
-    assert why(one(A, tried), "a")[1] == "It had 3 attempts."
+def test_a_failed_step_shows_its_number_of_attempts() -> None:
+    condition = StepCondition(phase="Failed", reason="JobFailed", job="f-a-r2", attempts=3)
+    assert why(one(A, condition), "a")[1] == "It had 3 attempts."
     after_a_retry = StepCondition(
         phase="Failed", reason="JobFailed", job="f-a-r2", attempts=3, past_attempts=2
     )
     assert not any("attempts" in each for each in why(one(A, after_a_retry), "a"))
 
 
-def test_the_timeout_of_what_runs() -> None:
+def test_the_timeout_of_a_running_step_is_shown() -> None:
     step = Step(name="a", timeout="2h")
     flow = one(step, StepCondition(phase="Running", job="f-a", attempts=1, deadline=SOON))
     assert "Its timeout of 2h expires in 12s (at 12:01:27 UTC)." in why(flow, "a")
@@ -107,7 +109,7 @@ def test_the_timeout_of_what_runs() -> None:
 
 # ---------------------------------------------------------------------------- decisions
 
-MADE: dict[str, tuple[Step, Decisions, str]] = {
+DECISIONS: dict[str, tuple[Step, Decisions, str]] = {
     "when": (
         Step(name="a", when='params.env == "prod"'),
         Decisions(when=True),
@@ -131,14 +133,14 @@ MADE: dict[str, tuple[Step, Decisions, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", MADE)
-def test_what_was_decided_is_said(case: str) -> None:
-    step, decisions, sentence = MADE[case]
+@pytest.mark.parametrize("case", DECISIONS)
+def test_each_decision_is_explained(case: str) -> None:
+    step, decisions, sentence = DECISIONS[case]
     condition = StepCondition(phase="Running", job="f-a", attempts=1, decisions=decisions)
     assert why(one(step, condition), "a")[1] == sentence
 
 
-def test_a_branch_that_was_not_taken_says_the_expression() -> None:
+def test_a_branch_that_was_not_taken_shows_the_expression() -> None:
     condition = StepCondition(
         phase="Skipped",
         reason="NotTaken",
@@ -150,13 +152,13 @@ def test_a_branch_that_was_not_taken_says_the_expression() -> None:
     ]
 
 
-# ------------------------------------------------------------------------ the whole flow
+# ----------------------------------------------------------------------------- the flow
 
 
-def test_a_suspended_flow_says_since_when_and_how_it_goes_on() -> None:
-    waits = StepCondition(phase="Waiting", reason="Suspended", message="the flow is suspended")
+def test_a_suspended_flow_shows_the_time_and_the_command() -> None:
+    condition = StepCondition(phase="Waiting", reason="Suspended", message="the flow is suspended")
     status = {"suspended_at": NOW - timedelta(seconds=60), "suspended_by": "SuspendFlow"}
-    flow = several([(A, RUNS), (Step(name="b"), waits)], status=status)
+    flow = several([(A, RUNS), (Step(name="b"), condition)], status=status)
     assert why(flow)[1:] == [
         "It has been suspended for 1m (since 12:00:15 UTC): no step starts, and running jobs "
         "continue. `jobflow resume f` resumes it.",
@@ -167,7 +169,7 @@ def test_a_suspended_flow_says_since_when_and_how_it_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "said"),
+    ("by", "sentence"),
     [
         ("AbortJob", "It has been suspended for 1m (since 12:00:15 UTC): no step starts, and "
          "running jobs are aborted. `jobflow resume f` resumes it."),
@@ -175,15 +177,15 @@ def test_a_suspended_flow_says_since_when_and_how_it_goes_on() -> None:
          "no step starts, and running jobs continue. `jobflow resume f` resumes it."),
     ],
 )  # fmt: skip
-def test_by_what_it_was_suspended(by: str, said: str) -> None:
+def test_the_cause_of_a_suspension_is_explained(by: str, sentence: str) -> None:
     status = {"suspended_at": NOW - timedelta(seconds=60), "suspended_by": by}
-    assert why(one(A, RUNS, status=status))[1] == said
+    assert why(one(A, RUNS, status=status))[1] == sentence
 
 
-def test_steps_that_wait_for_room() -> None:
+def test_steps_that_wait_for_parallelism_are_explained() -> None:
     message = "waits for room: the flow has at most 1 job at once"
-    waits = StepCondition(phase="Waiting", reason="Parallelism", message=message)
-    flow = several([(A, RUNS), *((Step(name=name), waits) for name in "bcdef")], parallelism=1)
+    condition = StepCondition(phase="Waiting", reason="Parallelism", message=message)
+    flow = several([(A, RUNS), *((Step(name=name), condition) for name in "bcdef")], parallelism=1)
     assert why(flow)[2:] == [
         "Steps b, c, d and 2 more wait until the flow runs fewer jobs (spec.parallelism)."
     ]
@@ -194,7 +196,7 @@ def test_steps_that_wait_for_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "sentence"),
     [
         (None, "A step has failed, so no step starts except those that handle the failure; the "
          "flow will be Failed once it has finished."),
@@ -204,12 +206,12 @@ def test_steps_that_wait_for_room() -> None:
          "will be Failed once it has finished."),
     ],
 )  # fmt: skip
-def test_what_a_failure_means_to_the_rest(policy: str | None, said: str) -> None:
+def test_the_effect_of_a_failure_depends_on_the_policy(policy: str | None, sentence: str) -> None:
     flow = several([(A, FAILED), (Step(name="b"), RUNS)], failure_policy=policy)
-    assert why(flow)[1] == said
+    assert why(flow)[1] == sentence
 
 
-def test_a_failure_that_is_forgiven_stops_nothing() -> None:
+def test_a_tolerated_failure_stops_no_other_step() -> None:
     flow = several([(Step(name="a", continue_on_failure=True), FAILED), (Step(name="b"), RUNS)])
     assert not any(each.startswith("A step has failed") for each in why(flow))
     assert (
@@ -218,7 +220,7 @@ def test_a_failure_that_is_forgiven_stops_nothing() -> None:
     )
 
 
-def test_the_timeout_of_the_flow() -> None:
+def test_the_timeout_of_a_flow_is_shown() -> None:
     assert why(one(A, RUNS, timeout="1h"))[1] == "Its timeout of 1h expires at 13:00:00 UTC."
     state = FlowState(phase="Running", reason="Timeout", message="the flow took longer than 1h")
     assert why(one(A, RUNS, timeout="1h", status={"state": state}))[1] == (
@@ -226,9 +228,9 @@ def test_the_timeout_of_the_flow() -> None:
     )
 
 
-def test_a_service_and_the_steps_of_finally() -> None:
-    waits = StepCondition(phase="Waiting", message="waits until all other steps are over")
-    flow = several([(Step(name="a", daemon=True), RUNS)], last=[(Step(name="z"), waits)])
+def test_a_daemon_and_a_step_of_finally_are_explained() -> None:
+    condition = StepCondition(phase="Waiting", message="waits until all other steps are over")
+    flow = several([(Step(name="a", daemon=True), RUNS)], last=[(Step(name="z"), condition)])
     assert why(flow, "a")[1] == (
         "It is a daemon: its job is ended once all other steps have finished."
     )
@@ -250,7 +252,7 @@ RETRY = (
         ("Invalid", None, ["Delete it, correct it, and apply it again."]),
     ],
 )
-def test_what_can_be_done_about_a_flow_that_failed(
+def test_the_explanation_of_a_failed_flow_ends_with_commands(
     reason: str, ttl: int | None, last: list[str]
 ) -> None:
     status: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""How far items, repeats and tasks are, in a few words."""
+"""Short texts of the progress of items, repeats and tasks."""
 
 import pytest
 
@@ -14,7 +14,7 @@ FORTY = Step(name="a", for_each=ForEach(count=40))
 TEN = Step(name="a", repeat=Repeat(until="false", max=10))
 
 
-def standing(phases: str, phase: str = "Running") -> StepCondition:
+def progress(phases: str, phase: str = "Running") -> StepCondition:
     runs = [run(index, word) for index, word in enumerate(phases.split())]
     return StepCondition(phase=phase, runs=runs or None)
 
@@ -22,49 +22,51 @@ def standing(phases: str, phase: str = "Running") -> StepCondition:
 @pytest.mark.parametrize(
     ("step", "condition", "text", "brief"),
     [
-        (TEN, standing("Completed Running"), "run 2 of at most 10", "run 2"),
-        (Step(name="a", repeat=Repeat()), standing("Running"), "run 1 of at most 1000", "run 1"),
-        (TEN, standing("Completed Completed", "Completed"), "2 runs", "2 runs"),
-        (TEN, standing("Failed", "Failed"), "1 run", "1 run"),
-        (TEN, standing(""), "", ""),
-        (FORTY, standing(""), "", ""),
-        (FORTY, standing("Completed Running Pending"), "1/40 items done, 2 running", "1/40 items"),
+        (TEN, progress("Completed Running"), "run 2 of at most 10", "run 2"),
+        (Step(name="a", repeat=Repeat()), progress("Running"), "run 1 of at most 1000", "run 1"),
+        (TEN, progress("Completed Completed", "Completed"), "2 runs", "2 runs"),
+        (TEN, progress("Failed", "Failed"), "1 run", "1 run"),
+        (TEN, progress(""), "", ""),
+        (FORTY, progress(""), "", ""),
+        (FORTY, progress("Completed Running Pending"), "1/40 items done, 2 running", "1/40 items"),
         (
             FORTY,
-            standing("Completed Failed", "Failed"),
+            progress("Completed Failed", "Failed"),
             "1/40 items done, 1 failed, 38 not started",
             "1/40 items",
         ),
-        (FORTY, standing("Completed " * 40), "40/40 items done", "40/40 items"),
-        (FORTY, standing("Completed " * 40, "Completed"), "40 items", "40 items"),
-        (FORTY, standing("", "Skipped"), "", ""),
-        (Step(name="a", for_each=ForEach(count=0)), standing("", "Completed"), "no items",
+        (FORTY, progress("Completed " * 40), "40/40 items done", "40/40 items"),
+        (FORTY, progress("Completed " * 40, "Completed"), "40 items", "40 items"),
+        (FORTY, progress("", "Skipped"), "", ""),
+        (Step(name="a", for_each=ForEach(count=0)), progress("", "Completed"), "no items",
          "no items"),
-        (Step(name="a", for_each=ForEach(count=0)), standing("", "Waiting"), "", ""),
-        (Step(name="a"), standing("", "Running"), "", ""),
+        (Step(name="a", for_each=ForEach(count=0)), progress("", "Waiting"), "", ""),
+        (Step(name="a"), progress("", "Running"), "", ""),
     ],
 )  # fmt: skip
-def test_how_far_it_has_come(step: Step, condition: StepCondition, text: str, brief: str) -> None:
+def test_run_progress_is_formatted(
+    step: Step, condition: StepCondition, text: str, brief: str
+) -> None:
     assert format_run_progress(step, condition) == text
     assert format_run_progress(step, condition, brief=True) == brief
 
 
-def test_which_items_run_again_and_which_only_wait() -> None:
+def test_items_that_run_again_are_counted() -> None:
     reasons = (StepReason.RETRYING, StepReason.JOB_LOST, StepReason.CREATE_REFUSED)
     runs = [run(at, "Waiting", reason=reason) for at, reason in enumerate(reasons)]
-    said = format_run_progress(FORTY, StepCondition(phase="Running", runs=runs))
-    assert said == "0/40 items done, 2 to run again"
+    text = format_run_progress(FORTY, StepCondition(phase="Running", runs=runs))
+    assert text == "0/40 items done, 2 to run again"
 
 
-def test_the_case_that_was_taken() -> None:
+def test_the_chosen_case_is_formatted() -> None:
     step = Step(name="a", switch=[Case(when="false"), Case(template="large"), Case()])
 
-    def taken(case: int | None) -> str:
+    def formatted(case: int | None) -> str:
         return format_case(step, StepCondition(decisions=Decisions(case=case)))
 
     texts = ["case 1 of 3", "case 2 of 3: large", "case 3 of 3"]
-    assert [taken(case) for case in (0, 1, 2)] == texts
-    assert taken(None) == format_case(step, StepCondition()) == ""
+    assert [formatted(case) for case in (0, 1, 2)] == texts
+    assert formatted(None) == format_case(step, StepCondition()) == ""
     assert format_case(Step(name="a"), StepCondition(decisions=Decisions(case=1))) == ""
 
 
@@ -78,21 +80,21 @@ def test_the_case_that_was_taken() -> None:
         ({"Running": 2, "Failed": 1}, "w 2/3 running, 1 failed", "w 2/3"),
     ],
 )
-def test_how_far_a_task_has_come(phases: dict[str, int], text: str, brief: str) -> None:
+def test_task_progress_is_formatted(phases: dict[str, int], text: str, brief: str) -> None:
     counts = {"w": TaskState(phase=phases)}
     assert format_task_progress(counts) == [text]
     assert format_task_progress(counts, brief=True) == [brief]
 
 
 @pytest.mark.parametrize("phases", [None, {}, {"Running": 1}, {"Running": 0}])
-def test_of_no_pod_and_of_one_that_runs_there_is_nothing_to_tell(
+def test_tasks_with_at_most_one_running_pod_are_omitted(
     phases: dict[str, int] | None,
 ) -> None:
     assert format_task_progress({"w": TaskState(phase=phases)}) == []
     assert format_task_progress(None) == []
 
 
-def test_those_on_their_way_come_first() -> None:
+def test_tasks_in_progress_come_first() -> None:
     counts = {
         "done": {"Succeeded": 2},
         "new": {"Pending": 2},

@@ -13,11 +13,11 @@ ZONE = {"key": "zone", "operator": "In", "values": ["z"]}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def kept_off(pod: dict[str, Any]) -> dict[str, Any]:
+def avoiding(pod: dict[str, Any]) -> dict[str, Any]:
     spec = {"tasks": [{"template": {"spec": copy.deepcopy(pod)}}]}
     avoid_nodes(spec, ["n1", "n2"])
-    made: dict[str, Any] = spec["tasks"][0]["template"]["spec"]
-    return made
+    pod_spec: dict[str, Any] = spec["tasks"][0]["template"]["spec"]
+    return pod_spec
 
 
 def required(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -40,14 +40,14 @@ def required(*terms: dict[str, Any]) -> dict[str, Any]:
     ],
     ids=["none", "null", "no terms", "one", "each of several", "fields", "that matches nothing"],
 )
-def test_every_term_keeps_off(pod: dict[str, Any], terms: list[dict[str, Any]]) -> None:
-    assert kept_off(pod) == required(*terms)
+def test_every_term_avoids_the_nodes(pod: dict[str, Any], terms: list[dict[str, Any]]) -> None:
+    assert avoiding(pod) == required(*terms)
 
 
-def test_other_affinity_stays() -> None:
+def test_other_affinity_is_kept() -> None:
     pods = {"podAffinity": {"x": 1}, "nodeAffinity": {"preferred": [1]}}
-    made = kept_off({"affinity": pods})["affinity"]
-    assert (made["podAffinity"], made["nodeAffinity"]["preferred"]) == ({"x": 1}, [1])
+    affinity = avoiding({"affinity": pods})["affinity"]
+    assert (affinity["podAffinity"], affinity["nodeAffinity"]["preferred"]) == ({"x": 1}, [1])
 
 
 def with_affinity(affinity: Any) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def with_affinity(affinity: Any) -> dict[str, Any]:
         with_affinity({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": {}}}}),
     ],
 )
-def test_specs_of_another_shape_stay(spec: dict[str, Any]) -> None:
+def test_malformed_specs_are_not_changed(spec: dict[str, Any]) -> None:
     before = copy.deepcopy(spec)
     avoid_nodes(spec, ["n1"])
     assert spec == before

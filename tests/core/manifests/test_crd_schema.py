@@ -105,7 +105,7 @@ TARGETS = f"{STEP}.dependsOn.targets"
         ),
     ],
 )  # fmt: skip
-def test_misfits_of_a_flow(spec: Any, words: list[str]):
+def test_schema_faults_of_a_flow_are_reported(spec: Any, words: list[str]):
     assert of_flow(spec) == words
 
 
@@ -134,7 +134,7 @@ def test_misfits_of_a_flow(spec: Any, words: list[str]):
         ({"tasks": [{"template": "x"}]}, [mistyped("spec.tasks[0].template", "object", "string")]),
     ],
 )
-def test_misfits_of_a_template(spec: Any, words: list[str]):
+def test_schema_faults_of_a_template_are_reported(spec: Any, words: list[str]):
     assert of_template(spec) == words
 
 
@@ -152,18 +152,18 @@ def test_misfits_of_a_template(spec: Any, words: list[str]):
         FLOW | {"spec": {"flows": [{"patch": {"jobSpec": {"queue": None, "x": [None]}}}]}},
     ],
 )
-def test_objects_that_an_api_server_accepts(obj: Any):
+def test_valid_objects_are_accepted(obj: Any):
     assert reported(obj, strict=True) == []
 
 
-def test_the_wrong_group_of_old_manifests():
+def test_the_api_group_of_old_manifests_is_refused():
     assert reported(FLOW | {"apiVersion": "batch.volcano.sh/v1alpha1"}) == [
         'apiVersion: Unsupported value: "batch.volcano.sh/v1alpha1": '
         'supported values: "flow.volcano.sh/v1alpha1"'
     ]
 
 
-def test_metadata_of_a_wrong_type():
+def test_metadata_of_a_wrong_type_is_refused():
     metadata = {"name": "f", "labels": {"a": None}, "annotations": {"x.io/exit-code": 3}}
     path = "metadata.annotations[x.io/exit-code]"
     assert reported(FLOW | {"metadata": metadata}) == [
@@ -207,7 +207,7 @@ def test_unknown_fields_are_faults_only_if_strict(obj: dict[str, Any], hints: di
     assert reported(obj, strict=False) == []
 
 
-def test_faults_come_in_the_order_of_the_object():
+def test_faults_are_in_the_order_of_the_object():
     obj = FLOW | {"spec": {"flows": [{"x": 1, "template": 2}], "y": 3}, "a": 1}
     assert [v.path for v in schema_violations("JobFlow", obj, strict=True)] == [
         "spec.flows[0].x",
@@ -221,7 +221,7 @@ def test_faults_come_in_the_order_of_the_object():
     ("obj", "word"),
     [(None, "null"), (3, "integer"), ([], "array"), ("x", "string"), (True, "boolean")],
 )
-def test_a_value_that_is_no_object(obj: Any, word: str):
+def test_a_value_that_is_no_object_is_refused(obj: Any, word: str):
     assert reported(obj) == [f'Invalid value: "{word}": must be of type object: "{word}"']
 
 
@@ -242,10 +242,10 @@ def test_a_value_that_is_no_json_is_one_violation(value: Any):
     assert words.startswith('Invalid value: "object": cannot be read as JSON: ')
 
 
-UNDERSTOOD = {
+KNOWN_KEYWORDS = {
     *("type", "description", "format", "enum", "nullable", "properties", "items"),
     *("additionalProperties", "x-kubernetes-preserve-unknown-fields"),
-    "x-kubernetes-map-type",  # says who owns a field, not what it may hold
+    "x-kubernetes-map-type",  # describes the owner of a field, not its values
 }
 
 
@@ -253,7 +253,7 @@ UNDERSTOOD = {
 def test_the_check_understands_every_keyword_of_the_crds(kind: str):
     schemas = [openapi_schema(kind)]
     for schema in schemas:
-        assert schema.keys() <= UNDERSTOOD
+        assert schema.keys() <= KNOWN_KEYWORDS
         assert schema.get("format") in (None, "int32", "int64", "date-time")
         below = [schema.get("items"), schema.get("additionalProperties")]
         schemas += [*schema.get("properties", {}).values(), *(s for s in below if s)]
@@ -276,6 +276,6 @@ def test_faults_of_a_job_spec_have_its_path():
 
 
 @given(JSON, st.sampled_from(["JobFlow", "JobTemplate"]), st.booleans())
-def test_nothing_makes_the_check_raise(obj: Any, kind: str, strict: bool):
+def test_no_object_makes_the_check_raise(obj: Any, kind: str, strict: bool):
     for violation in schema_violations(kind, obj, strict=strict):
         assert str(violation)

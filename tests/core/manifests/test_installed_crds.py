@@ -19,7 +19,7 @@ def edited(kind: str, edit: Edit) -> list[str]:
 
 
 def at(version: dict[str, Any], path: str) -> dict[str, Any]:
-    """The schema of a field: `spec.flows[].patch`."""
+    """Return the schema of a field, such as `spec.flows[].patch`."""
     schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     for word in path.split("."):
         schema = schema["properties"][word.removesuffix("[]")]
@@ -29,7 +29,7 @@ def at(version: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["JobFlow", "JobTemplate"])
-def test_our_own_fit(kind: str) -> None:
+def test_our_definitions_have_no_faults(kind: str) -> None:
     assert definition_faults(kind, crd(kind)) == []
 
 
@@ -41,19 +41,19 @@ def test_a_missing_field_is_a_fault(kind: str) -> None:
             below = f"{path}.{name}" if path else name
             if not path and name in ("apiVersion", "kind", "metadata"):
                 continue
-            taken = schema["properties"].pop(name)
-            assert definition_faults(kind, ours) == [f"{below} is missing"]
-            schema["properties"][name] = taken
-            check(taken, below)
+            field = schema["properties"].pop(name)
+            assert definition_faults(kind, definition) == [f"{below} is missing"]
+            schema["properties"][name] = field
+            check(field, below)
         for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
             if keyword in schema:
                 check(schema[keyword], path + mark)
 
-    ours = deepcopy(crd(kind))
-    check(ours["spec"]["versions"][0]["schema"]["openAPIV3Schema"], "")
+    definition = deepcopy(crd(kind))
+    check(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"], "")
 
 
-def test_a_newer_definition_fits() -> None:
+def test_a_newer_definition_has_no_faults() -> None:
     def newer(version: dict[str, Any]) -> None:
         for path in ("spec", "spec.flows[]", "spec.flows[].patch", "status"):
             at(version, path)["properties"]["later"] = {"type": "string"}
@@ -69,7 +69,7 @@ def test_further_versions_of_the_kind_are_no_fault() -> None:
     assert definition_faults("JobFlow", more) == []
 
 
-def test_a_schema_that_preserves_fields_misses_none() -> None:
+def test_a_schema_that_preserves_fields_has_no_missing_fields() -> None:
     def open_up(version: dict[str, Any]) -> None:
         spec = at(version, "spec")
         spec["x-kubernetes-preserve-unknown-fields"] = True

@@ -23,13 +23,13 @@ SPEC: dict[str, Any] = {
     ],
 }
 
-OURS = {
+OUR_LABELS = {
     "volcano.sh/createdByJobFlow": "default.test",
     "flow.volcano.sh/step": "a",
     "flow.volcano.sh/attempt": "1",
 }
-TEMPLATE = SPEC["tasks"][0]["template"] | {"metadata": {"labels": OURS}}
-"""The pod template as a vcjob has it."""
+TEMPLATE = SPEC["tasks"][0]["template"] | {"metadata": {"labels": OUR_LABELS}}
+"""The pod template of the vcjob."""
 
 
 def flow(name: str = "test", namespace: str = "default") -> JobFlow:
@@ -41,7 +41,7 @@ def template(name: str = "a", spec: dict[str, Any] | None = None, **meta: Any) -
     return JobTemplate(metadata=metadata, spec=SPEC if spec is None else spec)
 
 
-def made(step: Step, template: JobTemplate, attempt: Attempt, of: JobFlow | None = None) -> Any:
+def build(step: Step, template: JobTemplate, attempt: Attempt, of: JobFlow | None = None) -> Any:
     job = build_job(of or flow(), step, template, attempt)
     assert not isinstance(job, EvaluationFailure), job.message
     return job
@@ -51,10 +51,10 @@ def built(
     spec: dict[str, Any] | None = None, patch: dict[str, Any] | None = None, **meta: Any
 ) -> dict[str, Any]:
     step = Step(name="a", patch=Patch(job_spec=patch) if patch is not None else None)
-    return made(step, template("a", spec, **meta), Attempt("test-a"))
+    return build(step, template("a", spec, **meta), Attempt("test-a"))
 
 
-def test_the_whole_manifest():
+def test_the_manifest_is_complete():
     assert built() == {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
@@ -89,9 +89,9 @@ def test_the_whole_manifest():
     }
 
 
-def test_a_later_attempt_of_a_step_with_another_template():
+def test_a_later_attempt_has_its_number_and_its_template():
     step = Step(name="train", template="a")
-    job = made(step, template("a"), Attempt("test-train-r2", 3))
+    job = build(step, template("a"), Attempt("test-train-r2", 3))
     assert job["metadata"]["name"] == "test-train-r2"
     assert job["metadata"]["labels"]["flow.volcano.sh/attempt"] == "3"
     assert job["metadata"]["labels"]["flow.volcano.sh/step"] == "train"
@@ -100,19 +100,19 @@ def test_a_later_attempt_of_a_step_with_another_template():
 
 def test_long_names_are_shortened_in_labels_only():
     long_flow, step = flow("f" * 60, "n" * 20), Step(name="s" * 70, template="t" * 60)
-    metadata = made(step, template("t" * 60), Attempt("x"), long_flow)["metadata"]
+    metadata = build(step, template("t" * 60), Attempt("x"), long_flow)["metadata"]
     assert all(len(value) <= 63 for value in metadata["labels"].values())
     assert metadata["annotations"]["volcano.sh/createdByJobFlow"] == "n" * 20 + "." + "f" * 60
     assert metadata["annotations"]["volcano.sh/createdByJobTemplate"] == "n" * 20 + "." + "t" * 60
     assert metadata["annotations"]["flow.volcano.sh/step"] == "s" * 70
 
 
-def test_a_template_without_a_generation():
-    job = made(Step(name="a"), JobTemplate(spec={}), Attempt("test-a"))
+def test_a_template_without_a_generation_sets_no_annotation():
+    job = build(Step(name="a"), JobTemplate(spec={}), Attempt("test-a"))
     assert "flow.volcano.sh/template-generation" not in job["metadata"]["annotations"]
 
 
-def test_the_patch_is_merged_in():
+def test_the_patch_is_merged():
     job = built(patch={"tasks": [{"name": "main", "replicas": 2}], "minAvailable": None})
     task = SPEC["tasks"][0] | {"replicas": 2, "template": TEMPLATE}
     assert job["spec"] == {"tasks": [task]}
@@ -129,7 +129,7 @@ def test_the_patch_is_merged_in():
         (Patch(job_spec={}, spec={"queue": "q"}), {"queue": "q"}),
     ],
 )
-def test_a_patch_has_two_names(patch: Patch | None, found: dict[str, Any] | None):
+def test_a_patch_has_two_field_names(patch: Patch | None, found: dict[str, Any] | None):
     assert changes_of(patch) == found
 
 
@@ -156,18 +156,19 @@ def test_the_ttl_becomes_an_annotation(
 
 
 @pytest.mark.parametrize("ttl", ["60", True, [1]])
-def test_a_malformed_ttl_stays(ttl: Any):
+def test_a_malformed_ttl_is_kept(ttl: Any):
     job = built({"ttlSecondsAfterFinished": ttl})
     assert job["spec"] == {"ttlSecondsAfterFinished": ttl}
     assert TTL not in job["metadata"]["annotations"]
 
 
 def test_labels_and_annotations_are_inherited():
-    mine = {"team": "ml", "app.kubernetes.io/instance": "x", "app.kubernetes.io/managed-by": "me"}
+    labels = {"team": "ml", "app.kubernetes.io/instance": "x", "app.kubernetes.io/managed-by": "me"}
     metadata = built(
-        labels=mine, annotations={"sandbox.jobflow.volcano.sh/duration": "2s", "volcano.sh/x": "y"}
+        labels=labels,
+        annotations={"sandbox.jobflow.volcano.sh/duration": "2s", "volcano.sh/x": "y"},
     )["metadata"]
-    assert mine.items() <= metadata["labels"].items()
+    assert labels.items() <= metadata["labels"].items()
     assert metadata["annotations"]["sandbox.jobflow.volcano.sh/duration"] == "2s"
     assert metadata["annotations"]["volcano.sh/x"] == "y"
 
@@ -186,7 +187,7 @@ def test_labels_and_annotations_are_inherited():
         (TTL, "1"),
     ],
 )
-def test_bookkeeping_is_not_inherited(key: str, value: str):
+def test_metadata_of_other_tools_is_not_inherited(key: str, value: str):
     metadata = built(labels={key: value}, annotations={key: value})["metadata"]
     assert key not in metadata["labels"]
     assert key not in metadata["annotations"]
@@ -223,27 +224,27 @@ def labelled(*labels: Any) -> dict[str, Any]:
 
 
 def test_pods_have_the_labels_of_their_attempt():
-    assert pod_labels(built()) == [OURS]
-    job = made(Step(name="a"), template(), Attempt("test-a-7-r1", 2, index=7))
+    assert pod_labels(built()) == [OUR_LABELS]
+    job = build(Step(name="a"), template(), Attempt("test-a-7-r1", 2, index=7))
     assert pod_labels(job) == [
-        OURS | {"flow.volcano.sh/attempt": "2", "flow.volcano.sh/index": "7"}
+        OUR_LABELS | {"flow.volcano.sh/attempt": "2", "flow.volcano.sh/index": "7"}
     ]
     assert pod_labels(job)[0].items() <= job["metadata"]["labels"].items()
 
 
 def test_our_labels_override_those_of_pods():
     job = built(labelled({"app": "x", "flow.volcano.sh/step": "mine"}, None, {}))
-    assert pod_labels(job) == [{"app": "x"} | OURS, OURS, OURS]
+    assert pod_labels(job) == [{"app": "x"} | OUR_LABELS, OUR_LABELS, OUR_LABELS]
 
 
-def test_a_pod_of_a_plain_step_has_no_index_of_its_own():
-    assert pod_labels(built(labelled({"flow.volcano.sh/index": "3"}))) == [OURS]
+def test_a_pod_of_a_plain_step_has_no_index():
+    assert pod_labels(built(labelled({"flow.volcano.sh/index": "3"}))) == [OUR_LABELS]
 
 
 def test_patches_may_set_labels_of_pods():
     patch = {"tasks": [{"name": "t0", "template": {"metadata": {"labels": {"app": "y"}}}}]}
     spec = labelled({"app": "x", "team": "z"})
-    assert pod_labels(built(spec, patch)) == [{"app": "y", "team": "z"} | OURS]
+    assert pod_labels(built(spec, patch)) == [{"app": "y", "team": "z"} | OUR_LABELS]
     assert spec == labelled({"app": "x", "team": "z"})
 
 
@@ -261,5 +262,5 @@ def test_patches_may_set_labels_of_pods():
         {"tasks": [{"name": "a", "template": {"metadata": {"labels": "x"}}}]},
     ],
 )
-def test_malformed_pod_templates_stay(spec: dict[str, Any]):
+def test_malformed_pod_templates_are_kept(spec: dict[str, Any]):
     assert built(spec)["spec"] == spec

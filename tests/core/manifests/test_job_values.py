@@ -64,13 +64,13 @@ def test_templates_override_defaults_and_patches_override_both() -> None:
     }
 
 
-@pytest.mark.parametrize("nothing", [None, ""])
-def test_empty_values_of_a_template_count_as_unset(nothing: str | None) -> None:
+@pytest.mark.parametrize("empty", [None, ""])
+def test_empty_values_of_a_template_count_as_unset(empty: str | None) -> None:
     flow = flow_of("a", jobDefaults={"queue": "research"})
-    assert spec_of(flow, template_of("a", queue=nothing)) == {"queue": "research"}
+    assert spec_of(flow, template_of("a", queue=empty)) == {"queue": "research"}
 
 
-def test_malformed_plugins_stay() -> None:
+def test_malformed_plugins_are_kept() -> None:
     flow = flow_of("a", jobDefaults=DEFAULTS)
     assert spec_of(flow, template_of("a", plugins=["ssh"]))["plugins"] == ["ssh"]
 
@@ -101,7 +101,7 @@ def test_defaults_share_nothing_with_the_job() -> None:
     assert with_defaults({"queue": "own"}, None) == {"queue": "own"}
 
 
-def test_references_in_patches_take_their_values() -> None:
+def test_references_in_patches_are_replaced() -> None:
     patch = {"spec": {"minAvailable": "$(params.n)", "plugins": {"env": ["$(item.x)-$(index)"]}}}
     flow = flow_of({"name": "a", "patch": patch}, params=[{"name": "n", "value": 2}])
     assert spec_of(flow, template_of("a"), index=3, item={"x": "y"}) == {
@@ -110,13 +110,13 @@ def test_references_in_patches_take_their_values() -> None:
     }
 
 
-def test_references_in_values_stay() -> None:
+def test_references_in_values_are_not_replaced() -> None:
     patch = {"spec": {"queue": "$(item)"}}
     flow = flow_of({"name": "a", "patch": patch})
     assert spec_of(flow, template_of("a"), item="$(index)", index=1) == {"queue": "$(index)"}
 
 
-def test_references_in_templates_and_defaults_stay() -> None:
+def test_references_in_templates_and_defaults_are_not_replaced() -> None:
     flow = flow_of("a", jobDefaults={"queue": "$(index)"})
     spec = spec_of(flow, template_of("a", priorityClassName="$(index)"), index=1)
     assert spec == {"queue": "$(index)", "priorityClassName": "$(index)"}
@@ -142,7 +142,7 @@ def test_a_reference_without_a_value_makes_no_job() -> None:
     ],
 )  # fmt: skip
 def test_values_of_the_wrong_type_make_no_job(patch: Any, item: Any, reported: str) -> None:
-    """An API server would refuse the vcjob for good; known here, it is not sent."""
+    """The vcjob is not sent, because an API server would always refuse it."""
     flow = flow_of({"name": "a", "patch": {"spec": patch}})
     attempt = Attempt("f-a", seen=EvaluationScope(flow, lambda name: None, index=0, item=item))
     job = build_job(flow, flow.steps[0], template_of("a"), attempt)

@@ -7,14 +7,14 @@ import pytest
 from jobflow.core.manifests.crd_schema import schema_violations
 
 
-def remedies(spec: dict[str, Any], kind: str = "JobFlow") -> list[str]:
-    """What stands behind the first `; ` of each refusal; the whole where nothing does."""
+def hints(spec: dict[str, Any], kind: str = "JobFlow") -> list[str]:
+    """Return the text after the first `; ` of each violation, or an empty text."""
     found = schema_violations(kind, {"metadata": {"name": "f"}, "spec": spec}, strict=True)
     return [each.detail.partition("; ")[2] for each in found]
 
 
 def of_step(**step: Any) -> list[str]:
-    return remedies({"flows": [step]})
+    return hints({"flows": [step]})
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def of_step(**step: Any) -> list[str]:
         ({"forEach": {"items": {"a": 1}}}, ""),
     ],
 )
-def test_a_value_of_another_type(step: dict[str, Any], reported: str) -> None:
+def test_a_value_of_another_type_has_a_hint(step: dict[str, Any], reported: str) -> None:
     assert of_step(**step) == [reported]
 
 
@@ -57,8 +57,8 @@ def test_a_value_of_another_type(step: dict[str, Any], reported: str) -> None:
         ({"entry": "a"}, ""),
     ],
 )
-def test_in_the_spec_of_the_flow(spec: dict[str, Any], reported: str) -> None:
-    assert remedies(spec) == [reported]
+def test_fields_of_the_flow_spec_have_hints(spec: dict[str, Any], reported: str) -> None:
+    assert hints(spec) == [reported]
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_in_the_spec_of_the_flow(spec: dict[str, Any], reported: str) -> None:
         ({"withitems": [1]}, ""),
     ],
 )
-def test_a_field_of_another_tool(step: dict[str, Any], reported: str) -> None:
+def test_a_field_of_another_tool_has_a_hint(step: dict[str, Any], reported: str) -> None:
     assert of_step(**step) == [reported]
-    assert remedies({"finally": [step]}) == [reported]
+    assert hints({"finally": [step]}) == [reported]
 
 
 def test_templates_have_no_hints_of_flows() -> None:
-    assert remedies({"retries": 3}, "JobTemplate") == [""]
+    assert hints({"retries": 3}, "JobTemplate") == [""]

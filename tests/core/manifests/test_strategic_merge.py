@@ -37,7 +37,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "a value": ({"queue": "a"}, {"queue": "b"}, {"queue": "b"}),
     "a new value": ({}, {"queue": "b"}, {"queue": "b"}),
     "null removes": ({"queue": "a", "maxRetry": 1}, {"queue": None}, {"maxRetry": 1}),
-    "null of nothing": ({}, {"queue": None}, {}),
+    "null for a missing field": ({}, {"queue": None}, {}),
     "null in a new map": ({}, {"a": {"b": None, "c": {"d": None}}}, {"a": {"c": {}}}),
     "maps by key": (
         {"plugins": {"env": [], "svc": ["--x"]}},
@@ -53,7 +53,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         tasks(default0=ONE | RETRY, default1=TWO),
     ),
     "a task without a name is the only one": (tasks(a=ONE), {"tasks": [TWO]}, tasks(a=TWO)),
-    "a task without a name is none of two": (
+    "a task without a name is added to two": (
         tasks(a={}, b={}), {"tasks": [TWO]}, {"tasks": [{"name": "a"}, {"name": "b"}, TWO]}
     ),
     "a container without a name is the only one": (
@@ -61,10 +61,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         pod(containers=[{"env": [{"name": "B", "value": "2"}]}]),
         pod(**env("A=1 B=2", image="x")),
     ),
-    "two elements without names are none": (
+    "two elements without names are added": (
         tasks(a={}), {"tasks": [TWO, RETRY]}, {"tasks": [{"name": "a"}, TWO, RETRY]}
     ),
-    "a variable without a name is none": (
+    "a variable without a name is added": (
         pod(**env("A=1")),
         pod(**containers(env=[{"value": "2"}])),
         pod(**containers(env=[{"name": "A", "value": "1"}, {"value": "2"}])),
@@ -89,7 +89,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"policies": [{"event": "PodEvicted", "action": None}]},
         {"policies": [{"event": "PodEvicted"}]},
     ),
-    "nothing but nulls stays of a replaced list": (
+    "null entries of a replaced list are kept": (
         {"policies": [1]},
         {"policies": [None, [None, {"a": None}]]},
         {"policies": [None, [None, {}]]},
@@ -117,7 +117,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "tasks keep the names Volcano gives them when another is removed": (
         {"tasks": [{"name": "a"}, ONE]}, tasks(a=DELETE, default1=TWO), tasks(default1=TWO)
     ),
-    "an empty name in a patch names nothing": (
+    "an empty name in a patch matches no task": (
         {"tasks": [{"name": "", "replicas": 1}]},
         {"tasks": [{"name": "", "replicas": 2}]},
         {"tasks": [{"name": "", "replicas": 1}, {"name": "", "replicas": 2}]},
@@ -127,7 +127,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"tasks": ["y", {"name": "a", "$patch": "delete"}]},
         {"tasks": ["x", "y"]},
     ),
-    "a delete that names nothing": (
+    "a delete without a name": (
         {"tasks": ["x", {"name": "a"}]},
         {"tasks": [{"$patch": "delete"}]},
         {"tasks": ["x", {"name": "a"}]},
@@ -135,7 +135,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "a list replaced": (
         tasks(a=ONE, b={}), {"tasks": [{"$patch": "replace"}, {"name": "a"}]}, tasks(a={})
     ),
-    "the directive for the default": (
+    "the directive to merge": (
         tasks(a=ONE), tasks(a={"$patch": "merge"} | RETRY), tasks(a=ONE | RETRY)
     ),
     "some keys retained": (
@@ -152,7 +152,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("spec", "patch", "result"), CASES.values(), ids=CASES.keys())
-def test_merge(spec: dict[str, Any], patch: dict[str, Any], result: dict[str, Any]):
+def test_a_patch_is_merged(spec: dict[str, Any], patch: dict[str, Any], result: dict[str, Any]):
     assert merge(spec, patch) == result
 
 
@@ -263,7 +263,7 @@ POD_CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
             ]
         },
     ),
-    "more tolerations of one key than there are": (
+    "more tolerations of one key in the patch": (
         {"tolerations": [{"key": "a", "n": 1}]},
         {"tolerations": [{"key": "a", "m": 1}, {"key": "a", "m": 2}]},
         {"tolerations": [{"key": "a", "n": 1, "m": 1}, {"key": "a", "m": 2}]},
@@ -295,5 +295,7 @@ POD_CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("old", "patch", "result"), POD_CASES.values(), ids=POD_CASES.keys())
-def test_merge_of_pods(old: dict[str, Any], patch: dict[str, Any], result: dict[str, Any]):
+def test_a_patch_of_a_pod_is_merged(
+    old: dict[str, Any], patch: dict[str, Any], result: dict[str, Any]
+):
     assert merged_pod(old, patch) == result

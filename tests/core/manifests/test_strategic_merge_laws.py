@@ -47,7 +47,7 @@ def test_an_overlay_equals_a_merge_and_changes_neither(spec: dict[str, Any], pat
 
 
 def _containers_of(node: Any) -> set[int]:
-    """The identity of each map and list."""
+    """Return the identity of each map and list."""
     if isinstance(node, dict):
         return {id(node)}.union(*map(_containers_of, node.values()))
     if isinstance(node, list):
@@ -55,17 +55,17 @@ def _containers_of(node: Any) -> set[int]:
     return set()
 
 
-def _whole(patch: Any) -> Any:
-    """A patch without directives, and of its lists only elements that have a name."""
+def _with_keys(patch: Any) -> Any:
+    """Return the patch without directives, and with the merge keys in each list element."""
     if isinstance(patch, dict):
-        return {key: _whole(value) for key, value in patch.items() if not key.startswith("$")}
+        return {key: _with_keys(value) for key, value in patch.items() if not key.startswith("$")}
     if isinstance(patch, list):
         keys = {"name": "n", "mountPath": "/m", "containerPort": 1, "key": "k"}
-        return [_whole(item) | keys if isinstance(item, dict) else {**keys} for item in patch]
+        return [_with_keys(item) | keys if isinstance(item, dict) else {**keys} for item in patch]
     return patch
 
 
-@given(OBJECTS, OBJECTS.map(_whole))
+@given(OBJECTS, OBJECTS.map(_with_keys))
 def test_a_patch_with_all_its_keys_is_idempotent(spec: dict[str, Any], patch: dict[str, Any]):
     once = merge(spec, patch)
     assert merge(once, patch) == once
@@ -80,7 +80,7 @@ def test_null_in_a_patch_removes_a_field(spec: dict[str, Any], patch: dict[str, 
 
 
 @given(OBJECTS)
-def test_no_null_and_no_directive_gets_from_a_patch_into_a_map(patch: dict[str, Any]):
+def test_nulls_and_directives_of_a_patch_are_not_in_the_result(patch: dict[str, Any]):
     assert not list(_leftovers(merge({}, patch)))
 
 
@@ -96,7 +96,7 @@ def _leftovers(node: Any) -> Any:
 
 
 @given(OBJECTS, st.text(), JSON)
-def test_a_field_that_a_patch_does_not_name_stays(patch: dict[str, Any], key: str, value: Any):
+def test_a_field_that_a_patch_does_not_name_is_kept(patch: dict[str, Any], key: str, value: Any):
     key = f"x-{key}"
     if patch.get("$patch") not in ("replace", "delete") and "$retainKeys" not in patch:
         assert merge({key: value}, patch)[key] == value
@@ -109,7 +109,7 @@ def deep(depth: int, key: str) -> dict[str, Any]:
     return node
 
 
-def test_depth_does_not_matter():
+def test_values_may_be_nested_deep():
     node: Any = merge(deep(3000, "a"), deep(3000, "b"))
     for _ in range(3000):
         node = node["plugins"]
@@ -153,7 +153,7 @@ def test_depth_does_not_matter():
           "keep"]),
     ],
 )  # fmt: skip
-def test_faults_of_patches(patch: dict[str, Any], words: list[str]):
+def test_faults_of_patches_are_reported(patch: dict[str, Any], words: list[str]):
     assert [str(violation) for violation in patch_violations(patch, "p")] == words
 
 

@@ -15,11 +15,11 @@ POD = "spec.tasks[0].template.spec"
 
 
 def pod(container: Any = None, **spec: Any) -> dict[str, Any]:
-    whole = {"containers": [{"name": "main", "image": "x", **(container or {})}], **spec}
-    return {"tasks": [{"name": "main", "replicas": 1, "template": {"spec": whole}}]}
+    pod_spec = {"containers": [{"name": "main", "image": "x", **(container or {})}], **spec}
+    return {"tasks": [{"name": "main", "replicas": 1, "template": {"spec": pod_spec}}]}
 
 
-def wrong(spec: Any) -> list[str]:
+def type_faults(spec: Any) -> list[str]:
     return [str(violation) for violation in misfits(spec, "spec").violations]
 
 
@@ -49,7 +49,7 @@ def unknown(spec: Any) -> list[str]:
         {"tasks": None, "queue": None, "plugins": {"anything": []}},
     ],
 )
-def test_specs_that_kubernetes_accepts(spec: dict[str, Any]) -> None:
+def test_valid_specs_are_accepted(spec: dict[str, Any]) -> None:
     found = misfits(spec, "spec")
     assert (found.violations, found.field_warnings) == ((), ())
 
@@ -93,7 +93,7 @@ def test_a_wrong_type_of_a_pod_is_a_fault(spec: dict[str, Any], at: str, words: 
 
 
 def test_wrong_types_of_the_job_itself_are_left_to_its_schema() -> None:
-    assert wrong({"tasks": {"a": 1}, "queue": 7, "volumes": [3], "policies": "x"}) == []
+    assert type_faults({"tasks": {"a": 1}, "queue": 7, "volumes": [3], "policies": "x"}) == []
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ def test_wrong_types_of_the_job_itself_are_left_to_its_schema() -> None:
         ("volumes[].volumeClaim", "storageClas", '; did you mean "storageClassName"?'),
     ],
 )  # fmt: skip
-def test_the_place_of_an_unknown_field(place: str, name: str, words: str) -> None:
+def test_an_unknown_field_has_a_hint_for_its_place(place: str, name: str, words: str) -> None:
     assert meant(place, name) == words
 
 
-def test_unknown_fields_have_their_places() -> None:
+def test_unknown_fields_are_reported_with_their_places() -> None:
     spec = pod({"argz": ["x"]}, hostNetwrk=True) | {"env": []}
     spec["tasks"][0] |= {"containers": [], "dependsOn": {"names": ["a"]}}
     assert unknown(spec) == [
@@ -153,7 +153,7 @@ def test_a_reference_without_a_value_fits_any_type() -> None:
     assert fault.path == f"{POD}.containers[0].stdin"
 
 
-def test_misfits_are_limited() -> None:
+def test_the_number_of_misfits_is_limited() -> None:
     many = {f"comman{i}": 1 for i in range(MAX_FINDINGS)} | {"command": "x"}
     found = misfits(pod(many) | {"tasks2": 1}, "spec")
     assert len(found.field_warnings) == MAX_FINDINGS
@@ -179,13 +179,13 @@ JSON = st.recursive(
 
 
 @given(JSON, st.booleans())
-def test_nothing_makes_it_raise(spec: Any, patch: bool) -> None:
+def test_no_spec_makes_the_check_raise(spec: Any, patch: bool) -> None:
     found = misfits(spec, "spec", is_open=is_open if patch else None)
     assert all(str(each) for each in (*found.violations, *found.field_warnings))
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("written", "suggestion"),
     [
         ("4gb", "4G"),
         ("4g", "4G"),
@@ -199,12 +199,12 @@ def test_nothing_makes_it_raise(spec: Any, patch: bool) -> None:
         ("5B", "5"),
     ],
 )
-def test_quantities_with_a_suggestion(written: str, meant: str) -> None:
+def test_malformed_quantities_have_a_suggestion(written: str, suggestion: str) -> None:
     (fault,) = misfits(pod({"resources": {"requests": {"memory": written}}}), "spec").violations
-    assert fault.detail.endswith(f'; did you mean "{meant}"?')
+    assert fault.detail.endswith(f'; did you mean "{suggestion}"?')
 
 
 @pytest.mark.parametrize("written", ["1 core", "lots", "4i", "4 nb", "1.2.3 GB", ""])
-def test_quantities_without_a_suggestion(written: str) -> None:
+def test_unclear_quantities_have_no_suggestion(written: str) -> None:
     (fault,) = misfits(pod({"resources": {"requests": {"memory": written}}}), "spec").violations
     assert "did you mean" not in fault.detail

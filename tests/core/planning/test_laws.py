@@ -21,7 +21,7 @@ from support.laws.cpu_time import least_cpu
 from support.laws.effort_of_laws import tries
 from support.laws.random_flows import controlled_flows, flows_with_probes
 from support.laws.random_walk import Walk, walks
-from support.laws.unadmitted_flows import Odd
+from support.laws.unadmitted_flows import UnadmittedWorlds
 from support.plan.loop_worlds import stepped
 from support.plan.plan_world import NOW, World
 
@@ -68,9 +68,9 @@ def test_every_flow_ends_and_no_job_runs_again_without_a_reason(walk: Walk) -> N
     assert {each.phase for each in conditions.values()} <= ENDED_STEP_PHASES
     assert not walk.live()
     assert world.settled().plan().nothing
-    for key, count in walk.made.items():
-        assert count <= 1 + walk.over[key]
-    assert set(walk.taken.values()) <= {1}, "a Command was obeyed twice"
+    for key, count in walk.created.items():
+        assert count <= 1 + walk.replaceable[key]
+    assert set(walk.handled.values()) <= {1}, "a Command was obeyed twice"
     assert world.settled().commands == {}
     broken = any(
         each.phase == "Failed" and not walk.steps[name].continue_on_failure
@@ -97,7 +97,7 @@ def test_a_cancelled_flow_ends_even_if_its_jobs_do_not_react(walk: Walk, deaf: b
     assert walk.world.flow.final
     assert (walk.world.now - started).total_seconds() < 300
     assert not walk.live()
-    assert set(walk.taken.values()) <= {1}
+    assert set(walk.handled.values()) <= {1}
     assert walk.world.settled().commands == {}
 
 
@@ -213,7 +213,7 @@ that is busy."""
 @given(st.integers(0, 2**32))
 @tries(25)
 def test_plans_of_an_unadmitted_flow_settle(seed: int) -> None:
-    odd = Odd(Random(seed))
+    odd = UnadmittedWorlds(Random(seed))
     for _ in range(SEVERAL):
         settled(odd.world())
 
@@ -236,7 +236,7 @@ def settled(world: World) -> World:
 @given(st.integers(0, 2**32))
 @tries(25)
 def test_an_unadmitted_flow_is_validated_and_explained(seed: int) -> None:
-    odd = Odd(Random(seed))
+    odd = UnadmittedWorlds(Random(seed))
     for _ in range(SEVERAL):
         world = odd.world()
         flow: JobFlow = world.flow

@@ -25,12 +25,12 @@ def after(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def said(*pods: Pod) -> str:
+def text(*pods: Pod) -> str:
     found = find_first_failure(pods)
     return found.message if found is not None else ""
 
 
-def test_the_container_its_exit_code_and_its_node() -> None:
+def test_a_failure_has_container_exit_code_and_node() -> None:
     found = find_first_failure([with_containers(pod(index=1), ended(3), node="n1")])
     assert found is not None
     assert found.sure
@@ -40,21 +40,21 @@ def test_the_container_its_exit_code_and_its_node() -> None:
     assert found.message == "pod f-b-worker-1 (task worker): exit code 3 (Error) on node n1"
 
 
-def test_of_several_containers_the_one_that_failed_is_named() -> None:
+def test_the_failed_one_of_several_containers_is_named() -> None:
     several = with_containers(pod(), ended(0, name="main"), ended(137, "OOMKilled", name="side"))
     assert (
-        said(several) == "pod f-b-worker-0 (task worker, container side): exit code 137 (OOMKilled)"
+        text(several) == "pod f-b-worker-0 (task worker, container side): exit code 137 (OOMKilled)"
     )
 
 
-def test_an_init_container_may_have_failed() -> None:
+def test_a_failed_init_container_is_named() -> None:
     init = (ended(0, name="first"), ended(2, name="fetch"))
     found = with_containers(pod(), stuck("PodInitializing"), init=init)
-    assert said(found) == "pod f-b-worker-0 (task worker, container fetch): exit code 2 (Error)"
+    assert text(found) == "pod f-b-worker-0 (task worker, container fetch): exit code 2 (Error)"
 
 
-def test_what_failed_first_is_to_blame_in_whatever_order_the_pods_come() -> None:
-    """The others were killed, or failed as a result."""
+def test_the_first_failure_is_found_in_any_order_of_pods() -> None:
+    """The other pods were killed, or failed as a result."""
     pods = [
         with_containers(pod(index=0), ended(143, at=after(9))),
         with_containers(pod(index=1), ended(1, at=after(3))),
@@ -62,11 +62,11 @@ def test_what_failed_first_is_to_blame_in_whatever_order_the_pods_come() -> None
         with_containers(pod(index=2), ended(1, at=after(3))),
         with_containers(pod(index=3, phase="Succeeded"), ended(0, at=after(1))),
     ]
-    found = {said(*order) for order in permutations(pods)}
+    found = {text(*order) for order in permutations(pods)}
     assert found == {"pod f-b-worker-1 (task worker): exit code 1 (Error)"}
 
 
-def test_an_evicted_pod_failed_by_that_and_not_by_its_container() -> None:
+def test_an_eviction_is_reported_instead_of_the_exit_code() -> None:
     evicted = with_containers(
         pod(), ended(137, at=after(1)), node="n2", reason="Evicted", message="low on memory"
     )
@@ -78,21 +78,21 @@ def test_an_evicted_pod_failed_by_that_and_not_by_its_container() -> None:
     assert found.message == "pod f-b-worker-0 (task worker): Evicted on node n2: low on memory"
 
 
-def test_a_failed_pod_that_says_nothing() -> None:
-    assert said(pod()) == "pod f-b-worker-0 (task worker): failed"
+def test_a_failed_pod_without_details_has_a_short_message() -> None:
+    assert text(pod()) == "pod f-b-worker-0 (task worker): failed"
 
 
-def test_what_the_kubelet_says_of_a_container_that_could_not_start() -> None:
+def test_a_start_error_has_the_message_of_the_kubelet() -> None:
     started = with_containers(pod(), ended(128, "StartError", message="exec: pythn:\n not found"))
-    assert said(started) == (
+    assert text(started) == (
         "pod f-b-worker-0 (task worker): exit code 128 (StartError): exec: pythn: not found"
     )
     wrote = with_containers(pod(), ended(1, message="my own last words"))
-    assert said(wrote) == "pod f-b-worker-0 (task worker): exit code 1 (Error)"
+    assert text(wrote) == "pod f-b-worker-0 (task worker): exit code 1 (Error)"
 
 
-def test_a_signal_is_said_where_it_is_known() -> None:
-    assert said(with_containers(pod(), ended(0, "Killed", signal=9))) == (
+def test_a_known_signal_is_named() -> None:
+    assert text(with_containers(pod(), ended(0, "Killed", signal=9))) == (
         "pod f-b-worker-0 (task worker): signal 9 (Killed)"
     )
 
@@ -106,7 +106,7 @@ def test_a_signal_is_said_where_it_is_known() -> None:
         (stuck("CrashLoopBackOff"), "CrashLoopBackOff"),
     ],
 )
-def test_a_pod_that_had_trouble_is_named_for_want_of_one_that_failed(
+def test_a_pod_with_errors_is_named_if_no_pod_has_failed(
     container: ContainerStatus, expected: str
 ) -> None:
     found = find_first_failure([with_containers(pod(phase="Running"), container)])
@@ -114,14 +114,14 @@ def test_a_pod_that_had_trouble_is_named_for_want_of_one_that_failed(
     assert not found.sure
     assert found.message == f"pod f-b-worker-0 (task worker): {expected}"
     sure = with_containers(pod("z", 9), ended(7))
-    assert said(with_containers(pod(phase="Running"), container), sure).startswith("pod f-b-z-9")
+    assert text(with_containers(pod(phase="Running"), container), sure).startswith("pod f-b-z-9")
 
 
-def test_a_container_that_fails_again_and_again_is_known_by_its_last_end() -> None:
+def test_a_container_in_a_crash_loop_has_its_last_exit_code() -> None:
     crash = msgspec.structs.replace(
         stuck("CrashLoopBackOff"), last_state=ended(5, at=after(2)).state
     )
-    assert said(with_containers(pod(phase="Running"), crash)).endswith("exit code 5 (Error)")
+    assert text(with_containers(pod(phase="Running"), crash)).endswith("exit code 5 (Error)")
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def test_a_container_that_fails_again_and_again_is_known_by_its_last_end() -> No
         with_containers(pod(phase="Succeeded"), again(ended(1))),
     ],
 )
-def test_who_is_not_to_blame(harmless: Pod) -> None:
+def test_pods_without_errors_are_not_named(harmless: Pod) -> None:
     assert find_first_failure([harmless]) is None
     assert find_first_failure([]) is None
 
 
-def test_a_pod_without_a_task() -> None:
-    alone = msgspec.structs.replace(
+def test_a_pod_without_a_task_is_named_without_one() -> None:
+    unlabelled = msgspec.structs.replace(
         pod(), metadata=msgspec.structs.replace(pod().metadata, labels=None)
     )
-    assert said(with_containers(alone, ended(1))) == "pod f-b-worker-0: exit code 1 (Error)"
+    assert text(with_containers(unlabelled, ended(1))) == "pod f-b-worker-0: exit code 1 (Error)"

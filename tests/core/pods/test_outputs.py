@@ -44,16 +44,16 @@ JOB = outlined(flow("a").job("a", "Completed"), "ps=1", "worker=2")
         ('{"a": 1, "b": null, "c": {"d": null}}', {"a": 1, "c": {}}),
     ],
 )
-def test_a_json_object_as_it_is_and_other_text_as_text(message: str, outputs: object) -> None:
+def test_json_objects_are_parsed_and_other_messages_are_text(message: str, outputs: object) -> None:
     assert parse_outputs(message) == outputs
 
 
-def test_what_no_utf8_can_say_is_replaced() -> None:
+def test_invalid_utf8_is_replaced() -> None:
     assert parse_outputs("caf\udce9") == {"text": "caf\ufffd\ufffd\ufffd"}
     assert parse_outputs('{"a": "\\ud800"}') == {"text": '{"a": "\\ud800"}'}
 
 
-def test_numbers_are_those_that_the_api_server_can_store() -> None:
+def test_numbers_that_the_api_server_cannot_store_are_converted() -> None:
     assert parse_outputs('{"n": 9223372036854775807}') == {"n": 2**63 - 1}
     assert parse_outputs('{"n": 9223372036854775808}') == {"n": float(2**63)}
     for number in ("1e400", "9" * 400):
@@ -63,7 +63,7 @@ def test_numbers_are_those_that_the_api_server_can_store() -> None:
 
 @pytest.mark.parametrize("opening", ['{"a":', "["])
 @pytest.mark.parametrize("levels", [31, 33, 300])
-def test_what_is_nested_too_deep_is_text(opening: str, levels: int) -> None:
+def test_objects_nested_too_deep_are_text(opening: str, levels: int) -> None:
     closing = "}" if opening[0] == "{" else "]"
     message = f'{{"a":{opening * levels}1{closing * levels}}}'
     found = parse_outputs(message)
@@ -72,16 +72,16 @@ def test_what_is_nested_too_deep_is_text(opening: str, levels: int) -> None:
     assert levels < 32 or found == {"text": message}
 
 
-def test_a_message_that_the_kubelet_may_have_cut_is_too_large() -> None:
-    whole = '{"a": "' + "x" * 4084 + '"}'
-    assert len(whole) == 4093
-    assert parse_outputs(whole) is not None
+def test_a_message_that_the_kubelet_may_have_truncated_is_too_large() -> None:
+    longest = '{"a": "' + "x" * 4084 + '"}'
+    assert len(longest) == 4093
+    assert parse_outputs(longest) is not None
     for message in ("x" * 4096, "ä" * 2048, "x" * 10**6, '{"a": "' + "x" * 4089):
         with pytest.raises(OutputsTooLarge, match="bytes"):
             parse_outputs(message)
 
 
-def test_what_grows_beyond_its_room_as_json_is_too_large() -> None:
+def test_outputs_that_exceed_the_limit_as_json_are_too_large() -> None:
     with pytest.raises(OutputsTooLarge, match="have 18011 bytes as JSON"):
         parse_outputs("\x01" * 3000)
 
@@ -100,10 +100,10 @@ def test_any_message_fits_a_status_or_is_too_large(message: str) -> None:
     assert msgspec.json.decode(stored) == found
 
 
-# ---------------------------------------------------------------------------- whose it is
+# ------------------------------------------------------------------ the pod of the outputs
 
 
-def test_it_is_the_first_pod_of_the_first_task() -> None:
+def test_the_output_pod_is_the_first_pod_of_the_first_task() -> None:
     pods = pods_of(JOB, worker="Succeeded Succeeded", ps="Succeeded")
     found = find_output_pod(JOB.spec, pods.values())
     assert found is not None
@@ -112,25 +112,25 @@ def test_it_is_the_first_pod_of_the_first_task() -> None:
     assert find_output_pod(JOB.spec, pods.values()) is None
 
 
-def test_a_task_without_a_name_has_volcanos() -> None:
+def test_a_task_without_a_name_has_the_name_that_volcano_gives() -> None:
     spec = msgspec.convert({"tasks": [{"replicas": 1}]}, JobOutline)
     found = find_output_pod(spec, [pod_of(JOB, "default0", 0)])
     assert found is not None
 
 
 @pytest.mark.parametrize("spec", [{}, {"tasks": []}, {"tasks": [{"replicas": 0}]}, {"tasks": [{}]}])
-def test_a_job_that_has_no_such_pod(spec: dict[str, object]) -> None:
+def test_a_job_without_pods_has_no_output_pod(spec: dict[str, object]) -> None:
     assert not has_output_pod(msgspec.convert(spec, JobOutline))
     assert has_output_pod(JOB.spec)
 
 
-def test_the_first_container_is_the_first_of_the_spec() -> None:
+def test_the_message_is_that_of_the_first_container_of_the_spec() -> None:
     """The statuses of a pod are sorted by name, and may include a sidecar."""
     pod = pod_of(JOB, "ps", 0, "Succeeded")
-    words = (ended(0, name="a-sidecar", message="no"), ended(0, name="c", message="yes"))
-    assert read_message(JOB.spec, with_containers(pod, *words)) == "yes"
-    alone = with_containers(pod, ended(0, name="other", message="who else"))
-    assert read_message(JOB.spec, alone) == "who else"
+    statuses = (ended(0, name="a-sidecar", message="no"), ended(0, name="c", message="yes"))
+    assert read_message(JOB.spec, with_containers(pod, *statuses)) == "yes"
+    single = with_containers(pod, ended(0, name="other", message="who else"))
+    assert read_message(JOB.spec, single) == "who else"
     two = with_containers(pod, ended(0, name="x"), ended(0, name="y"))
     assert read_message(JOB.spec, two) == ""
 
@@ -144,20 +144,20 @@ def test_there_is_no_message_before_the_container_has_ended() -> None:
     assert read_message(JOB.spec, pod_of(JOB, "ps", 0, "Failed")) == ""
 
 
-def test_what_the_kubelet_says_is_no_output() -> None:
+def test_a_message_of_the_kubelet_is_no_output() -> None:
     pod = pod_of(JOB, "ps", 0, "Failed")
     message = ended(128, "StartError", message="exec: pythn: not found")
     assert read_message(JOB.spec, with_containers(pod, message)) == ""
 
 
-# -------------------------------------------------------------------------------- the room
+# ------------------------------------------------------------------- the limit of a flow
 
 
-def test_all_outputs_of_a_flow_have_a_room_together() -> None:
+def test_all_outputs_of_a_flow_share_one_limit() -> None:
     each = {"text": "x" * 1000}
-    taken = len(msgspec.json.encode(each)) + FIELD_BYTES
+    size = len(msgspec.json.encode(each)) + FIELD_BYTES
     room = OutputsRoom([each] * 10)
-    for _ in range(MAX_FLOW_OUTPUTS // taken - 10):
+    for _ in range(MAX_FLOW_OUTPUTS // size - 10):
         room.take(each)
     with pytest.raises(
         OutputsTooLarge, match=r"have 1011 bytes as JSON, and 117 are left of the 65536 for"

@@ -22,7 +22,7 @@ def needing(**fields: object) -> World:
 
 
 @pytest.mark.parametrize("fields", [NAMED, PATCHED], ids=["in an expression", "in a patch"])
-def test_they_are_read_where_nothing_was_watched(fields: dict[str, object]) -> None:
+def test_outputs_are_read_if_their_pod_was_not_watched(fields: dict[str, object]) -> None:
     world = leaves(needing(**fields), "f-a", '{"n": 2, "q": "x"}', watched=False)
     planned = world.plan()
     assert planned.reads == ["f-a"]
@@ -33,14 +33,14 @@ def test_they_are_read_where_nothing_was_watched(fields: dict[str, object]) -> N
     assert "f-b" in world.jobs
 
 
-def test_nothing_is_read_where_nobody_asks() -> None:
+def test_unused_outputs_are_not_read() -> None:
     world = leaves(stepped().settled(), "f-a", '{"n": 2}', watched=False)
     assert world.plan().reads == []
     assert world.plan().phases["a"] == "Completed"
     assert world.plan().conditions["a"].reason == ""
 
 
-def test_a_pod_that_is_gone_leaves_nothing() -> None:
+def test_outputs_of_a_deleted_pod_are_missing() -> None:
     world = needing(**NAMED).later(1).ended("f-a", "Completed")
     assert world.plan().reads == ["f-a"]
     condition = world.settled().plan().conditions["a"]
@@ -49,7 +49,7 @@ def test_a_pod_that_is_gone_leaves_nothing() -> None:
     assert condition.outputs is None
 
 
-def test_pods_that_cannot_be_read_leave_nothing() -> None:
+def test_outputs_of_unreadable_pods_are_missing() -> None:
     world = needing(**NAMED).later(1).ended("f-a", "Completed")
     world = replace(world, read={"uid-f-a": PodsRead(trouble="403 Forbidden")})
     condition = world.plan().conditions["a"]
@@ -63,7 +63,7 @@ def unread(world: World, *, retry_in: float = 2.0) -> World:
     return replace(world, read={"uid-f-a": answer})
 
 
-def test_pods_that_cannot_be_read_for_now_are_waited_for() -> None:
+def test_a_step_waits_for_temporarily_unreadable_pods() -> None:
     world = unread(needing(**NAMED).later(1).ended("f-a", "Completed"))
     planned = world.plan()
     condition = planned.conditions["a"]
@@ -76,14 +76,14 @@ def test_pods_that_cannot_be_read_for_now_are_waited_for() -> None:
     assert world.later(2).plan().status == world.flow.status
 
 
-def test_what_they_say_after_all_is_taken() -> None:
+def test_outputs_that_are_readable_later_are_used() -> None:
     world = leaves(needing(**NAMED), "f-a", '{"n": 2}', watched=False)
     world = unread(world).stored().later(299).settled()
     assert world.plan().conditions["a"].outputs == {"n": 2}
     assert "f-b" in world.jobs
 
 
-def test_after_five_minutes_they_are_missing_wherever_the_process_stopped() -> None:
+def test_outputs_are_missing_after_five_minutes_despite_restarts() -> None:
     world = unread(needing(**NAMED).later(1).ended("f-a", "Completed")).stored()
     for _ in range(3):
         world = unread(world.later(80)).stored()
@@ -95,28 +95,28 @@ def test_after_five_minutes_they_are_missing_wherever_the_process_stopped() -> N
     assert planned.conditions["a"].message == "its outputs could not be read: 503 busy"
 
 
-def test_a_process_that_comes_late_has_the_five_minutes_too() -> None:
+def test_a_late_process_also_waits_five_minutes() -> None:
     world = needing(**NAMED).later(1).ended("f-a", "Completed").later(3600)
     assert unread(world).plan().conditions["a"].reason == "PodsUnread"
 
 
-def test_the_last_wait_is_not_longer_than_the_five_minutes() -> None:
+def test_the_last_wait_ends_with_the_five_minutes() -> None:
     world = unread(needing(**NAMED).later(1).ended("f-a", "Completed")).stored().later(290)
     assert unread(world, retry_in=30).plan().plan.requeue_after == timedelta(seconds=10)
 
 
-def test_a_flow_that_is_cancelled_waits_for_no_pods() -> None:
+def test_a_cancelled_flow_waits_for_no_pods() -> None:
     world = unread(needing(**NAMED).later(1).ended("f-a", "Completed")).stored()
     assert world.with_command().plan().phases["a"] == "Completed"
 
 
-def test_a_failure_waits_for_what_its_pods_say() -> None:
+def test_a_failure_waits_for_unreadable_pods() -> None:
     world = replace(needing(**NAMED).later(1), asked_before=False).ended("f-a", "Failed")
     assert unread(world).plan().conditions["a"].reason == "PodsUnread"
     assert unread(unread(world).stored().later(300)).plan().failed == {"a": "JobFailed"}
 
 
-def test_a_pod_that_said_nothing_misses_nothing() -> None:
+def test_outputs_of_an_empty_message_are_not_missing() -> None:
     world = leaves(needing(**NAMED), "f-a", "", watched=False)
     condition = world.settled().plan().conditions["a"]
     assert (condition.phase, condition.reason, condition.outputs) == ("Completed", "", None)
@@ -128,7 +128,7 @@ def test_the_event_of_missing_outputs_is_a_warning() -> None:
     assert ("Warning", "OutputsMissing") in events
 
 
-def test_until_counts_as_well() -> None:
+def test_outputs_that_until_uses_are_read() -> None:
     world = leaves(repeated().settled(), "f-a-0", '{"done": true}', watched=False)
     assert world.plan().reads == ["f-a-0"]
     assert world.settled().plan().phases["a"] == "Completed"

@@ -31,7 +31,7 @@ GIB = 2.0**30
         ("1e-3", 0.001), ("1e+2", 100), ("1E", 1e18), (2, 2), (0.25, 0.25),
     ],
 )  # fmt: skip
-def test_quantities_are_read_as_kubernetes_does(text: object, number: float) -> None:
+def test_quantities_are_parsed_as_in_kubernetes(text: object, number: float) -> None:
     assert parse_quantity(text) == pytest.approx(number, rel=1e-12)
 
 
@@ -41,7 +41,7 @@ def test_quantities_are_read_as_kubernetes_does(text: object, number: float) -> 
      "1e999", "99999E", "1,5", "0x10", "١", "9" * 5000, "1" + "0" * 39, "NaN", "inf", None, True,
      False, [], ["1"], {}, {"a": 1}, -1, -0.5, float("nan"), float("inf"), 10**400, 1e300],
 )  # fmt: skip
-def test_what_is_no_quantity_counts_nothing(text: object) -> None:
+def test_malformed_quantities_have_no_value(text: object) -> None:
     assert parse_quantity(text) is None
 
 
@@ -54,12 +54,12 @@ likely = st.from_regex(r"[-+.0-9eEKMGTPEinum]{0,12}", fullmatch=True)
 
 @given(json | likely)
 @tries(100)
-def test_no_json_is_too_strange(value: object) -> None:
+def test_any_json_is_a_quantity_or_has_no_value(value: object) -> None:
     found = parse_quantity(value)
     assert found is None or 0 <= found <= 1e18
 
 
-def facts(*tasks: dict[str, object]) -> JobOutline:
+def outline(*tasks: dict[str, object]) -> JobOutline:
     return msgspec.convert({"tasks": list(tasks)}, JobOutline)
 
 
@@ -73,23 +73,26 @@ def task(
     return {"name": "t", "replicas": replicas, "template": {"spec": spec}}
 
 
-def test_all_pods_of_all_tasks_ask_together() -> None:
+def test_requests_of_all_pods_are_added_up() -> None:
     workers = task(4, {"requests": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 2}})
     ps = task(2, {"requests": {"cpu": 1}}, {"requests": {"cpu": "250m", "memory": "512Mi"}})
-    assert sum_requests(facts(workers, ps)) == Requests(cpu=4.5, memory=5 * GIB, gpu=8)
+    assert sum_requests(outline(workers, ps)) == Requests(cpu=4.5, memory=5 * GIB, gpu=8)
 
 
-def test_the_greediest_init_container_counts_where_it_asks_for_more() -> None:
+def test_a_larger_request_of_an_init_container_counts() -> None:
     init = ({"requests": {"cpu": "3", "memory": "1Mi"}}, {"requests": {"cpu": "2"}})
-    asked = task(
+    requested = task(
         2, {"requests": {"cpu": "1", "memory": "1Gi"}}, {"requests": {"cpu": 1}}, init=init
     )
-    assert sum_requests(facts(asked)) == Requests(cpu=6, memory=2 * GIB)
+    assert sum_requests(outline(requested)) == Requests(cpu=6, memory=2 * GIB)
 
 
-def test_a_limit_counts_where_no_request_is() -> None:
-    asked = {"requests": {"cpu": "1"}, "limits": {"cpu": "4", "memory": "2Gi", "amd.com/gpu": "1"}}
-    assert sum_requests(facts(task(1, asked))) == Requests(cpu=1, memory=2 * GIB, gpu=1)
+def test_a_limit_counts_if_there_is_no_request() -> None:
+    requested = {
+        "requests": {"cpu": "1"},
+        "limits": {"cpu": "4", "memory": "2Gi", "amd.com/gpu": "1"},
+    }
+    assert sum_requests(outline(task(1, requested))) == Requests(cpu=1, memory=2 * GIB, gpu=1)
 
 
 @pytest.mark.parametrize(
@@ -106,13 +109,13 @@ def test_a_limit_counts_where_no_request_is() -> None:
         ("rdma/hca", False),
     ],
 )
-def test_which_devices_are_gpus(resource: str, counts: bool) -> None:
-    asked = sum_requests(facts(task(1, {"requests": {resource: "3"}})))
-    assert asked.gpu == (3 if counts else 0)
+def test_only_gpu_devices_are_counted(resource: str, counts: bool) -> None:
+    requested = sum_requests(outline(task(1, {"requests": {resource: "3"}})))
+    assert requested.gpu == (3 if counts else 0)
 
 
 @pytest.mark.parametrize(
-    "strange",
+    "job",
     [
         {},
         {"tasks": None},
@@ -126,25 +129,25 @@ def test_which_devices_are_gpus(resource: str, counts: bool) -> None:
         {"tasks": [task(1, {"requests": {"cpu": "a lot", "memory": [], "x.com/gpu": {}}})]},
     ],
 )
-def test_what_asks_for_nothing(strange: dict[str, object]) -> None:
-    assert sum_requests(msgspec.convert(strange, JobOutline)) == Requests()
+def test_jobs_without_readable_requests_request_nothing(job: dict[str, object]) -> None:
+    assert sum_requests(msgspec.convert(job, JobOutline)) == Requests()
 
 
-def test_an_absurd_number_of_pods_stays_a_number() -> None:
-    asked = sum_requests(facts(task(10**30, {"requests": {"cpu": "1E"}})))
-    assert add_hours(asked, 1000 * HOUR, None) is not None
+def test_requests_of_a_huge_number_of_pods_are_finite() -> None:
+    requested = sum_requests(outline(task(10**30, {"requests": {"cpu": "1E"}})))
+    assert add_hours(requested, 1000 * HOUR, None) is not None
 
 
 # -------------------------------------------------------------------------------- hours
 
 
-def test_hours_are_requests_times_time() -> None:
-    asked = Requests(cpu=4.5, memory=5 * GIB, gpu=8)
-    found = add_hours(asked, timedelta(minutes=30), None)
+def test_hours_are_requests_times_duration() -> None:
+    requested = Requests(cpu=4.5, memory=5 * GIB, gpu=8)
+    found = add_hours(requested, timedelta(minutes=30), None)
     assert found == RequestedHours(cpu="2.25", memory="2.5", gpu="4")
 
 
-def test_hours_have_four_decimals_and_nothing_is_left_out() -> None:
+def test_hours_have_four_decimals_and_zeros_are_omitted() -> None:
     found = add_hours(Requests(cpu=1), timedelta(seconds=3), None)
     assert found == RequestedHours(cpu="0.0008")
     assert add_hours(Requests(cpu=0.01), timedelta(seconds=1), None) is None
@@ -162,7 +165,7 @@ def test_hours_of_all_attempts_are_added_up() -> None:
     )
 
 
-def test_a_part_of_the_hours_is_exchanged_for_what_it_has_become() -> None:
+def test_a_part_of_the_hours_is_replaced() -> None:
     total = RequestedHours(cpu="3.5", memory="2", gpu="1")
     before, after = RequestedHours(cpu="1", gpu="1"), RequestedHours(cpu="1.75", memory="0.5")
     assert replace_hours(total, before, after) == RequestedHours(cpu="4.25", memory="2.5")
@@ -171,28 +174,28 @@ def test_a_part_of_the_hours_is_exchanged_for_what_it_has_become() -> None:
     assert replace_hours(None, total, after) is None, "a part of more than there is leaves nothing"
 
 
-def test_what_somebody_else_wrote_into_a_status_does_no_harm() -> None:
+def test_malformed_hours_of_a_status_are_ignored() -> None:
     assert add_hours(Requests(cpu=1), HOUR, RequestedHours(cpu="much")) == RequestedHours(cpu="1")
 
 
 @given(json)
 @tries(100)
-def test_a_pod_template_of_any_json_is_read_and_asks_for_something_or_nothing(odd: object) -> None:
+def test_a_pod_template_of_any_json_has_requests(value: object) -> None:
     """Without a schema in the CRD, every field may be any JSON."""
-    places: list[object] = [
-        odd,
-        {"spec": odd},
-        {"spec": {"containers": odd, "initContainers": odd}},
-        {"spec": {"containers": [odd]}},
-        {"spec": {"containers": [{"name": odd, "resources": odd}]}},
-        {"spec": {"containers": [{"resources": {"requests": odd, "limits": odd}}]}},
-        {"spec": {"containers": [{"resources": {"requests": {"cpu": odd}}}]}},
+    templates: list[object] = [
+        value,
+        {"spec": value},
+        {"spec": {"containers": value, "initContainers": value}},
+        {"spec": {"containers": [value]}},
+        {"spec": {"containers": [{"name": value, "resources": value}]}},
+        {"spec": {"containers": [{"resources": {"requests": value, "limits": value}}]}},
+        {"spec": {"containers": [{"resources": {"requests": {"cpu": value}}}]}},
     ]
-    spec = {"tasks": [{"name": "t", "replicas": 1, "template": place} for place in places]}
+    spec = {"tasks": [{"name": "t", "replicas": 1, "template": template} for template in templates]}
     try:
         text = msgspec.json.encode({"spec": spec})
     except UnicodeEncodeError:
         return
     job = msgspec.json.decode(text, type=Job)
-    assert len(job.spec.tasks or ()) == len(places)
+    assert len(job.spec.tasks or ()) == len(templates)
     assert all(amount >= 0 for amount in sum_requests(job.spec))

@@ -16,13 +16,13 @@ def flow_of(*steps: Step, name: str = "f", **spec: object) -> JobFlow:
     return JobFlow(metadata=meta, spec=JobFlowSpec(flows=list(steps), **spec))  # type: ignore[arg-type]
 
 
-def read_again(flow: JobFlow) -> JobFlow:
+def copy_of(flow: JobFlow) -> JobFlow:
     return msgspec.json.decode(msgspec.json.encode(flow), type=JobFlow)
 
 
-def test_a_spec_that_is_read_again_has_the_same_layout() -> None:
+def test_equal_specs_share_one_compiled_flow() -> None:
     flow = flow_of(Step(name="a"), Step(name="b", depends_on=DependsOn(targets=["a"])))
-    assert compile_flow(read_again(flow)) is compile_flow(flow)
+    assert compile_flow(copy_of(flow)) is compile_flow(flow)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_spec_that_is_read_again_has_the_same_layout() -> None:
     ],
     ids=["item 1", "item true", "item 1.0", "item '1'", "a param", "order", "finally", "a name"],
 )
-def test_one_that_differs_in_anything_has_its_own_though_uid_and_generation_agree(
+def test_different_specs_of_one_uid_are_compiled_separately(
     other: JobFlow,
 ) -> None:
     cache = CompiledFlowCache(100_000)
@@ -51,7 +51,7 @@ def test_one_that_differs_in_anything_has_its_own_though_uid_and_generation_agre
     assert msgspec.json.encode(found.steps) == msgspec.json.encode(other.all_steps)
 
 
-def test_what_equals_in_python_and_not_in_json_is_told_apart() -> None:
+def test_items_that_are_equal_only_in_python_are_distinguished() -> None:
     cache = CompiledFlowCache(100_000)
     flows = [flow_of(Step(name="a", for_each=ForEach(items=[n]))) for n in (1, True, 1.0)]
     for flow in flows:
@@ -62,17 +62,17 @@ def test_what_equals_in_python_and_not_in_json_is_told_apart() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30))
-def test_as_many_are_kept_as_have_so_many_bytes_the_last_used_among_them(sizes: list[int]) -> None:
+def test_the_cache_keeps_recent_flows_within_its_limit(sizes: list[int]) -> None:
     cache = CompiledFlowCache(10 * 2_000)
     for size in sizes:
         flow = flow_of(params=[Param(name="p", value="x" * 2_000 * size)], name=f"f{size}")
-        layout = cache.get(flow)
+        compiled = cache.get(flow)
         fits = 2_000 * size + 200 <= 10 * 2_000
-        assert (cache.get(read_again(flow)) is layout) == fits
+        assert (cache.get(copy_of(flow)) is compiled) == fits
         assert len(cache) <= 10
 
 
-def test_what_was_not_used_for_longest_goes_first() -> None:
+def test_the_least_recently_used_flow_is_dropped_first() -> None:
     cache = CompiledFlowCache(3 * MIN_ENTRY_BYTES)
     flows = [flow_of(name=name) for name in "abc"]
     kept = [cache.get(flow) for flow in flows]
@@ -82,14 +82,14 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
     assert cache.get(flows[1]) is not kept[1]
 
 
-def test_specs_without_steps_are_not_kept_for_ever() -> None:
+def test_the_number_of_specs_without_steps_is_limited() -> None:
     cache = CompiledFlowCache(10 * MIN_ENTRY_BYTES)
     for i in range(100):
         cache.get(flow_of(name=f"f{i}"))
     assert len(cache) == 10
 
 
-def test_a_flow_larger_than_all_room_is_not_kept() -> None:
+def test_a_flow_larger_than_the_limit_is_not_kept() -> None:
     cache = CompiledFlowCache(2 * MIN_ENTRY_BYTES)
     large = flow_of(Step(name="a" * 3 * MIN_ENTRY_BYTES))
     assert cache.get(large).graph.names == ["a" * 3 * MIN_ENTRY_BYTES]

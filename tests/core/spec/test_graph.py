@@ -54,7 +54,7 @@ def test_a_diamond_has_its_targets_and_dependants():
         (("a: c", "b: a", "c: b", "d: c", "e"), "e"),
     ],
 )
-def test_the_order_is_that_of_the_flow_as_far_as_targets_allow(steps, expected):
+def test_steps_keep_the_order_of_the_flow_if_targets_allow(steps, expected):
     assert order(graph(*steps)) == expected.split()
 
 
@@ -66,24 +66,24 @@ def test_the_order_is_that_of_the_flow_as_far_as_targets_allow(steps, expected):
         (("a: b", "b: a"), ["a -> b -> a"]),
         (("a: c", "b: a", "c: b"), ["a -> b -> c -> a"]),
         (("x", "b: x c", "c: b", "d: c", "e: f d", "f: e"), ["b -> c -> b", "e -> f -> e"]),
-        # The shortest way round through the first step of the knot.
+        # The shortest cycle through the first step of the group.
         (("a: b e", "b: a", "c: a", "d: c", "e: d"), ["a -> b -> a"]),
-        # A step between two knots is in no cycle.
+        # A step between two groups of cycles is in no cycle.
         (("a: b", "b: a", "m: b", "y: m z", "z: y"), ["a -> b -> a", "y -> z -> y"]),
     ],
 )
-def test_one_cycle_of_each_knot_in_running_order(steps, expected):
+def test_each_group_of_cycles_shows_one_in_start_order(steps, expected):
     assert cycles(graph(*steps)) == expected
 
 
-def test_what_is_no_arrow_is_noted_with_its_place():
-    odd = graph("a: x a", "b: a y a x")
-    assert odd.unknown == [(0, 0), (1, 1), (1, 3)]
-    assert odd.own == [(0, 1)]
-    assert [list(targets) for targets in odd.targets] == [[], [0]]
+def test_unknown_targets_and_own_names_are_recorded():
+    invalid = graph("a: x a", "b: a y a x")
+    assert invalid.unknown == [(0, 0), (1, 1), (1, 3)]
+    assert invalid.own == [(0, 1)]
+    assert [list(targets) for targets in invalid.targets] == [[], [0]]
 
 
-def test_a_name_that_several_steps_have_means_the_first():
+def test_a_duplicate_name_refers_to_the_first_step():
     double = graph("a", "b", "a: b", "c: a")
     assert double.index == {"a": 0, "b": 1, "c": 3}
     assert [list(targets) for targets in double.targets] == [[], [], [1], [0]]
@@ -116,7 +116,7 @@ def test_a_cycle_through_all_of_5000_steps_is_found():
     assert cycle == [*range(SIZE), 0]
 
 
-def test_5000_steps_in_2500_cycles_have_2500_cycles():
+def test_2500_cycles_of_5000_steps_are_found():
     found = Graph(numbered(SIZE, lambda i: [i ^ 1])).cycles
     assert found == [[i, i + 1, i] for i in range(0, SIZE, 2)]
 
@@ -147,18 +147,18 @@ def edges(draw: st.DrawFn) -> list[tuple[int, ...]]:
 
 
 @given(edges())
-def test_order_and_cycles_are_what_a_naive_search_finds(targets: list[tuple[int, ...]]):
-    shown = Graph(numbered(len(targets), lambda i: targets[i]))
+def test_order_and_cycles_equal_those_of_a_naive_search(targets: list[tuple[int, ...]]):
+    found = Graph(numbered(len(targets), lambda i: targets[i]))
     upstream = _upstream(targets)
     cyclic = {i for i, above in enumerate(upstream) if i in above}
-    assert set(shown.order) == {
+    assert set(found.order) == {
         i for i, above in enumerate(upstream) if i not in cyclic and not cyclic & above
     }
-    place = {step: at for at, step in enumerate(shown.order)}
-    assert all(place[t] < place[i] for i in shown.order for t in targets[i] if t != i)
-    knots = {frozenset(j for j in upstream[i] if i in upstream[j]) for i in cyclic}
-    assert len(shown.cycles) == len(knots)
-    for cycle in shown.cycles:
+    place = {step: at for at, step in enumerate(found.order)}
+    assert all(place[t] < place[i] for i in found.order for t in targets[i] if t != i)
+    groups = {frozenset(j for j in upstream[i] if i in upstream[j]) for i in cyclic}
+    assert len(found.cycles) == len(groups)
+    for cycle in found.cycles:
         assert cycle[0] == cycle[-1]
         assert len(set(cycle)) == len(cycle) - 1
         pairs = zip(cycle, cycle[1:], strict=False)
@@ -174,7 +174,7 @@ def _upstream(targets: list[tuple[int, ...]]) -> list[set[int]]:
 
 
 @given(edges(), st.randoms(use_true_random=False))
-def test_whether_there_is_an_order_does_not_depend_on_how_steps_are_listed(
+def test_the_ordered_steps_do_not_depend_on_the_listing(
     targets: list[tuple[int, ...]], chance: random.Random
 ):
     steps = numbered(len(targets), lambda i: targets[i])

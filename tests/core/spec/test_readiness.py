@@ -34,19 +34,19 @@ ENDS = (None, *StepEnd)
 
 
 @pytest.mark.parametrize("condition", TABLE)
-def test_what_an_end_is_to_each_condition(condition: str) -> None:
+def test_each_end_has_a_state_per_condition(condition: str) -> None:
     row = TARGET_STATES[Condition(condition)]
     assert tuple(row[end] for end in ENDS) == TABLE[condition]
 
 
-def test_every_end_is_judged_by_every_condition() -> None:
+def test_the_table_covers_all_ends_and_conditions() -> None:
     assert {c: set(row) for c, row in TARGET_STATES.items()} == {
         c: {None, *StepEnd} for c in Condition
     }
 
 
 @pytest.mark.parametrize(
-    ("how", "reaches", "verdict"),
+    ("strategy", "states", "verdict"),
     [
         ("all", (), MET),
         ("any", (), MET),
@@ -79,24 +79,24 @@ def test_every_end_is_judged_by_every_condition() -> None:
         ("any", (PASSED, PASSED), NOT_TAKEN),
     ],
 )
-def test_what_targets_come_to(
-    how: str, reaches: tuple[TargetState, ...], verdict: TargetState
+def test_the_states_of_targets_are_combined(
+    strategy: str, states: tuple[TargetState, ...], verdict: TargetState
 ) -> None:
-    assert combine_states(Strategy(how), reaches) is verdict
+    assert combine_states(Strategy(strategy), states) is verdict
 
 
 @given(st.sampled_from(Strategy), st.lists(st.sampled_from(TargetState), max_size=6), st.randoms())
-def test_order_and_repetition_of_targets_do_not_matter(how, reaches, random) -> None:
-    shuffled = reaches * 2
+def test_order_and_repetition_of_targets_do_not_matter(strategy, states, random) -> None:
+    shuffled = states * 2
     random.shuffle(shuffled)
-    assert combine_states(how, shuffled) is combine_states(how, reaches)
+    assert combine_states(strategy, shuffled) is combine_states(strategy, states)
 
 
 @given(st.sampled_from(Strategy), st.lists(st.sampled_from(TargetState), max_size=6))
-def test_an_undecided_step_has_a_target_that_may_still_change(how, reaches) -> None:
-    verdict = combine_states(how, reaches)
+def test_an_undecided_step_has_a_target_that_may_still_change(strategy, states) -> None:
+    verdict = combine_states(strategy, states)
     assert verdict is not PASSED
-    assert (verdict is NOT_YET) <= (NOT_YET in reaches)
+    assert (verdict is NOT_YET) <= (NOT_YET in states)
     assert verdict in {MET, NOT_YET, TargetState.UNSATISFIABLE, *SKIPS}
 
 
@@ -115,7 +115,9 @@ def test_an_undecided_step_has_a_target_that_may_still_change(how, reaches) -> N
         ("Skipped", "Stopped", StepEnd.STOPPED),
     ],
 )
-def test_how_a_step_has_ended(phase: str, reason: str, end: StepEnd | None) -> None:
+def test_the_end_of_a_step_follows_from_its_condition(
+    phase: str, reason: str, end: StepEnd | None
+) -> None:
     condition = StepCondition(phase=phase, reason=reason)
     assert get_end(Step(name="a"), condition) is end
     forgiving = Step(name="a", continue_on_failure=True)
@@ -123,14 +125,14 @@ def test_how_a_step_has_ended(phase: str, reason: str, end: StepEnd | None) -> N
 
 
 @pytest.mark.parametrize("condition", [None, *Condition])
-def test_of_a_daemon_it_is_wanted_that_it_runs(condition: str | None) -> None:
+def test_a_daemon_is_expected_to_run_by_default(condition: str | None) -> None:
     step, daemon = Step(name="b", depends_on=after("a", condition=condition)), Step(daemon=True)
     usual = condition in (None, Condition.COMPLETED)
     assert get_condition_for(step, Step(name="a")) == (condition or Condition.COMPLETED)
     assert get_condition_for(step, daemon) == (Condition.RUNNING if usual else condition)
 
 
-def test_what_is_not_said_is_the_default() -> None:
+def test_condition_and_strategy_have_defaults() -> None:
     for step in (Step(name="b"), Step(name="b", depends_on=after("a"))):
         assert (get_condition(step), get_strategy(step)) == (Condition.COMPLETED, Strategy.ALL)
     step = Step(name="b", depends_on=after("a", strategy="any", condition="Running"))

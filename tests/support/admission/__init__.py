@@ -1,1 +1,1 @@
-"""Reviews, and what admission answers."""
+"""Reviews, and the answers of admission."""

@@ -39,7 +39,7 @@ def review(
     metadata = (objects[0].get("metadata") if objects else None) or {}
     name = metadata.get("name") if isinstance(metadata, dict) else None
     resource = {"group": group, "version": "v1alpha1", "resource": f"{kind.lower()}s"}
-    asked = {
+    fields = {
         "uid": UID,
         "kind": {"group": group, "version": "v1alpha1", "kind": kind},
         "resource": resource,
@@ -56,7 +56,7 @@ def review(
     }
     version, envelope = API_VERSION_AND_KIND
     return json.dumps(
-        {"kind": envelope, "apiVersion": version, "request": asked | request}
+        {"kind": envelope, "apiVersion": version, "request": fields | request}
     ).encode()
 
 
@@ -149,7 +149,7 @@ class FakeRights:
 
     lacks: str = ""
     users: list[tuple[str, str]] = field(default_factory=list)
-    """The users and namespaces that were asked about."""
+    """The users and namespaces of all calls."""
 
     async def lacking(self, user: UserInfo, namespace: str) -> str:
         self.users.append((user.username, namespace))

@@ -52,7 +52,7 @@ def template_of(name: str, *tasks: str, replicas: int = 1, **spec: Any) -> JobTe
 
 
 def knowing(*templates: JobTemplate, queues: Mapping[str, str] | None = None) -> Known:
-    """Return the knowledge of these templates and queues."""
+    """Return a cluster with these templates and queues."""
     return Known(templates={t.metadata.name: t for t in templates}, queues=queues)
 
 
@@ -78,7 +78,7 @@ def faults(flow: JobFlow, known: Known = NOTHING_KNOWN) -> list[str]:
 
 
 def job_faults(spec: Any, name: str | None = None) -> list[str]:
-    """Return the faults of a vcjob spec at `spec`. `name`: of the vcjob."""
+    """Return the faults of a vcjob spec; `name` is the name of the vcjob."""
     return [str(violation) for violation in job_violations(spec, "spec", name)]
 
 
@@ -88,8 +88,8 @@ _FAULT = re.compile(
 
 
 def brief(found: Iterable[str]) -> list[str]:
-    """Faults without their sentences, which examples/refused has: `spec.timeout Invalid`, with the
-    guess if there is one."""
+    """Return faults without their sentences, which examples/refused has: `spec.timeout Invalid`
+    and the suggestion if there is one."""
     matches = [_FAULT.fullmatch(line, endpos=len(line)) for line in found]
     return [f"{it['path']} {it['kind']}{it['hint'] or ''}" for it in matches if it is not None]
 

@@ -149,7 +149,7 @@ _SMALL = {"list": "i", "text": "s", "number": "1", "test": "true", "map": "m", "
 
 
 def hostile(random: Random, limit: int = 1024) -> str:
-    """Return an expression over HUGE with at most `limit` characters, which is expensive."""
+    """Return an expensive expression over HUGE with at most `limit` characters."""
     kind = random.choice(["any", "list", "test", "number"])
     text = _expensive(random, kind, random.randint(2, 7))
     chain = random.random()

@@ -24,10 +24,10 @@ def answers(texts: Sequence[str], variables: Mapping[str, Any]) -> Iterator[Any]
     """Yield the value of each expression in CEL-C++: tagged (see `tagged`), FAILED or ENDED."""
     at = 0
     while at < len(texts):
-        asked = json.dumps({"variables": variables, "texts": texts[at:]})
+        request = json.dumps({"variables": variables, "texts": texts[at:]})
         command = [sys.executable, str(Path(__file__).resolve())]
         run = subprocess.run(
-            command, input=asked, capture_output=True, text=True, check=False, timeout=100
+            command, input=request, capture_output=True, text=True, check=False, timeout=100
         )
         lines = run.stdout.splitlines()
         yield from map(json.loads, lines)
@@ -66,11 +66,11 @@ _NAMES = {
 def _serve() -> None:
     from cel_expr_python import cel  # type: ignore[import-untyped]
 
-    asked = json.loads(sys.stdin.read())
-    env = cel.NewEnv(variables=dict.fromkeys(asked["variables"], cel.Type.DYN))
-    for text in asked["texts"]:
+    request = json.loads(sys.stdin.read())
+    env = cel.NewEnv(variables=dict.fromkeys(request["variables"], cel.Type.DYN))
+    for text in request["texts"]:
         try:
-            found = env.compile(text, disable_check=True).eval(data=asked["variables"])
+            found = env.compile(text, disable_check=True).eval(data=request["variables"])
             answer = _tagged(found, cel.Type)
         except Exception:
             answer = FAILED

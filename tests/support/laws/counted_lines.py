@@ -1,4 +1,4 @@
-"""How much work something is, counted and not timed, so that no other load disturbs it."""
+"""The work of a call, counted instead of timed, so that other load does not change it."""
 
 import sys
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def lines_run(work: Callable[[], object]) -> int:
-    """How many lines of Python this takes."""
+    """Return the number of lines of Python that run."""
     count = 0
 
     def trace(frame: FrameType, event: str, arg: Any) -> Any:

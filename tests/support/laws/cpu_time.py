@@ -1,4 +1,4 @@
-"""CPU time of a call. Some machines count the time of other processes as its own now and then."""
+"""CPU time of a call. Some machines occasionally add the time of other processes."""
 
 import time
 from collections.abc import Callable
@@ -9,8 +9,8 @@ TRIES = 5
 
 
 def least_cpu(call: Callable[[], T], bound: float) -> tuple[T, float]:
-    """The result of a call and its CPU time in seconds. A call that takes longer than `bound` is
-    tried again: one that is out of proportion takes that long every time."""
+    """Return the result of a call and its CPU time in seconds. A call that takes longer than
+    `bound` is repeated, because a call that is always too slow takes that long every time."""
     least = float("inf")
     for _ in range(TRIES):
         begin = time.process_time()

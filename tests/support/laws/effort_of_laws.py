@@ -1,7 +1,7 @@
-"""How often a law is tried: in `make test` a little, in `make test-long` twenty times as often.
+"""The number of examples of a law: `make test-long` tries twenty times as many as `make test`.
 
-The examples are the same in every run, so that a run says something about the change it is run
-for. JOBFLOW_LAWS=exploring looks for others. No law of these is judged by the time that it takes.
+The examples are the same in every run, so that a failure is caused by the change under test.
+JOBFLOW_LAWS=exploring draws other examples. These laws do not limit the time of an example.
 """
 
 import os
@@ -29,10 +29,10 @@ settings.load_profile(os.environ.get("JOBFLOW_LAWS", "reproducible"))
 
 
 THOROUGH = settings().max_examples > USUAL
-"""Whether this is a run that may take long."""
+"""Whether this run may take long."""
 
 
 def tries(count: int) -> settings:
-    """For a law that needs more or fewer examples than others; the count is that of `make test`."""
+    """Return the settings of a law with this number of examples in `make test`."""
     usual = settings().max_examples
     return settings(max_examples=count * usual // USUAL)

@@ -116,14 +116,14 @@ class Maker:
         if "properties" not in schema:
             return {self._word(): self._any(depth + 1) for _ in range(self._choice([0, 1, 2]))}
         likely = 0.8 if depth < 2 else 0.35
-        made = {
+        fields = {
             key: self._object(part, f"patch.{key}" if name == "patch" else key, depth + 1)
             for key, part in schema["properties"].items()
             if self._odds() < (0.95 if key in ("name", "flows", "tasks") else likely / 2)
         }
         if self._odds() < 0.03:
-            made[self._choice(["$patch", "$retainKeys", self._word()])] = self._any()
-        return made
+            fields[self._choice(["$patch", "$retainKeys", self._word()])] = self._any()
+        return fields
 
     def _pod(self) -> Json:
         container: Json = {"name": self._word(), "image": "i", "command": [self._word()]}
@@ -163,12 +163,12 @@ class Maker:
 
     def _much(self) -> tuple[str, Json]:
         """Return a spec with much of one thing, up to MOST_BYTES."""
-        kind, made = self._choice(MUCH)
+        kind, build = self._choice(MUCH)
         count = int(10 ** self._random.uniform(1, 5))
-        spec = made(self, count)
+        spec = build(self, count)
         while len(msgspec.json.encode(spec)) > MOST_BYTES:
             count //= 2
-            spec = made(self, count)
+            spec = build(self, count)
         return kind, spec
 
     def several(self, count: int, most: int) -> int:
@@ -198,8 +198,8 @@ def _patched(patch: Callable[[Maker, int], Json]) -> Callable[[Maker, int], Json
 
     def of(maker: Maker, count: int) -> Json:
         steps = maker.several(count, 200)
-        made = patch(maker, max(1, count // steps))
-        return {"flows": _steps(steps, patch={"jobSpec": made})}
+        job_spec = patch(maker, max(1, count // steps))
+        return {"flows": _steps(steps, patch={"jobSpec": job_spec})}
 
     return of
 
@@ -329,7 +329,7 @@ MUCH_OF_FLOWS: list[Callable[[Maker, int], Json]] = [
     lambda maker, n: {"flows": _steps(1), **{f"x{i}": 1 for i in range(n)}},
 ]
 MUCH = [
-    *(("JobTemplate", made) for made in MUCH_OF_TEMPLATES),
-    *(("JobFlow", made) for made in MUCH_OF_FLOWS),
+    *(("JobTemplate", build) for build in MUCH_OF_TEMPLATES),
+    *(("JobFlow", build) for build in MUCH_OF_FLOWS),
 ]
 """A kind, and a function that returns a spec with `count` of one thing."""

@@ -17,7 +17,7 @@ NAMES = "abcdefg"
 
 @st.composite
 def flows_with_probes(draw: st.DrawFn) -> World:
-    """An admitted flow of dependencies and probes, its steps in any order."""
+    """Draw an admitted flow of dependencies and probes, with its steps in any order."""
     steps = []
     for n, name in enumerate(NAMES[: draw(st.integers(1, len(NAMES)))]):
         targets = draw(st.lists(st.sampled_from(NAMES[:n]), unique=True)) if n else []
@@ -36,7 +36,7 @@ def flows_with_probes(draw: st.DrawFn) -> World:
 
 @st.composite
 def controlled_flows(draw: st.DrawFn, features: frozenset[str] = EVERY) -> World:
-    """An admitted flow with these primitives."""
+    """Draw an admitted flow with these primitives of control."""
     metadata = ObjectMeta(
         name="f", namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
     )

@@ -1,7 +1,7 @@
 """Pods inside the vcjobs of a random walk, and what a probe may conclude from them.
 
-Pods change, are watched late or never, and answer or not; `Insides` notes what anybody could have
-seen. The meaning of a probe is implemented a second time here, from docs/reference.md, Probes.
+Pods change, are watched late or never, and answer or not; `PodHistory` records what anybody could
+have observed. The meaning of a probe is implemented here again, from docs/reference.md, Probes.
 """
 
 from collections import Counter, defaultdict
@@ -55,18 +55,18 @@ _KINDS: tuple[dict[str, Any], ...] = (
     {"httpGetList": [_GET], "taskStatusList": [_ALL]},
 )
 probes = st.sampled_from([*[None] * len(_KINDS), *(msgspec.convert(k, Probe) for k in _KINDS)])
-"""As many steps look inside as look at conditions."""
+"""As many steps have a probe as have none."""
 
 
-class Insides:
-    """Notes of the phases that pods have shown, and of the probes they have answered."""
+class PodHistory:
+    """The phases that pods have reached, and the probes that they have answered."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
         self.most: Counter[tuple[str, str, str]] = Counter()
         """Most pods that had reached a phase at once, by vcjob UID, task and phase."""
         self.answered: set[tuple[str, str]] = set()
-        """Steps whose requests a vcjob's pods have answered."""
+        """Steps and UIDs of vcjobs whose pods have answered the step's requests."""
         self.uids: defaultdict[str, set[str]] = defaultdict(set)
         """UIDs of all vcjobs that a step ever had."""
 
@@ -80,7 +80,7 @@ class Insides:
         }
         pods = {name: self.with_end(pod) for name, pod in pods_of(job, **phases).items()}
         world = replace(world, live={**world.live, job.metadata.uid: pods})
-        self.note(world, job)
+        self.record(world, job)
         return self.watch(world) if self.random.random() < 0.5 else world
 
     def with_end(self, pod: Pod) -> Pod:
@@ -93,38 +93,38 @@ class Insides:
     def watch(self, world: World) -> World:
         return replace(world, pods=world.live)
 
-    def note(self, world: World, job: Job) -> None:
-        """Note what its pods and the counts of Volcano show."""
+    def record(self, world: World, job: Job) -> None:
+        """Record the phases of the job's pods, and Volcano's counts."""
         uid = job.metadata.uid
         self.uids[(job.metadata.annotations or {})[labels.STEP]].add(uid)
         pods = world.live.get(uid, {}).values()
-        shown: dict[str, Counter[str]] = {
+        observed: dict[str, Counter[str]] = {
             task: Counter(pod.phase for pod in pods if pod.task == task) for task in SIZES
         }
-        said = (job.status.task_status_count or {}).items()
-        for task, counts in (*shown.items(), *((t, Counter(s.phase or {})) for t, s in said)):
+        counted = (job.status.task_status_count or {}).items()
+        for task, counts in (*observed.items(), *((t, Counter(s.phase or {})) for t, s in counted)):
             for phase, reached in REACHED.items():
                 key = uid, task, phase
                 self.most[key] = max(self.most[key], sum(counts[p] for p in reached))
 
     def answer(self, world: World) -> World:
         """Let pods answer a planned probe, or fail it."""
-        asked = world.plan().plan.probes
-        if not asked:
+        requests = world.plan().plan.probes
+        if not requests:
             return world
-        probe = self.random.choice(asked)
+        probe = self.random.choice(requests)
         key = probe.step, probe.uid
         if world.probes.get(key, ProbeResult()).passed:
             return world
         passed = self.random.random() < 0.5
         if passed:
-            self.note(world, world.jobs[probe.job])
+            self.record(world, world.jobs[probe.job])
             self.answered.add(key)
         result = ProbeResult(passed, "" if passed else self.random.choice(("503", "refused")))
         return replace(world, probes={**world.probes, key: result})
 
     def read(self, world: World, action: ReadPods) -> World:
-        """Read the pods; sometimes that fails, for some time or for good."""
+        """Read the pods; some reads fail, temporarily or permanently."""
         if self.random.random() < 0.8:
             return world.acted(action)
         later = self.random.choice((None, world.now, world.now + timedelta(seconds=2)))
@@ -144,29 +144,29 @@ class Insides:
     # ------------------------------------------------------------------------ the laws
 
     def may_have_passed(self, step: Step, target: str) -> bool:
-        """Whether anybody could have seen that a target passes the step's probe."""
+        """Return whether a target may have passed the step's probe."""
         return any(
             self._phases(step, uid, self.most)
-            and (not _asks(step) or (step.name, uid) in self.answered)
+            and (not _has_requests(step) or (step.name, uid) in self.answered)
             for uid in self.uids[target]
         )
 
     def check_unsatisfiable(self, step: Step, world: World) -> None:
         """Check that no probe fails while the pods of an ended vcjob, once read, would pass it."""
-        shown = [self._shows(step, target, world) for target in step.targets]
+        results = [self._passes_now(step, target, world) for target in step.targets]
         assert step.depends_on is not None
-        passes = any(shown) if step.depends_on.strategy == "any" else all(shown)
+        passes = any(results) if step.depends_on.strategy == "any" else all(results)
         assert not passes, f"{step.name} was given up too early"
 
-    def _shows(self, step: Step, target: str, world: World) -> bool:
+    def _passes_now(self, step: Step, target: str, world: World) -> bool:
         job = _latest(world, target)
-        if job is None or not job.ended or _asks(step):
+        if job is None or not job.ended or _has_requests(step):
             return False
         uid = job.metadata.uid
         answer = world.read.get(uid)
         trouble = answer is not None and answer.trouble and answer.retry_at is None
-        now = Insides(self.random)
-        now.note(world, job)
+        now = PodHistory(self.random)
+        now.record(world, job)
         return not trouble and now._phases(step, uid, now.most)
 
     def _phases(self, step: Step, uid: str, most: Counter[tuple[str, str, str]]) -> bool:
@@ -180,12 +180,12 @@ class Insides:
 
 
 def _latest(world: World, step: str) -> Job | None:
-    """The job of a step's last attempt, if it exists."""
+    """Return the job of a step's last attempt, if it exists."""
     condition = (world.flow.status.conditions or {}).get(world.name_of(step))
     attempts = condition.attempts if condition is not None else 1
     return world.jobs.get(world.name_of(step, max(attempts - 1, 0)))
 
 
-def _asks(step: Step) -> bool:
+def _has_requests(step: Step) -> bool:
     probe = step.depends_on.probe if step.depends_on else None
     return probe is not None and bool(probe.http_get_list)

@@ -1,9 +1,9 @@
 """Random walks of flows, for laws of `plan`: a flow, and anything that may happen to it.
 
 A walk applies plans in part (a crash between any two requests) or in full, moves and ends jobs,
-deletes them by hand, refuses creates, makes Commands, takes templates away and lets time pass. It
-counts the jobs that were made and those that may be made again, and raises AssertionError as soon
-as a plan breaks a law. The laws are written from docs/reference.md, not from the code.
+deletes them by hand, refuses creates, creates Commands, removes templates and lets time pass. It
+counts the created jobs and those that may be created again, and raises AssertionError as soon as
+a plan breaks a law. The laws are written from docs/reference.md, not from the code.
 """
 
 import json
@@ -28,7 +28,7 @@ from jobflow.core.planning.actions import (
     ReadPods,
 )
 from jobflow.core.planning.view import Refusal
-from support.laws.random_pods import Insides
+from support.laws.random_pods import PodHistory
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import FLOW_UID, World
 from support.plan.planned import Planned
@@ -54,7 +54,7 @@ GOOD_FOR = {
 
 
 class Walk:
-    """A world, and counts of what happened in it."""
+    """A world, and counts of its events."""
 
     def __init__(self, world: World, random: Random, *, probes: bool = False) -> None:
         self.world = world
@@ -62,12 +62,12 @@ class Walk:
         self.templates = world.templates
         self.last = {step.name for step in world.flow.spec.finally_ or ()}
         self.steps: dict[str, Step] = {step.name: step for step in world.flow.all_steps}
-        self.insides = Insides(random) if probes else None
+        self.history = PodHistory(random) if probes else None
         """The pods of flows with probes; other jobs have one pod each."""
-        self.made: Counter[Key] = Counter()
-        self.over: Counter[Key] = Counter()
-        """Attempts that failed, were lost or went back: at most as many may follow the first."""
-        self.taken: Counter[str] = Counter()
+        self.created: Counter[Key] = Counter()
+        self.replaceable: Counter[Key] = Counter()
+        """Attempts that failed, were lost or were retried; at most as many may follow the first."""
+        self.handled: Counter[str] = Counter()
         """How often each Command was recorded."""
         self.commands = 0
 
@@ -77,7 +77,7 @@ class Walk:
             self.end, self.end, self.obey, self.delete, self.refuse, self.wait, self.wait,
             self.command, self.restart,
         ]  # fmt: skip
-        if self.insides is not None:
+        if self.history is not None:
             events += [self.lose_template, self.move_pods, self.watch, self.answer]
         self.random.choice(events)()
 
@@ -85,27 +85,27 @@ class Walk:
         """Apply a plan, its requests in any order; a crash leaves out some."""
         planned = self.world.plan()
         self.check(planned)
-        if self.insides is not None:
-            self.world = self.insides.planned(self.world, planned.plan)
+        if self.history is not None:
+            self.world = self.history.planned(self.world, planned.plan)
         actions = list(planned.plan.actions)
         self.random.shuffle(actions)
         for action in actions:
             if self.random.random() > share:
                 continue
             before = self.live()
-            if self.insides is not None and isinstance(action, ReadPods):
-                self.world = self.insides.read(self.world, action)
+            if self.history is not None and isinstance(action, ReadPods):
+                self.world = self.history.read(self.world, action)
             else:
                 self.world = self.world.acted(action)
-            self.over.update(before[name] for name in before.keys() - self.live().keys())
+            self.replaceable.update(before[name] for name in before.keys() - self.live().keys())
             if isinstance(action, CreateJob):
-                self.made[key_of(self.world.jobs[action.name])] += 1
+                self.created[key_of(self.world.jobs[action.name])] += 1
         if write:
             self.write(planned)
 
     def write(self, planned: Planned) -> None:
         stored, status = self.world.flow.status, planned.status
-        self.taken.update({*(status.handled_commands or ())} - {*(stored.handled_commands or ())})
+        self.handled.update({*(status.handled_commands or ())} - {*(stored.handled_commands or ())})
         if self.world.flow.final:
             if status.completion_time is None:
                 self.go_back(planned)
@@ -113,7 +113,7 @@ class Walk:
         self.world = self.world.with_status(status)
 
     def go_back(self, planned: Planned) -> None:
-        """The flow is retried: steps that do not stay Completed may run again."""
+        """Record a retry of the flow: steps that do not stay Completed may run again."""
         for name, condition in planned.conditions.items():
             was = self.stored(name)
             if was.phase == "Completed" and condition.phase != "Completed":
@@ -123,17 +123,17 @@ class Walk:
             if self.has_fixed_items(name):
                 had = {str(r.index) for r in was.runs or () if r.phase == "Completed"}
                 assert had == stay, f"{name}: completed items run again"
-            for key in self.made:
+            for key in self.created:
                 if key[0] == name and condition.phase == "Waiting" and key[1] not in stay:
-                    self.over[key] = max(self.over[key], self.made[key])
+                    self.replaceable[key] = max(self.replaceable[key], self.created[key])
 
     def has_fixed_items(self, name: str) -> bool:
-        """Return whether every retry of the flow has the items of the first time."""
+        """Return whether every retry of the flow has the items of the first run."""
         each = self.steps[name].for_each
         return each is not None and each.from_ is None and name not in self.last
 
     def crash(self) -> None:
-        """Stop in the middle of a plan; another process starts with an empty memory."""
+        """Stop in the middle of a plan; another process starts without any state."""
         self.reconcile(0.5, write=self.random.random() < 0.5)
         self.restart()
 
@@ -149,21 +149,21 @@ class Walk:
 
     def move(self) -> None:
         if live := sorted(self.live()):
-            self.goes(self.random.choice(live), self.random.choice(PHASES))
+            self.enter_phase(self.random.choice(live), self.random.choice(PHASES))
 
     def end(self) -> None:
         if live := sorted(self.live()):
-            self.goes(self.random.choice(live), self.random.choice(OUTCOMES))
+            self.enter_phase(self.random.choice(live), self.random.choice(OUTCOMES))
 
-    def goes(self, name: str, phase: str) -> None:
-        """A job enters a phase, and so do its pods, which a watch may or may not show."""
+    def enter_phase(self, name: str, phase: str) -> None:
+        """Move a job to a phase, and its pods with it; a watch may or may not show the pods."""
         key = key_of(self.world.jobs[name])
         self.world = self.world.ended(name, phase)
         job = self.world.jobs[name]
         if job.ended and phase != "Completed":
-            self.over[key] += self.steps[key[0]].retry is not None or self.is_aborted(key)
-        if self.insides is not None:
-            self.world = self.insides.move(self.world, job)
+            self.replaceable[key] += self.steps[key[0]].retry is not None or self.is_aborted(key)
+        if self.history is not None:
+            self.world = self.history.move(self.world, job)
         elif job.ended:
             pod = pod_of(job, "t", 0, "Succeeded" if phase == "Completed" else "Failed")
             container = ended(int(phase != "Completed"), message=self.random.choice(MESSAGES))
@@ -173,31 +173,33 @@ class Walk:
             self.world = replace(self.world, live=live, pods=watched)
 
     def move_pods(self) -> None:
-        if self.insides is not None and (live := sorted(self.live())):
-            self.world = self.insides.move(self.world, self.world.jobs[self.random.choice(live)])
+        if self.history is not None and (live := sorted(self.live())):
+            self.world = self.history.move(self.world, self.world.jobs[self.random.choice(live)])
 
     def watch(self) -> None:
         self.world = replace(self.world, pods=self.world.live)
 
     def answer(self) -> None:
-        if self.insides is not None:
-            self.world = self.insides.answer(self.world)
+        if self.history is not None:
+            self.world = self.history.answer(self.world)
 
     def obey(self) -> None:
-        """Volcano aborts the jobs that it was asked to abort; some complete instead."""
+        """Let Volcano abort the jobs that it has to abort; some complete instead."""
         for name in sorted(self.live()):
             if self.world.jobs[name].metadata.uid in self.world.aborts:
-                self.goes(name, self.random.choice(("Aborting", "Aborted", "Aborted", "Completed")))
+                self.enter_phase(
+                    name, self.random.choice(("Aborting", "Aborted", "Aborted", "Completed"))
+                )
 
     def delete(self) -> None:
-        """A user deletes a job; the watch shows its last object, or not even that."""
+        """Delete a job by hand; a watch may or may not show its last object."""
         names = sorted(self.world.jobs.keys() - self.world.deleted)
         if not names or self.random.random() < 0.5:
             return
         name = self.random.choice(names)
         job = self.world.jobs[name]
         seen = self.random.random() < 0.5
-        self.over[key_of(job)] += not (seen and job.ended)
+        self.replaceable[key_of(job)] += not (seen and job.ended)
         if seen:
             self.world = replace(self.world, deleted=self.world.deleted | {name})
         else:
@@ -231,16 +233,16 @@ class Walk:
             self.world = self.world.with_command(action, name=f"c{self.commands}", uid=uid)
 
     def end_well(self, *, retries: bool = True) -> World:
-        """From here on nothing is lost or refused, and every job ends; a flow that ended may be
-        retried once."""
+        """Run the flow to its end without losses and refusals; a flow that has ended may be retried
+        once."""
         self.world = replace(self.world, refusals={}, held=None, templates=self.templates)
-        self.to_the_end()
+        self.run_to_end()
         if retries and self.random.random() < 0.5:
             self.world = self.world.with_command("RestartJob", name="again")
-            self.to_the_end()
+            self.run_to_end()
         return self.world
 
-    def to_the_end(self) -> None:
+    def run_to_end(self) -> None:
         for turn in range(400):
             if self.world.flow.final and not self.world.commands:
                 return
@@ -252,7 +254,7 @@ class Walk:
             if self.world == before or not self.world.plan().plan.actions:
                 self.world = self.world.later(5)
                 for name in sorted(self.live()):
-                    self.goes(name, self.random.choice(OUTCOMES))
+                    self.enter_phase(name, self.random.choice(OUTCOMES))
         raise AssertionError(f"the flow does not end: {self.world.plan().conditions}")
 
     def stored(self, name: str) -> StepCondition:
@@ -284,7 +286,9 @@ class Walk:
         key = action.step, action.manifest["metadata"]["labels"].get(labels.INDEX, "")
         step, stored = self.steps[action.step], self.stored(action.step)
         runs = {str(run.index): run for run in stored.runs or ()}
-        assert self.made[key] <= self.over[key], f"{key}: nothing was lost, nothing has failed"
+        assert self.created[key] <= self.replaceable[key], (
+            f"{key}: nothing was lost, nothing has failed"
+        )
         assert not alive[key], f"{key}: two at once"
         alive[key] += 1
         assert not self.world.flow.final
@@ -298,11 +302,11 @@ class Walk:
         if step.for_each is not None and (most := step.for_each.parallelism) is not None:
             assert sum(n for (name, _), n in alive.items() if name == step.name) <= most
         if step.name in self.last:
-            rest = [self.stored(name) for name in self.steps if name not in self.last]
-            assert all(each.phase in ENDED_STEP_PHASES for each in rest), "finally too early"
+            others = [self.stored(name) for name in self.steps if name not in self.last]
+            assert all(each.phase in ENDED_STEP_PHASES for each in others), "finally too early"
         else:
             assert self.world.flow.status.state.reason not in ("Cancelled", "Timeout")
-        if self.insides is not None:
+        if self.history is not None:
             assert self.may_start(step, planned), "before its time"
 
     def check_ends(self, planned: Planned) -> None:
@@ -314,8 +318,8 @@ class Walk:
             if stored.phase in ENDED_STEP_PHASES:
                 ends = [(each.phase, each.reason, each.attempts) for each in (stored, now)]
                 assert ends[0] == ends[1], f"{name} has ended already"
-            elif now.reason == "ProbeUnsatisfiable" and self.insides is not None:
-                self.insides.check_unsatisfiable(self.steps[name], self.world)
+            elif now.reason == "ProbeUnsatisfiable" and self.history is not None:
+                self.history.check_unsatisfiable(self.steps[name], self.world)
 
     def is_aborted(self, key: Key) -> bool:
         stored = self.stored(key[0])
@@ -331,7 +335,7 @@ class Walk:
         return self.is_aborted(key) or ended or ending or failing
 
     def may_start(self, step: Step, planned: Planned) -> bool:
-        if self.made[step.name, ""]:
+        if self.created[step.name, ""]:
             return True
         if "Failed" in planned.phases.values() and not self.handles_failure(step, planned):
             return False
@@ -347,9 +351,9 @@ class Walk:
 
     def satisfies(self, step: Step, target: str, planned: Planned) -> bool:
         """Return whether a target is, or may have been, as the step's condition or probe says."""
-        assert self.insides is not None
+        assert self.history is not None
         if step.depends_on is not None and step.depends_on.probe is not None:
-            return self.insides.may_have_passed(step, target)
+            return self.history.may_have_passed(step, target)
         condition = step.depends_on.condition if step.depends_on else None
         return self.end_of(target, planned) in GOOD_FOR[condition or "Completed"]
 
@@ -380,7 +384,7 @@ def key_of(job: Job) -> Key:
 def walks(
     worlds: st.SearchStrategy[World], most: int, *, probes: bool = False
 ) -> st.SearchStrategy[Walk]:
-    """Walks of at most so many events; `probes`: pods show more than the end of their job."""
+    """Draw walks of at most `most` events; with `probes`, pods change while their job runs."""
 
     def walked(world: World, random: Random, events: int) -> Walk:
         walk = Walk(world, random, probes=probes)

@@ -1,5 +1,5 @@
-"""Flows, statuses and vcjobs as no admission lets them through and no version of ours writes them:
-from before admission, by hand, by another version. Each is drawn by dice."""
+"""Random flows, statuses and vcjobs that admission refuses or JobFlow does not write: from before
+admission, written by hand, or written by another version."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -66,13 +66,13 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "suspended_by": ("", "AbortJob", "SuspendFlow", "spec.suspend", "weird"),
     "handled_commands": ("uid-c", "gone"),
 }
-"""The texts of a status, by their field; of other fields any."""
-_WHOLE = (0, 1, 2, -1, 100, 1000, 2**31 - 1, -(2**31))
+"""The texts of a status by field; other fields have any of _TEXTS."""
+_INTEGERS = (0, 1, 2, -1, 100, 1000, 2**31 - 1, -(2**31))
 _COUNTS: Mapping[str, tuple[int, ...]] = {
-    "attempts": (0, 1, 1, 2, *_WHOLE),
-    "past_attempts": (0, 0, 0, 1, *_WHOLE),
-    "index": (0, 1, 2, *_WHOLE),
-    "suspended_seconds": (5, 10**9, 10**18, *_WHOLE),
+    "attempts": (0, 1, 1, 2, *_INTEGERS),
+    "past_attempts": (0, 0, 0, 1, *_INTEGERS),
+    "index": (0, 1, 2, *_INTEGERS),
+    "suspended_seconds": (5, 10**9, 10**18, *_INTEGERS),
 }
 
 
@@ -86,16 +86,16 @@ def _nested(depth: int) -> Any:
 _JSON: list[Any] = [None, 1, -1, 1e308, "q", [], {}, {"k": 1}, [1, {"k": 2}], "x" * 500]
 _JSON.append(_nested(50))
 MANY = 5000
-"""Entries of a list or a map that is very long."""
+"""Number of entries in a very long list or map."""
 MOST_BYTES = 1_500_000
-"""About as much as a cluster stores of one object."""
+"""About the size of the largest object that a cluster stores."""
 _COMMANDS = (
     "AbortJob", "SuspendFlow", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob", "x"
 )  # fmt: skip
 
 
 def _numbered(entry: Any, number: int) -> Any:
-    """One more entry like this, that is not the same."""
+    """Return another entry that differs from this one in its number."""
     if isinstance(entry, RunCondition):
         return msgspec.structs.replace(entry, index=number, job=f"f-a-{number}")
     if isinstance(entry, JobRecord):
@@ -103,7 +103,7 @@ def _numbered(entry: Any, number: int) -> Any:
     return f"{entry}-{number}" if isinstance(entry, str) else entry
 
 
-class Odd:
+class UnadmittedWorlds:
     """Draws one world after another."""
 
     def __init__(self, dice: Random) -> None:
@@ -111,7 +111,7 @@ class Odd:
         self._one = dice.choice
 
     def world(self) -> World:
-        """A flow that was touched, what is there of it, and perhaps a Command."""
+        """Draw a flow with its vcjobs, and sometimes a Command."""
         one = self._one
         flow = JobFlow(
             metadata=ObjectMeta(
@@ -141,7 +141,7 @@ class Odd:
     def _rarely(self, one_in: int, *, otherwise: bool = False) -> bool:
         return (self._dice.randrange(one_in) == 0) is not otherwise
 
-    # ------------------------------------------------------------------------- what is asked
+    # --------------------------------------------------------------------------------- specs
 
     def _spec(self) -> JobFlowSpec:
         one = self._one
@@ -218,16 +218,16 @@ class Odd:
             avoid_nodes=one([None, True]),
         )
 
-    # --------------------------------------------------------------------- what is remembered
+    # ------------------------------------------------------------------------------- statuses
 
     def _status(self) -> JobFlowStatus:
-        """A status of any content that its types allow; in most fields something is there."""
+        """Draw a status of any values that its types allow."""
         drawn = self._drawn(JobFlowStatus)
         assert isinstance(drawn, JobFlowStatus)
         return drawn
 
     def _drawn(self, kind: Any, name: str = "") -> Any:
-        """A value of a type, for a field of this name; texts are mostly words that a plan knows."""
+        """Draw a value of a type for a field; most texts are words that a plan knows."""
         if get_origin(kind) is Annotated:
             return self._drawn(get_args(kind)[0], name)
         if get_origin(kind) in (Union, UnionType):
@@ -240,7 +240,7 @@ class Odd:
         if kind is str:
             return self._one(_WORDS.get(name, _JOBS if name.endswith("jobs") else _TEXTS))
         choices: dict[Any, Sequence[Any]] = {
-            int: _COUNTS.get(name, _WHOLE),
+            int: _COUNTS.get(name, _INTEGERS),
             bool: [False, True],
             datetime: _TIMES[1:],
             Any: _JSON,
@@ -248,7 +248,7 @@ class Odd:
         return self._one(choices[kind])
 
     def _several(self, kind: Any, name: str) -> Any:
-        """A few entries, or very many that are much alike."""
+        """Draw a few entries, or very many similar ones."""
         inner = get_args(kind)[-1]
         few = [self._drawn(inner, name) for _ in range(self._dice.randint(0, 3))]
         many = few
@@ -266,19 +266,19 @@ class Odd:
         job = world.job(
             one("abc"), one(["", "Pending", "Running", "Completed", "Failed", "Aborted"])
         )
-        said = {labels.STEP: one("abc"), labels.ATTEMPT: one(["1", "2", "x", "", "9" * 9, "٣"])}
-        said |= one([{}, {labels.INDEX: one(["0", "1", "99999", "-1", "x"])}])
+        marks = {labels.STEP: one("abc"), labels.ATTEMPT: one(["1", "2", "x", "", "9" * 9, "٣"])}
+        marks |= one([{}, {labels.INDEX: one(["0", "1", "99999", "-1", "x"])}])
         since = one(_TIMES)
         state = JobState(phase=job.phase, last_transition_time=since)
-        ran = [JobCondition(status="Running", last_transition_time=since)]
-        odd = msgspec.structs.replace(job.status, state=state, conditions=ran)
+        conditions = [JobCondition(status="Running", last_transition_time=since)]
+        status = msgspec.structs.replace(job.status, state=state, conditions=conditions)
         metadata = msgspec.structs.replace(
             job.metadata,
             name=name,
             uid=f"uid-{name}",
-            labels=said,
-            annotations=one([None, dict(said), {labels.TTL_SECONDS: "5"}]),
+            labels=marks,
+            annotations=one([None, dict(marks), {labels.TTL_SECONDS: "5"}]),
             creation_timestamp=one(_TIMES),
             deletion_timestamp=one([None, None, NOW]),
         )
-        return msgspec.structs.replace(job, metadata=metadata, status=one([job.status, odd]))
+        return msgspec.structs.replace(job, metadata=metadata, status=one([job.status, status]))
