@@ -15,8 +15,8 @@ async def api(
 ) -> AsyncIterator[Server]:
     """A server, with a namespace of the test's own."""
     if request.param == "sandbox":
-        opened = sandbox_server(namespace_of_test, tmp_path)
+        context = sandbox_server(namespace_of_test, tmp_path)
     else:
-        opened = real_server(request.getfixturevalue("real"), namespace_of_test, tmp_path)
-    async with opened as server:
+        context = real_server(request.getfixturevalue("real"), namespace_of_test, tmp_path)
+    async with context as server:
         yield server
