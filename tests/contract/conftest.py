@@ -13,7 +13,7 @@ from support.sandbox.servers import Server, real_server, sandbox_server
 async def api(
     request: pytest.FixtureRequest, namespace_of_test: str, tmp_path: Path
 ) -> AsyncIterator[Server]:
-    """A server, with a namespace of the test's own."""
+    """A server, with a namespace for the test."""
     if request.param == "sandbox":
         context = sandbox_server(namespace_of_test, tmp_path)
     else:
