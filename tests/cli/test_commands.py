@@ -142,8 +142,8 @@ def test_an_invalid_value_is_named_by_flag_and_variable() -> None:
 
 
 def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         answer = jobflow("sandbox", "--port", port, "--kubeconfig", tmp_path / "kubeconfig")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"jobflow: error: cannot listen on 127.0.0.1:{port}: ")

@@ -96,7 +96,7 @@ class TestNamespace:
         details = {"name": "g", "group": "flow.volcano.sh", "kind": "jobflows"}
         assert answer.json["details"] == {**details, "causes": [cause]}
         await api.until(
-            f"{api.flows}/f", lambda held: held["metadata"].get("deletionTimestamp") is not None
+            f"{api.flows}/f", lambda obj: obj["metadata"].get("deletionTimestamp") is not None
         )
         assert (await api.get(api.home)).code == 200
         await api.patch(f"{api.flows}/f", {"metadata": {"finalizers": None}})

@@ -117,8 +117,8 @@ async def test_describe_shows_events(api: Server) -> None:
     await api.create(api.events, manifest)
     answer = await kubectl(api, "describe", "jf", "f")
     assert "Tested" in answer.out and "a sentence" in answer.out, answer.err
-    listed = await kubectl(api, "events", "--for", "jobflow/f")
-    assert "a sentence" in listed.out, listed.err
+    events = await kubectl(api, "events", "--for", "jobflow/f")
+    assert "a sentence" in events.out, events.err
 
 
 async def test_explain_and_api_resources_describe_flows(api: Server) -> None:

@@ -101,9 +101,9 @@ async def test_the_client_reads_all_pages(api: Server) -> None:
 async def test_a_list_includes_all_earlier_writes(api: Server) -> None:
     for number in range(5):
         created = await api.create(api.flows, flow(f"f{number}"))
-        listed = await api.get(api.flows)
-        assert len(listed.names) == number + 1
-        assert int(listed.meta["resourceVersion"]) >= int(created["metadata"]["resourceVersion"])
+        answer = await api.get(api.flows)
+        assert len(answer.names) == number + 1
+        assert int(answer.meta["resourceVersion"]) >= int(created["metadata"]["resourceVersion"])
         cached = await api.get(api.flows, resourceVersion=created["metadata"]["resourceVersion"])
         assert len(cached.names) == number + 1
 

@@ -88,7 +88,7 @@ ANYTHING: list[Any] = [
 
 
 async def test_values_of_any_type_are_stored_unchanged(api: Server) -> None:
-    """Nulls in lists and maps are kept at any depth; only a value that is null itself may be
+    """Nulls in lists and maps are stored at any depth. Only a value that is null itself can be
     dropped."""
     params = [{"name": f"p{i}", "value": value} for i, value in enumerate(ANYTHING)]
     fields = {

@@ -160,9 +160,9 @@ async def test_the_reflector_follows_all_changes(api: Server) -> None:
     async def names() -> set[str]:
         return {obj.metadata.name for obj in cache}
 
-    async def until(wanted: set[str]) -> None:
+    async def until(expected: set[str]) -> None:
         async with asyncio.timeout(20):
-            while await names() != wanted:
+            while await names() != expected:
                 await changed.wait()
                 changed.clear()
 

@@ -11,10 +11,10 @@ from support.plan.plan_world import after, flow
 
 def tree(jobflow: JobFlow, **options: int) -> list[str]:
     drawn = branches(jobflow, **options)
-    lefts = guides([branch.level for branch in drawn])
+    prefixes = guides([branch.level for branch in drawn])
     return [
-        f"{left}{branch.step.name}{'  ' + branch.follows if branch.follows else ''}"
-        for left, branch in zip(lefts, drawn, strict=True)
+        f"{prefix}{branch.step.name}{'  ' + branch.follows if branch.follows else ''}"
+        for prefix, branch in zip(prefixes, drawn, strict=True)
     ]
 
 

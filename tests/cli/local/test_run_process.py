@@ -56,8 +56,8 @@ def test_the_last_lines_of_a_failed_steps_log_are_printed(home: Path) -> None:
     assert answer.code == 1
     lines = answer.out.splitlines()
     head = lines.index("a: pod f-a-t-0 (c), exit code 3, last 20 of 32 lines:")
-    shown = [*map(str, range(13, 31)), "red\ufffd", "20%"]
-    assert lines[head + 1 : head + 21] == [f"  │ {line}" for line in shown]
+    expected = [*map(str, range(13, 31)), "red\ufffd", "20%"]
+    assert lines[head + 1 : head + 21] == [f"  │ {line}" for line in expected]
     log = lines[head + 21].removeprefix("  file: ")
     assert (home / log).read_text().startswith("1\n2\n3\n")
     assert lines[-1] == f"Logs: {Path(log).parents[2]}"

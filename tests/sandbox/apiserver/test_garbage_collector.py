@@ -35,8 +35,8 @@ async def test_foreground_deletion_deletes_dependents_first(api: Rest) -> None:
 async def test_an_owner_of_an_unknown_kind_is_ignored(api: Rest) -> None:
     owner = {"apiVersion": "x.io/v1", "kind": "X", "metadata": {"name": "x", "uid": "u"}}
     await api.create(VCJOBS, vcjob("j", owner))
-    later = await api.create(FLOWS, flow())
-    await api.create(VCJOBS, vcjob("k", {**later, "metadata": {"name": "f", "uid": "gone"}}))
+    other = await api.create(FLOWS, flow())
+    await api.create(VCJOBS, vcjob("k", {**other, "metadata": {"name": "f", "uid": "gone"}}))
     await api.wait_until_deleted(f"{VCJOBS}/k")
     assert (await api.get(VCJOBS)).names == ["j"]
 

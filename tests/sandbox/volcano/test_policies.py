@@ -71,7 +71,7 @@ def test_a_policy_matches_a_failure(policy: dict[str, Any], code: int, phase: st
     assert job.phase == phase
 
 
-def test_a_policy_of_the_task_comes_before_that_of_the_job() -> None:
+def test_a_policy_of_the_task_precedes_that_of_the_job() -> None:
     own = task(policies=[on("PodFailed", "CompleteJob")])
     job = running(own, minAvailable=1, policies=[on("PodFailed", "AbortJob")])
     assert job.pod("j-t-0", "Failed").phase == "Completed"

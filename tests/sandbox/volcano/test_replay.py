@@ -124,8 +124,8 @@ def test_the_created_and_remaining_pods_are_those_of_volcano(scenario: str) -> N
         remaining[line["name"]] = line["phase"]
         if line["type"] == "ADDED":
             annotations = line["annotations"]
-            later = annotations["volcano.sh/job-version"] != "0"
-            created.append((line["name"], later, int(annotations["volcano.sh/job-retry-count"])))
+            is_later = annotations["volcano.sh/job-version"] != "0"
+            created.append((line["name"], is_later, int(annotations["volcano.sh/job-retry-count"])))
     job = replay(scenario)
     assert sorted((name, version > 0, tries) for name, version, tries in job.created) == sorted(
         created

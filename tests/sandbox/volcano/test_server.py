@@ -159,14 +159,14 @@ class TestBadJobs:
     ) -> None:
         async with stand_in(world):
             await world.create(vcjob("j", **job))
-            [found] = await world.wait_for_end("j")
+            [failed_job] = await world.wait_for_end("j")
             await world.until(lambda events: bool(events), EVENTS)
-        state = found["status"]["state"]
+        state = failed_job["status"]["state"]
         [event] = await world.items(EVENTS)
         assert (state["phase"], state["reason"]) == ("Failed", "InvalidJob")
         assert message in state["message"]
         assert (event["type"], event["message"]) == ("Warning", state["message"])
-        assert event["involvedObject"]["uid"] == found["metadata"]["uid"]
+        assert event["involvedObject"]["uid"] == failed_job["metadata"]["uid"]
         assert await world.pods() == {}
 
     async def test_valid_jobs_run_beside_an_invalid_one(self, world: World) -> None:

@@ -67,7 +67,7 @@ class PodServer(StreamServer):
 
 
 def answering(answer: bytes) -> Play:
-    """Return a play that reads the request, sends this answer, and waits until the peer is gone."""
+    """Return a play that reads the request, sends this answer and waits for the end."""
 
     async def play(visit: Visit) -> None:
         await visit.hear()

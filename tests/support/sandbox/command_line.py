@@ -27,7 +27,7 @@ class Result:
 
 
 def jobflow(*arguments: object, stdin: str | bytes = b"") -> Result:
-    """Run `jobflow ARGUMENTS`. The only exception that it may raise is SystemExit."""
+    """Run `jobflow ARGUMENTS`. It fails on exceptions other than SystemExit."""
     runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"})
     with _logging_restored():
         result = runner.invoke(app, [str(argument) for argument in arguments], input=stdin)

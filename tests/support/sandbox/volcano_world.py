@@ -76,14 +76,14 @@ class World:
         await self.until(lambda jobs: all(name in jobs and has_ended(jobs[name]) for name in names))
         return [await self.get(JOBS, name) for name in names]
 
-    async def wait_for_job(self, name: str, wanted: str) -> None:
+    async def wait_for_job(self, name: str, expected: str) -> None:
         """Wait until a vcjob is in a phase."""
-        await self.until(lambda jobs: phase(jobs.get(name, {})) == wanted)
+        await self.until(lambda jobs: phase(jobs.get(name, {})) == expected)
 
-    async def wait_for_pod(self, name: str, wanted: str) -> None:
+    async def wait_for_pod(self, name: str, expected: str) -> None:
         """Wait until a pod is in a phase."""
         await self.until(
-            lambda pods: pods.get(name, {}).get("status", {}).get("phase") == wanted, PODS
+            lambda pods: pods.get(name, {}).get("status", {}).get("phase") == expected, PODS
         )
 
     def writes(self) -> Counter[str]:

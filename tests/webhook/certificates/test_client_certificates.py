@@ -152,7 +152,7 @@ def test_a_file_without_ca_is_refused(content: bytes | None, message: str, tmp_p
         WatchedClientCA(path, Live())
 
 
-async def test_the_ca_may_be_set_before_the_serving_certificate(tmp_path: Path, file: Path) -> None:
+async def test_the_ca_can_be_set_before_the_serving_certificate(tmp_path: Path, file: Path) -> None:
     live = Live()
     WatchedClientCA(file, live)
     live.put(SERVING.certificate, SERVING.key, "tls.crt", "tls.key")
