@@ -77,7 +77,7 @@ def test_help_imports_no_large_modules() -> None:
     assert process.stderr == "[]\n"
 
 
-def test_crds_are_those_of_the_chart() -> None:
+def test_crds_match_the_chart() -> None:
     answer = jobflow("crds")
     assert answer.code == 0
     files = sorted(Path("charts/jobflow/crds").glob("*.yaml"))

@@ -131,7 +131,7 @@ async def test_explain_and_api_resources_describe_flows(api: Server) -> None:
     assert (await kubectl(api, "version", "-o", "json")).code == 0
 
 
-async def test_namespaces_and_dry_runs(api: Server) -> None:
+async def test_create_supports_namespaces_and_dry_runs(api: Server) -> None:
     name = f"{api.namespace}-more"
     assert (await kubectl(api, "create", "namespace", name)).code == 0
     assert (await kubectl(api, "delete", "namespace", name, "--wait=false")).code == 0

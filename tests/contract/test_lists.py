@@ -126,7 +126,7 @@ async def test_malformed_versions_and_tokens_are_refused(api: Server) -> None:
     )
 
 
-async def test_the_fields_of_a_list(api: Server) -> None:
+async def test_a_list_has_its_kind_metadata_and_items(api: Server) -> None:
     empty = (await api.get(api.flows)).json
     assert empty.keys() == {"apiVersion", "kind", "metadata", "items"}
     assert (empty["apiVersion"], empty["kind"]) == ("flow.volcano.sh/v1alpha1", "JobFlowList")

@@ -21,7 +21,7 @@ class TestCreate:
         assert int(created["resourceVersion"]) > 0
         assert not {"labels", "selfLink", "deletionTimestamp"} & set(created)
 
-    async def test_a_name_is_taken_once(self, api: Server) -> None:
+    async def test_a_name_can_be_used_once(self, api: Server) -> None:
         await api.create(api.flows, flow("f"))
         answer = await api.post(api.flows, flow("f"))
         message = 'jobflows.flow.volcano.sh "f" already exists'

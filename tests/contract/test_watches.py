@@ -63,7 +63,7 @@ async def test_objects_that_enter_or_leave_a_selection_are_reported(api: Server)
         assert [(await watch.next())["type"] for _ in range(3)] == ["ADDED", "DELETED", "ADDED"]
 
 
-async def test_a_watch_of_one_object(api: Server) -> None:
+async def test_a_watch_can_report_one_object_only(api: Server) -> None:
     since = await api.version()
     name = "metadata.name=b"
     async with api.watch(api.flows, resourceVersion=since, fieldSelector=name) as watch:

@@ -24,7 +24,7 @@ DENIED = (
 
 
 class TestAccessReviews:
-    async def test_the_api_server_is_asked_about_the_user(self) -> None:
+    async def test_the_request_names_the_user_and_the_right(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others.append(Answer(201, YES))
             assert await AccessRights(client).lacking(ANNA, "team") == ""

@@ -78,7 +78,7 @@ def test_a_live_tree_shows_changes_and_is_erased_at_the_end() -> None:
     console = Console(file=out, force_terminal=True, width=80, height=24, color_system=None)
     with LiveTrees(console) as display:
         display.show(DIAMOND)
-        console.print()  # redraws the tree, like the next tick does
+        console.print()  # redraws the tree, as the next tick does
         assert "● c" in out.getvalue()
         display.show(DONE)
     assert "test  Succeed" in out.getvalue()

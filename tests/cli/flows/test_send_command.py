@@ -39,7 +39,7 @@ FINALLY = {"finally": [{"name": "z", "template": "a"}]}
         ("retry f", FAILED, "RestartJob"),
     ],
 )
-async def test_each_command_is_sent_like_by_vcctl(
+async def test_each_verb_sends_the_same_command_as_vcctl(
     world: Cluster, kubeconfig: Path, command: str, status: Status, action: str
 ) -> None:
     await world.apply(flow("f", {"a": ""}))

@@ -164,7 +164,7 @@ async def test_other_signals_interrupt_too(number: signal.Signals) -> None:
         signal.signal(number, before)
 
 
-async def test_sighup_stays_ignored_under_nohup() -> None:
+async def test_sighup_is_ignored_under_nohup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with interruption():

@@ -155,7 +155,7 @@ VALID: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("text", "expected"), VALID)
-def test_yaml_is_read_like_by_kubectl(text: str, expected: list[Any]) -> None:
+def test_yaml_is_read_as_in_kubectl(text: str, expected: list[Any]) -> None:
     assert read(text) == expected
 
 

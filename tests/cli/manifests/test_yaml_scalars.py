@@ -1,4 +1,4 @@
-"""Plain scalars are read like by kubectl. The expected values are the output of kubectl 1.32."""
+"""Plain scalars are read as in kubectl. The expected values are the output of kubectl 1.32."""
 
 import json
 import subprocess
@@ -77,7 +77,7 @@ def test_keys_are_converted_to_text(value: Scalar, key: str | None) -> None:
 
 
 @pytest.mark.kubectl
-def test_the_expected_values_are_those_of_kubectl() -> None:
+def test_the_expected_values_match_kubectl() -> None:
     rows = "".join(f"  k{i}: {text}\n" for i, (text, _) in enumerate(ROWS) if text != "-")
     manifest = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\ndata:\n{rows}"
     answer = subprocess.run(

@@ -136,7 +136,7 @@ async def test_requests_are_recorded(api: Rest) -> None:
     assert "aiohttp" in first.user_agent
 
 
-async def test_a_fault_answers_requests(api: Rest) -> None:
+async def test_an_injected_fault_answers_requests(api: Rest) -> None:
     too_many = failure(429, "TooManyRequests", "slow down", retryAfterSeconds=1)
     api.server.faults.append(
         InjectedFault(lambda request: request.method == "POST", too_many, times=2)
@@ -144,7 +144,7 @@ async def test_a_fault_answers_requests(api: Rest) -> None:
     assert [(await api.post(FLOWS, flow())).code for _ in range(3)] == [429, 429, 201]
 
 
-async def test_a_fault_breaks_the_connection_before_or_after_the_write(api: Rest) -> None:
+async def test_an_injected_fault_breaks_the_connection(api: Rest) -> None:
     def is_post(request: Any) -> bool:
         return bool(request.method == "POST")
 

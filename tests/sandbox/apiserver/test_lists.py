@@ -39,7 +39,7 @@ async def test_field_selectors_filter_pods(api: Rest) -> None:
         ({"continue": "x"}, 400),
     ],
 )
-async def test_resource_versions_of_lists(api: Rest, query: dict[str, str], code: int) -> None:
+async def test_lists_support_resource_versions(api: Rest, query: dict[str, str], code: int) -> None:
     assert (await api.get(FLOWS, **query)).code == code
 
 
@@ -51,7 +51,7 @@ async def test_rows_of_a_table_include_the_object_on_request(api: Rest) -> None:
     assert reduced["rows"][0]["object"] is None
 
 
-async def test_a_list_of_metadata_only(api: Rest) -> None:
+async def test_a_list_can_have_metadata_only(api: Rest) -> None:
     await create_flows(api, "a")
     accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
     answer = await api.get(FLOWS, accept=accept)

@@ -160,7 +160,7 @@ COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
         ({}, "target.uid: Required value"),
     ],
 )
-async def test_the_target_of_a_command_is_validated_like_in_volcano(
+async def test_the_target_of_a_command_is_validated_as_in_volcano(
     api: Rest, uid: dict[str, Any], words: str
 ) -> None:
     """YAML can read an unquoted uid as a number. No controller can decode such a Command."""

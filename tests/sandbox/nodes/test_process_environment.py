@@ -23,7 +23,7 @@ from support.sandbox.processes import Json, job_of, pod_of, pod_task, sh
         ("$(A$(B))", "$(A$(B))"),
     ],
 )
-def test_references_are_expanded_like_in_kubernetes(text: str, expanded: str) -> None:
+def test_references_are_expanded_as_in_kubernetes(text: str, expanded: str) -> None:
     assert expand(text, {"A": "1", "B": "2"}) == expanded
 
 

@@ -62,7 +62,9 @@ def test_a_folder_without_logs_is_removed(tmp_path: Path) -> None:
         ("\udcff\n", ["\ufffd"], 1),
     ],
 )
-def test_the_last_lines_of_a_log(tmp_path: Path, text: str, lines: list[str], count: int) -> None:
+def test_the_last_lines_of_a_log_are_returned(
+    tmp_path: Path, text: str, lines: list[str], count: int
+) -> None:
     log = tmp_path / "c.log"
     log.write_bytes(text.encode(errors="surrogateescape"))
     assert tail(log, 2) == (lines, count)

@@ -43,7 +43,7 @@ async def test_the_output_of_a_command_is_logged(runner: ProcessRunner) -> None:
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 3", 3), ("kill -9 $$", 137), ("kill -SEGV $$", 139)]
 )
-async def test_exit_codes_are_those_of_the_process(
+async def test_a_pod_has_the_exit_code_of_its_process(
     runner: ProcessRunner, script: str, code: int
 ) -> None:
     reports = await run_pod(runner, pod_task(sh(script)))
@@ -330,7 +330,9 @@ async def delete_when_running(runner: ProcessRunner, pids: Pids, task: Json) -> 
     assert reports.phases in (["Running"], [])
 
 
-async def test_a_pod_waits_for_the_end_of_its_namesake(runner: ProcessRunner, pids: Pids) -> None:
+async def test_a_pod_waits_for_the_end_of_a_pod_with_the_same_name(
+    runner: ProcessRunner, pids: Pids
+) -> None:
     first, old = start_pod(runner, pod_task(sh(pids.sleeper())))
     [before] = await asyncio.to_thread(pids.next, 1)
     second, new = start_pod(runner, pod_task(sh(pids.sleeper())), uid="another")

@@ -181,7 +181,7 @@ def test_all_faults_are_reported() -> None:
     ("text", "seconds"),
     [("0", 0), ("0s", 0), ("1.5s", 1.5), ("1m30s", 90), ("2h", 7200), ("500ms", 0.5), (".5s", 0.5)],
 )
-def test_durations_are_parsed_like_in_go(text: str, seconds: float) -> None:
+def test_durations_are_parsed_as_in_go(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -196,7 +196,7 @@ def test_durations_are_parsed_like_in_go(text: str, seconds: float) -> None:
         (7200, "2h0m0s"),
     ],
 )
-def test_durations_are_formatted_like_in_go(seconds: float, text: str) -> None:
+def test_durations_are_formatted_as_in_go(seconds: float, text: str) -> None:
     assert format_duration(timedelta(seconds=seconds)) == text
 
 

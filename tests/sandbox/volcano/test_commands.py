@@ -23,7 +23,7 @@ JOB = (JOBS.api_version, JOBS.kind)
 async def send_command(
     world: World, action: str, job: str = "j", *, kind: tuple[str, str] = JOB, name: str = ""
 ) -> None:
-    """Create a Command like vcctl does."""
+    """Create a Command as vcctl does."""
     metadata = {"name": name} if name else {"generateName": f"{job}-{action.lower()}-"}
     target = {"apiVersion": kind[0], "kind": kind[1], "name": job, "uid": "of-no-interest"}
     head = {"apiVersion": COMMANDS.api_version, "kind": COMMANDS.kind, "metadata": metadata}

@@ -94,7 +94,7 @@ async def test_a_job_finishes_if_every_write_fails_once(
     assert await world.pods() == {"j-t-0": "Succeeded", "j-t-1": "Succeeded"}
 
 
-async def test_jobs_finish_without_watches_and_history(world: World) -> None:
+async def test_jobs_finish_after_lost_watches_and_history(world: World) -> None:
     names = [f"j{n}" for n in range(10)]
     async with stand_in(world, speed=100):
         for name in names:

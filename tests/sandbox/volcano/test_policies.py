@@ -213,7 +213,9 @@ class TestDependsOn:
         assert "j-w-0" not in job.pods
 
     @pytest.mark.parametrize(("iteration", "started"), [("any", True), ("all", False)])
-    def test_one_of_two_dependencies(self, iteration: str, started: bool) -> None:
+    def test_a_task_can_wait_for_any_or_all_dependencies(
+        self, iteration: str, started: bool
+    ) -> None:
         last = task("c", dependsOn={"name": ["a", "b"], "iteration": iteration})
         job = PlayedJob(with_defaults(job_spec(task("a"), task("b"), last))).begin()
         assert ("j-c-0" in job.pod("j-b-0", "Running").pods) is started
@@ -245,7 +247,7 @@ def test_only_the_failed_partition_is_restarted() -> None:
         ({"maxRetry": 0, "minAvailable": 0}, {"max_retry": 3, "min_available": 5}),
     ],
 )
-def test_defaults_are_those_of_volcanos_webhook(
+def test_defaults_match_the_webhook_of_volcano(
     fields: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     tasks = [task("", 2), task("b", 4, minAvailable=3)]

@@ -88,19 +88,19 @@ def test_thirteen_scenarios_were_recorded() -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_phases_are_those_of_volcano(scenario: str) -> None:
+def test_the_phases_match_volcano(scenario: str) -> None:
     recorded = [status["state"]["phase"] for status in recorded_statuses(scenario)]
     assert replay(scenario).phases == [phase for phase, _ in groupby(recorded)]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_final_status_is_that_of_volcano(scenario: str) -> None:
+def test_the_final_status_matches_volcano(scenario: str) -> None:
     final = msgspec.to_builtins(replay(scenario).status)
     assert comparable(final) == comparable(recorded_statuses(scenario)[-1])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_times_are_those_of_volcano(scenario: str) -> None:
+def test_the_times_match_volcano(scenario: str) -> None:
     """Phase times differ by at most a second, because Volcano records whole seconds."""
     replayed = replay(scenario).status.conditions or []
     recorded = recorded_statuses(scenario)[-1]["conditions"]
@@ -112,7 +112,7 @@ def test_the_times_are_those_of_volcano(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_created_and_remaining_pods_are_those_of_volcano(scenario: str) -> None:
+def test_the_created_and_remaining_pods_match_volcano(scenario: str) -> None:
     """Versions are compared as first or later, because Volcano kills an aborted job on each
     event."""
     created: list[tuple[str, bool, int]] = []
@@ -134,13 +134,13 @@ def test_the_created_and_remaining_pods_are_those_of_volcano(scenario: str) -> N
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_status_was_written_by_volcano(scenario: str) -> None:
+def test_every_status_is_in_the_recording(scenario: str) -> None:
     recorded = [comparable(status) for status in recorded_statuses(scenario)]
     replayed = [comparable(msgspec.to_builtins(status)) for status in replay(scenario).history]
     assert [status for status in replayed if status not in recorded] == []
 
 
-def test_a_new_pod_is_that_of_volcano() -> None:
+def test_a_new_pod_matches_volcano() -> None:
     """Labels, annotations and the owner reference are compared with the first recorded pod."""
     head, _ = SCENARIOS["completes"]
     [recorded, *_] = recorded_pods("completes")

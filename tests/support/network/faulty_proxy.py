@@ -71,7 +71,7 @@ def is_watch(request: web.Request) -> bool:
 
 
 def is_list(request: web.Request) -> bool:
-    """Return whether a request lists a kind, like reflectors do."""
+    """Return whether a request lists a kind, as reflectors do."""
     return request.method == "GET" and not is_watch(request) and "limit" in request.query
 
 

@@ -1,4 +1,4 @@
-"""Pods of vcjobs on a server, which are created and changed like by Volcano and a kubelet."""
+"""Pods of vcjobs on a server, created and changed as Volcano and a kubelet do."""
 
 import json
 from typing import Any

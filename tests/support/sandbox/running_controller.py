@@ -99,7 +99,7 @@ def _reflector(client: Client, cache: Cache[Any]) -> Reflector[Any]:
 
 
 async def set_phase(client: Client, job: str, phase: str, *, namespace: str = NAMESPACE) -> None:
-    """Write the phase of a vcjob like Volcano does."""
+    """Write the phase of a vcjob as Volcano does."""
     await write_status(client, JOBS, job, {"state": {"phase": phase}}, namespace=namespace)
 
 

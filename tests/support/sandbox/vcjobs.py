@@ -53,7 +53,7 @@ def job_spec(*tasks: dict[str, Any], **more: Any) -> JobSpec:
 
 @dataclass
 class PlayedJob:
-    """A vcjob and its pods at `now`, which follow the state machine like in the job controller."""
+    """A vcjob and its pods at `now`, which follow the state machine as in the job controller."""
 
     spec: JobSpec
     name: str = "j"

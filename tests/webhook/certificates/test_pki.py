@@ -46,7 +46,7 @@ def test_no_client_trusts_another_host_or_another_ca(pki: PkiFiles, tmp_path: Pa
         is_trusted(pki, HOSTS[0], stranger)
 
 
-def test_the_extensions_of_certificates() -> None:
+def test_certificates_have_the_required_extensions() -> None:
     now = datetime(2026, 8, 1, 12, tzinfo=UTC)
     pki = make_pki(HOSTS, now=now)
     ca = x509.load_pem_x509_certificate(pki.ca_certificate)

@@ -54,7 +54,7 @@ async def test_the_first_replica_creates_a_trusted_certificate(world: Shared) ->
         assert one.source.waiting_for() == []
 
 
-async def test_replicas_that_start_at_once_agree(world: Shared) -> None:
+async def test_replicas_that_start_together_agree(world: Shared) -> None:
     async with serving(world, 5) as replicas:
         ring = await world.ring()
         assert {each.serves for each in replicas} == {ring.serving.certificate}

@@ -123,7 +123,7 @@ def update_of_metadata(**metadata: Any) -> bytes:
     ],
     ids="null,no tasks,a wrong type,labels,finalizers,deletion,a plain flow,delete".split(","),
 )
-async def test_reviews_without_a_valid_new_spec_try_nothing(body: bytes, allowed: bool) -> None:
+async def test_reviews_that_try_no_pod_template(body: bytes, allowed: bool) -> None:
     cluster = refusing_cluster(INVALID_PORT)
     assert (await respond(body, cluster)).allowed is allowed
     assert cluster.tried == []

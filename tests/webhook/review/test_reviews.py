@@ -111,7 +111,9 @@ BAD_FLOW = stored(UNKNOWN_TARGET)
         "labels of an invalid template,spec of a deleted template"
     ).split(","),
 )
-async def test_updates_that_are_allowed(new: dict[str, Any], old: dict[str, Any]) -> None:
+async def test_updates_of_metadata_and_deleted_objects_are_allowed(
+    new: dict[str, Any], old: dict[str, Any]
+) -> None:
     assert (await respond(review("UPDATE", new, old))).allowed
 
 
