@@ -54,7 +54,7 @@ def test_every_field_is_described_and_has_a_type_or_keeps_every_value(kind: str)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_group_version_and_short_names_are_those_of_volcano(kind: str) -> None:
+def test_group_version_and_short_names_match_volcano(kind: str) -> None:
     spec = crd(kind)["spec"]
     assert (spec["group"], spec["versions"][0]["name"]) == ("flow.volcano.sh", "v1alpha1")
     assert spec["names"]["shortNames"] == [{"JobFlow": "jf", "JobTemplate": "jt"}[kind]]

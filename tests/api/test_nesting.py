@@ -1,4 +1,4 @@
-"""Nesting depth, independent of the interpreter's recursion limit."""
+"""The nesting depth of values, which does not depend on the interpreter's recursion limit."""
 
 import json
 from typing import Any
@@ -26,50 +26,50 @@ def depth_of(value: Any) -> int:
     return 0 if parts is None else 1 + max(map(depth_of, parts), default=0)
 
 
-def at(value: Any, way: list[Any]) -> Any:
-    for key in way:
+def value_at(value: Any, path: list[Any]) -> Any:
+    for key in path:
         value = value[key]
     return value
 
 
 @given(VALUES, st.integers(1, 6))
-def test_the_depth_of_a_text_and_of_its_value_are_the_same(value: Any, most: int) -> None:
-    deeper = depth_of(value) > most
+def test_the_depth_of_a_text_and_of_its_value_are_the_same(value: Any, limit: int) -> None:
+    deeper = depth_of(value) > limit
     for raw in (
         json.dumps(value).encode(),
         json.dumps(value, ensure_ascii=False, indent=1).encode(),
     ):
-        assert is_deeper(raw, most) == deeper
-    assert (way_beyond(value, most) is not None) == deeper
+        assert is_deeper(raw, limit) == deeper
+    assert (way_beyond(value, limit) is not None) == deeper
 
 
 @given(VALUES, st.integers(1, 6))
-def test_the_path_leads_to_a_value_that_is_too_deep(value: Any, most: int) -> None:
-    way = way_beyond(value, most)
-    if way is not None:
-        assert len(way) == most
-        assert isinstance(at(value, way), dict | list)
+def test_the_path_leads_to_a_value_that_is_too_deep(value: Any, limit: int) -> None:
+    path = way_beyond(value, limit)
+    if path is not None:
+        assert len(path) == limit
+        assert isinstance(value_at(value, path), dict | list)
 
 
 @given(VALUES, VALUES, st.integers(1, 6))
 def test_a_cut_text_has_the_depth_and_keeps_values_different(
-    one: Any, other: Any, most: int
+    first: Any, second: Any, limit: int
 ) -> None:
-    short, shorter = (cut(msgspec.json.encode(value), most) for value in (one, other))
-    assert not is_deeper(short, most)
-    assert depth_of(json.loads(short)) == min(most, depth_of(one))
-    assert (short == shorter) == (msgspec.json.encode(one) == msgspec.json.encode(other))
+    cut_first, cut_second = (cut(msgspec.json.encode(value), limit) for value in (first, second))
+    assert not is_deeper(cut_first, limit)
+    assert depth_of(json.loads(cut_first)) == min(limit, depth_of(first))
+    assert (cut_first == cut_second) == (msgspec.json.encode(first) == msgspec.json.encode(second))
 
 
-@pytest.mark.parametrize("most", [1, 100, 5_000])
-def test_extreme_depths(most: int) -> None:
+@pytest.mark.parametrize("limit", [1, 100, 5_000])
+def test_extreme_depths_are_supported(limit: int) -> None:
     deep = b'{"a":[' * 100_000 + b"1" + b"]}" * 100_000
-    assert is_deeper(deep, most)
-    assert not is_deeper(cut(deep, most), most)
+    assert is_deeper(deep, limit)
+    assert not is_deeper(cut(deep, limit), limit)
     value: Any = 1
     for _ in range(200_000):
         value = [value]
-    assert way_beyond(value, most) == [0] * most
+    assert way_beyond(value, limit) == [0] * limit
 
 
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"[" * 9, b"]" * 9, b'["' * 9, b'{"a\\', b'"\\'])

@@ -11,9 +11,9 @@ TABLE = ROOT / "src" / "jobflow" / "api" / "schema" / "pod_types.py"
 
 def test_the_table_is_the_output_of_its_generator(tmp_path: Path) -> None:
     """`make manifests` updates it. A process runs the generator, because its models are large."""
-    written = tmp_path / "pod_types.py"
-    subprocess.run([sys.executable, ROOT / "tools" / "pod_types.py", written], check=True)
-    assert written.read_text() == TABLE.read_text()
+    output = tmp_path / "pod_types.py"
+    subprocess.run([sys.executable, ROOT / "tools" / "pod_types.py", output], check=True)
+    assert output.read_text() == TABLE.read_text()
 
 
 def test_the_check_of_fields_imports_no_models() -> None:
@@ -22,5 +22,7 @@ def test_the_check_of_fields_imports_no_models() -> None:
         "misfits({'tasks': [{}]}, 'spec'); "
         "print([name for name in sys.modules if name.startswith('kubernetes_asyncio')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "[]\n"
+    process = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert process.stdout == "[]\n"

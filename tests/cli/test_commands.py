@@ -1,4 +1,4 @@
-"""Help, wrong calls, and the commands that only print or write files."""
+"""Help, invalid calls, and the commands that only print or write files."""
 
 import re
 import socket
@@ -36,7 +36,7 @@ def test_help_lists_the_commands() -> None:
     assert [line.split()[0] for line in lines] == list(COMMANDS)
 
 
-def test_version() -> None:
+def test_version_prints_the_version() -> None:
     answer = jobflow("--version")
     assert (answer.code, answer.out) == (0, f"jobflow {package.__version__}\n")
 
@@ -55,13 +55,13 @@ def test_version() -> None:
         ("sandbox", "--webhook-port", "-1"),
     ],
 )
-def test_a_wrong_call_is_exit_code_2(arguments: tuple[str, ...]) -> None:
+def test_an_invalid_call_has_exit_code_2(arguments: tuple[str, ...]) -> None:
     answer = jobflow(*arguments)
     assert (answer.code, "Traceback" in answer.err) == (2, False)
 
 
-def test_help_imports_no_heavy_module() -> None:
-    """`--help` has to answer at once; imports are counted because a clock would be unreliable."""
+def test_help_imports_no_large_modules() -> None:
+    """`--help` must be fast. The test counts imports, because a clock is unreliable."""
     script = (
         "import sys; sys.argv = ['jobflow', '--help']\n"
         "from jobflow.cli.main import main\n"
@@ -71,13 +71,13 @@ def test_help_imports_no_heavy_module() -> None:
         " 'httpx', 'cryptography', 'msgspec'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stderr == "[]\n"
+    assert process.stderr == "[]\n"
 
 
-def test_crds_are_those_of_the_chart() -> None:
+def test_crds_match_the_chart() -> None:
     answer = jobflow("crds")
     assert answer.code == 0
     files = sorted(Path("charts/jobflow/crds").glob("*.yaml"))
@@ -94,7 +94,7 @@ def test_certs_are_written_and_named(tmp_path: Path) -> None:
     assert (tmp_path / "pki" / "tls.key").stat().st_mode & 0o077 == 0
 
 
-def test_certs_that_cannot_be_written(tmp_path: Path) -> None:
+def test_certs_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     answer = jobflow("certs", tmp_path / "file")
     assert (answer.code, answer.out) == (2, "")
@@ -115,7 +115,7 @@ def test_certs_that_cannot_be_written(tmp_path: Path) -> None:
         (("--no-webhook", "--kubeconfig", "missing"), "missing"),
     ],
 )
-def test_serve_names_wrong_settings(arguments: tuple[str, ...], sentence: str) -> None:
+def test_serve_names_invalid_settings(arguments: tuple[str, ...], sentence: str) -> None:
     answer = jobflow("serve", *arguments)
     assert (answer.code, answer.out) == (2, "")
     assert sentence in answer.err
@@ -126,13 +126,13 @@ def test_the_help_of_serve_lists_all_settings() -> None:
     text = " ".join(re.sub(r"-\n +", "-", jobflow("serve", "--help").out).split())
     assert len(list(settings_help())) == len(Settings.model_fields)
     for entry in settings_help():
-        begun = entry.flag if entry.metavar is None else f"{entry.flag} {entry.metavar}"
+        start = entry.flag if entry.metavar is None else f"{entry.flag} {entry.metavar}"
         default = f"; default: {entry.default}]" if entry.default else "]"
-        assert f"{begun} {entry.description}. [{entry.variable}{default}" in text
+        assert f"{start} {entry.description}. [{entry.variable}{default}" in text
     assert "--lease-duration TIME" in text and "default: 15s]" in text
 
 
-def test_a_wrong_value_is_named_by_flag_and_variable() -> None:
+def test_an_invalid_value_is_named_by_flag_and_variable() -> None:
     answer = jobflow("serve", "--webhook-port", "https", "--retry-period", "often")
     assert answer.code == 2
     assert [line.split(": ")[2] for line in answer.err.splitlines()] == [
@@ -141,9 +141,9 @@ def test_a_wrong_value_is_named_by_flag_and_variable() -> None:
     ]
 
 
-def test_a_port_in_use(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         answer = jobflow("sandbox", "--port", port, "--kubeconfig", tmp_path / "kubeconfig")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"jobflow: error: cannot listen on 127.0.0.1:{port}: ")
@@ -158,13 +158,13 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 )
 def test_a_full_disk_is_one_error(arguments: tuple[str, ...]) -> None:
     with FULL.open("wb") as full:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "jobflow.cli.main", *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             timeout=60,
         )
-    assert done.returncode == 2
+    assert process.returncode == 2
     sentence = "cannot write to standard output: No space left on device; free some space"
-    assert done.stderr == f"jobflow: error: {sentence}\n"
+    assert process.stderr == f"jobflow: error: {sentence}\n"

@@ -1,4 +1,4 @@
-"""The cookbook: excerpts are from the examples, and commands print the tables of the pages.
+"""The cookbook: excerpts are parts of the examples, and commands print the tables of the pages.
 
 tests/test_docs_commands.py runs the pages that need a sandbox for kubectl.
 """
@@ -14,7 +14,7 @@ import pytest
 from jobflow.api.jobflow import JobFlow
 from jobflow.cli.display.tree import table
 from support.sandbox.command_line import jobflow
-from support.sandbox.several_flows import carried_through
+from support.sandbox.several_flows import run_flows
 
 FOLDER = Path("docs/cookbook")
 PAGES = [
@@ -32,20 +32,20 @@ TIMES = re.compile(r"\d\d:\d\d:\d\d   (\d\S*)( *)")
 
 
 def recipe(page: Path) -> re.Match[str]:
-    found = FENCE.search(page.read_text(encoding="utf-8"))
-    assert found is not None
-    return found
+    match = FENCE.search(page.read_text(encoding="utf-8"))
+    assert match is not None
+    return match
 
 
-def test_the_first_page_names_every_other() -> None:
-    named = re.findall(r"\]\(([\w-]+)\.md\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
-    assert sorted(named) == sorted(
+def test_the_first_page_links_to_all_others() -> None:
+    links = re.findall(r"\]\(([\w-]+)\.md\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
+    assert sorted(links) == sorted(
         page.stem for page in FOLDER.glob("*.md") if page.stem != "README"
     )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_shows_is_in_its_example(page: Path) -> None:
+def test_the_excerpt_of_a_page_is_part_of_its_example(page: Path) -> None:
     found = recipe(page)
     lines = [line.strip() for line in Path(found["file"]).read_text(encoding="utf-8").splitlines()]
     excerpt = [line.strip() for line in found["excerpt"].splitlines()]
@@ -54,7 +54,7 @@ def test_what_a_page_shows_is_in_its_example(page: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def ended() -> dict[str, JobFlow]:
+def finished() -> dict[str, JobFlow]:
     """Return the finished flow of each page."""
     commands = {page.stem: recipe(page)["command"] for page in PAGES}
     plain = {
@@ -62,7 +62,7 @@ def ended() -> dict[str, JobFlow]:
         for name, command in commands.items()
         if (found := re.fullmatch(r"run --speed 10 (\S+)", command))
     }
-    flows = carried_through(plain)
+    flows = run_flows(plain)
     for name in commands.keys() - plain.keys():
         answer = jobflow(*shlex.split(commands[name]), "-o", "json")
         (flows[name],) = answer.json["items"]
@@ -70,12 +70,10 @@ def ended() -> dict[str, JobFlow]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_command_of_a_page_ends_in_the_table_it_shows(
-    page: Path, ended: dict[str, JobFlow]
-) -> None:
-    flow, found = ended[page.stem], recipe(page)
-    shown = "".join(f"{line.plain}\n" for line in table(flow, datetime.now(UTC)))
-    assert TIMES.sub(_without_times, shown) == found["table"]
+def test_the_command_of_a_page_prints_its_table(page: Path, finished: dict[str, JobFlow]) -> None:
+    flow, found = finished[page.stem], recipe(page)
+    output = "".join(f"{line.plain}\n" for line in table(flow, datetime.now(UTC)))
+    assert TIMES.sub(_without_times, output) == found["table"]
     assert found["code"] == ("1" if flow.status.state.phase == "Failed" else None)
 
 

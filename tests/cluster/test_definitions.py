@@ -80,7 +80,7 @@ async def test_nothing_goes_on_under_anothers_definition(
         apply_ours(real)
         await until(lambda: one.ready() and other.ready())
         await until(lambda: leader(real))
-        await api.made(api.flows, flow("f"))
+        await api.create(api.flows, flow("f"))
         await api.until(
             f"{api.flows}/f", lambda found: found.get("status", {}).get("state", {}).get("phase")
         )
@@ -93,8 +93,8 @@ async def test_a_flow_that_was_read_under_anothers_definition_is_read_again(
     """Meanwhile the API server leaves out `template` in its answers under the same version. A
     replica that has just started must not run the step by its name."""
     steps = [{"name": "a", "template": "elsewhere"}]
-    await api.made(api.flows, flow("f") | {"spec": {"flows": steps}})
-    await api.made(api.templates, template("elsewhere"))
+    await api.create(api.flows, flow("f") | {"spec": {"flows": steps}})
+    await api.create(api.templates, template("elsewhere"))
     apply_theirs(real)
     await api.until(f"{api.flows}/f", lambda found: "template" not in found["spec"]["flows"][0])
     one = Served(real, tmp_path)

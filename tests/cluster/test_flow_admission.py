@@ -28,7 +28,7 @@ def faults_of(api: Server, kubectl: Kubectl, bad: str) -> list[str]:
 
 @pytest.mark.usefixtures("served")
 async def test_all_faults_of_control_are_in_one_answer(api: Server, kubectl: Kubectl) -> None:
-    await api.made(api.templates, template("serve"))
+    await api.create(api.templates, template("serve"))
     case = {"when": "true", "template": "serve", "patch": {"jobSpec": {"minAvailable": 5}}}
     bad = flow(
         [
@@ -60,7 +60,7 @@ async def test_all_faults_of_control_are_in_one_answer(api: Server, kubectl: Kub
 @pytest.mark.usefixtures("served")
 async def test_a_template_that_a_case_may_still_run_stays(api: Server, kubectl: Kubectl) -> None:
     home = ("-n", api.namespace)
-    await api.made(api.templates, template("large"))
+    await api.create(api.templates, template("large"))
     waiting = flow(
         [{"name": "a", "switch": [{"when": "false", "template": "small"}, {"template": "large"}]}],
         suspend=True,
@@ -78,7 +78,7 @@ def probing(**probe: Any) -> str:
 
 @pytest.mark.usefixtures("served")
 async def test_all_faults_of_a_probe_are_in_one_answer(api: Server, kubectl: Kubectl) -> None:
-    await api.made(api.templates, template("serve"))
+    await api.create(api.templates, template("serve"))
     get = {"taskName": "main", "path": "/ready", "port": 8080}
     bad = probing(
         httpGetList=[

@@ -124,7 +124,7 @@ async def test_without_a_webhook_a_broken_flow_fails_with_the_same_words(
 ) -> None:
     serve = Served(real, tmp_path, webhook=False)
     with serve.running():
-        await api.made(api.flows, jobflow("test", {"a": ["nowhere"]}))
+        await api.create(api.flows, jobflow("test", {"a": ["nowhere"]}))
         state = (await ended(api))["state"]
     assert (state["phase"], state["reason"]) == ("Failed", "Invalid")
     assert 'spec.flows[0].dependsOn.targets[0]: Invalid value: "nowhere"' in state["message"]
@@ -163,7 +163,7 @@ async def put_midflight(api: Server) -> None:
             owners = [
                 {**owner, "uid": uids[owner["uid"]]} for owner in meta.get("ownerReferences", ())
             ]
-            made = await api.made(
+            made = await api.create(
                 resource.path(api.namespace),
                 {**item, "metadata": kept | ({"ownerReferences": owners} if owners else {})},
             )

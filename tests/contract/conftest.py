@@ -13,10 +13,10 @@ from support.sandbox.servers import Server, real_server, sandbox_server
 async def api(
     request: pytest.FixtureRequest, namespace_of_test: str, tmp_path: Path
 ) -> AsyncIterator[Server]:
-    """A server, with a namespace of the test's own."""
+    """A server, with a namespace for the test."""
     if request.param == "sandbox":
-        opened = sandbox_server(namespace_of_test, tmp_path)
+        context = sandbox_server(namespace_of_test, tmp_path)
     else:
-        opened = real_server(request.getfixturevalue("real"), namespace_of_test, tmp_path)
-    async with opened as server:
+        context = real_server(request.getfixturevalue("real"), namespace_of_test, tmp_path)
+    async with context as server:
         yield server

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from jobflow.api.resources import VALIDATING_WEBHOOKS
 from jobflow.core.violations import Reason, Verdict, Violation
-from support.network.webhook_server import Hook, configuration, hook
+from support.network.webhook_server import Hook, configuration, running_hook
 from support.sandbox.rest_client import Answer, flow
 from support.sandbox.servers import Server
 
@@ -16,8 +16,8 @@ DENIED = 'admission webhook "check.jobflow.test" denied the request: '
 
 
 @pytest_asyncio.fixture
-async def asked() -> AsyncIterator[Hook]:
-    async with hook() as webhook:
+async def hook() -> AsyncIterator[Hook]:
+    async with running_hook() as webhook:
         yield webhook
 
 
@@ -31,13 +31,13 @@ def refusal() -> dict[str, Any]:
     return {"code": 422, "reason": "Invalid", "message": "it is wrong", "details": details}
 
 
-async def test_a_webhook_is_told_everything(api: Server, asked: Hook) -> None:
-    async with api.asking(asked.webhook("jobflows"), hook=asked):
-        await api.made(api.flows, flow("f"), fieldManager="me")
+async def test_a_webhook_receives_all_fields_of_a_request(api: Server, hook: Hook) -> None:
+    async with api.with_webhooks(hook.webhook("jobflows"), hook=hook):
+        await api.create(api.flows, flow("f"), fieldManager="me")
         await api.patch(f"{api.flows}/f", {"spec": {"jobRetainPolicy": "delete"}})
         await api.patch(f"{api.flows}/f/status", {"status": {"progress": "1/1"}})
         await api.delete(f"{api.flows}/f", {"propagationPolicy": "Background"})
-    create, update, delete = asked.asked
+    create, update, delete = hook.requests
     assert create["operation"] == "CREATE" and create["oldObject"] is None
     assert create["kind"] == {"group": "flow.volcano.sh", "version": "v1alpha1", "kind": "JobFlow"}
     assert create["resource"]["resource"] == "jobflows" and create["dryRun"] is False
@@ -53,9 +53,9 @@ async def test_a_webhook_is_told_everything(api: Server, asked: Hook) -> None:
     assert delete["options"]["propagationPolicy"] == "Background"
 
 
-async def test_a_refusal_keeps_code_reason_and_causes(api: Server, asked: Hook) -> None:
-    async with api.asking(asked.webhook("jobflows"), hook=asked):
-        asked.decide = lambda request: {"allowed": False, "status": refusal()}
+async def test_a_refusal_keeps_code_reason_and_causes(api: Server, hook: Hook) -> None:
+    async with api.with_webhooks(hook.webhook("jobflows"), hook=hook):
+        hook.decide = lambda request: {"allowed": False, "status": refusal()}
         answer = await api.post(api.flows, flow("f"))
     assert (answer.code, answer.reason) == (422, "Invalid")
     assert answer.message == f"{DENIED}it is wrong"
@@ -72,19 +72,19 @@ async def test_a_refusal_keeps_code_reason_and_causes(api: Server, asked: Hook) 
         (None, 400, DENIED.replace(": ", " without explanation")),
     ],
 )
-async def test_a_refusal_of_few_words(
-    api: Server, asked: Hook, status: Any, code: int, message: str
+async def test_a_refusal_without_details_has_defaults(
+    api: Server, hook: Hook, status: Any, code: int, message: str
 ) -> None:
-    async with api.asking(asked.webhook("jobflows"), hook=asked):
-        asked.decide = lambda request: {"allowed": False, "status": status}
+    async with api.with_webhooks(hook.webhook("jobflows"), hook=hook):
+        hook.decide = lambda request: {"allowed": False, "status": status}
         answer = await api.post(api.flows, flow("f"))
     assert (answer.code, answer.message) == (code, message)
 
 
-async def test_a_refused_delete_and_a_refused_change(api: Server, asked: Hook) -> None:
-    await api.made(api.flows, flow("f"))
-    async with api.asking(asked.webhook("jobflows"), hook=asked):
-        asked.decide = lambda request: {"allowed": False, "status": refusal()}
+async def test_deletes_and_updates_are_refused(api: Server, hook: Hook) -> None:
+    await api.create(api.flows, flow("f"))
+    async with api.with_webhooks(hook.webhook("jobflows"), hook=hook):
+        hook.decide = lambda request: {"allowed": False, "status": refusal()}
         for answer in (
             await api.delete(f"{api.flows}/f"),
             await api.patch(f"{api.flows}/f", {"metadata": {"labels": {"a": "b"}}}),
@@ -94,39 +94,39 @@ async def test_a_refused_delete_and_a_refused_change(api: Server, asked: Hook) -
     assert (await api.get(f"{api.flows}/f")).code == 200
 
 
-async def test_warnings_are_handed_on(api: Server, asked: Hook) -> None:
-    async with api.asking(asked.webhook("jobflows"), hook=asked):
-        asked.decide = lambda request: {"allowed": True, "warnings": ['mind "the" gap', "and b"]}
+async def test_warnings_are_returned_to_the_client(api: Server, hook: Hook) -> None:
+    async with api.with_webhooks(hook.webhook("jobflows"), hook=hook):
+        hook.decide = lambda request: {"allowed": True, "warnings": ['mind "the" gap', "and b"]}
         answer = await api.post(api.flows, flow("f"))
     assert answer.warnings == [r'299 - "mind \"the\" gap"', '299 - "and b"']
 
 
-async def test_a_dry_run_is_passed_on(api: Server, asked: Hook) -> None:
-    async with api.asking(asked.webhook("jobflows"), hook=asked):
+async def test_a_webhook_receives_dry_runs(api: Server, hook: Hook) -> None:
+    async with api.with_webhooks(hook.webhook("jobflows"), hook=hook):
         await api.post(api.flows, flow("f"), dryRun="All")
-    assert [request["dryRun"] for request in asked.asked] == [True]
+    assert [request["dryRun"] for request in hook.requests] == [True]
 
 
-async def test_what_the_schema_refuses_is_not_asked_about(api: Server, asked: Hook) -> None:
-    async with api.asking(asked.webhook("jobflows"), hook=asked):
+async def test_objects_that_the_schema_refuses_are_not_reviewed(api: Server, hook: Hook) -> None:
+    async with api.with_webhooks(hook.webhook("jobflows"), hook=hook):
         assert (await api.post(api.flows, {**flow("f"), "spec": {"flows": "x"}})).code == 422
-    assert asked.asked == []
+    assert hook.requests == []
 
 
-async def test_a_webhook_that_is_down(api: Server, asked: Hook) -> None:
+async def test_a_failure_policy_handles_an_unreachable_webhook(api: Server, hook: Hook) -> None:
     """With failurePolicy Fail the write gets 500; Ignore skips the webhook."""
     for policy in ("Fail", "Ignore"):
-        down = asked.webhook("jobflows", failurePolicy=policy)
+        down = hook.webhook("jobflows", failurePolicy=policy)
         down["name"] = f"down.{policy.lower()}.test"
         down["clientConfig"]["url"] = "https://127.0.0.1:1/check"
-        async with api.asking(asked.webhook("jobflows"), down, hook=asked):
+        async with api.with_webhooks(hook.webhook("jobflows"), down, hook=hook):
             answer = await api.post(api.flows, flow(policy.lower()))
         assert answer.code == {"Fail": 500, "Ignore": 201}[policy]
         if policy == "Fail":
-            _says_it_is_down(answer)
+            _check_message(answer)
 
 
-def _says_it_is_down(answer: Answer) -> None:
+def _check_message(answer: Answer) -> None:
     assert answer.reason == "InternalError"
     assert answer.message.startswith(
         'Internal error occurred: failed calling webhook "down.fail.test": failed to call '
@@ -134,53 +134,55 @@ def _says_it_is_down(answer: Answer) -> None:
     )
 
 
-async def test_a_webhook_whose_certificate_is_not_trusted(api: Server, asked: Hook) -> None:
-    async with hook() as other:
-        strange = asked.webhook("jobflows")
-        strange["name"] = "strange.jobflow.test"
-        strange["clientConfig"]["caBundle"] = other.webhook("jobflows")["clientConfig"]["caBundle"]
-        async with api.asking(asked.webhook("jobflows"), strange, hook=asked):
+async def test_a_webhook_with_an_untrusted_certificate_fails(api: Server, hook: Hook) -> None:
+    async with running_hook() as other:
+        foreign = hook.webhook("jobflows")
+        foreign["name"] = "strange.jobflow.test"
+        foreign["clientConfig"]["caBundle"] = other.webhook("jobflows")["clientConfig"]["caBundle"]
+        async with api.with_webhooks(hook.webhook("jobflows"), foreign, hook=hook):
             answer = await api.post(api.flows, flow("f"))
     assert (answer.code, answer.reason) == (500, "InternalError")
     assert 'failed calling webhook "strange.jobflow.test"' in answer.message
 
 
-async def test_rules_and_selectors_say_who_is_asked(api: Server, asked: Hook) -> None:
+async def test_rules_and_selectors_select_the_webhooks(api: Server, hook: Hook) -> None:
     labelled = {"matchLabels": {"check": "yes"}}
-    webhook = asked.webhook("jobflows", objectSelector=labelled, operations=["CREATE"])
-    first = asked.webhook("jobflows", operations=["CREATE"])
+    webhook = hook.webhook("jobflows", objectSelector=labelled, operations=["CREATE"])
+    first = hook.webhook("jobflows", operations=["CREATE"])
     webhook["name"] = "labelled.jobflow.test"
-    async with api.asking(first, webhook, hook=asked):
-        await api.made(api.flows, flow("a", labels={"check": "yes"}))
-        await api.made(api.flows, flow("b"))
+    async with api.with_webhooks(first, webhook, hook=hook):
+        await api.create(api.flows, flow("a", labels={"check": "yes"}))
+        await api.create(api.flows, flow("b"))
         await api.delete(f"{api.flows}/a")
-    assert sorted(request["name"] for request in asked.asked) == ["a", "a", "b"]
+    assert sorted(request["name"] for request in hook.requests) == ["a", "a", "b"]
 
 
-async def test_our_own_words_arrive(api: Server, asked: Hook) -> None:
-    """A client reads the violations of `core` as causes."""
+async def test_a_client_receives_the_messages_of_the_webhook(api: Server, hook: Hook) -> None:
+    """A client receives the violations of `core` as causes."""
     fault = Violation("spec.flows[0].name", Reason.DUPLICATE, "a", "already used by spec.flows[1]")
     verdict = Verdict(violations=(fault,))
-    said = [{"reason": v.reason, "field": v.path, "message": v.message} for v in verdict.violations]
-    status = {**refusal(), "message": str(fault), "details": {"causes": said}}
-    async with api.asking(asked.webhook("jobflows"), hook=asked):
-        asked.decide = lambda request: {"allowed": False, "status": status}
+    causes = [
+        {"reason": v.reason, "field": v.path, "message": v.message} for v in verdict.violations
+    ]
+    status = {**refusal(), "message": str(fault), "details": {"causes": causes}}
+    async with api.with_webhooks(hook.webhook("jobflows"), hook=hook):
+        hook.decide = lambda request: {"allowed": False, "status": status}
         answer = await api.post(api.flows, flow("f"))
     assert answer.message == DENIED + str(fault)
     assert answer.causes == {fault.path: fault.message}
 
 
-async def test_match_conditions(api: Server, asked: Hook) -> None:
+async def test_match_conditions_select_objects(api: Server, hook: Hook) -> None:
     """Match conditions are CEL; the sandbox does not evaluate them and refuses them."""
     condition = {"name": "mine", "expression": "object.metadata.name.startsWith('mine')"}
-    webhook = asked.webhook("jobflows", operations=["CREATE"], matchConditions=[condition])
+    webhook = hook.webhook("jobflows", operations=["CREATE"], matchConditions=[condition])
     webhook["name"] = "conditional.jobflow.test"
     if not api.real:
         answer = await api.post(VALIDATING_WEBHOOKS.path(), configuration(webhook))
         assert answer.code == 422 and list(answer.causes) == ["webhooks[0].matchConditions"]
         return
-    first = asked.webhook("jobflows", operations=["CREATE"])
-    async with api.asking(first, webhook, hook=asked):
-        await api.made(api.flows, flow("mine"))
-        await api.made(api.flows, flow("yours"))
-    assert sorted(request["name"] for request in asked.asked) == ["mine", "mine", "yours"]
+    first = hook.webhook("jobflows", operations=["CREATE"])
+    async with api.with_webhooks(first, webhook, hook=hook):
+        await api.create(api.flows, flow("mine"))
+        await api.create(api.flows, flow("yours"))
+    assert sorted(request["name"] for request in hook.requests) == ["mine", "mine", "yours"]

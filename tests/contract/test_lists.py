@@ -11,11 +11,11 @@ from support.sandbox.rest_client import TABLE, flow, vcjob
 from support.sandbox.servers import Server
 
 
-async def some(api: Server) -> None:
+async def create_vcjobs(api: Server) -> None:
     """Create three vcjobs."""
-    await api.made(api.vcjobs, vcjob("a", labels={"x": "1", "t": "y"}))
-    await api.made(api.vcjobs, vcjob("b", labels={"x": "2"}))
-    await api.made(api.vcjobs, vcjob("c"))
+    await api.create(api.vcjobs, vcjob("a", labels={"x": "1", "t": "y"}))
+    await api.create(api.vcjobs, vcjob("b", labels={"x": "2"}))
+    await api.create(api.vcjobs, vcjob("c"))
 
 
 LABELS = {
@@ -30,16 +30,16 @@ FIELDS = {
 }
 
 
-async def test_label_selectors(api: Server) -> None:
-    await some(api)
+async def test_label_selectors_select_objects(api: Server) -> None:
+    await create_vcjobs(api)
     found = {
         text: "".join((await api.get(api.vcjobs, labelSelector=text)).names) for text in LABELS
     }
     assert found == LABELS
 
 
-async def test_field_selectors(api: Server) -> None:
-    await some(api)
+async def test_field_selectors_select_objects(api: Server) -> None:
+    await create_vcjobs(api)
     found = {
         text: "".join((await api.get(api.vcjobs, fieldSelector=text)).names) for text in FIELDS
     }
@@ -47,23 +47,23 @@ async def test_field_selectors(api: Server) -> None:
 
 
 @pytest.mark.parametrize("text", ["a in", "=", "a b", "a=b=c", "x in (1", "x,,t"])
-async def test_a_label_selector_that_is_none(api: Server, text: str) -> None:
+async def test_an_invalid_label_selector_is_refused(api: Server, text: str) -> None:
     answer = await api.get(api.vcjobs, labelSelector=text)
     assert (answer.code, answer.reason) == (400, "BadRequest")
 
 
-async def test_a_field_that_cannot_be_selected(api: Server) -> None:
+async def test_an_unsupported_field_selector_is_refused(api: Server) -> None:
     answer = await api.get(api.vcjobs, fieldSelector="spec.x=1")
     assert (answer.code, answer.reason) == (400, "BadRequest")
     assert answer.message == "field label not supported: spec.x"
 
 
-async def test_pages_show_one_moment(api: Server) -> None:
-    await some(api)
+async def test_pages_of_a_list_have_the_same_version(api: Server) -> None:
+    await create_vcjobs(api)
     first = await api.get(api.vcjobs, limit="2")
     assert first.names == ["a", "b"] and first.meta["remainingItemCount"] == 1
     await api.delete(f"{api.vcjobs}/c")
-    await api.made(api.vcjobs, vcjob("d"))
+    await api.create(api.vcjobs, vcjob("d"))
     more = {"continue": first.meta["continue"]}
     last = await api.get(api.vcjobs, limit="2", **more)
     assert last.names == ["c"] and not last.meta["continue"]
@@ -77,9 +77,9 @@ async def test_pages_show_one_moment(api: Server) -> None:
     assert (await api.get(api.vcjobs, limit="1", labelSelector="x", **token)).names == ["b"]
 
 
-async def test_a_page_of_long_ago_is_gone(api: Server) -> None:
+async def test_an_old_continue_token_has_expired(api: Server) -> None:
     for name in ("a", "b"):
-        await api.made(api.flows, flow(name))
+        await api.create(api.flows, flow(name))
     first = await api.get(api.flows, limit="1")
     start = json.loads(base64.urlsafe_b64decode(first.meta["continue"] + "=="))
     old = base64.urlsafe_b64encode(json.dumps({**start, "rv": 1}).encode()).decode().rstrip("=")
@@ -89,8 +89,8 @@ async def test_a_page_of_long_ago_is_gone(api: Server) -> None:
     assert answer.message.startswith("The provided continue parameter is too old")
 
 
-async def test_our_client_reads_all_pages(api: Server) -> None:
-    await some(api)
+async def test_the_client_reads_all_pages(api: Server) -> None:
+    await create_vcjobs(api)
     pages = [
         page async for page in api.client.list(JOBS, RawList, namespace=api.namespace, limit=2)
     ]
@@ -98,17 +98,17 @@ async def test_our_client_reads_all_pages(api: Server) -> None:
     assert len({page.metadata.resource_version for page in pages}) == 1
 
 
-async def test_a_list_shows_what_was_written_before_it(api: Server) -> None:
+async def test_a_list_includes_all_earlier_writes(api: Server) -> None:
     for number in range(5):
-        made = await api.made(api.flows, flow(f"f{number}"))
-        listed = await api.get(api.flows)
-        assert len(listed.names) == number + 1
-        assert int(listed.meta["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
-        cached = await api.get(api.flows, resourceVersion=made["metadata"]["resourceVersion"])
+        created = await api.create(api.flows, flow(f"f{number}"))
+        answer = await api.get(api.flows)
+        assert len(answer.names) == number + 1
+        assert int(answer.meta["resourceVersion"]) >= int(created["metadata"]["resourceVersion"])
+        cached = await api.get(api.flows, resourceVersion=created["metadata"]["resourceVersion"])
         assert len(cached.names) == number + 1
 
 
-async def test_versions_that_cannot_be_read(api: Server) -> None:
+async def test_malformed_versions_and_tokens_are_refused(api: Server) -> None:
     answer = await api.get(api.flows, resourceVersion="x")
     assert (answer.code, answer.reason) == (400, "BadRequest")
     assert answer.message == (
@@ -126,27 +126,27 @@ async def test_versions_that_cannot_be_read(api: Server) -> None:
     )
 
 
-async def test_what_a_list_looks_like(api: Server) -> None:
+async def test_a_list_has_its_kind_metadata_and_items(api: Server) -> None:
     empty = (await api.get(api.flows)).json
     assert empty.keys() == {"apiVersion", "kind", "metadata", "items"}
     assert (empty["apiVersion"], empty["kind"]) == ("flow.volcano.sh/v1alpha1", "JobFlowList")
     assert empty["items"] == [] and empty["metadata"].keys() == {"continue", "resourceVersion"}
-    made = await api.made(api.flows, flow("f"))
-    assert (await api.get(api.flows)).json["items"] == [made]
+    created = await api.create(api.flows, flow("f"))
+    assert (await api.get(api.flows)).json["items"] == [created]
     everywhere = await api.get("/apis/flow.volcano.sh/v1alpha1/jobflows")
-    assert made in everywhere.json["items"]
+    assert created in everywhere.json["items"]
 
 
-async def test_a_table(api: Server) -> None:
-    await api.made(api.flows, flow("f"))
+async def test_a_table_has_the_columns_of_the_crd(api: Server) -> None:
+    await api.create(api.flows, flow("f"))
     status = {"state": {"phase": "Running"}, "progress": "0/1"}
     await api.patch(f"{api.flows}/f/status", {"status": status})
     for path in (api.flows, f"{api.flows}/f"):
         table = (await api.get(path, accept=TABLE)).json
         assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
         columns = table["columnDefinitions"]
-        shown = [column["name"] for column in columns if not column["priority"]]
-        assert shown == ["Name", "Status", "Reason", "Progress", "Duration", "Age"]
+        names = [column["name"] for column in columns if not column["priority"]]
+        assert names == ["Name", "Status", "Reason", "Progress", "Duration", "Age"]
         [row] = table["rows"]
         assert row["cells"][:4] == ["f", "Running", None, "0/1"]
         assert row["object"]["kind"] == "PartialObjectMetadata"

@@ -12,15 +12,15 @@ LABEL = "/metadata/labels"
 
 
 async def test_a_merge_patch_sets_and_removes(api: Server) -> None:
-    await api.made(api.flows, flow("f", labels={"a": "1", "b": "2"}))
+    await api.create(api.flows, flow("f", labels={"a": "1", "b": "2"}))
     answer = await api.patch(f"{api.flows}/f", {"metadata": {"labels": {"a": None, "c": "3"}}})
     assert answer.meta["labels"] == {"b": "2", "c": "3"}
     answer = await api.patch(f"{api.flows}/f", {"metadata": {"labels": None}})
     assert "labels" not in answer.meta
 
 
-async def test_a_main_patch_leaves_status_and_a_status_patch_the_rest(api: Server) -> None:
-    await api.made(api.flows, flow("f"))
+async def test_status_and_spec_are_patched_separately(api: Server) -> None:
+    await api.create(api.flows, flow("f"))
     both = {"spec": {"jobRetainPolicy": "delete"}, "status": {"progress": "9/9"}}
     answer = await api.patch(f"{api.flows}/f", both)
     assert "status" not in answer.json and answer.meta["generation"] == 2
@@ -36,15 +36,15 @@ async def test_a_main_patch_leaves_status_and_a_status_patch_the_rest(api: Serve
     assert "status" not in answer.json
 
 
-async def test_labels_do_not_count_as_a_generation(api: Server) -> None:
-    await api.made(api.flows, flow("f"))
+async def test_a_change_of_labels_keeps_the_generation(api: Server) -> None:
+    await api.create(api.flows, flow("f"))
     answer = await api.patch(f"{api.flows}/f", {"metadata": {"labels": {"a": "b"}}})
     assert answer.meta["generation"] == 1
 
 
-async def test_a_version_in_a_patch_must_be_the_newest(api: Server) -> None:
-    made = await api.made(api.flows, flow("f"))
-    version = made["metadata"]["resourceVersion"]
+async def test_an_old_version_in_a_patch_conflicts(api: Server) -> None:
+    created = await api.create(api.flows, flow("f"))
+    version = created["metadata"]["resourceVersion"]
     patch = {"metadata": {"resourceVersion": version}, "status": {"progress": "1/1"}}
     assert (await api.patch(f"{api.flows}/f/status", patch)).code == 200
     patch["status"]["progress"] = "2/2"
@@ -65,31 +65,31 @@ async def test_a_version_in_a_patch_must_be_the_newest(api: Server) -> None:
         ),
     ],
 )
-async def test_what_an_object_is_cannot_be_patched(
+async def test_name_and_uid_cannot_be_patched(
     api: Server, change: Any, code: int, words: str
 ) -> None:
-    await api.made(api.flows, flow("f"))
+    await api.create(api.flows, flow("f"))
     answer = await api.patch(f"{api.flows}/f", change)
     assert answer.code == code and answer.message.startswith(words)
 
 
-async def test_what_the_server_sets_is_kept(api: Server) -> None:
-    made = await api.made(api.flows, flow("f"))
+async def test_fields_that_the_server_sets_cannot_be_patched(api: Server) -> None:
+    created = await api.create(api.flows, flow("f"))
     answer = await api.patch(
         f"{api.flows}/f", {"metadata": {"generation": 9, "creationTimestamp": None}}
     )
-    assert answer.json == made
+    assert answer.json == created
 
 
-async def test_what_is_not_there(api: Server) -> None:
+async def test_a_missing_object_is_not_found(api: Server) -> None:
     for path in (f"{api.flows}/f", f"{api.flows}/f/status"):
         answer = await api.patch(path, {"status": {}})
         assert (answer.code, answer.reason) == (404, "NotFound")
 
 
 class TestJson:
-    async def test_operations(self, api: Server) -> None:
-        await api.made(api.flows, flow("f", annotations={"x/y": "1"}))
+    async def test_all_operations_are_applied(self, api: Server) -> None:
+        await api.create(api.flows, flow("f", annotations={"x/y": "1"}))
         operations = [
             {"op": "test", "path": "/spec/flows/0/name", "value": "a"},
             {"op": "add", "path": LABEL, "value": {"l": "1"}},
@@ -118,53 +118,53 @@ class TestJson:
         ],
         ids=["test", "test-nothing", "remove", "unknown"],
     )
-    async def test_an_operation_that_cannot_be_done(
+    async def test_an_operation_that_cannot_be_applied_is_refused(
         self, api: Server, operation: dict[str, Any]
     ) -> None:
-        await api.made(api.flows, flow("f"))
+        await api.create(api.flows, flow("f"))
         answer = await api.patch(f"{api.flows}/f", [operation], JSON_PATCH)
         assert (answer.code, answer.reason, answer.message) == (422, "Invalid", NOT_DONE)
 
-    async def test_a_patch_that_is_none(self, api: Server) -> None:
-        await api.made(api.flows, flow("f"))
-        for body, kind in ((b"{}", JSON_PATCH), (b"{", JSON_PATCH), (b"[]", "")):
-            more = (kind,) if kind else ()
-            answer = await api.patch(f"{api.flows}/f", body, *more)
+    async def test_a_malformed_patch_is_refused(self, api: Server) -> None:
+        await api.create(api.flows, flow("f"))
+        for body, content_type in ((b"{}", JSON_PATCH), (b"{", JSON_PATCH), (b"[]", "")):
+            options = (content_type,) if content_type else ()
+            answer = await api.patch(f"{api.flows}/f", body, *options)
             assert (answer.code, answer.reason) == (400, "BadRequest")
             assert answer.message.startswith("error decoding patch: ")
 
 
 class TestApply:
-    async def test_it_creates_and_changes(self, api: Server) -> None:
+    async def test_apply_creates_and_updates_an_object(self, api: Server) -> None:
         answer = await api.patch(f"{api.flows}/f", flow("f"), APPLY, fieldManager="me")
         assert answer.code == 201 and answer.json["spec"] == {"flows": [{"name": "a"}]}
         answer = await api.patch(
             f"{api.flows}/f", flow("f", "a", "b"), APPLY, fieldManager="me", force="true"
         )
         assert answer.code == 200 and len(answer.json["spec"]["flows"]) == 2
-        again = await api.patch(
+        repeated = await api.patch(
             f"{api.flows}/f", flow("f", "a", "b"), APPLY, fieldManager="me", force="true"
         )
-        assert again.meta["resourceVersion"] == answer.meta["resourceVersion"]
+        assert repeated.meta["resourceVersion"] == answer.meta["resourceVersion"]
 
-    async def test_of_a_status(self, api: Server) -> None:
-        await api.made(api.flows, flow("f"))
+    async def test_apply_updates_a_status(self, api: Server) -> None:
+        await api.create(api.flows, flow("f"))
         applied = {k: flow()[k] for k in ("apiVersion", "kind")} | {"status": {"progress": "1/1"}}
         answer = await api.patch(f"{api.flows}/f/status", applied, APPLY, fieldManager="me")
         assert answer.json["status"] == {"progress": "1/1"}
 
-    async def test_it_needs_a_manager_and_a_kind(self, api: Server) -> None:
+    async def test_apply_needs_a_manager_and_a_kind(self, api: Server) -> None:
         answer = await api.patch(f"{api.flows}/f", flow("f"), APPLY)
         assert (answer.code, answer.reason) == (422, "Invalid")
         assert answer.message == (
             'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required '
             "for apply patch"
         )
-        await api.made(api.flows, flow("f"))
+        await api.create(api.flows, flow("f"))
         answer = await api.patch(f"{api.flows}/f", {"spec": {}}, APPLY, fieldManager="me")
         assert (answer.code, answer.reason) == (400, "BadRequest")
 
-    async def test_a_field_of_another_manager(self, api: Server) -> None:
+    async def test_a_field_of_another_manager_conflicts(self, api: Server) -> None:
         """A real server tracks who owns a field; the sandbox has one manager by design."""
         await api.patch(f"{api.flows}/f", flow("f"), APPLY, fieldManager="me")
         answer = await api.patch(f"{api.flows}/f", flow("f", "b"), APPLY, fieldManager="you")

@@ -42,7 +42,7 @@ def spec(**fields: Any) -> dict[str, Any]:
     ],
     ids=["array", "string", "null-in-a-list", "enum"],
 )
-async def test_the_words_of_a_refusal(
+async def test_a_refusal_names_the_field_and_the_fault(
     api: Server, fields: dict[str, Any], path: str, message: str
 ) -> None:
     answer = await api.post(api.flows, spec(**fields))
@@ -53,13 +53,13 @@ async def test_the_words_of_a_refusal(
     assert details == {"name": "f", "group": "flow.volcano.sh", "kind": "JobFlow"}
 
 
-async def test_all_faults_come_at_once(api: Server) -> None:
+async def test_all_faults_are_in_one_answer(api: Server) -> None:
     answer = await api.post(api.flows, spec(flows=[3, {"name": []}], jobRetainPolicy="x"))
     assert set(answer.causes) == {"spec.flows[0]", "spec.flows[1].name", "spec.jobRetainPolicy"}
 
 
-async def test_a_status_is_held_to_its_schema(api: Server) -> None:
-    await api.made(api.flows, flow("f"))
+async def test_a_status_must_match_its_schema(api: Server) -> None:
+    await api.create(api.flows, flow("f"))
     status = {"progress": 3, "jobStatusList": [{"name": "a", "startTimestamp": "yesterday"}]}
     answer = await api.patch(f"{api.flows}/f/status", {"status": status})
     assert answer.code == 422
@@ -71,11 +71,11 @@ async def test_a_status_is_held_to_its_schema(api: Server) -> None:
     }
 
 
-async def test_null_is_pruned_but_from_what_is_not_typed(api: Server) -> None:
+async def test_nulls_are_pruned_except_in_untyped_fields(api: Server) -> None:
     patch = {"jobSpec": {"queue": None, "x": {"y": None}}}
     step = {"name": "a", "dependsOn": None, "patch": patch}
-    made = await api.made(api.flows, spec(jobRetainPolicy=None, flows=[step]))
-    assert made["spec"] == {"flows": [{"name": "a", "patch": patch}]}
+    created = await api.create(api.flows, spec(jobRetainPolicy=None, flows=[step]))
+    assert created["spec"] == {"flows": [{"name": "a", "patch": patch}]}
     status = {"status": {"jobStatusList": [{"name": "a", "endTimestamp": None}]}}
     answer = await api.patch(f"{api.flows}/f/status", status)
     assert answer.json["status"] == {"jobStatusList": [{"name": "a"}]}
@@ -87,28 +87,28 @@ ANYTHING: list[Any] = [
 ]  # fmt: skip
 
 
-async def test_values_of_any_type_are_kept_as_they_are(api: Server) -> None:
-    """Nulls in lists and maps are kept at any depth; only a value that is null itself may be
+async def test_values_of_any_type_are_stored_unchanged(api: Server) -> None:
+    """Nulls in lists and maps are stored at any depth. Only a value that is null itself can be
     dropped."""
     params = [{"name": f"p{i}", "value": value} for i, value in enumerate(ANYTHING)]
-    given = {
+    fields = {
         "flows": [{"name": "a", "forEach": {"items": ANYTHING}, "switch": [{"patch": PATCH}]}],
         "params": [*params, {"name": "e", "value": [ANYTHING], "enum": [*ANYTHING, ANYTHING]}],
         "finally": [{"name": "b", "patch": PATCH, "forEach": {"items": [ANYTHING]}}],
         "jobDefaults": {"labels": {"x.io/y": "z"}, "plugins": {"svc": []}},
     }
-    await api.made(api.flows, spec(**given))
-    kept = (await api.get(f"{api.flows}/f")).json["spec"]
-    first = kept["params"][0]
+    await api.create(api.flows, spec(**fields))
+    stored = (await api.get(f"{api.flows}/f")).json["spec"]
+    first = stored["params"][0]
     assert first in ({"name": "p0"}, {"name": "p0", "value": None})
     first["value"] = None
-    assert kept == given
+    assert stored == fields
 
 
-async def test_items_that_were_decided_are_kept_but_for_nulls_in_maps(api: Server) -> None:
+async def test_decided_items_are_stored_except_for_nulls_in_maps(api: Server) -> None:
     """A real API server drops nulls of maps within lists from a merge patch."""
     items = [None, 0, 1.5, "x", [], {}, [None, [None]], {"a": {"b": [None, 1]}}]
-    await api.made(api.flows, flow("f"))
+    await api.create(api.flows, flow("f"))
     run = {"index": 0, "phase": "Running", "attempts": 1}
     conditions = {"f-a": {"decisions": {"when": True, "case": 0, "items": items}, "runs": [run]}}
     answer = await api.patch(f"{api.flows}/f/status", {"status": {"conditions": conditions}})
@@ -118,9 +118,9 @@ async def test_items_that_were_decided_are_kept_but_for_nulls_in_maps(api: Serve
 PATCH = {"jobSpec": {"queue": None, "tasks": [{"name": "x", "replicas": "$(item)", "y": None}]}}
 
 
-async def test_a_null_spec_is_none(api: Server) -> None:
-    made = await api.made(api.flows, {**flow("f"), "spec": None})
-    assert "spec" not in made
+async def test_a_null_spec_is_pruned(api: Server) -> None:
+    created = await api.create(api.flows, {**flow("f"), "spec": None})
+    assert "spec" not in created
 
 
 UNKNOWN = {**flow("f"), "spec": {"flows": [{"name": "a", "nmae": "b"}]}, "extra": 1}
@@ -132,18 +132,18 @@ DUPLICATE = (
 
 
 class TestUnknownFields:
-    async def test_strict_refuses(self, api: Server) -> None:
+    async def test_strict_validation_refuses_unknown_fields(self, api: Server) -> None:
         answer = await api.post(api.flows, UNKNOWN, fieldValidation="Strict")
         assert (answer.code, answer.reason) == (400, "BadRequest")
         assert answer.message == KIND + ", ".join(UNKNOWN_FIELDS)
         answer = await api.post(api.flows, DUPLICATE, fieldValidation="Strict")
         assert answer.message == KIND + 'duplicate field "spec.flows[0].name"'
-        await api.made(api.flows, flow("f"))
+        await api.create(api.flows, flow("f"))
         answer = await api.patch(f"{api.flows}/f", {"spec": {"bogus": 1}}, fieldValidation="Strict")
         assert (answer.code, answer.reason) == (422, "Invalid")
         assert answer.message.endswith('strict decoding error: unknown field "spec.bogus"')
 
-    async def test_warn_warns_and_prunes(self, api: Server) -> None:
+    async def test_warn_validation_warns_and_prunes(self, api: Server) -> None:
         answer = await api.post(api.flows, UNKNOWN)
         assert answer.code == 201 and "extra" not in answer.json
         assert answer.json["spec"] == {"flows": [{"name": "a"}]}
@@ -152,12 +152,12 @@ class TestUnknownFields:
         answer = await api.patch(f"{api.flows}/f", {"spec": {"bogus": 1}})
         assert answer.warnings == ['299 - "unknown field \\"spec.bogus\\""']
 
-    async def test_ignore_prunes(self, api: Server) -> None:
+    async def test_ignore_validation_prunes_silently(self, api: Server) -> None:
         answer = await api.post(api.flows, UNKNOWN, fieldValidation="Ignore")
         assert (answer.code, answer.warnings) == (201, [])
         assert answer.json["spec"] == {"flows": [{"name": "a"}]}
 
-    async def test_another_word(self, api: Server) -> None:
+    async def test_an_unknown_validation_is_refused(self, api: Server) -> None:
         answer = await api.post(api.flows, flow("f"), fieldValidation="Some")
         assert (answer.code, answer.reason) == (422, "Invalid")
         assert answer.message == (

@@ -16,13 +16,13 @@ from support.sandbox.rest_client import TABLE, Ended, failure_status, flow, vcjo
 from support.sandbox.servers import Server
 
 OLD = "1"
-"""A version from before the first flow."""
+"""A version that is older than the first flow."""
 
 
-async def test_all_changes_in_order(api: Server) -> None:
+async def test_changes_are_reported_in_order(api: Server) -> None:
     async with api.watch(api.flows, resourceVersion=await api.version()) as watch:
-        await api.made(api.vcjobs, vcjob("other"))
-        await api.made(api.flows, flow("f"))
+        await api.create(api.vcjobs, vcjob("other"))
+        await api.create(api.flows, flow("f"))
         await api.patch(f"{api.flows}/f/status", {"status": {"progress": "1/1"}})
         await api.delete(f"{api.flows}/f")
         frames = [await watch.next() for _ in range(3)]
@@ -32,24 +32,30 @@ async def test_all_changes_in_order(api: Server) -> None:
     assert frames[2]["object"]["status"] == {"progress": "1/1"}
 
 
-async def test_what_was_missed_is_told(api: Server) -> None:
+async def test_earlier_changes_are_reported(api: Server) -> None:
     since = await api.version()
-    await api.made(api.flows, flow("f"))
+    await api.create(api.flows, flow("f"))
     await api.delete(f"{api.flows}/f")
     async with api.watch(api.flows, resourceVersion=since) as watch:
-        assert [await watch.named(), await watch.named()] == [("ADDED", "f"), ("DELETED", "f")]
+        assert [await watch.next_name(), await watch.next_name()] == [
+            ("ADDED", "f"),
+            ("DELETED", "f"),
+        ]
 
 
-async def test_from_no_version_what_is_there_comes_first(api: Server) -> None:
-    await api.made(api.flows, flow("f"))
+async def test_a_watch_without_a_version_reports_existing_objects_first(api: Server) -> None:
+    await api.create(api.flows, flow("f"))
     for number, query in enumerate(({}, {"resourceVersion": "0"})):
         async with api.watch(api.flows, **query) as watch:
             await api.patch(f"{api.flows}/f", {"metadata": {"labels": {"x": str(number)}}})
-            assert [await watch.named(), await watch.named()] == [("ADDED", "f"), ("MODIFIED", "f")]
+            assert [await watch.next_name(), await watch.next_name()] == [
+                ("ADDED", "f"),
+                ("MODIFIED", "f"),
+            ]
 
 
-async def test_objects_come_into_a_selection_and_leave_it(api: Server) -> None:
-    await api.made(api.flows, flow("f", labels={"team": "a"}))
+async def test_objects_that_enter_or_leave_a_selection_are_reported(api: Server) -> None:
+    await api.create(api.flows, flow("f", labels={"team": "a"}))
     since = await api.version()
     async with api.watch(api.flows, resourceVersion=since, labelSelector="team=b") as watch:
         for team in ("b", "c", "b"):
@@ -57,17 +63,17 @@ async def test_objects_come_into_a_selection_and_leave_it(api: Server) -> None:
         assert [(await watch.next())["type"] for _ in range(3)] == ["ADDED", "DELETED", "ADDED"]
 
 
-async def test_one_object(api: Server) -> None:
+async def test_a_watch_can_report_one_object_only(api: Server) -> None:
     since = await api.version()
     name = "metadata.name=b"
     async with api.watch(api.flows, resourceVersion=since, fieldSelector=name) as watch:
-        await api.made(api.flows, flow("a"))
-        await api.made(api.flows, flow("b"))
-        assert await watch.named() == ("ADDED", "b")
+        await api.create(api.flows, flow("a"))
+        await api.create(api.flows, flow("b"))
+        assert await watch.next_name() == ("ADDED", "b")
 
 
-async def test_what_is_forgotten_is_an_error_frame(api: Server) -> None:
-    await api.made(api.flows, flow("f"))
+async def test_an_expired_version_is_an_error_frame(api: Server) -> None:
+    await api.create(api.flows, flow("f"))
     await api.expire()
     async with api.watch(api.flows, resourceVersion=OLD) as watch:
         frame = await watch.next()
@@ -78,14 +84,14 @@ async def test_what_is_forgotten_is_an_error_frame(api: Server) -> None:
     assert frame == {"type": "ERROR", "object": failure_status(410, "Expired", message)}
 
 
-async def test_a_version_of_the_future_is_waited_for(api: Server) -> None:
+async def test_a_watch_waits_for_a_future_version(api: Server) -> None:
     """Changes up to that version are skipped without an error."""
-    soon = int(await api.version()) + 2
-    async with api.watch(api.flows, resourceVersion=str(soon)) as watch:
+    future = int(await api.version()) + 2
+    async with api.watch(api.flows, resourceVersion=str(future)) as watch:
         for name in ("a", "b", "c"):
-            await api.made(api.flows, flow(name))
+            await api.create(api.flows, flow(name))
         frame = await watch.next()
-    assert int(frame["object"]["metadata"]["resourceVersion"]) > soon
+    assert int(frame["object"]["metadata"]["resourceVersion"]) > future
     answer = await api.get(api.flows, resourceVersion="999999999")
     assert (answer.code, answer.reason) == (504, "Timeout")
     assert "Too large resource version: 999999999, current: " in answer.message
@@ -94,48 +100,48 @@ async def test_a_version_of_the_future_is_waited_for(api: Server) -> None:
     ]
 
 
-async def test_bookmarks_come_about_once_a_minute(api: Server) -> None:
-    """Bookmarks do not only come before the end of a watch."""
-    await api.made(api.flows, flow("f"))
+async def test_bookmarks_are_sent_about_once_a_minute(api: Server) -> None:
+    """Bookmarks are sent during a watch, not only before its end."""
+    await api.create(api.flows, flow("f"))
     since = await api.version()
-    asked = [("allowWatchBookmarks", "true")]
-    watch = api.client.watch(JOBFLOWS, namespace=api.namespace, resource_version=since, query=asked)
+    query = [("allowWatchBookmarks", "true")]
+    watch = api.client.watch(JOBFLOWS, namespace=api.namespace, resource_version=since, query=query)
     async with aclosing(watch), asyncio.timeout(90):
         frame = json.loads(await anext(watch))
     assert frame["type"] == "BOOKMARK"
-    shown = frame["object"]
-    assert (shown["kind"], shown["apiVersion"]) == ("JobFlow", "flow.volcano.sh/v1alpha1")
-    assert shown["metadata"].keys() == {"resourceVersion"}
-    assert int(shown["metadata"]["resourceVersion"]) >= int(since)
+    bookmark = frame["object"]
+    assert (bookmark["kind"], bookmark["apiVersion"]) == ("JobFlow", "flow.volcano.sh/v1alpha1")
+    assert bookmark["metadata"].keys() == {"resourceVersion"}
+    assert int(bookmark["metadata"]["resourceVersion"]) >= int(since)
 
 
 async def test_initial_events_end_with_a_bookmark(api: Server) -> None:
-    await api.made(api.flows, flow("f"))
-    asked = {
+    await api.create(api.flows, flow("f"))
+    query = {
         "sendInitialEvents": "true",
         "allowWatchBookmarks": "true",
         "resourceVersionMatch": "NotOlderThan",
     }
-    async with api.watch(api.flows, **asked) as watch:
-        assert await watch.named() == ("ADDED", "f")
+    async with api.watch(api.flows, **query) as watch:
+        assert await watch.next_name() == ("ADDED", "f")
         frame = await watch.next()
     assert frame["type"] == "BOOKMARK"
     annotations = frame["object"]["metadata"]["annotations"]
     assert annotations == {"k8s.io/initial-events-end": "true"}
 
 
-async def test_tables_name_their_columns_once(api: Server) -> None:
+async def test_tables_have_column_definitions_once(api: Server) -> None:
     since = await api.version()
     async with api.watch(api.flows, accept=TABLE, resourceVersion=since) as watch:
-        await api.made(api.flows, flow("a"))
-        await api.made(api.flows, flow("b"))
+        await api.create(api.flows, flow("a"))
+        await api.create(api.flows, flow("b"))
         first, second = [(await watch.next())["object"] for _ in range(2)]
     assert [column["name"] for column in first["columnDefinitions"]][:2] == ["Name", "Status"]
     assert second["columnDefinitions"] is None
     assert second["rows"][0]["cells"][0] == "b"
 
 
-async def test_our_client_raises_what_a_refused_watch_says(api: Server) -> None:
+async def test_the_client_raises_the_message_of_a_refused_watch(api: Server) -> None:
     watch = api.client.watch(
         JOBFLOWS, resource_version="0", query=[("resourceVersionMatch", "Exact")]
     )
@@ -144,23 +150,23 @@ async def test_our_client_raises_what_a_refused_watch_says(api: Server) -> None:
             await anext(watch)
 
 
-async def test_our_reflector_keeps_level(api: Server) -> None:
-    """The reflector survives changes, a 410 during a watch, and changes missed meanwhile."""
-    await api.made(api.flows, flow("a"))
+async def test_the_reflector_follows_all_changes(api: Server) -> None:
+    """The reflector handles changes, a 410 during a watch, and changes before its next list."""
+    await api.create(api.flows, flow("a"))
     cache: Cache[JobFlow] = Cache()
     changed = asyncio.Event()
     cache.on_change = lambda *_: changed.set()
 
     async def names() -> set[str]:
-        return {found.metadata.name for found in cache}
+        return {obj.metadata.name for obj in cache}
 
-    async def until(wanted: set[str]) -> None:
+    async def until(expected: set[str]) -> None:
         async with asyncio.timeout(20):
-            while await names() != wanted:
+            while await names() != expected:
                 await changed.wait()
                 changed.clear()
 
-    follow = Reflector(
+    reflector = Reflector(
         api.client,
         JOBFLOWS,
         JobFlow,
@@ -168,16 +174,16 @@ async def test_our_reflector_keeps_level(api: Server) -> None:
         namespace=api.namespace,
         backoff=ExponentialBackoff(first=0.01),
     )
-    task = asyncio.create_task(follow.run())
+    task = asyncio.create_task(reflector.run())
     try:
         await until({"a"})
         await api.client.create(JOBFLOWS, api.namespace, json.dumps(flow("b")).encode())
         await until({"a", "b"})
         await api.client.delete(JOBFLOWS, api.namespace, "a")
         await until({"b"})
-        follow._version = OLD
+        reflector._version = OLD
         await api.expire()
-        await api.made(api.flows, flow("c"))
+        await api.create(api.flows, flow("c"))
         await until({"b", "c"})
     finally:
         task.cancel()

@@ -16,7 +16,7 @@ READY_WITHIN_SECONDS = 30
 
 @pytest.fixture(scope="session")
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    """kubectl against a running sandbox; the sandbox must end cleanly on SIGINT."""
+    """Return a kubectl that uses a running sandbox. The sandbox must end cleanly on SIGINT."""
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH")
     home = tmp_path_factory.mktemp("sandbox")
@@ -25,20 +25,20 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     command += ["--webhook-port", "0", "--kubeconfig", str(kubeconfig)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as p:
-        lines = _until_ready(p)
+    ) as process:
+        lines = _until_ready(process)
         try:
             assert f"export KUBECONFIG={kubeconfig}" in lines
             yield Kubectl(kubeconfig, home)
         finally:
-            p.send_signal(2)
-            rest = p.communicate(timeout=20)[0]
-        assert p.returncode in {0, 130}, rest
-        assert "Traceback" not in rest
+            process.send_signal(2)
+            output = process.communicate(timeout=20)[0]
+        assert process.returncode in {0, 130}, output
+        assert "Traceback" not in output
 
 
 def _until_ready(process: subprocess.Popen[str]) -> list[str]:
-    """Return the lines up to `ready`; fail with them if it does not come."""
+    """Return the lines before `ready`. Fail with them if it is not printed."""
     assert process.stdout is not None
     lines: list[str] = []
     killer = threading.Timer(READY_WITHIN_SECONDS, process.kill)
@@ -54,7 +54,7 @@ def _until_ready(process: subprocess.Popen[str]) -> list[str]:
 
 @pytest.fixture
 def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> str:
-    """A namespace of the test's own."""
+    """Create a namespace for the test."""
     name = request.node.name.removeprefix("test_").replace("_", "-")[:60].rstrip("-")
     kubectl("create", "namespace", name)
     return name

@@ -33,10 +33,10 @@ async def world(tmp_path: Path) -> AsyncIterator[SandboxWorld]:
 async def apply(world: SandboxWorld, steps: list[Json], **tasks: Json) -> Cluster:
     """Apply the flow `f` and templates with one task each."""
     for name, task in tasks.items():
-        made = template_of(name, tasks=[task], minAvailable=task["replicas"])
-        await world.client.create(JOBTEMPLATES, "default", json.dumps(made).encode())
-    made = flow_of("f", {}, flows=steps)
-    await world.client.create(JOBFLOWS, "default", json.dumps(made).encode())
+        manifest = template_of(name, tasks=[task], minAvailable=task["replicas"])
+        await world.client.create(JOBTEMPLATES, "default", json.dumps(manifest).encode())
+    manifest = flow_of("f", {}, flows=steps)
+    await world.client.create(JOBFLOWS, "default", json.dumps(manifest).encode())
     return Cluster(world.server, world.client)
 
 
@@ -44,7 +44,7 @@ def step(name: str, target: str, **probe: list[Json]) -> Json:
     return {"name": name, "template": "done", "dependsOn": {"targets": [target], "probe": probe}}
 
 
-def asks(port: int, path: str = "/readyz") -> dict[str, list[Json]]:
+def http_probe(port: int, path: str = "/readyz") -> dict[str, list[Json]]:
     return {"httpGetList": [{"taskName": "t", "path": path, "port": port}]}
 
 
@@ -65,7 +65,7 @@ def all_contain(texts: dict[str, str]) -> Callable[[JobFlow], bool]:
     return check
 
 
-WAITS = {
+WAITING = {
     "busy": "answers 503",
     "endless": "answers with a head of more than 64 KiB",
     "mute": "answers nothing within a second",
@@ -74,7 +74,7 @@ WAITS = {
 }
 
 
-async def test_answers_of_services_are_bounded_reported_and_not_followed(
+async def test_answers_of_services_are_limited_and_reported(
     world: SandboxWorld, tmp_path: Path
 ) -> None:
     command = [sys.executable, str(STRANGE)]
@@ -82,17 +82,17 @@ async def test_answers_of_services_are_bounded_reported_and_not_followed(
     service = pod_task(container | {"workingDir": str(tmp_path)})
     steps = [
         {"name": "serve"},
-        step("busy", "serve", **asks(8401)),
-        step("elsewhere", "serve", **asks(8402)),
-        step("endless", "serve", **asks(8403)),
-        step("mute", "serve", **asks(8404)),
-        step("slow", "serve", **asks(8405)),
+        step("busy", "serve", **http_probe(8401)),
+        step("elsewhere", "serve", **http_probe(8402)),
+        step("endless", "serve", **http_probe(8403)),
+        step("mute", "serve", **http_probe(8404)),
+        step("slow", "serve", **http_probe(8405)),
         step("closed", "serve", tcpSocketList=[{"taskName": "t", "port": 8499}]),
     ]
     flows = await apply(world, steps, serve=service, done=pod_task(sh("true")))
 
-    waiting = await flows.until("f", all_contain(WAITS))
-    for name in WAITS:
+    waiting = await flows.until("f", all_contain(WAITING))
+    for name in WAITING:
         assert step_states(waiting)[name].startswith(
             "Waiting WaitingForProbe: waits for serve: 127."
         )
@@ -120,7 +120,7 @@ async def test_a_probe_waits_for_the_replacement_of_a_lost_pod(
         f"while ! [ -e {tmp_path}/end ]; do sleep 0.02; done; kill $!"
     )
     service = pod_task(sh(script, env=[POD_IP], workingDir=str(tmp_path)), replicas=2)
-    steps = [{"name": "serve"}, step("client", "serve", **asks(8411))]
+    steps = [{"name": "serve"}, step("client", "serve", **http_probe(8411))]
     flows = await apply(world, steps, serve=service, done=pod_task(sh("true")))
     (tmp_path / "f-serve-t-0").touch()
     await flows.until("f", all_contain({"client": "of pod f-serve-t-1 answers 503"}))
@@ -147,7 +147,7 @@ TCPServer((os.environ["POD_IP"], 8411), Handler).serve_forever()
 """
 
 
-async def test_termination_messages_of_every_kind(world: SandboxWorld) -> None:
+async def test_termination_messages_become_outputs(world: SandboxWorld) -> None:
     log = "/dev/termination-log"
     tasks = {
         "object": f"echo '{{\"a\": 1}}' > {log}",

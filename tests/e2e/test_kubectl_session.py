@@ -23,8 +23,8 @@ def wait_for(kubectl: Kubectl, namespace: str, phase: str, flow: str = "test") -
 
 
 def jobs(kubectl: Kubectl, namespace: str) -> dict[str, Any]:
-    listed = json.loads(kubectl("-n", namespace, "get", "vcjob", "-o", "json").out)
-    return {item["metadata"]["name"]: item for item in listed["items"]}
+    answer = json.loads(kubectl("-n", namespace, "get", "vcjob", "-o", "json").out)
+    return {item["metadata"]["name"]: item for item in answer["items"]}
 
 
 def test_the_documentation_sample_succeeds(kubectl: Kubectl, namespace: str) -> None:
@@ -64,12 +64,12 @@ def test_describe_has_events_of_all_steps(kubectl: Kubectl, namespace: str) -> N
     kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
     wait_for(kubectl, namespace, "Succeed")
     for _ in range(50):  # Events follow the status at a limited rate
-        described = kubectl("-n", namespace, "describe", "jf", "test").out
-        events = described[described.index("Events:") :]
+        description = kubectl("-n", namespace, "describe", "jf", "test").out
+        events = description[description.index("Events:") :]
         if "FlowSucceeded" in events:
             break
         time.sleep(0.1)
-    assert "Phase:" in described
+    assert "Phase:" in description
     for step in DIAMOND:
         assert f"test-{step}" in events
 
@@ -101,15 +101,15 @@ def _phases_until_the_end(watch: subprocess.Popen[str]) -> list[str]:
     return phases
 
 
-def test_explain_is_the_manual(kubectl: Kubectl) -> None:
-    explained = kubectl("explain", "jf.spec.flows.dependsOn").out
+def test_explain_describes_the_fields(kubectl: Kubectl) -> None:
+    explanation = kubectl("explain", "jf.spec.flows.dependsOn").out
     for words in ("targets", "strategy", "condition"):
-        assert words in explained
+        assert words in explanation
     assert "aborted" in kubectl("explain", "jf.status.conditions.abortTime").out
     assert "Commands" in kubectl("explain", "jf.status.handledCommands").out
 
 
-def test_a_running_flow_keeps_its_spec_and_takes_a_label(kubectl: Kubectl, namespace: str) -> None:
+def test_a_running_flow_keeps_its_spec_and_gets_a_label(kubectl: Kubectl, namespace: str) -> None:
     kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond(duration="60s"))
     wait_for(kubectl, namespace, "Running")
 
@@ -153,13 +153,13 @@ def test_all_faults_of_a_flow_are_in_one_answer(kubectl: Kubectl, namespace: str
     assert "spec.flows[4].name: Duplicate value" in refusal
     assert 'spec.flows[3].dependsOn.targets[0]: Invalid value: "nowhere"' in refusal
     assert "a -> b -> c -> a" in refusal
-    dry = kubectl.refused(
+    dry_run_refusal = kubectl.refused(
         "-n", namespace, "apply", "--dry-run=server", "-f", "-", stdin=json.dumps(broken)
     )
-    assert "a -> b -> c -> a" in dry
+    assert "a -> b -> c -> a" in dry_run_refusal
 
 
-def test_a_command_from_kubectl_cancels(kubectl: Kubectl, namespace: str) -> None:
+def test_a_command_from_kubectl_cancels_a_flow(kubectl: Kubectl, namespace: str) -> None:
     kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond(duration="1h"))
     wait_for(kubectl, namespace, "Running")
     uid = kubectl("-n", namespace, "get", "jf", "test", "-o", "jsonpath={.metadata.uid}").out

@@ -1,4 +1,4 @@
-"""Users' rights to create vcjobs: questions to the API server, and reviews by its answers."""
+"""Users' rights to create vcjobs: requests to the API server, and reviews with its answers."""
 
 import json
 
@@ -23,17 +23,17 @@ DENIED = (
 )
 
 
-class TestAsking:
-    async def test_the_api_server_is_asked_about_the_user(self) -> None:
+class TestAccessReviews:
+    async def test_the_request_names_the_user_and_the_right(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others.append(Answer(201, YES))
             assert await AccessRights(client).lacking(ANNA, "team") == ""
-        (asked,) = server.asked
-        assert (asked.method, asked.path) == (
+        (request,) = server.asked
+        assert (request.method, request.path) == (
             "POST",
             "/apis/authorization.k8s.io/v1/namespaces/team/localsubjectaccessreviews",
         )
-        assert json.loads(asked.body) == {
+        assert json.loads(request.body) == {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "LocalSubjectAccessReview",
             "metadata": {"namespace": "team"},
@@ -52,10 +52,10 @@ class TestAsking:
             },
         }
 
-    async def test_the_answer_says_which_right_is_missing(self) -> None:
+    async def test_the_message_names_the_missing_right(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
-            because = {"status": {"allowed": False, "reason": "no RBAC policy matched"}}
-            server.others += [Answer(201, NO), Answer(201, because)]
+            refusal = {"status": {"allowed": False, "reason": "no RBAC policy matched"}}
+            server.others += [Answer(201, NO), Answer(201, refusal)]
             assert await AccessRights(client).lacking(ANNA, "team") == DENIED
             assert '"team" (no RBAC policy matched), and' in await AccessRights(client).lacking(
                 ANNA, "team"
@@ -73,7 +73,7 @@ class TestAsking:
             assert await rights.lacking(ANNA, "team") == ""
             assert len(server.asked) == 4
 
-    async def test_no_more_than_a_thousand_answers_are_kept(self) -> None:
+    async def test_at_most_a_thousand_answers_are_stored(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             rights = AccessRights(client)
             for i in range(MOST_KEPT + 5):
@@ -109,7 +109,7 @@ class TestReviews:
 
     @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
     async def test_a_template_of_a_user_without_the_right_is_refused(self, operation: str) -> None:
-        """Whoever changes a template decides what flows of other users run."""
+        """A user who changes a template decides what the flows of other users run."""
         rights = FakeRights(DENIED)
         old = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "maxRetry": 9}}
         body = review(operation, TEMPLATE, old if operation == "UPDATE" else None)
@@ -131,7 +131,7 @@ class TestReviews:
             review("DELETE", None, FLOW),
             review("UPDATE", TEMPLATE, TEMPLATE),
         ],
-        ids=["wrong", "same spec", "another spec", "delete", "same template"],
+        ids=["invalid", "same spec", "another spec", "delete", "same template"],
     )
     async def test_a_request_that_starts_no_job_needs_no_right(self, body: bytes) -> None:
         rights = FakeRights(DENIED)

@@ -49,14 +49,14 @@ async def test_a_review_is_answered_on_its_path(app: FastAPI) -> None:
     assert answer.json()["response"]["uid"] == UID
 
 
-async def test_other_methods_are_405(app: FastAPI) -> None:
+async def test_other_methods_are_refused_with_405(app: FastAPI) -> None:
     async with in_process(app) as client:
         answer = await client.get(PATH)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert answer.json()["message"] == "a review is requested by POST, not by GET"
 
 
-async def test_other_paths_are_routed(app: FastAPI) -> None:
+async def test_unknown_paths_are_404_and_the_index_lists_paths(app: FastAPI) -> None:
     async with in_process(app) as client:
         assert (await client.post("/pods/validate", content=GOOD)).status_code == 404
         index = (await client.get("/")).json()
@@ -64,7 +64,7 @@ async def test_other_paths_are_routed(app: FastAPI) -> None:
 
 
 @pytest.mark.parametrize("size", [8 * 1024**2, MAX_DRAINED + 2 * 1024**2])
-async def test_a_body_over_the_limit_is_413(app: FastAPI, size: int) -> None:
+async def test_a_body_over_the_limit_is_refused_with_413(app: FastAPI, size: int) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(size // 2**20):
             yield b" " * 2**20
@@ -86,7 +86,7 @@ class Uploads:
     def begin(
         self, *pieces: bytes, end: bool = False, leave: bool = False
     ) -> asyncio.Task[dict[str, Any]]:
-        """Send these pieces of a body. Then the body ends, the client leaves or nothing comes."""
+        """Send these pieces of a body. Then end the body, disconnect or send nothing more."""
         messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
         if end:
             messages[-1]["more_body"] = False
@@ -121,17 +121,19 @@ class Uploads:
 
 @pytest.fixture
 async def uploads(app: FastAPI) -> AsyncIterator[Uploads]:
-    made = Uploads(app)
-    yield made
-    await made.cancel()
+    running = Uploads(app)
+    yield running
+    await running.cancel()
 
 
-async def turns(count: int = 50) -> None:
+async def yield_to_tasks(count: int = 50) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-async def test_a_late_body_is_408(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_late_body_is_refused_with_408(
+    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(middleware, "BODY_SECONDS", 0.01)
     for pieces in ((), (b"{",), (b" " * (MAX_BODY + 1),)):
         answer = await uploads.begin(*pieces)
@@ -147,33 +149,33 @@ async def test_concurrent_bytes_are_limited(
     half = b" " * 2**19
     uploads.begin(half)
     second = uploads.begin(half)
-    await turns()
+    await yield_to_tasks()
     answer = await uploads.begin(half)
     assert (answer["code"], answer["reason"]) == (429, "TooManyRequests")
     assert answer["message"] == "reviews of more than 1 MiB together are under way; try again"
     assert answer["headers"][b"retry-after"] == b"1"
     assert (await uploads.begin(GOOD, end=True))["code"] == 200, "it holds none of its own bytes"
     second.cancel()
-    await turns()
+    await yield_to_tasks()
     assert (await uploads.begin(half, GOOD, end=True))["code"] == 200, "the room is there again"
 
 
 async def test_concurrent_reviews_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(FakeRights):
         async def lacking(self, user: UserInfo, namespace: str) -> str:
-            await go.wait()
+            await answer_now.wait()
             return ""
 
     monkeypatch.setattr(middleware, "MOST_REVIEWS", 2)
-    go = asyncio.Event()
+    answer_now = asyncio.Event()
     uploads = Uploads(create_app(FakeCluster(), rights=Slow()))
-    waiting = [uploads.begin(GOOD, end=True) for _ in range(2)]
-    uploads.begin()  # one without a body has not begun
-    await turns()
+    reviews = [uploads.begin(GOOD, end=True) for _ in range(2)]
+    uploads.begin()  # a review without a body does not count
+    await yield_to_tasks()
     answer = await uploads.begin(GOOD, end=True)
     assert (answer["code"], answer["message"]) == (429, "2 reviews are under way; try again")
-    go.set()
-    assert [(await each)["code"] for each in waiting] == [200, 200]
+    answer_now.set()
+    assert [(await each)["code"] for each in reviews] == [200, 200]
     assert (await uploads.begin(GOOD, end=True))["code"] == 200
     await uploads.cancel()
 
@@ -188,7 +190,7 @@ async def test_a_body_at_the_limit_is_read(app: FastAPI) -> None:
     assert answer.json()["response"]["allowed"] is True
 
 
-async def test_a_client_that_leaves_gets_no_answer(uploads: Uploads, metrics: Metrics) -> None:
+async def test_a_disconnected_client_gets_no_answer(uploads: Uploads, metrics: Metrics) -> None:
     assert await uploads.begin(b"{", leave=True) == {}
     assert "jobflow_admission_seconds_count" not in metrics.text().decode()
 
@@ -205,16 +207,16 @@ async def test_reviews_and_violations_are_counted(app: FastAPI, metrics: Metrics
     assert count("seconds_count", **seconds, outcome="allowed") == 2
     assert count("seconds_count", **seconds, outcome="refused") == 2
     assert count("seconds_count", kind="JobFlow", operation="", outcome="malformed") == 1
-    refused = answer.json()["response"]["status"]["details"]["causes"]
+    causes = answer.json()["response"]["status"]["details"]["causes"]
     total = sum(
         sample.value
         for metric in metrics.registry.collect()
         for sample in metric.samples
         if sample.name == "jobflow_admission_violations_total"
     )
-    assert total == 2 * len(refused)
+    assert total == 2 * len(causes)
     target = "spec.flows[].dependsOn.targets[]"
-    labels = {"kind": "JobFlow", "field": target, "reason": refused[0]["reason"]}
+    labels = {"kind": "JobFlow", "field": target, "reason": causes[0]["reason"]}
     assert count("violations_total", **labels) == 4
 
 
@@ -236,14 +238,16 @@ class TestTLS:
             await task
 
     @asynccontextmanager
-    async def served(self, app: FastAPI, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async def connected_client(
+        self, app: FastAPI, folder: Path
+    ) -> AsyncIterator[httpx.AsyncClient]:
         async with self.listening(app, folder) as (listener, trust):
             url = f"https://127.0.0.1:{listener.port}"
             async with httpx.AsyncClient(verify=trust, base_url=url, trust_env=False) as client:
                 yield client
 
     async def test_reviews_share_a_connection(self, app: FastAPI, tmp_path: Path) -> None:
-        async with self.served(app, tmp_path) as client:
+        async with self.connected_client(app, tmp_path) as client:
             for body in (GOOD, BAD, GOOD):
                 assert (await client.post(PATH, content=body)).status_code == 200
             large = review("CREATE", jobflow("large", {f"s{i}": [] for i in range(5000)}))
@@ -254,7 +258,7 @@ class TestTLS:
     async def test_a_body_of_eight_mebibytes_is_answered(
         self, app: FastAPI, tmp_path: Path
     ) -> None:
-        async with self.served(app, tmp_path) as client:
+        async with self.connected_client(app, tmp_path) as client:
             assert (await client.post(PATH, content=b"{" * 8 * 1024**2)).status_code == 413
             assert (await client.post(PATH, content=GOOD)).status_code == 200
 
@@ -269,7 +273,7 @@ class TestTLS:
             assert (await reader.read()).startswith(b"HTTP/1.1 200")
             writer.close()
 
-    async def test_a_server_that_is_cancelled_gives_its_port_back(self, app: FastAPI) -> None:
+    async def test_a_cancelled_server_releases_its_port(self, app: FastAPI) -> None:
         listener = HttpListener(app, port=0, host="127.0.0.1", flag="--port")
         serving = asyncio.create_task(listener.serve())
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)

@@ -1,4 +1,4 @@
-"""The webhook's knowledge of the cluster, from the store and from live reads."""
+"""The webhook's view of the cluster, from the store and from live reads."""
 
 import asyncio
 import json
@@ -51,13 +51,13 @@ async def test_other_tasks_run_during_a_search_of_flows(monkeypatch: pytest.Monk
     store.flows.replace(flows, "1")
     turns = 0
 
-    async def other() -> None:
+    async def count_turns() -> None:
         nonlocal turns
         while True:
             turns += 1
             await asyncio.sleep(0)
 
-    task = asyncio.create_task(other())
+    task = asyncio.create_task(count_turns())
     async with Client.at("http://127.0.0.1:1") as client:
         before = turns
         needs = await StoreCluster(store, client).needed_by("team", "s9")

@@ -1,4 +1,4 @@
-"""The ValidatingWebhookConfiguration: what an API server sends here, and how it trusts us."""
+"""The ValidatingWebhookConfiguration: the requests that an API server sends, and the CA."""
 
 from base64 import b64decode
 from urllib.parse import urlsplit
@@ -14,11 +14,11 @@ MANIFEST = webhook_configuration("https://127.0.0.1:8443/", CA)
 
 def test_every_configured_path_is_served() -> None:
     served = reviewers(FakeCluster())
-    asked = {
+    configured = {
         urlsplit(webhook["clientConfig"]["url"]).path: webhook["rules"][0]["resources"]
         for webhook in MANIFEST["webhooks"]
     }
-    assert asked == {path: [f"{each.kind.lower()}s"] for path, each in served.items()}
+    assert configured == {path: [f"{each.kind.lower()}s"] for path, each in served.items()}
 
 
 def test_operations_without_subresources_are_reviewed() -> None:
@@ -29,7 +29,7 @@ def test_operations_without_subresources_are_reviewed() -> None:
         assert not any("/" in resource for resource in rule["resources"])
 
 
-def test_an_unreachable_webhook_admits_nothing() -> None:
+def test_an_unreachable_webhook_refuses_all_requests() -> None:
     for webhook in MANIFEST["webhooks"]:
         assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Fail", "None")
         assert webhook["admissionReviewVersions"] == ["v1"]

@@ -1,4 +1,4 @@
-"""`jobflow crds --apply` against a scripted server; tests/chart has a real one."""
+"""`jobflow crds --apply` with a scripted server. tests/chart uses a real one."""
 
 import asyncio
 import json
@@ -13,17 +13,17 @@ from support.sandbox.command_line import Result, jobflow
 
 
 def definition(**conditions: str) -> Answer:
-    """A CustomResourceDefinition with these conditions."""
-    listed = [{"type": kind, "status": status} for kind, status in conditions.items()]
-    return Answer(200, {"kind": "CustomResourceDefinition", "status": {"conditions": listed}})
+    """Return a CustomResourceDefinition with these conditions."""
+    items = [{"type": kind, "status": status} for kind, status in conditions.items()]
+    return Answer(200, {"kind": "CustomResourceDefinition", "status": {"conditions": items}})
 
 
 UNSEEN = Answer(200, {"kind": "CustomResourceDefinition", "status": {"conditions": None}})
 SERVED = definition(NamesAccepted="True", Established="True")
 
 
-async def applied(tmp_path: Path, *answers: Answer) -> tuple[Result, list[Asked]]:
-    """Run the command against a server with these answers; return its result and requests."""
+async def apply_crds(tmp_path: Path, *answers: Answer) -> tuple[Result, list[Asked]]:
+    """Run the command with a server that has these answers. Return the result and the requests."""
     async with ScriptedServer() as server:
         server.others.extend(answers)
         config = {
@@ -40,12 +40,12 @@ async def applied(tmp_path: Path, *answers: Answer) -> tuple[Result, list[Asked]
         return result, server.asked
 
 
-async def test_each_is_applied_by_force_until_it_is_served(tmp_path: Path) -> None:
-    result, asked = await applied(tmp_path, Answer(200, {}), UNSEEN, SERVED, SERVED, SERVED)
+async def test_each_definition_is_applied_until_it_is_served(tmp_path: Path) -> None:
+    result, requests = await apply_crds(tmp_path, Answer(200, {}), UNSEEN, SERVED, SERVED, SERVED)
     assert (result.code, result.err) == (0, "")
     assert [line.split()[-1] for line in result.out.splitlines()] == ["applied", "applied"]
-    assert [each.method for each in asked] == ["PATCH", "GET", "GET", "PATCH", "GET"]
-    for each in asked:
+    assert [each.method for each in requests] == ["PATCH", "GET", "GET", "PATCH", "GET"]
+    for each in requests:
         if each.method == "PATCH":
             assert each.query == {"fieldManager": "jobflow-crds", "force": "true"}
             assert each.headers["Content-Type"] == "application/apply-patch+yaml"
@@ -73,28 +73,30 @@ TAKEN: dict[str, Any] = {
     ],
     ids=["refused", "name taken", "cut off"],
 )
-async def test_a_definition_that_is_not_served(
+async def test_a_definition_that_is_not_served_is_an_error(
     tmp_path: Path, answers: tuple[Answer, ...], sentence: str
 ) -> None:
-    result, _ = await applied(tmp_path, *answers)
+    result, _ = await apply_crds(tmp_path, *answers)
     assert result.code == 1
     assert result.err.startswith(f"jobflow: error: {sentence}")
 
 
-async def test_a_kind_that_is_never_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unserved_kind_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(crds, "SERVED_WITHIN_SECONDS", 0.0)
-    result, _ = await applied(tmp_path, Answer(200, {}), definition(Established="False"))
+    result, _ = await apply_crds(tmp_path, Answer(200, {}), definition(Established="False"))
     assert result.code == 1
     assert "jobflows.flow.volcano.sh is not served 0 s after it was applied" in result.err
 
 
-def test_no_kubeconfig(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_an_error(tmp_path: Path) -> None:
     result = jobflow("crds", "--apply", "--kubeconfig", tmp_path / "none")
     assert (result.code, result.out) == (2, "")
     assert result.err == f"jobflow: error: kubeconfig {tmp_path / 'none'}: no such file\n"
 
 
-def test_a_kubeconfig_without_apply() -> None:
+def test_a_kubeconfig_needs_apply() -> None:
     result = jobflow("crds", "--kubeconfig", "k")
     assert (result.code, result.out) == (2, "")
     assert "needs --apply" in result.err

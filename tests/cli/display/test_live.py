@@ -12,7 +12,7 @@ from support.plan.flow_statuses import DIAMOND, FAILED, NOW, standing
 DONE = standing("test", "Succeed", **dict.fromkeys("abcde", "Completed"))
 
 
-def logged(*flows: JobFlow) -> list[str]:
+def log_lines(*flows: JobFlow) -> list[str]:
     out = io.StringIO()
     with ChangeLog(Console(file=out, force_terminal=False, width=80)) as display:
         for flow in flows:
@@ -21,7 +21,7 @@ def logged(*flows: JobFlow) -> list[str]:
 
 
 def test_only_changes_are_logged() -> None:
-    lines = logged(DIAMOND, DIAMOND, DONE)
+    lines = log_lines(DIAMOND, DIAMOND, DONE)
     assert all(re.match(r"\d\d:\d\d:\d\d  ", line) for line in lines)
     assert [line[10:] for line in lines] == [
         "test  Running",
@@ -37,7 +37,7 @@ def test_only_changes_are_logged() -> None:
 
 
 def test_a_failure_is_logged_with_its_reason_and_no_escape_codes() -> None:
-    lines = logged(FAILED)
+    lines = log_lines(FAILED)
     assert lines[0][10:] == (
         "training/train  Failed  "
         "JobFailed: the job training-train ended Failed: task worker lost two pods"
@@ -63,7 +63,7 @@ def test_trees_share_the_height_of_the_terminal() -> None:
     ]
 
 
-def test_more_flows_than_lines() -> None:
+def test_flows_beyond_the_height_are_counted() -> None:
     trees = LiveTrees(Console(file=io.StringIO(), width=80))
     for n in range(30):
         trees.show(standing(f"f{n}", "Running", a="Running", b="Waiting"))
@@ -78,7 +78,7 @@ def test_a_live_tree_shows_changes_and_is_erased_at_the_end() -> None:
     console = Console(file=out, force_terminal=True, width=80, height=24, color_system=None)
     with LiveTrees(console) as display:
         display.show(DIAMOND)
-        console.print()  # redraws the tree, as the next tick would
+        console.print()  # redraws the tree, as the next tick does
         assert "● c" in out.getvalue()
         display.show(DONE)
     assert "test  Succeed" in out.getvalue()

@@ -32,7 +32,7 @@ def test_carets_are_below_the_place(
     assert lines(text, column, width) == [f"    1 | {line}", f"      | {carets}"]
 
 
-def test_a_long_line_is_cut_around_the_place() -> None:
+def test_a_long_line_is_shortened_around_the_place() -> None:
     text = "x" * 1_000_000 + "HERE" + "y" * 1_000_000
     line, carets = lines(text, 1_000_001, 4)
     assert len(line) <= 80
@@ -41,7 +41,7 @@ def test_a_long_line_is_cut_around_the_place() -> None:
     assert "…" in line[:10] and line.endswith("…")
 
 
-def test_a_long_line_with_the_place_in_front() -> None:
+def test_a_long_line_is_shortened_after_the_place() -> None:
     line, carets = lines("name: " + "x" * 200, 1, 4)
     assert line.startswith("    1 | name: xx") and line.endswith("…")
     assert carets == "      | ^^^^"
@@ -57,7 +57,7 @@ def printed(console: Console) -> str:
     return captured.get()
 
 
-def test_colours_only_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_terminals_get_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = printed(Console(force_terminal=False, width=80))
     assert plain == "f.yaml:1:4: error: spec.a: m\n    1 | a: b\n      |    ^\n"
     monkeypatch.delenv("NO_COLOR", raising=False)

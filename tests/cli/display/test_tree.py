@@ -35,7 +35,7 @@ def with_conditions(flow: JobFlow, **changes: dict[str, Any]) -> JobFlow:
 WAITS = "waits for c (Running) and d (Pending)"
 
 
-def test_a_running_diamond() -> None:
+def test_the_tree_of_a_running_flow() -> None:
     assert tree(DIAMOND) == [
         "test  Running  2/5  1m15s",
         "└─ ✔ a        Completed      2s",
@@ -46,7 +46,7 @@ def test_a_running_diamond() -> None:
     ]
 
 
-def test_a_failed_flow() -> None:
+def test_the_tree_of_a_failed_flow() -> None:
     assert tree(FAILED) == [
         "training  Failed  3/3  1m15s",
         "└─ ✖ train        Failed         2s  Failed: task worker lost two pods",
@@ -80,7 +80,7 @@ BROKEN = TaskState(phase={"Running": 1, "Pending": 1, "Failed": 2})
         ("c", {"t": TaskState()}, 80, ""),
     ],
 )
-def test_counts_of_pods_by_task(
+def test_pods_are_counted_by_task(
     step: str, counts: dict[str, TaskState], width: int, text: str
 ) -> None:
     line = {"a": 1, "c": 3}[step]
@@ -144,23 +144,23 @@ def test_requested_hours_are_the_last_line_of_the_table() -> None:
     assert rows(flow, 40)[-1] != line
 
 
-def test_a_flow_without_status() -> None:
-    fresh = msgspec.structs.replace(DIAMOND, status=JobFlowStatus())
-    assert tree(fresh)[:2] == ["test  Pending", "└─ ○ a        Waiting"]
-    assert rows(fresh)[1] == "a            Waiting"
+def test_a_flow_without_status_is_pending() -> None:
+    new = msgspec.structs.replace(DIAMOND, status=JobFlowStatus())
+    assert tree(new)[:2] == ["test  Pending", "└─ ○ a        Waiting"]
+    assert rows(new)[1] == "a            Waiting"
 
 
-def test_more_steps_than_lines() -> None:
+def test_steps_beyond_the_height_are_counted() -> None:
     names = [f"s{i:02}" for i in range(40)]
     steps = dict.fromkeys(names, "Waiting") | dict.fromkeys(names[:10], "Completed")
-    big = standing("big", "Running", **steps | {"s10": "Running", "s25": "Failed"})
-    lines = tree(big, 80, height=6)
+    large = standing("big", "Running", **steps | {"s10": "Running", "s25": "Failed"})
+    lines = tree(large, 80, height=6)
     assert [line.split()[2] for line in lines[1:-1]] == ["s00", "s01", "s10", "s25"]
     assert lines[-1] == "… 28 Waiting, 8 Completed not shown"
     assert lines[4].startswith("└─ ✖ s25")
 
 
-def test_the_table() -> None:
+def test_the_table_of_a_flow() -> None:
     assert rows(DIAMOND) == [
         "STEP   JOB      PHASE       START      DURATION   MESSAGE",
         "a      test-a   Completed   12:00:00   2s",
@@ -175,8 +175,8 @@ def test_the_table() -> None:
     ]
 
 
-def test_a_narrow_table() -> None:
-    """Messages wrap, then go below their step; then columns are left out."""
+def test_a_narrow_table_wraps_messages_and_omits_columns() -> None:
+    """Messages wrap. In a narrower table they are below their step, and columns are omitted."""
     first, *more = rows(FAILED, 90)[1:5]
     assert first.endswith("   2s         JobFailed: the job")
     assert more == [
@@ -200,5 +200,5 @@ def test_a_narrow_table() -> None:
     [(0, "0s"), (59.9, "59s"), (60, "1m"), (61, "1m1s"), (3600, "1h"), (7260, "2h1m"), (3605, "1h")]
     + [(86400, "1d"), (90000, "1d1h"), (None, "")],
 )
-def test_spans(seconds: float | None, text: str) -> None:
+def test_durations_have_at_most_two_units(seconds: float | None, text: str) -> None:
     assert format_duration(None if seconds is None else timedelta(seconds=seconds)) == text

@@ -30,7 +30,7 @@ def lines(flow: JobFlow, width: int = 80) -> list[str]:
 
 
 def detail(flow: JobFlow, width: int = 80) -> str:
-    """Return the line of the only step after its phase."""
+    """Return the text after the phase of the only step."""
     [only] = lines(flow, width)
     return " ".join(only.split()[4:])
 
@@ -39,7 +39,7 @@ def rows(flow: JobFlow, width: int | None = None) -> list[str]:
     return [line.plain for line in table(flow, NOW, width)][1:]
 
 
-def item_waiting() -> JobFlow:
+def with_waiting_item() -> JobFlow:
     runs = [run(0, "Completed"), run(1, "Waiting", reason="Retrying"), run(2, "Running")]
     message = "1 of 3 items are over; item 1: runs again (1 of 3): it took too long"
     condition = StepCondition(phase="Running", runs=runs, message=message)
@@ -51,7 +51,7 @@ def retry_in(seconds: float) -> JobFlow:
     return one(Step(name="a"), msgspec.structs.replace(retrying(), next_attempt_time=next_attempt))
 
 
-def switched(phase: str) -> JobFlow:
+def with_switch(phase: str) -> JobFlow:
     cases = [Case(when="false", template="small"), Case(when="true", template="large"), Case()]
     condition = StepCondition(phase=phase, job="f-a", attempts=1, decisions=TAKEN)
     return one(Step(name="a", switch=cases), condition)
@@ -71,7 +71,7 @@ EXITED = "exit code 3 (Error): pod f-a-main-0"
         (items("Completed " * 3, 3, "Completed"), 80, "2s 3 items"),
         (items("", 0, "Completed"), 80, "no items"),
         (
-            item_waiting(),
+            with_waiting_item(),
             160,
             "1m15s 1/3 items done, 1 running, 1 to run again; item 1: runs again (1 of 3): it took "
             "too long",
@@ -88,8 +88,8 @@ EXITED = "exit code 3 (Error): pod f-a-main-0"
         (retry_in(12), 90, f"3s retries in 12s: {EXITED}"),
         (retry_in(0.5), 90, f"3s retries now: {EXITED}"),
         (retry_in(-1), 90, f"3s retries now: {EXITED}"),
-        (switched("Running"), 80, "1m15s case 2 of 3: large"),
-        (switched("Completed"), 80, "2s case 2 of 3: large"),
+        (with_switch("Running"), 80, "1m15s case 2 of 3: large"),
+        (with_switch("Completed"), 80, "2s case 2 of 3: large"),
         (one(Step(name="a"), SKIPPED), 160, f"NotTaken: {NOT_TAKEN}"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Positions of steps in the tree: below their immediate dominator."""
+"""Positions of steps in the tree: each step is below its immediate dominator."""
 
 import pytest
 from hypothesis import given
@@ -11,14 +11,14 @@ from support.plan.plan_world import after, flow
 
 def tree(jobflow: JobFlow, **options: int) -> list[str]:
     drawn = branches(jobflow, **options)
-    lefts = guides([branch.level for branch in drawn])
+    prefixes = guides([branch.level for branch in drawn])
     return [
-        f"{left}{branch.step.name}{'  ' + branch.follows if branch.follows else ''}"
-        for left, branch in zip(lefts, drawn, strict=True)
+        f"{prefix}{branch.step.name}{'  ' + branch.follows if branch.follows else ''}"
+        for prefix, branch in zip(prefixes, drawn, strict=True)
     ]
 
 
-def test_the_diamond() -> None:
+def test_a_join_is_below_its_dominator() -> None:
     assert tree(flow("a", b="a", c="b", d="b", e="c d").flow) == [
         "└─ a",
         "   └─ b",
@@ -28,7 +28,7 @@ def test_the_diamond() -> None:
     ]
 
 
-def test_two_entry_steps_and_their_join() -> None:
+def test_the_join_of_two_entry_steps_is_on_their_level() -> None:
     assert tree(flow("a", "b", c="a b", d="a", e="c d").flow) == [
         "├─ a",
         "│  └─ d",
@@ -42,7 +42,7 @@ def test_spec_order_does_not_matter() -> None:
     assert tree(flow(c="b", b="a", a=None).flow) == ["└─ a", "   └─ b", "      └─ c"]
 
 
-def test_dependencies_that_the_position_does_not_show_are_written() -> None:
+def test_dependencies_that_the_position_does_not_show_are_printed() -> None:
     steps = {
         "b": after("a", condition="Failed"),
         "c": after("a", condition="Finished"),
@@ -60,7 +60,7 @@ def test_dependencies_that_the_position_does_not_show_are_written() -> None:
     ]
 
 
-def test_steps_deeper_than_the_limit_stay_on_its_level() -> None:
+def test_steps_below_the_deepest_level_are_on_that_level() -> None:
     chain = flow("s0", **{f"s{i}": f"s{i - 1}" for i in range(1, 5)})
     assert tree(chain.flow, max_level=2) == [
         "└─ s0",
@@ -87,11 +87,11 @@ def test_every_step_has_one_line_after_all_its_dependencies(
     targets: list[set[int]], max_level: int
 ) -> None:
     steps = {
-        f"s{i}": " ".join(f"s{t}" for t in sorted(some) if t < i) or None
-        for i, some in enumerate(targets)
+        f"s{i}": " ".join(f"s{t}" for t in sorted(numbers) if t < i) or None
+        for i, numbers in enumerate(targets)
     }
-    wanted = flow(**steps).flow
-    drawn = branches(wanted, max_level=max_level)
+    jobflow = flow(**steps).flow
+    drawn = branches(jobflow, max_level=max_level)
     order = [branch.step.name for branch in drawn]
     assert sorted(order) == sorted(steps)
     for branch in drawn:

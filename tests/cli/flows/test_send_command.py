@@ -39,7 +39,7 @@ FINALLY = {"finally": [{"name": "z", "template": "a"}]}
         ("retry f", FAILED, "RestartJob"),
     ],
 )
-async def test_each_sends_a_command_as_vcctl_does(
+async def test_each_verb_sends_the_same_command_as_vcctl(
     world: Cluster, kubeconfig: Path, command: str, status: Status, action: str
 ) -> None:
     await world.apply(flow("f", {"a": ""}))
@@ -55,7 +55,7 @@ async def test_each_sends_a_command_as_vcctl_does(
     assert result == Result(0, f"JobFlow f: {sentence}\n", "")
 
 
-async def test_a_flow_created_suspended_is_resumed_before_a_controller_has_seen_it(
+async def test_a_flow_that_was_created_suspended_is_resumed(
     world: Cluster, kubeconfig: Path
 ) -> None:
     await world.apply(flow("f", {"a": ""}, suspend=True))
@@ -140,9 +140,9 @@ async def test_a_command_without_effect_is_refused(
 async def test_a_flow_that_is_being_deleted_is_not_cancelled(
     world: Cluster, kubeconfig: Path
 ) -> None:
-    held = flow("f", {"a": ""})
-    held["metadata"]["finalizers"] = ["example.com/hold"]
-    await world.apply(held)
+    manifest = flow("f", {"a": ""})
+    manifest["metadata"]["finalizers"] = ["example.com/hold"]
+    await world.apply(manifest)
     await world.client.delete(JOBFLOWS, NAMESPACE, "f")
     result = await run_command(kubeconfig, "cancel", "f")
     assert result == Result(1, "", "jobflow: error: JobFlow f is being deleted\n")
@@ -161,7 +161,7 @@ async def test_a_flow_that_is_being_deleted_is_not_cancelled(
         ),
     ],
 )
-async def test_a_flow_that_does_not_exist(
+async def test_a_missing_flow_is_an_error(
     world: Cluster, kubeconfig: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
     await world.apply(flow("f", {"a": ""}), flow("nightly", {"a": ""}))
@@ -169,7 +169,7 @@ async def test_a_flow_that_does_not_exist(
     assert result == Result(2, "", f"jobflow: error: {sentence}\n")
 
 
-async def test_no_kubeconfig(tmp_path: Path) -> None:
+async def test_a_missing_kubeconfig_is_an_error(tmp_path: Path) -> None:
     result = await run_command(tmp_path / "none", "cancel", "f")
     sentence = f"kubeconfig {tmp_path / 'none'}: no such file"
     assert result == Result(2, "", f"jobflow: error: {sentence}\n")
@@ -179,7 +179,7 @@ def _replace(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
-async def test_a_cluster_that_does_not_answer(world: Cluster, kubeconfig: Path) -> None:
+async def test_an_unreachable_cluster_is_an_error(world: Cluster, kubeconfig: Path) -> None:
     _replace(kubeconfig, world.server.url, "http://127.0.0.1:1")
     result = await run_command(kubeconfig, "cancel", "f")
     assert result.code == 2
@@ -202,7 +202,7 @@ async def test_a_cluster_that_does_not_answer(world: Cluster, kubeconfig: Path) 
         ),
     ],
 )
-async def test_a_cluster_that_lacks_a_definition(
+async def test_a_missing_definition_is_an_error(
     world: Cluster, kubeconfig: Path, crd: str, code: int, sentence: str
 ) -> None:
     await world.apply(flow("f", {"a": ""}))
@@ -223,7 +223,7 @@ async def test_a_cluster_that_lacks_a_definition(
         ("GET", "/jobflows/f", "alice must not"),
     ],
 )
-async def test_a_user_without_rights(
+async def test_a_missing_right_is_an_error(
     world: Cluster, kubeconfig: Path, method: str, end: str, sentence: str
 ) -> None:
     await world.apply(flow("f", {"a": ""}))

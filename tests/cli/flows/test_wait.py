@@ -38,10 +38,10 @@ FIRST, SECOND = (
 )
 
 
-async def started(
+async def start_command(
     world: Cluster, kubeconfig: Path, verb: Verb, status: Status
 ) -> asyncio.Task[int]:
-    """Apply the flow f with this status, and start a command that has sent its Command."""
+    """Apply the flow f with this status, start a command and wait until it has sent its Command."""
     await world.apply(flow("f", {"a": "", "b": "a"}))
     await set_status(world, status)
     task = asyncio.create_task(send_and_wait_for_f(verb, kubeconfig))
@@ -56,7 +56,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("verb", "before", "then", "code", "line"),
+    ("verb", "before", "updates", "code", "line"),
     [
         (SUSPEND, {}, [BUSY, IDLE], 0, "Running (Suspended): nothing starts"),
         (SUSPEND, {}, [BUSY, SUCCEED], 0, "Succeed, 2/2 steps finished"),
@@ -79,18 +79,18 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> str:
         (RETRY, FAILED | FIRST, [SUCCEED | SECOND], 0, "Succeed, 2/2 steps finished"),
     ],
 )
-async def test_it_ends_once_the_flow_has_reached_the_goal(
+async def test_the_wait_ends_once_the_flow_has_reached_the_goal(
     world: Cluster,
     kubeconfig: Path,
     capsys: pytest.CaptureFixture[str],
     verb: Verb,
     before: Status,
-    then: list[Status],
+    updates: list[Status],
     code: int,
     line: str,
 ) -> None:
-    waiting = await started(world, kubeconfig, verb, before)
-    for status in then:
+    waiting = await start_command(world, kubeconfig, verb, before)
+    for status in updates:
         await set_status(world, status)
     assert await waiting == code
     captured = capsys.readouterr()
@@ -101,36 +101,36 @@ async def test_it_ends_once_the_flow_has_reached_the_goal(
 
 
 @pytest.mark.parametrize("verb", [CANCEL, SUSPEND])
-async def test_a_flow_that_finishes_first(world: Cluster, kubeconfig: Path, verb: Verb) -> None:
-    waiting = await started(world, kubeconfig, verb, {})
+async def test_an_earlier_finish_is_an_error(world: Cluster, kubeconfig: Path, verb: Verb) -> None:
+    waiting = await start_command(world, kubeconfig, verb, {})
     await set_status(world, {"state": {"phase": "Succeed"}})
     with pytest.raises(CommandError, match="JobFlow f finished first: Succeed"):
         await waiting
 
 
-async def test_a_flow_that_is_deleted_in_the_meantime(world: Cluster, kubeconfig: Path) -> None:
-    waiting = await started(world, kubeconfig, CANCEL, {})
+async def test_a_deleted_flow_is_an_error(world: Cluster, kubeconfig: Path) -> None:
+    waiting = await start_command(world, kubeconfig, CANCEL, {})
     await world.client.delete(JOBFLOWS, NAMESPACE, "f")
-    with pytest.raises(CommandError, match="f was deleted in the meantime") as stopped:
+    with pytest.raises(CommandError, match="f was deleted in the meantime") as caught:
         await waiting
-    assert stopped.value.code == 1
+    assert caught.value.code == 1
 
 
-async def test_a_user_who_may_not_watch(world: Cluster, kubeconfig: Path) -> None:
+async def test_a_missing_right_to_watch_is_an_error(world: Cluster, kubeconfig: Path) -> None:
     await world.apply(flow("f", {"a": ""}))
     forbid(world, "GET", "/jobflows")
     with pytest.raises(CommandError, match="needs the rights to list and watch JobFlows"):
         await send_and_wait_for_f(CANCEL, kubeconfig)
 
 
-async def test_a_missing_controller_is_warned_of(
+async def test_a_missing_controller_gets_a_warning(
     world: Cluster,
     kubeconfig: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(wait, "PATIENCE_SECONDS", 0.0)
-    waiting = await started(world, kubeconfig, CANCEL, {})
+    waiting = await start_command(world, kubeconfig, CANCEL, {})
     async with asyncio.timeout(10):
         while "is `jobflow serve` running?" not in capsys.readouterr().err:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -145,7 +145,7 @@ async def test_ctrl_c_ends_the_wait(world: Cluster, kubeconfig: Path) -> None:
         stdout=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(20):  # only the command requests one flow by its name
-        while not any("fieldSelector" in seen.query for seen in world.server.requests):  # noqa: ASYNC110
+        while not any("fieldSelector" in request.query for request in world.server.requests):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 130
@@ -185,7 +185,7 @@ async def test_a_running_flow_is_cancelled(kubeconfig: Path, output: str) -> Non
     assert last == "JobFlow f: Failed, 2/2 steps finished (Cancelled): the flow was cancelled"
 
 
-async def test_finally_is_cancelled_too(world: Cluster, kubeconfig: Path) -> None:
+async def test_finally_steps_are_cancelled_too(world: Cluster, kubeconfig: Path) -> None:
     async with volcano_on(world), world.controller():
         await long_flow(world, **{"finally": [{"name": "z", "template": "a"}]})
         await world.until_jobs(f_a="Running")
@@ -195,7 +195,10 @@ async def test_finally_is_cancelled_too(world: Cluster, kubeconfig: Path) -> Non
         assert (result.code, result.err) == (0, "")
         done = await world.flow("f")
     assert (done.status.state.phase, done.status.state.reason) == ("Failed", "Cancelled")
-    assert {each.phase for each in (done.status.conditions or {}).values()} == {"Failed", "Skipped"}
+    assert {each.phase for each in (done.status.conditions or {}).values()} == {
+        "Failed",
+        "Skipped",
+    }
 
 
 @pytest.mark.usefixtures("running_flow")
@@ -226,7 +229,7 @@ async def test_a_suspended_flow_starts_nothing_while_its_jobs_finish(
         await world.until_jobs(f_b="")
 
 
-async def test_a_retry_uses_the_template_as_it_is_now(
+async def test_a_retry_uses_the_current_template(
     world: Cluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = template("b")
@@ -236,8 +239,8 @@ async def test_a_retry_uses_the_template_as_it_is_now(
         assert (await world.ended("f")).status.state.phase == "Failed"
         assert await send_and_wait_for_f(RETRY, kubeconfig) == 1
         assert last_line(capsys).startswith("JobFlow f: Failed, 2/2 steps finished")
-        mended = {"metadata": {"annotations": {EXIT_CODE: None}}}
-        await merge(world.client, JOBTEMPLATES, "b", mended)
+        patch = {"metadata": {"annotations": {EXIT_CODE: None}}}
+        await merge(world.client, JOBTEMPLATES, "b", patch)
         assert await send_and_wait_for_f(RETRY, kubeconfig) == 0
         assert last_line(capsys) == "JobFlow f: Succeed, 2/2 steps finished"
         assert sorted(await world.jobs()) == ["f-a", "f-b", "f-b-r1", "f-b-r2"]

@@ -18,9 +18,9 @@ Why = Callable[..., Awaitable[str]]
 
 @pytest.fixture
 def why(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> Why:
-    """Run the command on the test's own loop and return its output."""
+    """Return a function that runs the command on the test's own loop and returns the output."""
 
-    async def ask(
+    async def explain(
         flow: str, step: str | None = None, *, namespace: str | None = None, as_json: bool = False
     ) -> str:
         output = Output.JSON if as_json else Output.TEXT
@@ -29,20 +29,20 @@ def why(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> Why:
         assert await print_explanation(flow, step, options) == 0
         return capsys.readouterr().out
 
-    return ask
+    return explain
 
 
-async def stuck(world: Cluster) -> None:
+async def apply_waiting_flow(world: Cluster) -> None:
     """Apply a flow whose first step waits for its template."""
     async with world.controller():
         await world.apply(*(template(name) for name in "bcde"), flow("test", DIAMOND))
-        await world.until("test", lambda seen: bool(seen.status.state.reason))
+        await world.until("test", lambda flow: bool(flow.status.state.reason))
 
 
 async def test_the_installed_command_answers_in_one_paragraph(
     world: Cluster, kubeconfig: Path
 ) -> None:
-    await stuck(world)
+    await apply_waiting_flow(world)
     result = await run_process(kubeconfig, "why", "test", "e")
     assert (result.code, result.err) == (0, "")
     [paragraph] = result.out.splitlines()
@@ -50,8 +50,8 @@ async def test_the_installed_command_answers_in_one_paragraph(
     assert "Apply the JobTemplate a" in paragraph
 
 
-async def test_json(world: Cluster, why: Why) -> None:
-    await stuck(world)
+async def test_json_has_the_causes(world: Cluster, why: Why) -> None:
+    await apply_waiting_flow(world)
     answer = json.loads(await why("test", as_json=True))
     since = (await world.flow("test")).status.start_time
     assert since is not None
@@ -69,7 +69,7 @@ async def test_json(world: Cluster, why: Why) -> None:
     assert (step["step"], step["phase"], step["causes"]) == ("e", "Waiting", ["a"])
 
 
-async def test_a_flow_of_another_namespace(world: Cluster, why: Why) -> None:
+async def test_a_flow_in_another_namespace_is_explained(world: Cluster, why: Why) -> None:
     elsewhere = flow("test", {"a": ""})
     elsewhere["metadata"]["namespace"] = "team"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
@@ -79,7 +79,7 @@ async def test_a_flow_of_another_namespace(world: Cluster, why: Why) -> None:
 
 
 async def test_a_paragraph_cannot_move_the_cursor(world: Cluster, why: Why) -> None:
-    await stuck(world)
+    await apply_waiting_flow(world)
     condition = {"phase": "Waiting", "message": "\x1b[2Jx\ny"}
     await set_status(world, {"conditions": {"test-a": condition}}, "test")
     text = await why("test", "a")
@@ -95,18 +95,18 @@ async def test_a_paragraph_cannot_move_the_cursor(world: Cluster, why: Why) -> N
         (("secret",), 1, "alice must not"),
     ],
 )
-async def test_errors(
+async def test_a_missing_flow_or_step_is_an_error(
     world: Cluster, why: Why, arguments: tuple[str, ...], code: int, sentence: str
 ) -> None:
     await world.apply(flow("test", {"prepare": ""}))
     forbid(world, "GET", "/jobflows/secret")
-    with pytest.raises(CommandError) as stopped:
+    with pytest.raises(CommandError) as caught:
         await why(*arguments)
-    assert stopped.value.code == code
-    assert str(stopped.value).endswith(sentence)
+    assert caught.value.code == code
+    assert str(caught.value).endswith(sentence)
 
 
-async def test_without_the_right_to_list_no_name_is_guessed(world: Cluster, why: Why) -> None:
+async def test_without_the_right_to_list_no_name_is_suggested(world: Cluster, why: Why) -> None:
     await world.apply(flow("test", {"prepare": ""}))
     forbid(world, "GET", "/jobflows")
     with pytest.raises(CommandError, match=r'"tset" does not exist in namespace "default"$'):

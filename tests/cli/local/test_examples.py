@@ -1,4 +1,4 @@
-"""The examples: how those that run finish, and why the refused ones are refused."""
+"""The examples: the results of those that run, and the faults of those that are refused."""
 
 import io
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from jobflow.core.admission.warnings import (
 )
 from support.admission.reviewed import passed_by
 from support.sandbox.command_line import jobflow
-from support.sandbox.several_flows import carried_through
+from support.sandbox.several_flows import run_flows
 
 EXAMPLES = Path("examples")
 REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
@@ -45,7 +45,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_an_example_has_no_faults_and_teaches(name: str) -> None:
+def test_an_example_has_no_faults_and_a_comment(name: str) -> None:
     answer = jobflow("lint", EXAMPLES / f"{name}.yaml")
     assert answer.code == 0
     assert "warning" not in answer.out
@@ -53,30 +53,30 @@ def test_an_example_has_no_faults_and_teaches(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def ended() -> dict[str, dict[str, Any]]:
+def finished() -> dict[str, dict[str, Any]]:
     """Return the status of each example's finished flow."""
-    flows = carried_through(EXAMPLES_BY_NAME)
+    flows = run_flows(EXAMPLES_BY_NAME)
     return {name: flow["status"] for name, flow in flows.items()}
 
 
 @pytest.mark.parametrize(("name", "phase"), ENDS.items())
 def test_the_phase_of_a_finished_example(
-    name: str, phase: str, ended: dict[str, dict[str, Any]]
+    name: str, phase: str, finished: dict[str, dict[str, Any]]
 ) -> None:
-    assert ended[name]["state"]["phase"] == phase, ended[name]
+    assert finished[name]["state"]["phase"] == phase, finished[name]
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_the_steps_of_a_finished_example(name: str, ended: dict[str, dict[str, Any]]) -> None:
+def test_the_steps_of_a_finished_example(name: str, finished: dict[str, dict[str, Any]]) -> None:
     found = {
         step: f"{each['phase']} {each.get('reason', '')}".strip()
-        for step, each in ended[name]["conditions"].items()
+        for step, each in finished[name]["conditions"].items()
     }
     flow = next(iter(found)).removesuffix(next(iter(STEPS[name])))
-    assert found == {f"{flow}{step}": how for step, how in STEPS[name].items()}
+    assert found == {f"{flow}{step}": state for step, state in STEPS[name].items()}
 
 
-def test_a_suspended_flow_is_not_waited_for() -> None:
+def test_a_suspended_flow_is_an_error() -> None:
     answer = jobflow("run", EXAMPLES / "suspend.yaml")
     assert answer.code == 2
     assert answer.err == (
@@ -85,14 +85,14 @@ def test_a_suspended_flow_is_not_waited_for() -> None:
     )
 
 
-def test_the_on_failure_example_without_its_failure() -> None:
+def test_the_on_failure_example_succeeds_without_its_failure() -> None:
     text = (EXAMPLES / "on-failure.yaml").read_text()
-    kept = "".join(
+    manifest = "".join(
         line
         for line in text.splitlines(keepends=True)
         if "jobflow.volcano.sh/exit-code" not in line
     )
-    answer = jobflow("run", "--speed", "50", "-o", "json", "-", stdin=kept)
+    answer = jobflow("run", "--speed", "50", "-o", "json", "-", stdin=manifest)
     (flow,) = answer.json["items"]
     conditions = flow["status"]["conditions"]
     assert answer.code == 0
@@ -101,7 +101,7 @@ def test_the_on_failure_example_without_its_failure() -> None:
 
 
 @pytest.mark.parametrize("path", REFUSED, ids=lambda path: path.stem)
-def test_a_refused_example_is_refused_as_its_head_says(path: Path) -> None:
+def test_a_refused_example_has_the_faults_of_its_comment(path: Path) -> None:
     expected = [
         line.removeprefix("# refused: ")
         for line in path.read_text().splitlines()
@@ -118,8 +118,8 @@ def _flows() -> list[FlowFacts]:
     """Return the facts of every refused flow, with the templates of its file."""
     found = []
     for path in REFUSED:
-        read = [to_typed(manifest) for manifest in load([str(path)], io.BytesIO()).objects]
-        objects = [each.object for each in read if each is not None]
+        typed = [to_typed(manifest) for manifest in load([str(path)], io.BytesIO()).objects]
+        objects = [each.object for each in typed if each is not None]
         templates = {t.metadata.name: t for t in objects if isinstance(t, JobTemplate)}
         found += [FlowFacts(f, Known(templates)) for f in objects if isinstance(f, JobFlow)]
     return found
@@ -155,7 +155,7 @@ def test_every_field_warning_that_lint_refuses_has_a_refused_example(
     assert any(warning.reason for facts in _flows() for warning in rule(facts))
 
 
-def test_skipped_rules_would_find_nothing_in_the_refused_examples() -> None:
+def test_skipped_rules_find_nothing_in_the_refused_examples() -> None:
     groups = (*CREATE_RULES, *FLOW_WARNINGS, *FLOW_FIELD_WARNINGS)
     assert [each for facts in _flows() for each in passed_by(groups, facts)] == []
 

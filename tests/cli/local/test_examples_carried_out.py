@@ -55,7 +55,7 @@ def test_clients_start_when_every_pod_of_the_service_answers(folder: Path) -> No
         assert '"GET /readyz HTTP/1.1" 200' in logs(folder)[pod]
 
 
-def test_the_pipeline_trains_and_publishes_what_it_trained(folder: Path) -> None:
+def test_the_pipeline_trains_and_publishes_a_model(folder: Path) -> None:
     status = run_example("training-pipeline.yaml")
     outputs = {name: each.get("outputs") for name, each in status["conditions"].items()}
     assert outputs["training-prepare"] == {"points": 300}

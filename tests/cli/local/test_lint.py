@@ -1,4 +1,4 @@
-"""`jobflow lint`: all faults at once with their places, for any files."""
+"""`jobflow lint`: all faults of any files in one report, with their places."""
 
 import json
 from pathlib import Path
@@ -87,7 +87,7 @@ MISSING = (
         ),
     ],
 )
-def test_the_report(texts: tuple[str, ...], code: int, out: str) -> None:
+def test_the_report_lists_faults_and_counts(texts: tuple[str, ...], code: int, out: str) -> None:
     answer = jobflow("lint", "-", stdin="---\n".join(texts))
     assert answer == Result(code, out, "")
 
@@ -129,7 +129,7 @@ def test_more_than_a_hundred_faults_are_printed() -> None:
     assert len(found) == 300
 
 
-def test_a_cycle_through_5000_steps() -> None:
+def test_a_cycle_of_5000_steps_is_shortened() -> None:
     steps = "".join(
         f"    - name: s{i}\n      dependsOn: {{targets: [s{(i - 1) % 5000}]}}\n"
         for i in range(5000)
@@ -174,14 +174,14 @@ SUPPORTED = 'supported values: "JobFlow", "JobTemplate"'
         ),
     ],
 )
-def test_kinds_and_versions(old: str, new: str, fault: str) -> None:
+def test_unknown_kinds_and_versions_are_faults(old: str, new: str, fault: str) -> None:
     assert lint(FLOW.replace(old, new)) == [fault]
 
 
 @pytest.mark.parametrize(
     ("old", "new"), [("flow.volcano.sh", "batch.volcano.sh"), ("JobFlow", "jobflow")]
 )
-def test_an_object_of_a_misspelt_kind_or_version_is_checked_further(old: str, new: str) -> None:
+def test_an_object_of_a_misspelled_kind_or_version_is_checked(old: str, new: str) -> None:
     _, second = lint(FLOW.replace(old, new).replace("[prep]", "[b]"))
     assert second.startswith("11:19 spec.flows[1].dependsOn.targets[0]: ")
 
@@ -199,7 +199,7 @@ def test_unknown_fields_of_a_job_are_faults_at_their_keys() -> None:
     ]
 
 
-def test_lenient_turns_what_admission_only_warns_of_into_warnings() -> None:
+def test_lenient_reports_the_warnings_of_admission_as_warnings() -> None:
     text = UNKNOWN.replace("replicas: 1", "maxRetry: 1").replace("Availabel: 1", "Availabel: 0")
     assert jobflow("lint", "-", stdin=text).code == 1
     lenient = jobflow("lint", "--lenient", "-", stdin=text)
@@ -211,14 +211,14 @@ def test_lenient_turns_what_admission_only_warns_of_into_warnings() -> None:
     assert jobflow("lint", "--lenient", "-o", "json", "-", stdin=text).json == []
 
 
-def test_lenient_still_refuses_what_admission_refuses() -> None:
+def test_lenient_reports_the_faults_of_admission_as_faults() -> None:
     flow = FLOW.replace("- name: b", "- name: b\n      frobnicate: 1")
     answer = jobflow("lint", "--lenient", "-", stdin=f"{flow}---\n{A.replace('busybox', '7')}")
     assert answer.code == 1
     assert answer.out.count(": error: ") == 2
 
 
-def test_a_misspelt_field_does_not_hide_the_faults_below_it() -> None:
+def test_a_misspelled_field_does_not_hide_the_faults_below_it() -> None:
     text = FLOW.replace("flows:", "Flows:").replace("dependsOn", "dependson")
     assert lint(text.replace("[prep]", "[x]")) == [
         '6:3 spec.Flows: Forbidden: unknown field; did you mean "flows"?',
@@ -227,7 +227,7 @@ def test_a_misspelt_field_does_not_hide_the_faults_below_it() -> None:
     ]
 
 
-def test_a_wrong_type_is_one_fault_and_the_rest_is_checked() -> None:
+def test_a_value_of_the_wrong_type_is_one_fault() -> None:
     text = FLOW.replace("name: prep\n", "name: 5\n").replace("[prep]", "[b, 7]")
     found = lint(text)
     assert [fault.split(": ")[0] for fault in found] == [
@@ -238,9 +238,9 @@ def test_a_wrong_type_is_one_fault_and_the_rest_is_checked() -> None:
     assert 'write "5", in quotes' in found[0]
 
 
-@pytest.mark.parametrize("wrong", ["[null]", "[7]", "[[]]", "7", "{}"])
-def test_targets_of_the_wrong_type_do_not_hide_other_faults(wrong: str) -> None:
-    text = FLOW.replace("name: prep\n", "name: Prep\n").replace("[prep]", wrong)
+@pytest.mark.parametrize("targets", ["[null]", "[7]", "[[]]", "7", "{}"])
+def test_targets_of_the_wrong_type_do_not_hide_other_faults(targets: str) -> None:
+    text = FLOW.replace("name: prep\n", "name: Prep\n").replace("[prep]", targets)
     assert any(fault.startswith("7:13 spec.flows[0].name: Invalid") for fault in lint(text))
 
 
@@ -251,7 +251,7 @@ def test_targets_of_the_wrong_type_do_not_hide_other_faults(wrong: str) -> None:
         ("a\n  creationTimestamp: yesterday", ["1:1 "]),
     ],
 )
-def test_metadata(name: str, faults: list[str]) -> None:
+def test_invalid_metadata_is_a_fault(name: str, faults: list[str]) -> None:
     found = lint(A.replace("name: a", f"name: {name}", 1))
     assert [fault.split(": ")[0] for fault in found] == faults
 
@@ -295,7 +295,7 @@ JSON = st.recursive(
 
 
 @given(spec=JSON, metadata=JSON, kind=st.sampled_from(["JobFlow", "JobTemplate"]))
-def test_no_object_raises(spec: Any, metadata: Any, kind: str) -> None:
+def test_no_object_raises_an_exception(spec: Any, metadata: Any, kind: str) -> None:
     api = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": kind}
     text = json.dumps(api | {"metadata": metadata, "spec": spec})
     assert jobflow("lint", "-", stdin=text).code in (0, 1)

@@ -53,7 +53,7 @@ def test_json_is_one_list_of_the_finished_flows() -> None:
     assert found == [("JobFlow", "f", "Succeed"), ("JobFlow", "g", "Succeed")]
 
 
-def test_a_flow_that_waits_for_a_template_that_no_file_has() -> None:
+def test_a_template_that_is_in_no_file_is_an_error() -> None:
     answer = run(flow("f", {"a": [], "b": ["a"], "c": []}), template("a"))
     assert answer.code == 2
     assert answer.err.splitlines()[-1] == (
@@ -62,7 +62,7 @@ def test_a_flow_that_waits_for_a_template_that_no_file_has() -> None:
     assert "waits for the JobTemplate b" in answer.out
 
 
-def test_one_flow_failed_and_another_is_stuck() -> None:
+def test_a_failed_flow_and_a_waiting_flow_are_both_reported() -> None:
     answer = run(flow("f", A), flow("g", {"x": []}), template("a", exit_code="1"))
     assert answer.code == 1
     assert "f  Failed" in answer.out and "JobFailed" in answer.out
@@ -79,7 +79,7 @@ def test_all_faults_are_reported_and_nothing_runs() -> None:
     assert answer.err.splitlines()[-1] == "4 faults in 1 file, 1 warning"
 
 
-def test_the_first_users_manifest() -> None:
+def test_the_faults_of_the_first_user_are_reported() -> None:
     answer = jobflow("run", "examples/refused/first-user.yaml")
     assert (answer.code, answer.out) == (2, "")
     for fault in (
@@ -93,7 +93,7 @@ def test_the_first_users_manifest() -> None:
         assert fault in answer.err
 
 
-def test_a_refusal_of_the_server_has_its_place() -> None:
+def test_a_refusal_of_the_server_has_a_place_in_the_file() -> None:
     labelled = template("a")
     labelled["metadata"]["labels"] = {"team": "ml/vision"}
     answer = run(flow("f", A), labelled)
@@ -119,7 +119,7 @@ def test_a_refusal_of_the_server_has_its_place() -> None:
         ),
     ],
 )
-def test_nothing_to_run(text: str, sentence: str) -> None:
+def test_files_without_a_flow_are_an_error(text: str, sentence: str) -> None:
     answer = jobflow("run", "-", stdin=text)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.splitlines()[0] == sentence
@@ -151,7 +151,7 @@ def test_other_namespaces_and_queues_are_created() -> None:
         ("--runner docker", "'docker' is not one of 'simulate', 'process'"),
     ],
 )
-def test_wrong_flags(flags: str, message: str) -> None:
+def test_invalid_flags_are_refused(flags: str, message: str) -> None:
     answer = jobflow("run", *flags.split(), "examples/diamond.yaml")
     assert answer.code == 2
     assert message in answer.err
@@ -173,8 +173,8 @@ def test_network_probes_are_not_simulated(example: str, runner: RunnerName, coun
     assert all(each.startswith("HTTP and TCP probes pass as soon as") for each in warnings)
 
 
-def interrupted(*arguments: str, lines: int) -> tuple[int, str]:
-    """Run a command, press Ctrl-C after some lines of output, and return exit code and output."""
+def run_and_interrupt(*arguments: str, lines: int) -> tuple[int, str]:
+    """Run a command, interrupt it after some lines of output, and return exit code and output."""
     process = subprocess.Popen(
         [sys.executable, "-m", "jobflow.cli.main", *arguments],
         stdout=subprocess.PIPE,
@@ -192,7 +192,7 @@ def interrupted(*arguments: str, lines: int) -> tuple[int, str]:
 def test_ctrl_c_prints_the_table(tmp_path: Path) -> None:
     file = tmp_path / "flow.yaml"
     file.write_text(documents(flow("f", A), template("a", duration="10m")))
-    code, out = interrupted("run", str(file), lines=2)
+    code, out = run_and_interrupt("run", str(file), lines=2)
     assert code == 130
     assert "Traceback" not in out
     table = [line.split()[:3] for line in out.splitlines()[-2:]]
@@ -201,6 +201,6 @@ def test_ctrl_c_prints_the_table(tmp_path: Path) -> None:
 
 def test_the_sandbox_prints_its_kubeconfig_and_deletes_it_at_the_end(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "some folder" / "kubeconfig"
-    code, out = interrupted("sandbox", "--kubeconfig", str(kubeconfig), lines=2)
+    code, out = run_and_interrupt("sandbox", "--kubeconfig", str(kubeconfig), lines=2)
     assert (code, out) == (0, f"export KUBECONFIG='{kubeconfig}'\nready\n")
     assert not kubeconfig.exists()

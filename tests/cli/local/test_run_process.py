@@ -1,4 +1,4 @@
-"""`jobflow run --runner process`: logs of failed steps, real probes, and cleaning up."""
+"""`jobflow run --runner process`: logs of failed steps, real probes, and the end of processes."""
 
 import os
 import signal
@@ -56,8 +56,8 @@ def test_the_last_lines_of_a_failed_steps_log_are_printed(home: Path) -> None:
     assert answer.code == 1
     lines = answer.out.splitlines()
     head = lines.index("a: pod f-a-t-0 (c), exit code 3, last 20 of 32 lines:")
-    shown = [*map(str, range(13, 31)), "red\ufffd", "20%"]
-    assert lines[head + 1 : head + 21] == [f"  │ {line}" for line in shown]
+    expected = [*map(str, range(13, 31)), "red\ufffd", "20%"]
+    assert lines[head + 1 : head + 21] == [f"  │ {line}" for line in expected]
     log = lines[head + 21].removeprefix("  file: ")
     assert (home / log).read_text().startswith("1\n2\n3\n")
     assert lines[-1] == f"Logs: {Path(log).parents[2]}"
@@ -71,7 +71,7 @@ def test_json_has_real_outputs_and_nothing_else_is_printed(home: Path) -> None:
     assert item["status"]["conditions"]["f-a"]["outputs"] == {"acc": 0.9}
 
 
-def test_a_command_that_does_not_exist(home: Path) -> None:
+def test_a_missing_command_is_an_error(home: Path) -> None:
     container = {"name": "c", "image": "x", "command": ["no-such"]}
     answer = run(flow({"name": "a"}, a=pod_task(container)))
     assert answer.code == 1
@@ -79,7 +79,7 @@ def test_a_command_that_does_not_exist(home: Path) -> None:
     assert f"a: pod f-a-t-0 (c), {error}\n" in answer.out
 
 
-def test_a_container_without_a_command_says_what_to_do(home: Path) -> None:
+def test_a_container_without_a_command_gets_advice(home: Path) -> None:
     answer = run(flow({"name": "a"}, a=pod_task({"name": "c", "image": "busybox"})), "-o", "json")
     [item] = answer.json["items"]
     assert answer.code == 1
@@ -102,7 +102,7 @@ def test_a_step_starts_when_a_real_service_answers(home: Path) -> None:
     assert '"GET / HTTP/1.1" 200' in log.read_text()
 
 
-def test_no_place_for_logs(home: Path) -> None:
+def test_a_log_folder_that_cannot_be_created_is_an_error(home: Path) -> None:
     (home / ".jobflow").write_text("")
     answer = run(flow({"name": "a"}, a=pod_task(sh("true"))))
     assert (answer.code, answer.out) == (2, "")
@@ -113,7 +113,7 @@ def test_no_place_for_logs(home: Path) -> None:
 
 
 class RunningCommand:
-    """`jobflow run` as a process, whose step starts three processes that try to escape."""
+    """`jobflow run` as a process. Its step starts three processes that try to escape."""
 
     def __init__(self, home: Path, pids: Pids) -> None:
         task = pod_task(sh(pids.runaways()))
@@ -164,7 +164,7 @@ async def test_other_signals_interrupt_too(number: signal.Signals) -> None:
         signal.signal(number, before)
 
 
-async def test_sighup_stays_ignored_under_nohup() -> None:
+async def test_sighup_is_ignored_under_nohup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with interruption():
@@ -173,7 +173,7 @@ async def test_sighup_stays_ignored_under_nohup() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def failed(flow_name: str, **more: str) -> JobFlow:
+def failed_flow(flow_name: str, **more: str) -> JobFlow:
     condition = {"phase": "Failed", "job": "f-a", **more}
     steps = {"flows": [{"name": "a"}]}
     return msgspec.convert(
@@ -191,22 +191,22 @@ def printed(flow: JobFlow, *runs: FailedRun, width: int | None = None) -> list[s
     return [line.plain for line in failed_logs(flow, runs, width)]
 
 
-def test_the_log_of_the_container_in_the_status_else_of_the_first_that_failed(
+def test_the_log_is_that_of_the_container_in_the_status_or_of_the_first(
     tmp_path: Path,
 ) -> None:
     runs = [failed_run(tmp_path / "x", f"f-a-t-{n}", code=n) for n in (1, 2, 1, 3)]
-    named = failed("f", failure={"pod": "f-a-t-2", "container": "c"})  # type: ignore[arg-type]
-    assert printed(named, *runs)[1] == "a: pod f-a-t-2 (c), exit code 2, empty log"
-    assert printed(failed("f"), *runs)[1] == "a: pod f-a-t-1 (c), exit code 1, empty log"
-    assert printed(failed("f", phase="Completed"), *runs) == []
-    assert printed(failed("f")) == []
+    flow = failed_flow("f", failure={"pod": "f-a-t-2", "container": "c"})  # type: ignore[arg-type]
+    assert printed(flow, *runs)[1] == "a: pod f-a-t-2 (c), exit code 2, empty log"
+    assert printed(failed_flow("f"), *runs)[1] == "a: pod f-a-t-1 (c), exit code 1, empty log"
+    assert printed(failed_flow("f", phase="Completed"), *runs) == []
+    assert printed(failed_flow("f")) == []
 
 
-def test_lines_are_cut_to_the_terminal(tmp_path: Path) -> None:
+def test_lines_are_shortened_to_the_width_of_the_terminal(tmp_path: Path) -> None:
     log = tmp_path / "c.log"
     log.write_text("日本語" * 50 + "\nshort")
     for width in (80, 160):
-        lines = printed(failed("f"), failed_run(log), width=width)
+        lines = printed(failed_flow("f"), failed_run(log), width=width)
         assert all(Text(line).cell_len <= width for line in lines[:-1])
         assert lines[2].endswith("…")
 

@@ -10,7 +10,7 @@ from jobflow.cli.manifests.files import MAX_BYTES, read_files
 from jobflow.cli.manifests.objects import load
 
 
-def read(*files: object, stdin: bytes = b"") -> list[str]:
+def read_names(*files: object, stdin: bytes = b"") -> list[str]:
     """Return the names of the files that were read, and the faults with their places."""
     return [
         f"{each.place}: {each.message}" if isinstance(each, ManifestFault) else each.name
@@ -28,18 +28,18 @@ def test_a_folder_is_read_by_name_without_subfolders(folder: Path) -> None:
     for name in ("b.yaml", "a.yml", "c.json", "notes.txt", ".hidden"):
         (folder / name).write_text("a: 1")
     (folder / "inner.yaml").mkdir()
-    assert read(folder) == [str(folder / name) for name in ("a.yml", "b.yaml", "c.json")]
-    assert read("notes.txt") == ["notes.txt"]
-    assert read("b.yaml", "./b.yaml") == ["b.yaml"]
-    assert read("-", "-", stdin=b"a: 1") == ["<stdin>"]
+    assert read_names(folder) == [str(folder / name) for name in ("a.yml", "b.yaml", "c.json")]
+    assert read_names("notes.txt") == ["notes.txt"]
+    assert read_names("b.yaml", "./b.yaml") == ["b.yaml"]
+    assert read_names("-", "-", stdin=b"a: 1") == ["<stdin>"]
 
 
-def test_files_that_cannot_be_read(folder: Path) -> None:
+def test_unreadable_files_are_faults(folder: Path) -> None:
     (folder / "empty").mkdir()
     (folder / "loop.yaml").symlink_to("loop.yaml")
     (folder / "latin.yaml").write_bytes("a: b\nname: träin\n".encode("latin-1"))
     (folder / "huge.yaml").write_bytes(b"#" * (MAX_BYTES + 1))
-    assert read("missing.yaml", "empty", "loop.yaml", "latin.yaml", "huge.yaml") == [
+    assert read_names("missing.yaml", "empty", "loop.yaml", "latin.yaml", "huge.yaml") == [
         "missing.yaml: no such file",
         "empty: contains no *.yaml, *.yml, *.json file",
         "loop.yaml: cannot be read: Too many levels of symbolic links",
@@ -57,8 +57,8 @@ def test_files_that_cannot_be_read(folder: Path) -> None:
     ],
     ids=["binary", "utf-16", "huge"],
 )
-def test_stdin_that_is_no_text(content: bytes, message: str) -> None:
-    assert read("-", stdin=content) == [f"<stdin>: {message}"]
+def test_stdin_that_is_not_text_is_a_fault(content: bytes, message: str) -> None:
+    assert read_names("-", stdin=content) == [f"<stdin>: {message}"]
 
 
 def test_a_byte_order_mark_is_ignored() -> None:

@@ -22,17 +22,17 @@ spec:
 """
 
 
-def loaded(text: str) -> Manifests:
+def load_text(text: str) -> Manifests:
     return load(["-"], io.BytesIO(text.encode()))
 
 
-def only(text: str) -> Manifest:
-    (manifest,) = loaded(text).objects
+def load_one(text: str) -> Manifest:
+    (manifest,) = load_text(text).objects
     return manifest
 
 
 def faults_of(text: str) -> list[str]:
-    return [f"{fault.place}: {fault.reason}: {fault.message}" for fault in loaded(text).faults]
+    return [f"{fault.place}: {fault.reason}: {fault.message}" for fault in load_text(text).faults]
 
 
 @pytest.mark.parametrize(
@@ -57,41 +57,41 @@ def faults_of(text: str) -> list[str]:
     ],
 )
 def test_a_path_has_a_place(path: str, line: int, column: int, width: int) -> None:
-    place = only(FLOW).place(path)
+    place = load_one(FLOW).place(path)
     assert (place.line, place.column, place.width) == (line, column, width)
 
 
 def test_an_unknown_field_is_at_its_key() -> None:
-    assert str(only(FLOW).place("metadata.name", of_key=True)) == "<stdin>:4:3"
+    assert str(load_one(FLOW).place("metadata.name", of_key=True)) == "<stdin>:4:3"
 
 
 def test_the_value_of_an_alias_is_at_its_anchor() -> None:
-    manifest = only("kind: A\nx: &x\n  b: 1\nspec:\n  <<: *x\n")
+    manifest = load_one("kind: A\nx: &x\n  b: 1\nspec:\n  <<: *x\n")
     assert str(manifest.place("spec.b")) == "<stdin>:3:6"
 
 
-def test_a_misspelt_key_is_also_found_by_its_right_name() -> None:
-    manifest = only(FLOW.replace("flows:", "Flows:"))
+def test_a_misspelled_key_is_also_found_by_its_correct_name() -> None:
+    manifest = load_one(FLOW.replace("flows:", "Flows:"))
     manifest.add_alias("spec.Flows", "flows")
     assert str(manifest.place("spec.flows[0].name")) == "<stdin>:9:13"
     manifest.add_alias("spec.nothing", "something")
     assert str(manifest.place("spec.something")) == "<stdin>:7:1"
 
 
-def test_places_count_on_in_later_documents() -> None:
-    first, second = loaded(f"---\n{FLOW}---\n{FLOW}").objects
+def test_places_in_later_documents_have_the_line_of_the_file() -> None:
+    first, second = load_text(f"---\n{FLOW}---\n{FLOW}").objects
     assert (first.place("kind").line, second.place("kind").line) == (3, 16)
 
 
-def test_the_objects_of_a_list_come_one_by_one() -> None:
-    found = loaded("kind: List\nitems:\n- kind: A\n- kind: JobFlowList\n  items:\n  - kind: B\n")
+def test_the_objects_of_a_list_are_separate_objects() -> None:
+    found = load_text("kind: List\nitems:\n- kind: A\n- kind: JobFlowList\n  items:\n  - kind: B\n")
     assert [manifest.kind for manifest in found.objects] == ["A", "B"]
     assert str(found.objects[1].place("kind")) == "<stdin>:6:11"
 
 
 @pytest.mark.parametrize("text", ["kind: List", "kind: List\nitems: 5", "items: []\nkind: 5"])
 def test_a_list_without_items_is_an_object(text: str) -> None:
-    assert len(loaded(text).objects) == 1
+    assert len(load_text(text).objects) == 1
 
 
 NO_OBJECT = "not a Kubernetes object: write a mapping with apiVersion, kind, metadata and spec"
@@ -111,17 +111,17 @@ NO_OBJECT = "not a Kubernetes object: write a mapping with apiVersion, kind, met
         ),
     ],
 )
-def test_text_without_an_object(text: str, faults: list[str]) -> None:
+def test_text_without_an_object_is_a_fault(text: str, faults: list[str]) -> None:
     assert faults_of(text) == faults
 
 
-def test_duplicates_have_paths_and_come_once_though_aliased() -> None:
-    manifest = only("a: &x\n- b: 1\n  b: 2\nc: *x\nd:\n  e.f:\n    g: 1\n    g: 2\n")
+def test_duplicates_have_paths_and_are_reported_once() -> None:
+    manifest = load_one("a: &x\n- b: 1\n  b: 2\nc: *x\nd:\n  e.f:\n    g: 1\n    g: 2\n")
     found = [(path, str(place)) for path, _, place in manifest.duplicates()]
     assert found == [("a[0].b", "<stdin>:3:3"), ("d[e.f].g", "<stdin>:8:5")]
 
 
 @pytest.mark.parametrize("metadata", ["5", "[a]", "{name: 5, namespace: [x]}", "~"])
 def test_metadata_of_any_shape_has_no_name(metadata: str) -> None:
-    manifest = only(f"metadata: {metadata}")
+    manifest = load_one(f"metadata: {metadata}")
     assert (manifest.name, manifest.namespace) == ("", "default")

@@ -40,12 +40,12 @@ def flags(params: Iterable[str]) -> list[str]:
 
 
 def lint(*params: str, text: str = BOTH) -> list[str]:
-    """The faults of a text as `line:column path`."""
+    """Return the faults of a text as `line:column path`."""
     answer = jobflow("lint", "-o", "json", *flags(params), "-", stdin=text)
     return [f"{f['line']}:{f['column']} {f['path']}" for f in answer.json]
 
 
-def test_a_param_without_a_value_takes_that_of_the_command_line() -> None:
+def test_a_param_without_a_value_gets_that_of_the_command_line() -> None:
     assert lint() == ["7:7 spec.params[0].value"]
     assert lint("workers=4") == []
 
@@ -62,16 +62,16 @@ def test_a_param_without_a_value_takes_that_of_the_command_line() -> None:
     ],
     ids=["numbers fit", "other types do not", "null is no value"],
 )
-def test_the_type_of_a_value(values: list[str], faults: list[str]) -> None:
+def test_a_value_has_the_type_of_its_yaml(values: list[str], faults: list[str]) -> None:
     assert [lint(f"workers={value}") for value in values] == [faults] * len(values)
 
 
-def test_a_value_of_the_file_is_replaced() -> None:
+def test_a_value_in_the_file_is_replaced() -> None:
     assert lint("workers=4", "mode=slow") == []
     assert lint("workers=4", "mode=slw") == ["8:13 spec.params[1].value"]
 
 
-def test_every_flow_with_the_param_takes_the_value() -> None:
+def test_every_flow_with_the_param_gets_the_value() -> None:
     two = f"{BOTH}---\n{FLOW.format(name='two')}"
     assert lint("workers=4", text=two) == []
     other = two.replace("    - name: workers\n", "    - name: other\n      value: 1\n", 1)
@@ -107,12 +107,12 @@ def test_every_flow_with_the_param_takes_the_value() -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["lint", "run"])
-def test_wrong_params(command: str, params: list[str], sentence: str) -> None:
+def test_invalid_params_are_refused(command: str, params: list[str], sentence: str) -> None:
     answer = jobflow(command, *flags(params), "-", stdin=BOTH)
     assert (answer.code, answer.out, answer.err) == (2, "", f"jobflow: error: {sentence}\n")
 
 
-def test_files_without_params() -> None:
+def test_a_param_for_files_without_params_is_refused() -> None:
     answer = jobflow("lint", "--param", "x=1", "-", stdin=TEMPLATE)
     assert answer.code == 2
     assert answer.err == "jobflow: error: --param x: no JobFlow in the files has params\n"
@@ -142,16 +142,16 @@ def test_a_flow_runs_with_the_values(
     assert (condition["phase"], condition.get("reason")) == phase
 
 
-def test_params_shared_by_an_alias(tmp_path: Path) -> None:
-    """Params that two flows share by an alias are one list in the file."""
+def test_params_that_are_shared_by_an_alias_get_values(tmp_path: Path) -> None:
+    """Two flows that share params by an alias have one list in the file."""
     shared = "  params: &params\n    - name: workers\n"
     first, second = FLOW.format(name="one"), FLOW.format(name="two")
-    own = first[first.index("  params:") : first.index("  flows:")]
-    items = [first.replace(own, shared), second.replace(own, "  params: *params\n")]
-    listed = "apiVersion: v1\nkind: List\nitems:\n" + "".join(
+    params = first[first.index("  params:") : first.index("  flows:")]
+    items = [first.replace(params, shared), second.replace(params, "  params: *params\n")]
+    manifest = "apiVersion: v1\nkind: List\nitems:\n" + "".join(
         "  - " + item.replace("$(params.mode)", "fast").replace("\n", "\n    ").rstrip() + "\n"
         for item in items
     )
     path = tmp_path / "flows.yaml"
-    path.write_text(listed)
+    path.write_text(manifest)
     assert jobflow("lint", "--param", "workers=4", path).code == 0

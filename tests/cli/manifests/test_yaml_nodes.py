@@ -1,4 +1,4 @@
-"""Texts that are YAML and texts that are not: values, errors with places, and limits."""
+"""Valid and invalid YAML: values, errors with places, and limits."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(9)
 )
 
-WRONG = [
+INVALID = [
     ("a:\n\tb: c", "2:1 not YAML: a tab in the indentation; YAML indents with spaces only"),
     (
         "a: b: c",
@@ -89,24 +89,26 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "error"), WRONG)
+@pytest.mark.parametrize(("text", "error"), INVALID)
 def test_invalid_yaml_has_one_error_with_its_place(text: str, error: str) -> None:
     assert read(text) == [error]
 
 
-def test_aliases_that_nest_deeply_count_as_deep() -> None:
+def test_deeply_nested_aliases_are_too_deep() -> None:
     levels = "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 2 * MAX_DEPTH))
     (error,) = read(f"a0: &a0 [x]\n{levels}")
     assert error.endswith(f"nested more than {MAX_DEPTH} deep")
 
 
 def test_nothing_is_read_after_too_many_values() -> None:
-    most, left = divmod(MAX_NODES, 1 + 50 * 51)  # a document is a list of 50 lists of 50 values
-    assert left == 4  # the outer list, the first inner one and two of its values
+    count, remainder = divmod(
+        MAX_NODES, 1 + 50 * 51
+    )  # a document is a list of 50 lists of 50 values
+    assert remainder == 4  # the outer list, the first inner one and two of its values
     document = f"- &a [{'x, ' * 50}]\n" + "- *a\n" * 49 + "---\n"
-    *right, last = read(document * (most + 10))
-    assert len(right) == most
-    assert last == f"{51 * most + 1}:13 more than {MAX_NODES:,} values, with those of aliases"
+    *values, last = read(document * (count + 10))
+    assert len(values) == count
+    assert last == f"{51 * count + 1}:13 more than {MAX_NODES:,} values, with those of aliases"
 
 
 def test_an_error_in_one_document_does_not_hide_the_others() -> None:
@@ -119,14 +121,14 @@ def test_an_error_in_one_document_does_not_hide_the_others() -> None:
     ]
 
 
-def test_json_objects_one_after_another_need_a_line_between_them() -> None:
+def test_json_objects_need_a_separator_between_them() -> None:
     error = (
         "1:9 not YAML: more text after the end of a document; put --- on a line between documents"
     )
     assert read('{"a": 1}{"b": 2}') == [{"a": 1}, error]
 
 
-RIGHT: list[tuple[str, list[Any]]] = [
+VALID: list[tuple[str, list[Any]]] = [
     ("", []),
     ("# only a comment\n", []),
     ("---\n---\na: 1\n---\n", [{"a": 1}]),
@@ -152,20 +154,20 @@ RIGHT: list[tuple[str, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), RIGHT)
-def test_yaml_is_read_as_kubectl_reads_it(text: str, expected: list[Any]) -> None:
+@pytest.mark.parametrize(("text", "expected"), VALID)
+def test_yaml_is_read_as_in_kubectl(text: str, expected: list[Any]) -> None:
     assert read(text) == expected
 
 
 def test_a_repeated_key_has_both_places() -> None:
     (node,) = documents("a: 1\nb:\n  c: 1\n  c: 2\na: 3\n")
     assert isinstance(node, MappingNode)
-    (again,) = node.duplicates
-    assert (again.key, again.first.line, again.again.line) == ("a", 1, 5)
+    (duplicate,) = node.duplicates
+    assert (duplicate.key, duplicate.first.line, duplicate.again.line) == ("a", 1, 5)
     assert data_of(node) == {"a": 3, "b": {"c": 2}}
 
 
-def test_a_merged_key_is_no_duplicate() -> None:
+def test_a_merged_key_is_not_a_duplicate() -> None:
     (node,) = documents("b: &b {a: 1}\nc: {<<: *b, a: 2}\n")
     assert isinstance(node, MappingNode)
     inner = node.entries["c"].value
@@ -174,5 +176,5 @@ def test_a_merged_key_is_no_duplicate() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("ab:-[]{},&*!<|>'\"#%@`?~ \t\n\r\u2028.0é“\0")))
-def test_no_text_raises(text: str) -> None:
+def test_no_text_raises_an_exception(text: str) -> None:
     read(text)

@@ -1,4 +1,4 @@
-"""Plain scalars are read as kubectl does; the expected values are the output of kubectl 1.32."""
+"""Plain scalars are read as in kubectl. The expected values are the output of kubectl 1.32."""
 
 import json
 import subprocess
@@ -53,13 +53,13 @@ ROWS: list[tuple[str, Scalar]] = [
 
 
 @pytest.mark.parametrize(("text", "value"), ROWS)
-def test_a_plain_scalar_means_what_kubectl_reads(text: str, value: Scalar) -> None:
-    read = plain_value(text)
-    assert (type(read), read) == (type(value), value)
+def test_a_plain_scalar_has_the_same_value_as_in_kubectl(text: str, value: Scalar) -> None:
+    result = plain_value(text)
+    assert (type(result), result) == (type(value), value)
 
 
 @pytest.mark.parametrize("text", [".inf", "-.Inf", "+.INF", ".nan", ".NaN"])
-def test_numbers_that_json_does_not_have(text: str) -> None:
+def test_numbers_that_json_does_not_have_are_errors(text: str) -> None:
     with pytest.raises(NotJSONError):
         plain_value(text)
 
@@ -72,12 +72,12 @@ def test_a_number_of_a_million_digits_is_text() -> None:
     ("value", "key"),
     [(1, "1"), (1.5, "1.5"), (True, "true"), (False, "false"), ("a", "a"), (None, None)],
 )
-def test_keys_become_text(value: Scalar, key: str | None) -> None:
+def test_keys_are_converted_to_text(value: Scalar, key: str | None) -> None:
     assert key_text(value) == key
 
 
 @pytest.mark.kubectl
-def test_kubectl_agrees() -> None:
+def test_the_expected_values_match_kubectl() -> None:
     rows = "".join(f"  k{i}: {text}\n" for i, (text, _) in enumerate(ROWS) if text != "-")
     manifest = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\ndata:\n{rows}"
     answer = subprocess.run(
@@ -87,8 +87,8 @@ def test_kubectl_agrees() -> None:
         text=True,
         check=True,
     )
-    read = json.loads(answer.stdout, parse_int=_number)["data"]
-    assert read == {f"k{i}": value for i, (text, value) in enumerate(ROWS) if text != "-"}
+    data = json.loads(answer.stdout, parse_int=_number)["data"]
+    assert data == {f"k{i}": value for i, (text, value) in enumerate(ROWS) if text != "-"}
 
 
 def _number(text: str) -> int | float:

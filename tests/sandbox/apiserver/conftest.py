@@ -1,10 +1,10 @@
-"""A fresh API server for each test, and a webhook that it may call."""
+"""A new API server for each test, and a webhook that it can call."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-from support.network.webhook_server import Hook, hook
+from support.network.webhook_server import Hook, running_hook
 from support.sandbox.rest_client import Rest, rest
 
 
@@ -15,6 +15,6 @@ async def api() -> AsyncIterator[Rest]:
 
 
 @pytest.fixture
-async def asked() -> AsyncIterator[Hook]:
-    async with hook() as webhook:
+async def hook() -> AsyncIterator[Hook]:
+    async with running_hook() as webhook:
         yield webhook

@@ -31,8 +31,8 @@ async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
 
 
 @pytest_asyncio.fixture
-async def asking(server: ApiServer) -> AsyncIterator[httpx.AsyncClient]:
-    """A client with the token, as the kubeconfig makes one."""
+async def client(server: ApiServer) -> AsyncIterator[httpx.AsyncClient]:
+    """An HTTP client that sends the sandbox's token."""
     assert server.access is not None
     async with httpx.AsyncClient(
         base_url=server.url,
@@ -43,16 +43,16 @@ async def asking(server: ApiServer) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def test_the_holder_of_the_token_is_answered(asking: httpx.AsyncClient) -> None:
-    assert (await asking.get(NAMESPACES)).status_code == 200
+async def test_a_request_with_the_token_is_answered(client: httpx.AsyncClient) -> None:
+    assert (await client.get(NAMESPACES)).status_code == 200
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer guessed", "Basic Zm9v"])
 @pytest.mark.parametrize("path", [NAMESPACES, "/version", "/openapi/v3", "/nowhere"])
-async def test_whoever_lacks_it_gets_nothing(
-    asking: httpx.AsyncClient, authorization: str, path: str
+async def test_a_request_without_the_token_is_unauthorized(
+    client: httpx.AsyncClient, authorization: str, path: str
 ) -> None:
-    answer = await asking.get(path, headers={"Authorization": authorization})
+    answer = await client.get(path, headers={"Authorization": authorization})
     assert (answer.status_code, answer.json()["message"]) == (401, "Unauthorized")
 
 
@@ -70,24 +70,24 @@ async def test_whoever_lacks_it_gets_nothing(
     ids=str,
 )
 async def test_a_web_page_is_refused_even_with_the_token(
-    asking: httpx.AsyncClient, headers: dict[str, str]
+    client: httpx.AsyncClient, headers: dict[str, str]
 ) -> None:
-    answer = await asking.get(NAMESPACES, headers=headers)
+    answer = await client.get(NAMESPACES, headers=headers)
     assert answer.status_code == 403
     assert "use the kubeconfig that the sandbox wrote" in answer.json()["message"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:6443", "LOCALHOST", "[::1]:6443"])
-async def test_every_name_of_this_machine_is_answered(asking: httpx.AsyncClient, host: str) -> None:
-    assert (await asking.get(NAMESPACES, headers={"Host": host})).status_code == 200
+async def test_every_local_host_name_is_accepted(client: httpx.AsyncClient, host: str) -> None:
+    assert (await client.get(NAMESPACES, headers={"Host": host})).status_code == 200
 
 
-async def test_a_body_needs_a_content_type(asking: httpx.AsyncClient) -> None:
+async def test_a_body_needs_a_content_type(client: httpx.AsyncClient) -> None:
     body = b'{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "made"}}'
-    answer = await asking.post(NAMESPACES, content=body)
+    answer = await client.post(NAMESPACES, content=body)
     assert (answer.status_code, answer.json()["reason"]) == (415, "UnsupportedMediaType")
-    head = {"Content-Type": "application/json"}
-    assert (await asking.post(NAMESPACES, content=body, headers=head)).status_code == 201
+    headers = {"Content-Type": "application/json"}
+    assert (await client.post(NAMESPACES, content=body, headers=headers)).status_code == 201
 
 
 async def test_web_pages_are_refused_by_a_server_without_a_token() -> None:
@@ -96,7 +96,7 @@ async def test_web_pages_are_refused_by_a_server_without_a_token() -> None:
     assert answer.status_code == 403
 
 
-async def test_each_sandbox_has_a_token_of_its_own_in_a_private_file(tmp_path: Path) -> None:
+async def test_each_sandbox_writes_its_own_token_to_a_private_file(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     tokens = []
     for _ in range(2):
@@ -110,7 +110,7 @@ async def test_each_sandbox_has_a_token_of_its_own_in_a_private_file(tmp_path: P
     assert len(set(tokens)) == 2
 
 
-def test_a_file_that_others_could_read_no_longer_can_be(tmp_path: Path) -> None:
+def test_an_existing_kubeconfig_becomes_private(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig("https://127.0.0.1:1", None))
     path.chmod(0o644)
@@ -118,7 +118,7 @@ def test_a_file_that_others_could_read_no_longer_can_be(tmp_path: Path) -> None:
         assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o600)
 
 
-def test_a_second_sandbox_does_not_take_the_kubeconfig_of_the_first(tmp_path: Path) -> None:
+def test_a_second_sandbox_does_not_overwrite_the_kubeconfig_of_the_first(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     text = kubeconfig("https://127.0.0.1:1", None)
     with written(path, text):
@@ -130,17 +130,17 @@ def test_a_second_sandbox_does_not_take_the_kubeconfig_of_the_first(tmp_path: Pa
         assert path.read_text() == "other"
 
 
-def test_the_command_says_so_and_exits(tmp_path: Path) -> None:
+def test_the_command_exits_if_the_kubeconfig_is_in_use(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     with written(path, kubeconfig("https://127.0.0.1:1", None)):
-        said = jobflow("sandbox", "--kubeconfig", path)
-    assert said.code == 2
-    assert said.err.startswith(f"jobflow: error: {path} is in use by another sandbox")
+        result = jobflow("sandbox", "--kubeconfig", path)
+    assert result.code == 2
+    assert result.err.startswith(f"jobflow: error: {path} is in use by another sandbox")
 
 
-def test_logs_are_private(tmp_path: Path) -> None:
-    folder, mark = new_folder(tmp_path / "logs", datetime.now(UTC))
-    os.close(mark)
+def test_log_folders_are_private(tmp_path: Path) -> None:
+    folder, lock = new_folder(tmp_path / "logs", datetime.now(UTC))
+    os.close(lock)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
 

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions and discovery: a kind is served as soon as it is defined."""
+"""CustomResourceDefinitions and discovery: the server serves a kind as soon as its CRD exists."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ SCHEMA = "spec.versions[0].schema.openAPIV3Schema"
 CEL = "x-kubernetes-validations"
 
 
-def of_schema(**schema: Any) -> dict[str, Any]:
+def with_schema(**schema: Any) -> dict[str, Any]:
     return definition(version("v1", schema={"openAPIV3Schema": {"type": "object", **schema}}))
 
 
@@ -40,69 +40,69 @@ def thing(name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec}
 
 
-async def test_a_defined_kind_is_served(api: Rest) -> None:
+async def test_a_kind_is_served_after_its_definition(api: Rest) -> None:
     assert (await api.get(THINGS)).code == 404
-    made = await api.made(DEFINITIONS, definition())
-    conditions = {c["type"]: c["status"] for c in made["status"]["conditions"]}
+    created = await api.create(DEFINITIONS, definition())
+    conditions = {c["type"]: c["status"] for c in created["status"]["conditions"]}
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
-    assert made["status"]["acceptedNames"]["listKind"] == "ThingList"
-    made = await api.made(THINGS, thing("a", other=2))
-    assert (made["kind"], made["spec"]) == ("Thing", {"size": 1})
+    assert created["status"]["acceptedNames"]["listKind"] == "ThingList"
+    created = await api.create(THINGS, thing("a", other=2))
+    assert (created["kind"], created["spec"]) == ("Thing", {"size": 1})
     assert (await api.get(THINGS)).json["kind"] == "ThingList"
 
 
 async def test_without_a_status_subresource_status_is_part_of_the_object(api: Rest) -> None:
-    open_to_all = version("v1")
-    open_to_all["schema"]["openAPIV3Schema"]["x-kubernetes-preserve-unknown-fields"] = True
-    await api.made(DEFINITIONS, definition(open_to_all))
-    made = await api.made(THINGS, {**thing("a"), "status": {"x": 1}})
-    assert made["status"] == {"x": 1}
+    permissive = version("v1")
+    permissive["schema"]["openAPIV3Schema"]["x-kubernetes-preserve-unknown-fields"] = True
+    await api.create(DEFINITIONS, definition(permissive))
+    created = await api.create(THINGS, {**thing("a"), "status": {"x": 1}})
+    assert created["status"] == {"x": 1}
     assert (await api.patch(f"{THINGS}/a/status", {})).code == 404
     changed = await api.patch(f"{THINGS}/a", {"status": {"x": 2}})
     assert changed.meta["generation"] == 2
 
 
-async def test_a_changed_schema_counts_from_then_on(api: Rest) -> None:
-    await api.made(DEFINITIONS, definition())
+async def test_a_changed_schema_is_used_immediately(api: Rest) -> None:
+    await api.create(DEFINITIONS, definition())
     changed = definition(version("v1"))["spec"]
     spec = changed["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     spec["properties"]["size"]["maximum"] = 3
     await api.patch(f"{DEFINITIONS}/things.x.io", {"spec": changed})
     assert (await api.post(THINGS, thing("a", size=4))).code == 422
-    assert (await api.made(THINGS, thing("a", size=3)))["spec"] == {"size": 3}
+    assert (await api.create(THINGS, thing("a", size=3)))["spec"] == {"size": 3}
 
 
-async def test_versions_show_the_same_objects(api: Rest) -> None:
-    await api.made(DEFINITIONS, definition(version("v1", storage=False), version("v2")))
-    made = await api.made(THINGS, thing("a", size=2))
-    assert made["apiVersion"] == "x.io/v1"
+async def test_versions_serve_the_same_objects(api: Rest) -> None:
+    await api.create(DEFINITIONS, definition(version("v1", storage=False), version("v2")))
+    created = await api.create(THINGS, thing("a", size=2))
+    assert created["apiVersion"] == "x.io/v1"
     newer = THINGS.replace("v1", "v2")
-    assert (await api.get(f"{newer}/a")).json == {**made, "apiVersion": "x.io/v2"}
+    assert (await api.get(f"{newer}/a")).json == {**created, "apiVersion": "x.io/v2"}
     assert (await api.get(THINGS)).json["items"][0]["apiVersion"] == "x.io/v1"
     patched = await api.patch(f"{THINGS}/a", {"spec": {"size": 5}})
     assert patched.json["apiVersion"] == "x.io/v1"
     assert (await api.get(f"{newer}/a")).json["spec"] == {"size": 5}
 
 
-async def test_printer_columns(api: Rest) -> None:
+async def test_printer_columns_are_rendered(api: Rest) -> None:
     columns = [
         {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
         {"name": "Ready", "type": "string", "jsonPath": '.spec.c[?(@.type=="Ready")].status'},
         {"name": "Names", "type": "string", "jsonPath": ".spec.c[*].type", "priority": 1},
         {"name": "Bad", "type": "string", "jsonPath": ".spec[[", "priority": 1},
     ]
-    shown = version("v1", additionalPrinterColumns=columns)
-    spec = shown["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    served = version("v1", additionalPrinterColumns=columns)
+    spec = served["schema"]["openAPIV3Schema"]["properties"]["spec"]
     spec["x-kubernetes-preserve-unknown-fields"] = True
-    await api.made(DEFINITIONS, definition(shown))
+    await api.create(DEFINITIONS, definition(served))
     conditions = [{"type": "Done", "status": "a"}, {"type": "Ready", "status": "b"}]
-    await api.made(THINGS, thing("a", size=3, c=conditions))
+    await api.create(THINGS, thing("a", size=3, c=conditions))
     table = (await api.get(THINGS, accept=TABLE)).json
     assert table["rows"][0]["cells"] == ["a", 3, "b", "Done Ready", None]
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "field"),
+    ("invalid", "field"),
     [
         (definition(group=""), "spec.group"),
         (definition(names={"plural": "other", "kind": "Thing"}), "metadata.name"),
@@ -111,19 +111,19 @@ async def test_printer_columns(api: Rest) -> None:
         (definition(version("v1", storage=False)), "spec.versions"),
         (definition(version("v1", schema={})), SCHEMA),
         (definition(conversion={"strategy": "Webhook"}), "spec.conversion.strategy"),
-        (of_schema(type="array"), f"{SCHEMA}.type"),
-        (of_schema(properties={"spec": {}}), f"{SCHEMA}.properties[spec].type"),
-        (of_schema(**{CEL: [{"rule": "true"}]}), f"{SCHEMA}.{CEL}"),
+        (with_schema(type="array"), f"{SCHEMA}.type"),
+        (with_schema(properties={"spec": {}}), f"{SCHEMA}.properties[spec].type"),
+        (with_schema(**{CEL: [{"rule": "true"}]}), f"{SCHEMA}.{CEL}"),
     ],
 )
-async def test_a_definition_that_cannot_work_is_refused(
-    api: Rest, spoilt: dict[str, Any], field: str
+async def test_an_invalid_definition_is_refused(
+    api: Rest, invalid: dict[str, Any], field: str
 ) -> None:
-    answer = await api.post(DEFINITIONS, spoilt)
+    answer = await api.post(DEFINITIONS, invalid)
     assert answer.code == 422 and field in answer.causes
 
 
-async def test_discovery_group_by_group(api: Rest) -> None:
+async def test_discovery_lists_versions_groups_and_resources(api: Rest) -> None:
     assert (await api.get("/api")).json["versions"] == ["v1"]
     groups = [group["name"] for group in (await api.get("/apis")).json["groups"]]
     assert "flow.volcano.sh" in groups and "" not in groups
@@ -143,7 +143,7 @@ async def test_discovery_group_by_group(api: Rest) -> None:
         assert (await api.get(path)).json == "ok"
 
 
-async def test_openapi_describes_what_is_served(api: Rest) -> None:
+async def test_openapi_describes_the_served_kinds(api: Rest) -> None:
     paths = (await api.get("/openapi/v3")).json["paths"]
     before = paths["apis/flow.volcano.sh/v1alpha1"]["serverRelativeURL"]
     document = (await api.get(before)).json
@@ -158,12 +158,12 @@ async def test_openapi_describes_what_is_served(api: Rest) -> None:
     assert (await api.get("/openapi/v2")).json["swagger"] == "2.0"
     assert (await api.get("/openapi/v3/apis/nobody.io/v1")).code == 404
     await api.delete(f"{DEFINITIONS}/jobtemplates.flow.volcano.sh")
-    await api.gone(f"{DEFINITIONS}/jobtemplates.flow.volcano.sh")
+    await api.wait_until_deleted(f"{DEFINITIONS}/jobtemplates.flow.volcano.sh")
     paths = (await api.get("/openapi/v3")).json["paths"]
     assert paths["apis/flow.volcano.sh/v1alpha1"]["serverRelativeURL"] != before
 
 
-async def test_events_have_two_names(api: Rest) -> None:
+async def test_events_are_served_by_two_api_groups(api: Rest) -> None:
     newer = "/apis/events.k8s.io/v1/namespaces/default/events"
     older = "/api/v1/namespaces/default/events"
     event = {
@@ -172,8 +172,8 @@ async def test_events_have_two_names(api: Rest) -> None:
         "note": "it was so",
         "reportingController": "jobflow",
     }
-    made = await api.made(newer, event)
-    assert made["apiVersion"] == "events.k8s.io/v1" and made["note"] == "it was so"
+    created = await api.create(newer, event)
+    assert created["apiVersion"] == "events.k8s.io/v1" and created["note"] == "it was so"
     core = (await api.get(f"{older}/e")).json
     assert core["apiVersion"] == "v1" and core["message"] == "it was so"
     assert core["involvedObject"] == event["regarding"]
@@ -184,7 +184,7 @@ async def test_events_have_two_names(api: Rest) -> None:
     assert about.names == ["e"]
 
 
-async def test_an_event_is_where_its_object_is(api: Rest) -> None:
+async def test_an_event_must_be_in_the_namespace_of_its_object(api: Rest) -> None:
     about = {"kind": "JobFlow", "namespace": "kube-system", "name": "f"}
     event = {"metadata": {"name": "e"}, "involvedObject": about}
     answer = await api.post("/api/v1/namespaces/default/events", event)

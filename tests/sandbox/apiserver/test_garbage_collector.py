@@ -16,10 +16,10 @@ from support.sandbox.rest_client import (
 )
 
 
-async def test_foreground_takes_the_dependents_first(api: Rest) -> None:
-    owner = await api.made(FLOWS, flow())
-    job = await api.made(VCJOBS, vcjob("j", owner))
-    await api.made(PODS, {"metadata": vcjob("p", job, finalizers=["x.io/keep"])["metadata"]})
+async def test_foreground_deletion_deletes_dependents_first(api: Rest) -> None:
+    owner = await api.create(FLOWS, flow())
+    job = await api.create(VCJOBS, vcjob("j", owner))
+    await api.create(PODS, {"metadata": vcjob("p", job, finalizers=["x.io/keep"])["metadata"]})
     answer = await api.delete(f"{FLOWS}/f", {"propagationPolicy": "Foreground"})
     assert answer.meta["finalizers"] == ["foregroundDeletion"]
     assert answer.meta["deletionTimestamp"]
@@ -28,42 +28,42 @@ async def test_foreground_takes_the_dependents_first(api: Rest) -> None:
     assert frame["object"]["metadata"]["deletionTimestamp"]
     assert (await api.get(f"{FLOWS}/f")).code == 200
     await api.patch(f"{PODS}/p", {"metadata": {"finalizers": None}})
-    await api.gone(f"{FLOWS}/f")
+    await api.wait_until_deleted(f"{FLOWS}/f")
     assert (await api.get(VCJOBS)).names == []
 
 
-async def test_an_owner_of_a_kind_nobody_serves_is_not_judged(api: Rest) -> None:
+async def test_an_owner_of_an_unknown_kind_is_ignored(api: Rest) -> None:
     owner = {"apiVersion": "x.io/v1", "kind": "X", "metadata": {"name": "x", "uid": "u"}}
-    await api.made(VCJOBS, vcjob("j", owner))
-    later = await api.made(FLOWS, flow())
-    await api.made(VCJOBS, vcjob("k", {**later, "metadata": {"name": "f", "uid": "gone"}}))
-    await api.gone(f"{VCJOBS}/k")
+    await api.create(VCJOBS, vcjob("j", owner))
+    other = await api.create(FLOWS, flow())
+    await api.create(VCJOBS, vcjob("k", {**other, "metadata": {"name": "f", "uid": "gone"}}))
+    await api.wait_until_deleted(f"{VCJOBS}/k")
     assert (await api.get(VCJOBS)).names == ["j"]
 
 
-async def test_a_namespace_keeps_what_is_its_own_through_an_update(api: Rest) -> None:
-    await api.made(NAMESPACES, {"metadata": {"name": "n"}})
-    await api.made(FLOWS.replace("default", "n"), flow())
-    put = await api.put(f"{NAMESPACES}/n", {"metadata": {"name": "n", "labels": {"a": "b"}}})
-    assert put.json["spec"] == {"finalizers": ["kubernetes"]}
-    assert put.meta["labels"] == {"a": "b", "kubernetes.io/metadata.name": "n"}
+async def test_an_update_keeps_the_finalizer_and_label_of_a_namespace(api: Rest) -> None:
+    await api.create(NAMESPACES, {"metadata": {"name": "n"}})
+    await api.create(FLOWS.replace("default", "n"), flow())
+    updated = await api.put(f"{NAMESPACES}/n", {"metadata": {"name": "n", "labels": {"a": "b"}}})
+    assert updated.json["spec"] == {"finalizers": ["kubernetes"]}
+    assert updated.meta["labels"] == {"a": "b", "kubernetes.io/metadata.name": "n"}
     await api.delete(f"{NAMESPACES}/n")
-    await api.gone(f"{NAMESPACES}/n")
+    await api.wait_until_deleted(f"{NAMESPACES}/n")
     assert (await api.get(FLOWS.replace("namespaces/default/", ""))).names == []
 
 
-async def test_a_dry_delete_shows_what_would_be_waited_for(api: Rest) -> None:
-    await api.made(FLOWS, flow())
+async def test_a_dry_run_of_a_delete_returns_the_finalizers(api: Rest) -> None:
+    await api.create(FLOWS, flow())
     options = {"propagationPolicy": "Foreground"}
-    shown = await api.delete(f"{FLOWS}/f", options, dryRun="All")
-    assert shown.meta["finalizers"] == ["foregroundDeletion"]
+    answer = await api.delete(f"{FLOWS}/f", options, dryRun="All")
+    assert answer.meta["finalizers"] == ["foregroundDeletion"]
     assert "deletionTimestamp" not in (await api.get(f"{FLOWS}/f")).meta
 
 
-async def test_a_definition_takes_its_objects_along(api: Rest) -> None:
-    await api.made(FLOWS, flow())
+async def test_the_objects_of_a_deleted_definition_are_deleted(api: Rest) -> None:
+    await api.create(FLOWS, flow())
     await api.delete(f"{DEFINITIONS}/jobflows.flow.volcano.sh")
-    await api.gone(f"{DEFINITIONS}/jobflows.flow.volcano.sh")
+    await api.wait_until_deleted(f"{DEFINITIONS}/jobflows.flow.volcano.sh")
     assert (await api.get(FLOWS)).json == "404 page not found\n"
 
 
@@ -79,7 +79,7 @@ async def test_a_definition_takes_its_objects_along(api: Rest) -> None:
         (b"{", 400),
     ],
 )
-async def test_delete_options_that_are_none(api: Rest, options: Any, code: int) -> None:
-    await api.made(FLOWS, flow())
+async def test_invalid_delete_options_are_refused(api: Rest, options: Any, code: int) -> None:
+    await api.create(FLOWS, flow())
     assert (await api.delete(f"{FLOWS}/f", options)).code == code
     assert (await api.get(f"{FLOWS}/f")).code == 200

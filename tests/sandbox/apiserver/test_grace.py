@@ -1,4 +1,4 @@
-"""Deleted pods: a pod on a node stays until the node confirms, as on a real API server."""
+"""Deleted pods: a pod on a node exists until the node confirms, as on a real API server."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from support.sandbox.volcano_world import NAMESPACE, World, small_world
 PATH = PODS.path(NAMESPACE, "p")
 
 
-async def deleted(world: World, **options: Any) -> dict[str, Any] | None:
-    """Return the pod after a DELETE with these options, or None if it is gone."""
+async def delete(world: World, **options: Any) -> dict[str, Any] | None:
+    """Delete the pod with these options, and return it, or None if it no longer exists."""
     await world.client.request("DELETE", PATH, body=msgspec.json.encode(options))
     return next(iter(await world.items(PODS)), None)
 
@@ -32,17 +32,17 @@ async def create(world: World, phase: str = "Running", **spec: Any) -> None:
         ({"terminationGracePeriodSeconds": 5}, {"gracePeriodSeconds": 7}, 7),
     ],
 )
-async def test_it_has_its_grace_period(
+async def test_a_deleted_pod_has_a_grace_period(
     spec: dict[str, Any], options: dict[str, Any], seconds: int
 ) -> None:
     async with small_world() as world:
         await create(world, nodeName="n", **spec)
-        left = await deleted(world, **options)
-        assert left is not None
-        assert left["metadata"]["deletionGracePeriodSeconds"] == seconds
+        pod = await delete(world, **options)
+        assert pod is not None
+        assert pod["metadata"]["deletionGracePeriodSeconds"] == seconds
         await merge(world.client, PODS, "p", {"metadata": {"annotations": {"a": "b"}}})
-        assert await deleted(world, gracePeriodSeconds=60) is not None
-        assert await deleted(world, gracePeriodSeconds=0) is None
+        assert await delete(world, gracePeriodSeconds=60) is not None
+        assert await delete(world, gracePeriodSeconds=0) is None
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,9 @@ async def test_it_has_its_grace_period(
         ("Pending", {}, {}),
     ],
 )
-async def test_it_goes_at_once(phase: str, spec: dict[str, Any], options: dict[str, Any]) -> None:
+async def test_a_pod_without_a_grace_period_is_deleted_immediately(
+    phase: str, spec: dict[str, Any], options: dict[str, Any]
+) -> None:
     async with small_world() as world:
         await create(world, phase, **spec)
-        assert await deleted(world, **options) is None
+        assert await delete(world, **options) is None

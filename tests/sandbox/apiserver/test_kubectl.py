@@ -40,7 +40,7 @@ def kubectl(world: Served) -> Iterator[Kubectl]:
     world.kubectl("delete", "validatingwebhookconfiguration,jf,jt,vcjob,pods,events", "--all")
 
 
-def test_a_built_in_kind_is_applied_without_a_word_of_warning(kubectl: Kubectl) -> None:
+def test_a_built_in_kind_is_applied_without_a_warning(kubectl: Kubectl) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     for image in ("one", "two"):
         pod["spec"] = {"containers": [{"name": "c", "image": image}, {"name": "d"}]}
@@ -50,7 +50,7 @@ def test_a_built_in_kind_is_applied_without_a_word_of_warning(kubectl: Kubectl) 
     assert images == "c d two"
 
 
-def test_get_prints_the_columns(kubectl: Kubectl) -> None:
+def test_get_prints_the_columns_of_crds(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=TEMPLATE)
     kubectl("create", "-f", "-", stdin=as_list(flow(), vcjob("j")))
     state = {"phase": "Running", "reason": "Busy"}
@@ -68,7 +68,7 @@ def test_get_prints_the_columns(kubectl: Kubectl) -> None:
     assert kubectl("get", "vj", "-o", "wide").rows[0][-1] == "QUEUE"
 
 
-def test_get_prints_pods_and_namespaces_as_ever(kubectl: Kubectl) -> None:
+def test_get_prints_the_usual_columns_of_built_in_kinds(kubectl: Kubectl) -> None:
     containers = [{"name": "c", "image": "i"}]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     kubectl("create", "-f", "-", stdin=json.dumps(pod | {"spec": {"containers": containers}}))
@@ -84,7 +84,7 @@ def test_get_prints_pods_and_namespaces_as_ever(kubectl: Kubectl) -> None:
     assert kubectl("get", "queue").rows[1] == ["default"]
 
 
-def test_edit_and_replace(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_edit_and_replace_update_a_flow(kubectl: Kubectl, tmp_path: Path) -> None:
     kubectl("apply", "-f", "-", stdin=json.dumps(flow(labels={"team": "a"})))
     edited = subprocess.run(
         ["kubectl", "--cache-dir", str(kubectl.home / "cache"), "edit", "jf", "f"],
@@ -102,7 +102,7 @@ def test_edit_and_replace(kubectl: Kubectl, tmp_path: Path) -> None:
     assert "please apply your changes to the latest version and try again" in refused
 
 
-def test_delete_by_label_all_and_name(kubectl: Kubectl) -> None:
+def test_delete_accepts_labels_all_and_names(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=as_list(flow("a", labels={"t": "x"}), flow("b"), flow("c")))
     assert kubectl("delete", "jf", "-l", "t=x").out == 'jobflow.flow.volcano.sh "a" deleted\n'
     assert kubectl("delete", "jf/b", "--now").out == 'jobflow.flow.volcano.sh "b" deleted\n'
@@ -112,14 +112,14 @@ def test_delete_by_label_all_and_name(kubectl: Kubectl) -> None:
     assert kubectl("delete", "jf", "--all").out == 'jobflow.flow.volcano.sh "c" deleted\n'
 
 
-def test_events_where_people_look_for_them(kubectl: Kubectl) -> None:
+def test_events_are_listed_by_both_commands(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=json.dumps(flow()))
-    made = json.loads(kubectl("get", "jf", "f", "-o", "json").out)
-    when = "2026-01-01T00:00:00Z"
-    times = {"count": 1, "firstTimestamp": when, "lastTimestamp": when}
-    words = {"type": "Warning", "reason": "StepFailed", "message": "step a failed"}
-    sent = event(made, "e", source={"component": "jobflow"}, **words, **times)
-    kubectl("create", "-f", "-", stdin=json.dumps(sent))
+    created = json.loads(kubectl("get", "jf", "f", "-o", "json").out)
+    time = "2026-01-01T00:00:00Z"
+    times = {"count": 1, "firstTimestamp": time, "lastTimestamp": time}
+    fields = {"type": "Warning", "reason": "StepFailed", "message": "step a failed"}
+    manifest = event(created, "e", source={"component": "jobflow"}, **fields, **times)
+    kubectl("create", "-f", "-", stdin=json.dumps(manifest))
     for command in (("events", "--for", "jf/f"), ("get", "events")):
         head, row = kubectl(*command).rows
         assert head == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
@@ -128,21 +128,21 @@ def test_events_where_people_look_for_them(kubectl: Kubectl) -> None:
 
 
 def refuse(world: Served, **status: Any) -> None:
-    """Register the webhook for flows and let it refuse."""
+    """Register the webhook for flows and refuse its reviews with this status."""
     world.hook.decide = lambda request: {"allowed": False, "status": status}
     manifest = configuration(world.hook.webhook("jobflows"))
     world.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
 
-def test_a_refusal_with_causes(world: Served, kubectl: Kubectl) -> None:
+def test_the_causes_of_a_refusal_are_printed(world: Served, kubectl: Kubectl) -> None:
     causes = [
         {"reason": "FieldValueDuplicate", "message": 'Duplicate value: "a"', "field": "spec.b"},
         {"reason": "FieldValueInvalid", "message": 'Invalid value: "x": no', "field": "spec.a"},
     ]
     details = {"name": "f", "group": "flow.volcano.sh", "kind": "JobFlow", "causes": causes}
     refuse(world, code=422, reason="Invalid", message="it is wrong", details=details)
-    said = kubectl.refused("create", "-f", "-", stdin=json.dumps(flow()))
-    assert [line.rstrip() for line in said.splitlines()] == [
+    output = kubectl.refused("create", "-f", "-", stdin=json.dumps(flow()))
+    assert [line.rstrip() for line in output.splitlines()] == [
         'The JobFlow "f" is invalid:',
         '* spec.b: Duplicate value: "a"',
         '* spec.a: Invalid value: "x": no',

@@ -8,14 +8,14 @@ EVENTS = "/api/v1/namespaces/default/events"
 ALL_FLOWS = FLOWS.replace("namespaces/default/", "")
 
 
-async def some(api: Rest, *names: str) -> None:
+async def create_flows(api: Rest, *names: str) -> None:
     for name in names:
-        await api.made(FLOWS, flow(name))
+        await api.create(FLOWS, flow(name))
 
 
-async def test_field_selectors(api: Rest) -> None:
+async def test_field_selectors_filter_pods(api: Rest) -> None:
     for name, phase in (("a", "Running"), ("b", "Succeeded")):
-        await api.made(PODS, {"metadata": {"name": name}})
+        await api.create(PODS, {"metadata": {"name": name}})
         await api.patch(f"{PODS}/{name}/status", {"status": {"phase": phase}})
     assert (await api.get(PODS, fieldSelector="status.phase=Running")).names == ["a"]
     assert (await api.get(PODS, fieldSelector="status.phase!=Running")).names == ["b"]
@@ -39,20 +39,20 @@ async def test_field_selectors(api: Rest) -> None:
         ({"continue": "x"}, 400),
     ],
 )
-async def test_lists_at_a_version(api: Rest, query: dict[str, str], code: int) -> None:
+async def test_lists_support_resource_versions(api: Rest, query: dict[str, str], code: int) -> None:
     assert (await api.get(FLOWS, **query)).code == code
 
 
-async def test_rows_of_a_table_with_the_object_or_without(api: Rest) -> None:
-    await some(api, "a")
-    one = (await api.get(f"{FLOWS}/a", accept=TABLE, includeObject="Object")).json
-    assert one["rows"][0]["object"]["spec"] == flow()["spec"]
-    none = (await api.get(f"{FLOWS}/a", accept=TABLE, includeObject="None")).json
-    assert none["rows"][0]["object"] is None
+async def test_rows_of_a_table_include_the_object_on_request(api: Rest) -> None:
+    await create_flows(api, "a")
+    complete = (await api.get(f"{FLOWS}/a", accept=TABLE, includeObject="Object")).json
+    assert complete["rows"][0]["object"]["spec"] == flow()["spec"]
+    reduced = (await api.get(f"{FLOWS}/a", accept=TABLE, includeObject="None")).json
+    assert reduced["rows"][0]["object"] is None
 
 
-async def test_metadata_alone(api: Rest) -> None:
-    await some(api, "a")
+async def test_a_list_can_have_metadata_only(api: Rest) -> None:
+    await create_flows(api, "a")
     accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
     answer = await api.get(FLOWS, accept=accept)
     assert answer.json["kind"] == "PartialObjectMetadataList"

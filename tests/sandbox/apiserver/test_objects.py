@@ -5,14 +5,16 @@ import pytest
 from support.sandbox.rest_client import FLOWS, NAMESPACES, PODS, VCJOBS, Rest, flow, vcjob
 
 
-async def test_versions_grow_over_all_kinds(api: Rest) -> None:
-    one = await api.made(FLOWS, flow())
-    two = await api.made(VCJOBS, vcjob("j"))
-    assert int(two["metadata"]["resourceVersion"]) == int(one["metadata"]["resourceVersion"]) + 1
+async def test_resource_versions_increase_across_kinds(api: Rest) -> None:
+    first = await api.create(FLOWS, flow())
+    second = await api.create(VCJOBS, vcjob("j"))
+    assert (
+        int(second["metadata"]["resourceVersion"]) == int(first["metadata"]["resourceVersion"]) + 1
+    )
 
 
 @pytest.mark.parametrize(
-    ("sent", "code", "words"),
+    ("manifest", "code", "words"),
     [
         (flow(namespace="other"), 400, "namespace of the provided object does not match"),
         ({**flow(), "kind": "JobTemplate"}, 422, 'kind: Invalid value: "JobTemplate": must be'),
@@ -39,17 +41,17 @@ async def test_versions_grow_over_all_kinds(api: Rest) -> None:
         (flow(finalizers=["a b"]), 422, "name part must consist of"),
     ],
 )
-async def test_bad_metadata_is_refused(
-    api: Rest, sent: dict[str, object], code: int, words: str
+async def test_invalid_metadata_is_refused(
+    api: Rest, manifest: dict[str, object], code: int, words: str
 ) -> None:
-    answer = await api.post(FLOWS, sent)
+    answer = await api.post(FLOWS, manifest)
     assert answer.code == code and words in answer.message
 
 
-async def test_two_controllers_are_one_too_many(api: Rest) -> None:
+async def test_two_controllers_of_an_object_are_refused(api: Rest) -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "1", "controller": True}
-    sent = flow(ownerReferences=[owner, {**owner, "name": "b", "uid": "2"}])
-    answer = await api.post(FLOWS, sent)
+    manifest = flow(ownerReferences=[owner, {**owner, "name": "b", "uid": "2"}])
+    answer = await api.post(FLOWS, manifest)
     assert answer.code == 422 and 'Found "true" in references for Pod/a and Pod/b' in answer.message
 
 
@@ -73,7 +75,7 @@ async def test_two_controllers_are_one_too_many(api: Rest) -> None:
         ("POST", "/apis/flow.volcano.sh/v1alpha1/jobflows", 404),
     ],
 )
-async def test_paths_and_methods_that_are_not_served(
+async def test_unknown_paths_and_methods_are_errors(
     api: Rest, method: str, path: str, code: int
 ) -> None:
     answer = await api.send(method, path)
@@ -81,28 +83,28 @@ async def test_paths_and_methods_that_are_not_served(
     assert code == 200 or answer.json == "404 page not found\n" or answer.reason
 
 
-async def test_a_name_is_taken_until_its_object_is_gone(api: Rest) -> None:
-    await api.made(FLOWS, flow(finalizers=["x.io/keep"]))
+async def test_a_name_is_taken_until_its_object_is_deleted(api: Rest) -> None:
+    await api.create(FLOWS, flow(finalizers=["x.io/keep"]))
     await api.delete(f"{FLOWS}/f")
-    again = await api.post(FLOWS, flow())
-    assert (again.code, again.message) == (
+    answer = await api.post(FLOWS, flow())
+    assert (answer.code, answer.message) == (
         409,
         'object is being deleted: jobflows.flow.volcano.sh "f" already exists',
     )
 
 
-async def test_a_secret_takes_texts(api: Rest) -> None:
+async def test_string_data_of_a_secret_is_encoded(api: Rest) -> None:
     path = "/api/v1/namespaces/default/secrets"
-    made = await api.made(path, {"metadata": {"name": "s"}, "stringData": {"a": "b"}})
-    assert made["data"] == {"a": "Yg=="} and made["type"] == "Opaque"
+    created = await api.create(path, {"metadata": {"name": "s"}, "stringData": {"a": "b"}})
+    assert created["data"] == {"a": "Yg=="} and created["type"] == "Opaque"
 
 
-async def test_a_null_in_metadata_is_nothing(api: Rest) -> None:
-    made = await api.made(FLOWS, flow(labels={"a": None}, annotations=None, finalizers=None))
-    assert made["metadata"]["labels"] == {"a": ""}
-    assert not {"annotations", "finalizers"} & set(made["metadata"])
+async def test_nulls_in_metadata_are_removed(api: Rest) -> None:
+    created = await api.create(FLOWS, flow(labels={"a": None}, annotations=None, finalizers=None))
+    assert created["metadata"]["labels"] == {"a": ""}
+    assert not {"annotations", "finalizers"} & set(created["metadata"])
 
 
-async def test_a_finalizer_of_no_domain_is_warned_of(api: Rest) -> None:
+async def test_a_finalizer_without_a_domain_gets_a_warning(api: Rest) -> None:
     (warning,) = (await api.post(FLOWS, flow(finalizers=["keep"]))).warnings
     assert "prefer a domain-qualified finalizer name" in warning

@@ -22,7 +22,7 @@ from support.sandbox.rest_client import APPLY, FLOWS, Rest, flow
         ({"a": "foo"}, {"a": {"b": 1}}, {"a": {"b": 1}}),
     ],
 )
-def test_merge_patch(target: Any, patch: Any, result: Any) -> None:
+def test_a_merge_patch_is_applied(target: Any, patch: Any, result: Any) -> None:
     assert merge(target, patch) == result
 
 
@@ -48,7 +48,7 @@ DOCUMENT = {"a": [1, 2], "b": {"c": "d"}, "x/y": 0, "m~n": 1}
         ({"op": "move", "from": "/a/0", "path": "/a/1"}, {**DOCUMENT, "a": [2, 1]}),
     ],
 )
-def test_json_patch(operation: dict[str, Any], result: Any) -> None:
+def test_a_json_patch_is_applied_to_a_copy(operation: dict[str, Any], result: Any) -> None:
     before = repr(DOCUMENT)
     assert json_patch(DOCUMENT, [operation]) == result
     assert repr(DOCUMENT) == before
@@ -73,14 +73,14 @@ def test_json_patch(operation: dict[str, Any], result: Any) -> None:
         ([{"op": "test", "path": "/b/c", "value": "d"}] * 10_001, 413),
     ],
 )
-def test_json_patches_that_fail(operations: Any, code: int) -> None:
+def test_invalid_json_patches_are_refused(operations: Any, code: int) -> None:
     with pytest.raises(RequestFailure) as caught:
         json_patch(DOCUMENT, operations)
     assert caught.value.code == code
 
 
-def containers(*named: Any) -> dict[str, Any]:
-    return {"spec": {"containers": list(named)}}
+def containers(*items: Any) -> dict[str, Any]:
+    return {"spec": {"containers": list(items)}}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def containers(*named: Any) -> dict[str, Any]:
         ({"$patch": "replace"}, []),
     ],
 )
-def test_strategic_merge_goes_by_the_key_of_a_list(patch: dict[str, Any], result: Any) -> None:
+def test_strategic_merge_patches_merge_lists_by_key(patch: dict[str, Any], result: Any) -> None:
     pod = containers({"name": "a", "image": "1"}, {"name": "b"})
     assert strategic_merge(pod, containers(patch)) == {"spec": {"containers": result}}
 
@@ -113,23 +113,23 @@ def test_strategic_merge_goes_by_the_key_of_a_list(patch: dict[str, Any], result
         ({}, {"$setElementOrder/env": [{"name": "x"}]}, {}),
     ],
 )
-def test_strategic_merge(target: Any, patch: Any, result: Any) -> None:
+def test_a_strategic_merge_patch_is_applied(target: Any, patch: Any, result: Any) -> None:
     assert strategic_merge(target, patch) == result
 
 
 @pytest.mark.parametrize("patch", [{"$what": 1}, containers({"image": "x"})])
-def test_strategic_merges_that_fail(patch: Any) -> None:
+def test_invalid_strategic_merge_patches_are_refused(patch: Any) -> None:
     with pytest.raises(RequestFailure) as caught:
         strategic_merge({}, patch)
     assert caught.value.code == 400
 
 
-async def test_apply_makes_what_is_not_there_and_merges_what_is(api: Rest) -> None:
+async def test_apply_creates_a_new_object_and_merges_an_existing_one(api: Rest) -> None:
     body = b"apiVersion: flow.volcano.sh/v1alpha1\nkind: JobFlow\nmetadata: {name: f}\nspec: {}"
-    made = await api.patch(f"{FLOWS}/f", body, APPLY, fieldManager="kubectl")
-    assert made.code == 201 and made.meta["name"] == "f"
-    more = {**flow(), "spec": {"jobRetainPolicy": "delete"}}
-    merged = await api.patch(f"{FLOWS}/f", more, APPLY, fieldManager="kubectl", force="true")
+    created = await api.patch(f"{FLOWS}/f", body, APPLY, fieldManager="kubectl")
+    assert created.code == 201 and created.meta["name"] == "f"
+    policy = {**flow(), "spec": {"jobRetainPolicy": "delete"}}
+    merged = await api.patch(f"{FLOWS}/f", policy, APPLY, fieldManager="kubectl", force="true")
     assert merged.code == 200
     assert merged.json["spec"] == {"jobRetainPolicy": "delete"}
     steps = {**flow(), "spec": {"flows": [{"name": "a"}]}}
@@ -148,7 +148,7 @@ async def test_apply_makes_what_is_not_there_and_merges_what_is(api: Rest) -> No
         (b"a: b: c", 400, "mapping values are not allowed"),
     ],
 )
-async def test_applies_that_fail(api: Rest, body: Any, code: int, words: str) -> None:
+async def test_invalid_applies_are_refused(api: Rest, body: Any, code: int, words: str) -> None:
     answer = await api.patch(f"{FLOWS}/f", body, APPLY, fieldManager="x")
     assert answer.code == code and words in answer.message
 
@@ -165,7 +165,9 @@ async def test_applies_that_fail(api: Rest, body: Any, code: int, words: str) ->
         (b"{", 400, "error decoding patch: unexpected end of JSON input"),
     ],
 )
-async def test_merge_patches_that_fail(api: Rest, patch: Any, code: int, words: str) -> None:
-    await api.made(FLOWS, flow())
+async def test_invalid_merge_patches_are_refused(
+    api: Rest, patch: Any, code: int, words: str
+) -> None:
+    await api.create(FLOWS, flow())
     answer = await api.patch(f"{FLOWS}/f", patch)
     assert answer.code == code and words in answer.message

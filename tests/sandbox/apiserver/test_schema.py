@@ -1,4 +1,4 @@
-"""Schemas of CRDs: pruning, defaults and refusals, in the words of a real API server."""
+"""Schemas of CRDs: pruning, defaults and refusals, with the messages of a real API server."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from jobflow.sandbox.apiserver.resources.schema import SchemaNode, SchemaRules
 from support.sandbox.rest_client import FLOWS, Rest, flow
 
 
-def said(schema: dict[str, Any], value: Any) -> list[str]:
+def violations_of(schema: dict[str, Any], value: Any) -> list[str]:
     """Return the violations of a value at `spec`."""
     return [str(violation) for violation in SchemaNode(schema).violations(value, "spec")]
 
@@ -55,8 +55,8 @@ def said(schema: dict[str, Any], value: Any) -> list[str]:
         ({"not": {"required": ["a"]}, "type": "object"}, {"a": 1}, "must not validate"),
     ],
 )
-def test_one_violation(schema: dict[str, Any], value: Any, words: str) -> None:
-    (violation,) = said(schema, value)
+def test_an_invalid_value_has_one_violation(schema: dict[str, Any], value: Any, words: str) -> None:
+    (violation,) = violations_of(schema, value)
     assert words in violation
 
 
@@ -73,11 +73,11 @@ def test_one_violation(schema: dict[str, Any], value: Any, words: str) -> None:
         ({"type": "object", "additionalProperties": {"type": "string"}}, {"a": "b"}),
     ],
 )
-def test_no_violation(schema: dict[str, Any], value: Any) -> None:
-    assert said(schema, value) == []
+def test_a_valid_value_has_no_violation(schema: dict[str, Any], value: Any) -> None:
+    assert violations_of(schema, value) == []
 
 
-def test_paths_go_through_lists_and_maps() -> None:
+def test_paths_include_list_indexes_and_map_keys() -> None:
     item = {"type": "object", "properties": {"n": {"type": "integer"}}}
     lists = {"type": "array", "items": item}
     schema = {"type": "object", "additionalProperties": lists}
@@ -89,65 +89,65 @@ def rules(spec: dict[str, Any]) -> SchemaRules:
     return SchemaRules({"type": "object", "properties": {"spec": {"type": "object", **spec}}})
 
 
-def completed(spec: dict[str, Any], value: dict[str, Any]) -> tuple[Any, list[str]]:
+def complete(spec: dict[str, Any], value: dict[str, Any]) -> tuple[Any, list[str]]:
     """Return a spec after pruning and defaulting, and the dropped paths."""
     obj = {"apiVersion": "v", "kind": "k", "metadata": {"name": "n"}, "spec": value}
     dropped = rules(spec).complete(obj)
     return obj["spec"], dropped
 
 
-def test_unknown_fields_are_dropped_however_deep() -> None:
+def test_unknown_fields_are_pruned_at_any_depth() -> None:
     inner = {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}}
-    spec, dropped = completed(
+    spec, dropped = complete(
         {"properties": {"list": inner}}, {"list": [{"a": "1", "b": 2}], "more": {"x": 1}}
     )
     assert spec == {"list": [{"a": "1"}]}
     assert sorted(dropped) == ["spec.list[0].b", "spec.more"]
 
 
-def test_what_is_preserved_stays_but_known_parts_are_pruned() -> None:
+def test_known_parts_of_preserved_fields_are_pruned() -> None:
     known = {"type": "object", "properties": {"a": {"type": "string"}}}
     schema = {"x-kubernetes-preserve-unknown-fields": True, "properties": {"known": known}}
-    spec, dropped = completed(schema, {"known": {"a": "1", "b": 2}, "more": {"x": {"y": 1}}})
+    spec, dropped = complete(schema, {"known": {"a": "1", "b": 2}, "more": {"x": {"y": 1}}})
     assert spec == {"known": {"a": "1"}, "more": {"x": {"y": 1}}}
     assert dropped == ["spec.known.b"]
 
 
 def test_an_embedded_resource_keeps_its_type_and_metadata() -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True}
-    spec, dropped = completed(
+    spec, dropped = complete(
         {"properties": {"pod": embedded}},
         {"pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "x": 1}},
     )
     assert sorted(spec["pod"]) == ["apiVersion", "kind", "metadata"] and dropped == ["spec.pod.x"]
 
 
-def test_defaults_fill_in_what_is_missing_or_null() -> None:
+def test_defaults_replace_missing_fields_and_nulls() -> None:
     inner = {
         "type": "object",
         "default": {},
         "properties": {"b": {"type": "string", "default": "x"}},
     }
     schema = {"properties": {"a": inner, "n": {"type": "integer", "default": 3}}}
-    assert completed(schema, {}) == ({"a": {"b": "x"}, "n": 3}, [])
-    assert completed(schema, {"n": None})[0]["n"] == 3
-    first, second = completed(schema, {})[0], completed(schema, {})[0]
+    assert complete(schema, {}) == ({"a": {"b": "x"}, "n": 3}, [])
+    assert complete(schema, {"n": None})[0]["n"] == 3
+    first, second = complete(schema, {})[0], complete(schema, {})[0]
     assert first["a"] is not second["a"]
 
 
-def test_what_was_wrong_before_may_stay_wrong() -> None:
-    checked = rules({"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}})
+def test_invalid_values_that_do_not_change_are_allowed() -> None:
+    schema = rules({"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}})
     old = {"spec": {"a": "wrong", "b": 1}}
     unchanged = {"spec": {"a": "wrong", "b": 2}}
-    worse = {"spec": {"a": "wrong too", "b": 2}}
-    assert list(checked.violations(unchanged, old)) == []
-    assert [violation.path for violation in checked.violations(worse, old)] == ["spec.a"]
+    changed = {"spec": {"a": "wrong too", "b": 2}}
+    assert list(schema.violations(unchanged, old)) == []
+    assert [violation.path for violation in schema.violations(changed, old)] == ["spec.a"]
 
 
 async def test_an_unknown_field_of_metadata_gives_a_warning(api: Rest) -> None:
-    await api.made(FLOWS, flow())
-    warned = await api.patch(f"{FLOWS}/f", {"metadata": {"x": 1}})
-    assert warned.warnings == [r'299 - "unknown field \"metadata.x\""']
+    await api.create(FLOWS, flow())
+    answer = await api.patch(f"{FLOWS}/f", {"metadata": {"x": 1}})
+    assert answer.warnings == [r'299 - "unknown field \"metadata.x\""']
 
 
 COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
@@ -160,13 +160,13 @@ COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
         ({}, "target.uid: Required value"),
     ],
 )
-async def test_a_command_has_a_target_as_volcano_has_it(
+async def test_the_target_of_a_command_is_validated_as_in_volcano(
     api: Rest, uid: dict[str, Any], words: str
 ) -> None:
-    """A uid that YAML reads as a number would make a Command that no controller can decode."""
+    """YAML can read an unquoted uid as a number. No controller can decode such a Command."""
     target = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "name": "f"}
     head = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"name": "c"}}
     body = {**head, "action": "ResumeJob", "target": target | uid}
-    refused = await api.post(COMMANDS, body)
-    assert refused.code == 422
-    assert words in refused.message
+    answer = await api.post(COMMANDS, body)
+    assert answer.code == 422
+    assert words in answer.message

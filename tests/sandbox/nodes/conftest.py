@@ -11,5 +11,5 @@ from support.sandbox.processes import process_runner
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[ProcessRunner]:
-    with process_runner(tmp_path / "logs") as made:
-        yield made
+    with process_runner(tmp_path / "logs") as opened:
+        yield opened

@@ -12,7 +12,7 @@ from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
 from support.network.probed_pods import pod, web
 from support.sandbox.running_controller import Cluster, flow, template
 
-FOR_EVER = {"sandbox.jobflow.volcano.sh/task-phases": '{"main": [["Running", 0]]}'}
+FOREVER = {"sandbox.jobflow.volcano.sh/task-phases": '{"main": [["Running", 0]]}'}
 
 
 @pytest.fixture
@@ -21,12 +21,12 @@ async def world() -> AsyncIterator[SandboxWorld]:
         yield world
 
 
-async def test_a_service_that_is_simulated_passes_every_request_once_it_runs(
+async def test_a_simulated_service_passes_all_probes_once_it_runs(
     world: SandboxWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asyncio, "open_connection", None)
     serve = template("serve", tasks=[{**template("x")["spec"]["tasks"][0], "replicas": 3}])
-    serve["metadata"]["annotations"] = FOR_EVER
+    serve["metadata"]["annotations"] = FOREVER
     probe = {
         "httpGetList": [{"taskName": "main", "path": "/healthz", "port": 8080}],
         "tcpSocketList": [{"taskName": "main", "port": 2222}],
@@ -35,17 +35,17 @@ async def test_a_service_that_is_simulated_passes_every_request_once_it_runs(
         {"name": "serve"},
         {"name": "client", "dependsOn": {"targets": ["serve"], "probe": probe}},
     ]
-    for made in (serve, template("client")):
-        await world.client.create(JOBTEMPLATES, "default", json.dumps(made).encode())
-    made = flow("f", {}, flows=steps)
-    await world.client.create(JOBFLOWS, "default", json.dumps(made).encode())
-    ended = await Cluster(world.server, world.client).until(
+    for manifest in (serve, template("client")):
+        await world.client.create(JOBTEMPLATES, "default", json.dumps(manifest).encode())
+    manifest = flow("f", {}, flows=steps)
+    await world.client.create(JOBFLOWS, "default", json.dumps(manifest).encode())
+    jobflow = await Cluster(world.server, world.client).until(
         "f", lambda flow: "f-client" in (flow.status.completed_jobs or ())
     )
-    assert ended.status.running_jobs == ["f-serve"]
+    assert jobflow.status.running_jobs == ["f-serve"]
 
 
-async def test_a_pod_that_is_lost_does_not_answer() -> None:
+async def test_a_lost_pod_does_not_answer() -> None:
     assert await assume(pod("web-0"), web()) == ""
     assert (
         await assume(pod("web-0", phase="Unknown"), web()) == "does not answer while it is Unknown"

@@ -23,40 +23,40 @@ from support.sandbox.processes import Json, job_of, pod_of, pod_task, sh
         ("$(A$(B))", "$(A$(B))"),
     ],
 )
-def test_references_are_expanded_as_kubernetes_does_it(text: str, expanded: str) -> None:
+def test_references_are_expanded_as_in_kubernetes(text: str, expanded: str) -> None:
     assert expand(text, {"A": "1", "B": "2"}) == expanded
 
 
-def invoked(container: Json, index: int = 0, **more: Any) -> tuple[list[str], dict[str, str]]:
-    """Return arguments and environment of the first container of a task of three."""
+def invocation(container: Json, index: int = 0, **more: Any) -> tuple[list[str], dict[str, str]]:
+    """Return the arguments and environment of the first container of a task with three pods."""
     spec = more.pop("spec", {})
     job = job_of(pod_task(container, replicas=3, **more), pod_task(sh(""), task="my-ps"), **spec)
     tasks = job.spec.tasks or []
     template = pod_spec(tasks[0])
-    place = ContainerContext(
+    context = ContainerContext(
         pod_of(job, 0, index), template, job, lambda pod: f"at-{pod}", {"PATH": "/bin"}
     )
-    return place.invocation((template.containers or [])[0], "/tmp/message")
+    return context.invocation((template.containers or [])[0], "/tmp/message")
 
 
 def env(*variables: Json, **more: Any) -> dict[str, str]:
-    return invoked(sh("", env=list(variables)), **more)[1]
+    return invocation(sh("", env=list(variables)), **more)[1]
 
 
-def test_a_variable_may_refer_to_those_before_it() -> None:
-    found = env(
+def test_a_variable_can_refer_to_earlier_variables() -> None:
+    variables = env(
         {"name": "A", "value": "1"},
         {"name": "B", "value": "$(A)$(C)"},
         {"name": "C", "value": "$(B)"},
     )
-    assert (found["B"], found["C"]) == ("1$(C)", "1$(C)")
+    assert (variables["B"], variables["C"]) == ("1$(C)", "1$(C)")
 
 
-def test_command_and_args_are_expanded_too_but_not_with_what_the_machine_has() -> None:
-    argv, found = invoked({"name": "c", "command": ["$(A)"], "args": ["$(PATH)", "$(A)"],
+def test_command_and_args_are_expanded_without_variables_of_the_machine() -> None:
+    argv, variables = invocation({"name": "c", "command": ["$(A)"], "args": ["$(PATH)", "$(A)"],
                     "env": [{"name": "A", "value": "x"}]})  # fmt: skip
     assert argv == ["x", "$(PATH)", "x"]
-    assert found["PATH"] == "/bin"
+    assert variables["PATH"] == "/bin"
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_command_and_args_are_expanded_too_but_not_with_what_the_machine_has() -
         ("status.hostIP", "127.0.0.1"),
     ],
 )
-def test_fields_of_the_pod(field: str, value: str) -> None:
+def test_a_variable_can_refer_to_a_field_of_the_pod(field: str, value: str) -> None:
     variable = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": field}}}
     assert env(variable, index=2)["A"] == value
 
 
-def test_the_plugins_of_volcano_say_which_pod_this_is_and_where_the_others_are() -> None:
-    found = env(index=1, spec={"plugins": {"env": [], "svc": []}})
-    assert {name: value for name, value in found.items() if name.startswith("V")} == {
+def test_the_plugins_of_volcano_set_the_task_index_and_all_hosts() -> None:
+    variables = env(index=1, spec={"plugins": {"env": [], "svc": []}})
+    assert {name: value for name, value in variables.items() if name.startswith("V")} == {
         "VC_TASK_INDEX": "1",
         "VK_TASK_INDEX": "1",
         "VC_T_HOSTS": "at-j-t-0,at-j-t-1,at-j-t-2",
@@ -92,19 +92,23 @@ def test_the_plugins_of_volcano_say_which_pod_this_is_and_where_the_others_are()
     }
 
 
-def test_without_the_plugins_there_are_no_such_variables() -> None:
-    quiet = {"plugins": {"svc": ["--inject-hosts-env=false"]}}
-    for spec in ({}, quiet):
+def test_without_the_plugins_these_variables_are_not_set() -> None:
+    without_hosts = {"plugins": {"svc": ["--inject-hosts-env=false"]}}
+    for spec in ({}, without_hosts):
         assert not [name for name in env(spec=spec) if name.startswith("V")]
 
 
-def test_one_hostname_for_all_is_one_host() -> None:
-    found = env(spec={"plugins": {"svc": []}}, hostname="only")
-    assert (found["VC_T_HOSTS"], found["VC_T_NUM"], found["HOSTNAME"]) == ("at-j-t-0", "1", "only")
+def test_pods_with_the_same_hostname_are_one_host() -> None:
+    variables = env(spec={"plugins": {"svc": []}}, hostname="only")
+    assert (variables["VC_T_HOSTS"], variables["VC_T_NUM"], variables["HOSTNAME"]) == (
+        "at-j-t-0",
+        "1",
+        "only",
+    )
 
 
 @pytest.mark.parametrize(
-    ("text", "placed"),
+    ("text", "replaced"),
     [
         ("echo x > /dev/termination-log", "echo x > /tmp/message"),
         ("tee -a '/dev/termination-log';", "tee -a '/tmp/message';"),
@@ -113,17 +117,17 @@ def test_one_hostname_for_all_is_one_host() -> None:
         ("$ROOT/dev/termination-log ${ROOT}/dev/termination-log-2", None),
     ],
 )
-def test_the_path_of_the_termination_message_is_this_containers_file(
-    text: str, placed: str | None
-) -> None:
+def test_the_path_of_the_termination_message_is_replaced(text: str, replaced: str | None) -> None:
     variable = {"name": "A", "value": text}
-    argv, found = invoked(sh(text, env=[variable]))
-    assert (argv[-1], found["A"]) == (placed or text, placed or text)
-    assert found["TERMINATION_LOG"] == "/tmp/message"
+    argv, variables = invocation(sh(text, env=[variable]))
+    assert (argv[-1], variables["A"]) == (replaced or text, replaced or text)
+    assert variables["TERMINATION_LOG"] == "/tmp/message"
 
 
-def test_a_path_of_ones_own_for_the_message() -> None:
-    argv, found = invoked(sh("> /out/m; > /dev/termination-log", terminationMessagePath="/out/m"))
+def test_a_custom_path_of_the_termination_message_is_replaced() -> None:
+    argv, found = invocation(
+        sh("> /out/m; > /dev/termination-log", terminationMessagePath="/out/m")
+    )
     assert argv[-1] == "> /tmp/message; > /dev/termination-log"
 
 
@@ -131,7 +135,7 @@ C = "spec.tasks[0].template.spec.containers[0]"
 
 
 @pytest.mark.parametrize(
-    ("container", "said"),
+    ("container", "message"),
     [
         ({"name": "c", "image": "x"}, f"{C}.command: container c has no command, and"),
         ({"name": "c", "args": ["x"]}, f"{C}.command: container c has no command"),
@@ -155,20 +159,22 @@ C = "spec.tasks[0].template.spec.containers[0]"
         (sh("", envFrom=[{"secretRef": {"name": "s"}}]), f"{C}.envFrom[0].secretRef: "),
     ],
 )
-def test_what_cannot_be_run_is_said_with_its_place(container: Json, said: str) -> None:
+def test_a_container_that_cannot_run_is_a_fault_with_its_path(
+    container: Json, message: str
+) -> None:
     [fault] = faults(job_of(pod_task(container)))
-    assert fault.startswith(said)
+    assert fault.startswith(message)
 
 
-def test_what_is_optional_and_not_there_is_left_out() -> None:
+def test_missing_optional_references_are_ignored() -> None:
     ref = {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}
     variable = {"name": "A", "valueFrom": ref}
     container = sh("", env=[variable], envFrom=[{"configMapRef": {"name": "s", "optional": True}}])
     assert not list(faults(job_of(pod_task(container))))
-    assert "A" not in invoked(container)[1]
+    assert "A" not in invocation(container)[1]
 
 
-def test_sidecars_and_plugins_that_are_not_carried_out() -> None:
+def test_unsupported_sidecars_and_plugins_are_faults() -> None:
     sidecar = pod_task(sh(""), initContainers=[sh("", restartPolicy="Always")])
     found = list(faults(job_of(sidecar, plugins={"pytorch": [], "ssh": [], "svc": []})))
     assert [fault.split(":")[0] for fault in found] == [

@@ -20,7 +20,7 @@ async def world(runner: ProcessRunner) -> AsyncIterator[World]:
 
 
 async def test_a_parameter_server_ends_with_its_workers(world: World, pids: Pids) -> None:
-    """Workers find the server by the plugin's variable and connect to it."""
+    """Workers get the server's address from the plugin's variable and connect to it."""
     serve = (
         "import os, socket; s = socket.create_server((os.environ['IP'], 8901));"
         f"open('{pids.path}', 'w').write(str(os.getpid()) + chr(10))\n"
@@ -39,16 +39,16 @@ async def test_a_parameter_server_ends_with_its_workers(world: World, pids: Pids
     worker = pod_task({**python, "command": [sys.executable, "-c", ask]}, task="w", replicas=2)
     worker["policies"] = [{"event": "TaskCompleted", "action": "CompleteJob"}]
     await world.create(vcjob("j", server, worker, spec={"plugins": {"svc": []}}))
-    [job] = await world.end_of("j")
+    [job] = await world.wait_for_end("j")
     assert (phases(job)[-1], phase(job)) == ("Completed", "Completed")
     await world.until(lambda pods: set(pods) == {"j-w-0", "j-w-1"}, PODS)
     assert not living(*await asyncio.to_thread(pids.next, 1))
 
 
-async def test_a_policy_sees_the_real_exit_code(world: World) -> None:
+async def test_a_policy_matches_the_real_exit_code(world: World) -> None:
     policies = [{"exitCode": 42, "action": "CompleteJob"}]
     await world.create(vcjob("j", pod_task(sh("exit 42")), spec={"policies": policies}))
-    [job] = await world.end_of("j")
+    [job] = await world.wait_for_end("j")
     assert phase(job) == "Completed"
 
 
@@ -62,12 +62,12 @@ class TestDeletion:
         script = f"{on_term}; echo $$ > {pids.path}; while :; do sleep 0.01; done"
         await world.create(vcjob("j", pod_task(sh(script))))
         [pid] = await asyncio.to_thread(pids.next, 1)
-        await world.pod_in("j-t-0", "Running")
+        await world.wait_for_pod("j-t-0", "Running")
         before = await world.get(PODS, "j-t-0")
         await world.client.delete(PODS, NAMESPACE, "j-t-0")
         await world.until(lambda pods: "deletionTimestamp" in pods["j-t-0"]["metadata"], PODS)
         assert living(pid)
-        await asyncio.to_thread(pids.go)
+        await asyncio.to_thread(pids.release)
         uid = before["metadata"]["uid"]
         await world.until(
             lambda pods: "j-t-0" in pods and pods["j-t-0"]["metadata"]["uid"] != uid, PODS
@@ -82,9 +82,7 @@ class TestDeletion:
         assert not living(*found)
 
 
-async def test_the_end_of_the_stand_in_is_that_of_the_processes(
-    runner: ProcessRunner, pids: Pids
-) -> None:
+async def test_processes_end_with_the_job_controller(runner: ProcessRunner, pids: Pids) -> None:
     async with small_world() as world:
         async with stand_in(world, runner=runner):
             await world.create(vcjob("j", pod_task(sh(pids.runaways()))))

@@ -9,7 +9,7 @@ from jobflow.sandbox.nodes.process.runner import Addresses, ProcessRunner
 from support.sandbox.processes import pod_task, process_runner, run_pod, sh
 
 
-async def test_a_long_log_is_bounded(
+async def test_a_long_log_is_truncated(
     runner: ProcessRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobflow.sandbox.nodes.process.container.LOG_LIMIT", 100_000)
@@ -22,20 +22,20 @@ async def test_a_long_log_is_bounded(
     assert count < 40_000
 
 
-async def test_names_cannot_lead_out_of_the_folder(runner: ProcessRunner) -> None:
+async def test_log_files_are_always_inside_the_folder(runner: ProcessRunner) -> None:
     await run_pod(runner, pod_task(sh("true", name="../../../up")))
     assert [path.name for path in runner.folder.rglob("*.log")] == ["_._.._.._up.log"]
 
 
-async def test_no_room_for_a_log_is_said(runner: ProcessRunner) -> None:
+async def test_a_log_that_cannot_be_created_is_a_start_error(runner: ProcessRunner) -> None:
     (runner.folder / "default").write_text("in the way")
-    told = await run_pod(runner, pod_task(sh("true")))
-    state = told.state()
+    reports = await run_pod(runner, pod_task(sh("true")))
+    state = reports.state()
     assert (state["exitCode"], state["reason"]) == (128, "StartError")
     assert "default" in state["message"]
 
 
-def test_of_old_runs_the_last_are_kept_and_those_in_use(tmp_path: Path) -> None:
+def test_the_newest_folders_and_those_in_use_are_kept(tmp_path: Path) -> None:
     with process_runner(tmp_path) as first:
         for _ in range(25):
             with process_runner(tmp_path) as used:
@@ -62,18 +62,20 @@ def test_a_folder_without_logs_is_removed(tmp_path: Path) -> None:
         ("\udcff\n", ["\ufffd"], 1),
     ],
 )
-def test_the_last_lines(tmp_path: Path, text: str, lines: list[str], count: int) -> None:
+def test_the_last_lines_of_a_log_are_returned(
+    tmp_path: Path, text: str, lines: list[str], count: int
+) -> None:
     log = tmp_path / "c.log"
     log.write_bytes(text.encode(errors="surrogateescape"))
     assert tail(log, 2) == (lines, count)
 
 
-def test_there_may_be_no_log(tmp_path: Path) -> None:
+def test_a_missing_log_has_no_lines(tmp_path: Path) -> None:
     assert tail(tmp_path / "c.log", 2) == ([], 0)
 
 
-def test_a_pods_name_has_one_address() -> None:
+def test_a_pod_name_has_one_address() -> None:
     addresses = Addresses()
-    given = [addresses.of("ns", name) for name in ("a", "b", "a")]
-    assert given[0] == given[2]
-    assert addresses.of("other", "a") not in given[1:2]
+    assigned = [addresses.of("ns", name) for name in ("a", "b", "a")]
+    assert assigned[0] == assigned[2]
+    assert addresses.of("other", "a") not in assigned[1:2]

@@ -1,4 +1,4 @@
-"""A fresh API server without a job controller for each test."""
+"""A new API server without a job controller for each test."""
 
 from collections.abc import AsyncIterator
 

@@ -22,23 +22,23 @@ RUNNING, SUCCEEDED, FAILED = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAIL
 
 
 def script(attempt: str = "1", **annotations: str) -> SimulationScript:
-    read, faults = read_all(attempt, **annotations)
+    result, faults = read_all(attempt, **annotations)
     assert faults == ()
-    return read
+    return result
 
 
 def read_all(attempt: str = "1", **annotations: str) -> tuple[SimulationScript, tuple[str, ...]]:
-    named = {SANDBOX + key.replace("_", "-"): value for key, value in annotations.items()}
-    return read_script(named, {ATTEMPT: attempt}, ["t", "worker", "ps"])
+    prefixed = {SANDBOX + key.replace("_", "-"): value for key, value in annotations.items()}
+    return read_script(prefixed, {ATTEMPT: attempt}, ["t", "worker", "ps"])
 
 
 def marks(task: str = "t", attempt: str = "1", **annotations: str) -> list[tuple[Any, ...]]:
-    read = script(attempt, **annotations).marks(task)
-    return [(mark.at, mark.phase, mark.exit_code) for mark in read]
+    result = script(attempt, **annotations).marks(task)
+    return [(mark.at, mark.phase, mark.exit_code) for mark in result]
 
 
 @pytest.mark.parametrize(
-    ("annotations", "wanted"),
+    ("annotations", "expected"),
     [
         ({}, [(0, RUNNING, 0), (1, SUCCEEDED, 0)]),
         ({"duration": "2s"}, [(0, RUNNING, 0), (2, SUCCEEDED, 0)]),
@@ -51,12 +51,14 @@ def marks(task: str = "t", attempt: str = "1", **annotations: str) -> list[tuple
         ({"task_phases": '{"ps": [["Running", 1]]}'}, [(0, RUNNING, 0), (1, SUCCEEDED, 0)]),
     ],
 )
-def test_how_a_pod_fares(annotations: dict[str, str], wanted: list[Any]) -> None:
-    assert marks(**annotations) == wanted
+def test_annotations_set_the_phases_of_a_pod(
+    annotations: dict[str, str], expected: list[Any]
+) -> None:
+    assert marks(**annotations) == expected
 
 
 @pytest.mark.parametrize(
-    ("rows", "more", "wanted"),
+    ("rows", "more", "expected"),
     [
         ('[["Running", 1], ["Succeeded", 2]]', {}, [(1, RUNNING, 0), (2, SUCCEEDED, 0)]),
         ('[["Pending", 0], ["Running", 0.5]]', {}, [(0.5, RUNNING, 0)]),
@@ -79,10 +81,10 @@ def test_how_a_pod_fares(annotations: dict[str, str], wanted: list[Any]) -> None
         ("[]", {"duration": "2s"}, [(2, SUCCEEDED, 0)]),
     ],
 )
-def test_how_a_pod_with_listed_phases_fares(
-    rows: str, more: dict[str, str], wanted: list[Any]
+def test_listed_phases_are_combined_with_other_annotations(
+    rows: str, more: dict[str, str], expected: list[Any]
 ) -> None:
-    assert marks("worker", task_phases=f'{{"worker": {rows}}}', **more) == wanted
+    assert marks("worker", task_phases=f'{{"worker": {rows}}}', **more) == expected
 
 
 @pytest.mark.parametrize(("attempt", "code"), [("1", 4), ("2", 4), ("3", 0), ("99", 0)])
@@ -92,12 +94,12 @@ def test_the_first_attempts_fail_and_then_one_succeeds(attempt: str, code: int) 
 
 @pytest.mark.parametrize(("index", "message"), [("0", "one"), ("1", "two"), ("7", "two")])
 @pytest.mark.parametrize("attempt", ["1", "2"])
-def test_an_item_or_a_repeat_has_its_own_entry_whatever_the_attempt(
+def test_an_item_has_the_same_output_in_every_attempt(
     index: str, message: str, attempt: str
 ) -> None:
     annotations = {f"{SANDBOX}output": '["one", "two"]', f"{SANDBOX}fail-attempts": "1"}
-    read, faults = read_script(annotations, {ATTEMPT: attempt, INDEX: index}, ["t"])
-    mark = read.marks("t")[-1]
+    result, faults = read_script(annotations, {ATTEMPT: attempt, INDEX: index}, ["t"])
+    mark = result.marks("t")[-1]
     assert faults == ()
     assert mark.message == message
     assert mark.exit_code == (1 if attempt == "1" else 0)
@@ -116,7 +118,7 @@ def test_an_item_or_a_repeat_has_its_own_entry_whatever_the_attempt(
         ("", "1", ""),
     ],
 )
-def test_what_a_pod_puts_out(output: str, attempt: str, message: str) -> None:
+def test_the_output_is_the_termination_message(output: str, attempt: str, message: str) -> None:
     assert script(attempt, output=output).marks("t")[-1].message == message
 
 
@@ -154,23 +156,23 @@ def test_what_a_pod_puts_out(output: str, attempt: str, message: str) -> None:
         ({"duratoin": "2s"}, 'no such setting; did you mean "duration"?'),
     ],
 )
-def test_what_cannot_be_read_is_said(annotations: dict[str, str], fault: str) -> None:
+def test_an_invalid_annotation_is_a_fault(annotations: dict[str, str], fault: str) -> None:
     _, faults = read_all(**annotations)
-    [said] = faults
+    [message] = faults
     [name] = annotations
-    assert said.startswith(f"annotation {SANDBOX}{name.replace('_', '-')}: ")
-    assert fault in said
+    assert message.startswith(f"annotation {SANDBOX}{name.replace('_', '-')}: ")
+    assert fault in message
 
 
 @pytest.mark.parametrize(
     ("label", "text"), [(ATTEMPT, "0"), (ATTEMPT, "first"), (ATTEMPT, "-1"), (INDEX, "-1")]
 )
-def test_labels_that_are_not_numbers(label: str, text: str) -> None:
+def test_a_label_that_is_not_a_number_is_a_fault(label: str, text: str) -> None:
     _, [fault] = read_script({}, {label: text}, ["t"])
     assert fault.startswith(f'label {label}: "{text}" is not ')
 
 
-def test_all_faults_are_said_at_once() -> None:
+def test_all_faults_are_reported() -> None:
     _, faults = read_all("x", duration="x", exit_code="x", fail_attempts="x", task_phases="x")
     assert len(faults) == 5
 
@@ -179,7 +181,7 @@ def test_all_faults_are_said_at_once() -> None:
     ("text", "seconds"),
     [("0", 0), ("0s", 0), ("1.5s", 1.5), ("1m30s", 90), ("2h", 7200), ("500ms", 0.5), (".5s", 0.5)],
 )
-def test_durations_are_gos(text: str, seconds: float) -> None:
+def test_durations_are_parsed_as_in_go(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -194,7 +196,7 @@ def test_durations_are_gos(text: str, seconds: float) -> None:
         (7200, "2h0m0s"),
     ],
 )
-def test_durations_are_written_as_go_does(seconds: float, text: str) -> None:
+def test_durations_are_formatted_as_in_go(seconds: float, text: str) -> None:
     assert format_duration(timedelta(seconds=seconds)) == text
 
 
@@ -206,13 +208,13 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = START
-        self.slept: list[float] = []
+        self.delays: list[float] = []
 
     def __call__(self) -> Any:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
-        self.slept.append(round(seconds, 6))
+        self.delays.append(round(seconds, 6))
         self.now += timedelta(seconds=seconds)
 
 
@@ -235,22 +237,24 @@ def assignment(status: dict[str, Any] | None = None, **annotations: str) -> Assi
     )
 
 
-async def play(clock: Clock, given: Assignment, speed: float = 1.0) -> list[tuple[str, float]]:
+async def reported_phases(
+    clock: Clock, assigned: Assignment, speed: float = 1.0
+) -> list[tuple[str, float]]:
     """Return the reported phases and their times in seconds from START."""
-    told: list[tuple[str, float]] = []
+    reported: list[tuple[str, float]] = []
 
     async def report(progress: PodProgress) -> None:
-        told.append((progress.phase, (clock.now - START).total_seconds()))
+        reported.append((progress.phase, (clock.now - START).total_seconds()))
 
-    await SimulateRunner(speed, clock=clock).run(given, report)
-    return told
+    await SimulateRunner(speed, clock=clock).run(assigned, report)
+    return reported
 
 
 LISTED = '{"t": [["Running", 1.5], ["Succeeded", 4]]}'
 
 
 @pytest.mark.parametrize(
-    ("annotations", "speed", "wanted"),
+    ("annotations", "speed", "expected"),
     [
         ({"duration": "3s"}, 1, [("Running", 0), ("Succeeded", 3)]),
         ({"duration": "3s"}, 2, [("Running", 0), ("Succeeded", 1.5)]),
@@ -259,38 +263,38 @@ LISTED = '{"t": [["Running", 1.5], ["Succeeded", 4]]}'
         ({"task_phases": '{"t": [["Running", 2]]}'}, 1, [("Running", 1)]),
     ],
 )
-async def test_durations_are_divided_by_the_speed_and_listed_phases_count_from_the_jobs_start(
-    clock: Clock, annotations: dict[str, str], speed: float, wanted: list[tuple[str, float]]
+async def test_durations_are_divided_by_the_speed(
+    clock: Clock, annotations: dict[str, str], speed: float, expected: list[tuple[str, float]]
 ) -> None:
-    assert await play(clock, assignment(**annotations), speed) == wanted
+    assert await reported_phases(clock, assignment(**annotations), speed) == expected
 
 
-async def test_infinite_speed_ends_at_once(clock: Clock) -> None:
-    told = await play(clock, assignment(duration="3h"), math.inf)
-    assert (told, clock.slept) == ([("Succeeded", 0)], [])
+async def test_a_pod_at_infinite_speed_ends_immediately(clock: Clock) -> None:
+    reported = await reported_phases(clock, assignment(duration="3h"), math.inf)
+    assert (reported, clock.delays) == ([("Succeeded", 0)], [])
 
 
-async def test_a_running_pod_is_picked_up_where_it_stands(clock: Clock) -> None:
+async def test_a_running_pod_continues_from_its_start_time(clock: Clock) -> None:
     clock.now += timedelta(seconds=2)
     running = {"phase": "Running", "startTime": "2026-11-21T02:52:46Z"}
-    assert await play(clock, assignment(running, duration="5s")) == [("Succeeded", 5)]
-    assert clock.slept == [3]
+    assert await reported_phases(clock, assignment(running, duration="5s")) == [("Succeeded", 5)]
+    assert clock.delays == [3]
 
 
-async def test_a_pod_that_should_have_ended_meanwhile_ends_now(clock: Clock) -> None:
+async def test_an_overdue_pod_ends_immediately(clock: Clock) -> None:
     clock.now += timedelta(seconds=60)
-    assert await play(clock, assignment(duration="5s")) == [("Succeeded", 60)]
+    assert await reported_phases(clock, assignment(duration="5s")) == [("Succeeded", 60)]
 
 
 @pytest.mark.parametrize("speed", [0, -1, math.nan])
-def test_a_speed_that_is_none_is_refused(speed: float) -> None:
+def test_an_invalid_speed_is_refused(speed: float) -> None:
     with pytest.raises(ValueError, match="not above 0"):
         SimulateRunner(speed)
 
 
-def test_a_failed_pod_looks_like_one() -> None:
-    ended = PodProgress(FAILED, START, START + timedelta(seconds=2), 3, "out of memory")
-    status = pod_status(assignment().pod, ended)
+def test_a_failed_pod_has_the_status_of_a_real_one() -> None:
+    progress = PodProgress(FAILED, START, START + timedelta(seconds=2), 3, "out of memory")
+    status = pod_status(assignment().pod, progress)
     first, second = status["containerStatuses"]
     assert first["state"]["terminated"] == {
         "exitCode": 3,

@@ -11,7 +11,7 @@ from jobflow.api.pod import ENDED_POD_PHASES
 from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob, with_defaults
 from jobflow.sandbox.jobs.pods import build_pod, template_fault
 from jobflow.sandbox.jobs.policies import BusAction, policy_faults
-from support.sandbox.vcjobs import Played, job_spec, task
+from support.sandbox.vcjobs import PlayedJob, job_spec, task
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "PodFailed", "1s"]),
@@ -43,10 +43,10 @@ POLICIES = st.lists(
 def specs(draw: st.DrawFn) -> JobSpec:
     sizes = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3))
     tasks = [task(f"t{n}", size, policies=draw(POLICIES)) for n, size in enumerate(sizes)]
-    wanted = draw(st.integers(0, sum(sizes)))
+    minimum = draw(st.integers(0, sum(sizes)))
     success = draw(st.none() | st.integers(1, 3))
     return with_defaults(
-        job_spec(*tasks, policies=draw(POLICIES), minAvailable=wanted, minSuccess=success)
+        job_spec(*tasks, policies=draw(POLICIES), minAvailable=minimum, minSuccess=success)
     )
 
 
@@ -59,56 +59,56 @@ MOVES = st.lists(
 )
 
 
-def move(job: Played, what: str, which: int) -> None:
+def apply_event(job: PlayedJob, event: str, number: int) -> None:
     """Apply one event, unless it is impossible now."""
-    if what == "command":
-        job.command(ACTIONS[which % len(ACTIONS)])
-    elif what == "collected":
-        job.collected()
-    elif what == "wait":
-        job.wait(which * 3)
+    if event == "command":
+        job.command(ACTIONS[number % len(ACTIONS)])
+    elif event == "collected":
+        job.collect_pods()
+    elif event == "wait":
+        job.wait(number * 3)
     elif job.pods:
-        name = sorted(job.pods)[which % len(job.pods)]
-        if what == "gone":
-            job.pod_gone(name)
+        name = sorted(job.pods)[number % len(job.pods)]
+        if event == "gone":
+            job.delete_pod(name)
         elif job.pods[name].phase not in ENDED_POD_PHASES:
-            job.pod(name, what)
+            job.pod(name, event)
 
 
 @given(ANYTHING)
-def test_no_spec_raises(spec: Any) -> None:
+def test_no_spec_raises_an_exception(spec: Any) -> None:
     body = msgspec.json.encode({"metadata": {"name": "j", "uid": "u"}, "spec": spec})
     job = read_vcjob(msgspec.json.decode(body, type=VcjobObject))
     tasks = job.spec.tasks or []
     if not policy_faults(job.spec) and not any(template_fault(task) for task in tasks):
-        Played(job.spec).begin().all_pods("Running").all_pods("Failed").collected().wait(60)
-        for one in tasks:
-            assert build_pod(job, one, 0)["kind"] == "Pod"
+        PlayedJob(job.spec).begin().all_pods("Running").all_pods("Failed").collect_pods().wait(60)
+        for each in tasks:
+            assert build_pod(job, each, 0)["kind"] == "Pod"
 
 
 @given(specs(), MOVES)
-def test_whatever_happens_it_comes_to_rest(spec: JobSpec, moves: list[tuple[str, int]]) -> None:
+def test_a_job_ends_after_any_events(spec: JobSpec, moves: list[tuple[str, int]]) -> None:
     """Settling always ends; if all pods succeed from some point on, the job ends."""
-    job = Played(spec).begin()
-    for what, which in moves:
-        move(job, what, which)
+    job = PlayedJob(spec).begin()
+    for event, number in moves:
+        apply_event(job, event, number)
         assert len(job.history) < 500
-    job.collected()
+    job.collect_pods()
     for _ in range(30):
         for phase in ("Running", "Succeeded"):
             for pod in list(job.pods.values()):
                 if pod.phase not in ENDED_POD_PHASES:
                     job.pod(pod.name, phase)
-        job.collected().wait(60)
-    total = sum(one.replicas or 0 for one in spec.tasks or ())
+        job.collect_pods().wait(60)
+    total = sum(each.replicas or 0 for each in spec.tasks or ())
     assert job.phase in ("Completed", "Failed", "Terminated", "Aborted") or total == 0
 
 
 @given(specs(), MOVES)
-def test_a_status_is_always_whole(spec: JobSpec, moves: list[tuple[str, int]]) -> None:
-    job = Played(spec).begin()
-    for what, which in moves:
-        move(job, what, which)
+def test_a_status_is_always_consistent(spec: JobSpec, moves: list[tuple[str, int]]) -> None:
+    job = PlayedJob(spec).begin()
+    for event, number in moves:
+        apply_event(job, event, number)
     versions = [status.version or 0 for status in job.history]
     assert versions == sorted(versions)
     for status in job.history:

@@ -7,12 +7,12 @@ import pytest
 
 from jobflow.sandbox.jobs.job import with_defaults
 from jobflow.sandbox.jobs.policies import policy_faults
-from support.sandbox.vcjobs import START, Played, job_spec, task
+from support.sandbox.vcjobs import START, PlayedJob, job_spec, task
 
 
-def running(*tasks: dict[str, Any], **spec: Any) -> Played:
+def running(*tasks: dict[str, Any], **spec: Any) -> PlayedJob:
     """Return a vcjob whose pods all run."""
-    return Played(job_spec(*tasks, **spec)).begin().all_pods("Running")
+    return PlayedJob(job_spec(*tasks, **spec)).begin().all_pods("Running")
 
 
 def on(event: str, action: str, **more: Any) -> dict[str, Any]:
@@ -30,14 +30,14 @@ ENDS = {
 
 
 @pytest.mark.parametrize("action", ENDS)
-def test_a_failed_pod_calls_for_an_action(action: str) -> None:
+def test_a_failed_pod_triggers_an_action(action: str) -> None:
     job = running(task(replicas=2), minAvailable=2, policies=[on("PodFailed", action)])
-    job.pod("j-t-0", "Failed").collected()
+    job.pod("j-t-0", "Failed").collect_pods()
     assert job.phases == ["Pending", "Running", *ENDS[action]]
 
 
 @pytest.mark.parametrize(
-    ("action", "left"),
+    ("action", "pods"),
     [
         ("AbortJob", {"j-t-0": "Failed", "j-u-0": "Succeeded"}),
         ("TerminateJob", {"j-t-0": "Failed", "j-u-0": "Succeeded"}),
@@ -47,10 +47,10 @@ def test_a_failed_pod_calls_for_an_action(action: str) -> None:
         ("RestartPod", {"j-t-0": "Pending", "j-t-1": "Running", "j-u-0": "Succeeded"}),
     ],
 )
-def test_which_pods_an_action_takes(action: str, left: dict[str, str]) -> None:
+def test_an_action_restarts_or_keeps_pods(action: str, pods: dict[str, str]) -> None:
     job = running(task(replicas=2), task("u"), minAvailable=1, policies=[on("PodFailed", action)])
-    job.pod("j-u-0", "Succeeded").pod("j-t-0", "Failed").collected()
-    assert {pod.name: pod.phase for pod in job.pods.values()} == left
+    job.pod("j-u-0", "Succeeded").pod("j-t-0", "Failed").collect_pods()
+    assert {pod.name: pod.phase for pod in job.pods.values()} == pods
 
 
 @pytest.mark.parametrize(
@@ -64,24 +64,26 @@ def test_which_pods_an_action_takes(action: str, left: dict[str, str]) -> None:
         (on("TaskCompleted", "TerminateJob"), 1, "Failed"),
     ],
 )
-def test_which_policy_matches_a_failure(policy: dict[str, Any], code: int, phase: str) -> None:
-    job = running(policies=[policy], minAvailable=1).pod("j-t-0", "Failed", code=code).collected()
+def test_a_policy_matches_a_failure(policy: dict[str, Any], code: int, phase: str) -> None:
+    job = (
+        running(policies=[policy], minAvailable=1).pod("j-t-0", "Failed", code=code).collect_pods()
+    )
     assert job.phase == phase
 
 
-def test_a_tasks_policy_goes_before_the_jobs() -> None:
+def test_a_policy_of_the_task_precedes_that_of_the_job() -> None:
     own = task(policies=[on("PodFailed", "CompleteJob")])
     job = running(own, minAvailable=1, policies=[on("PodFailed", "AbortJob")])
     assert job.pod("j-t-0", "Failed").phase == "Completed"
 
 
-def test_a_policy_of_another_task_says_nothing() -> None:
+def test_a_policy_of_another_task_does_not_match() -> None:
     other = task("u", policies=[on("PodFailed", "AbortJob")])
     job = running(task(), other, minAvailable=1).pod("j-t-0", "Failed")
     assert job.phase == "Running"
 
 
-def test_no_policy_is_asked_when_a_pod_runs() -> None:
+def test_a_running_pod_triggers_no_policy() -> None:
     assert running(policies=[on("*", "AbortJob", timeout="1h")], minAvailable=1).phase == "Running"
 
 
@@ -91,16 +93,16 @@ def test_a_task_is_completed_with_its_last_pod() -> None:
     assert job.phase == "Running"
     job.pod("j-w-1", "Succeeded")
     assert (job.phase, job.status.terminating) == ("Completing", 1)
-    job.collected()
+    job.collect_pods()
     assert (job.phase, sorted(job.pods)) == ("Completed", ["j-w-0", "j-w-1"])
 
 
-def test_a_task_fails_when_its_containers_have_restarted_too_often() -> None:
+def test_a_task_fails_after_too_many_container_restarts() -> None:
     policies = [on("TaskFailed", "TerminateJob")]
     job = running(task(replicas=2, maxRetry=3), minAvailable=1, policies=policies)
     job.pod("j-t-0", "Running", restarts=2)
     assert job.phase == "Running"
-    job.pod("j-t-1", "Running", restarts=1).collected()
+    job.pod("j-t-1", "Running", restarts=1).collect_pods()
     assert job.phase == "Terminated"
 
 
@@ -134,23 +136,23 @@ def test_a_task_that_misses_its_own_minimum_fails_the_job() -> None:
     assert job.pod("j-b-1", "Failed").phase == "Failed"
 
 
-def test_restarts_end_after_max_retry_and_keep_the_last_pods() -> None:
+def test_a_job_fails_after_max_retry_and_keeps_the_last_pods() -> None:
     job = running(minAvailable=1, maxRetry=2, policies=[on("PodFailed", "RestartJob")])
-    job.pod("j-t-0", "Failed").collected().all_pods("Running").pod("j-t-0", "Failed")
+    job.pod("j-t-0", "Failed").collect_pods().all_pods("Running").pod("j-t-0", "Failed")
     assert job.phases[-2:] == ["Restarting", "Failed"]
-    assert (job.status.retry_count, job.made[-1]) == (2, ("j-t-0", 1, 1))
+    assert (job.status.retry_count, job.created[-1]) == (2, ("j-t-0", 1, 1))
     assert job.pods["j-t-0"].phase == "Failed"
 
 
-def test_pods_of_an_earlier_version_are_not_held_against_a_job() -> None:
+def test_pods_of_an_earlier_version_trigger_no_policy() -> None:
     policies = [on("PodFailed", "RestartJob"), on("PodEvicted", "AbortJob")]
     job = running(task(replicas=2), minAvailable=2, maxRetry=5, policies=policies)
     job.pod("j-t-0", "Failed").pod("j-t-1", "Failed")
     assert (job.phase, job.status.retry_count) == ("Pending", 1) or job.phase == "Restarting"
-    assert job.collected().status.retry_count == 1
+    assert job.collect_pods().status.retry_count == 1
 
 
-def test_nothing_moves_a_job_that_has_ended() -> None:
+def test_a_finished_job_does_not_change() -> None:
     job = running(minAvailable=1).pod("j-t-0", "Succeeded")
     written = len(job.history)
     for action in (*ENDS, "ResumeJob"):
@@ -158,43 +160,46 @@ def test_nothing_moves_a_job_that_has_ended() -> None:
     assert (job.phase, len(job.history)) == ("Completed", written)
 
 
-def test_nothing_moves_a_job_that_is_being_deleted() -> None:
+def test_a_job_that_is_being_deleted_does_not_change() -> None:
     job = running(minAvailable=1)
     job.deleting = True
     written = len(job.history)
-    job.pod_gone("j-t-0").command("AbortJob")
+    job.delete_pod("j-t-0").command("AbortJob")
     assert (job.phase, job.pods, len(job.history)) == ("Running", {}, written)
 
 
 class TestTimeouts:
     """A policy's timeout delays its action."""
 
-    def test_an_action_waits(self) -> None:
-        late = on("PodFailed", "AbortJob", timeout="10s")
-        job = running(task(replicas=2), minAvailable=1, policies=[late]).pod("j-t-0", "Failed")
+    def test_an_action_waits_for_the_timeout(self) -> None:
+        delayed = on("PodFailed", "AbortJob", timeout="10s")
+        job = running(task(replicas=2), minAvailable=1, policies=[delayed]).pod("j-t-0", "Failed")
         assert job.inbox.next_due == START + timedelta(seconds=10)
         assert job.wait(9).phase == "Running"
-        assert job.wait(1).collected().phase == "Aborted"
+        assert job.wait(1).collect_pods().phase == "Aborted"
 
-    def test_a_pending_pod_needs_one(self) -> None:
-        job = Played(job_spec(minAvailable=1, policies=[on("PodPending", "AbortJob")])).begin()
+    def test_a_policy_for_pending_pods_needs_a_timeout(self) -> None:
+        job = PlayedJob(job_spec(minAvailable=1, policies=[on("PodPending", "AbortJob")])).begin()
         assert job.inbox.next_due is None
         assert job.wait(3600).phase == "Pending"
 
-    def test_a_pod_that_runs_in_time_is_not(self) -> None:
-        late = on("PodPending", "AbortJob", timeout="1m")
-        job = Played(job_spec(minAvailable=1, policies=[late])).begin().wait(30)
+    def test_a_pod_that_runs_in_time_cancels_the_action(self) -> None:
+        delayed = on("PodPending", "AbortJob", timeout="1m")
+        job = PlayedJob(job_spec(minAvailable=1, policies=[delayed])).begin().wait(30)
         assert job.all_pods("Running").wait(3600).phase == "Running"
 
-    def test_a_successor_that_runs_calls_it_off(self) -> None:
-        late = on("PodEvicted", "AbortJob", timeout="1m")
-        job = running(minAvailable=1, policies=[late]).pod_gone("j-t-0").wait(30)
+    def test_a_running_successor_cancels_the_action(self) -> None:
+        delayed = on("PodEvicted", "AbortJob", timeout="1m")
+        job = running(minAvailable=1, policies=[delayed]).delete_pod("j-t-0").wait(30)
         assert job.all_pods("Running").wait(3600).phase == "Running"
 
-    def test_an_action_on_the_job_makes_others_on_it_needless(self) -> None:
-        late = [on("PodFailed", "AbortJob", timeout="1m"), on("PodEvicted", "RestartJob")]
-        job = running(task(replicas=3), minAvailable=1, policies=late).pod("j-t-0", "Failed")
-        job.pod_gone("j-t-1").collected()
+    def test_an_action_on_the_job_cancels_delayed_actions(self) -> None:
+        delayed = [
+            on("PodFailed", "AbortJob", timeout="1m"),
+            on("PodEvicted", "RestartJob"),
+        ]
+        job = running(task(replicas=3), minAvailable=1, policies=delayed).pod("j-t-0", "Failed")
+        job.delete_pod("j-t-1").collect_pods()
         assert job.inbox.next_due is None
 
 
@@ -203,28 +208,30 @@ class TestDependsOn:
 
     def test_a_pod_that_is_not_ready_does_not_count(self) -> None:
         worker = task("w", dependsOn={"name": ["ps"]})
-        job = Played(with_defaults(job_spec(task("ps"), worker))).begin()
+        job = PlayedJob(with_defaults(job_spec(task("ps"), worker))).begin()
         job.pod("j-ps-0", "Running", ready=False)
         assert "j-w-0" not in job.pods
 
     @pytest.mark.parametrize(("iteration", "started"), [("any", True), ("all", False)])
-    def test_one_of_two(self, iteration: str, started: bool) -> None:
+    def test_a_task_can_wait_for_any_or_all_dependencies(
+        self, iteration: str, started: bool
+    ) -> None:
         last = task("c", dependsOn={"name": ["a", "b"], "iteration": iteration})
-        job = Played(with_defaults(job_spec(task("a"), task("b"), last))).begin()
+        job = PlayedJob(with_defaults(job_spec(task("a"), task("b"), last))).begin()
         assert ("j-c-0" in job.pod("j-b-0", "Running").pods) is started
 
 
-def test_a_job_scales_with_its_spec() -> None:
+def test_a_change_of_replicas_scales_a_job() -> None:
     job = running(task(replicas=2), minAvailable=1)
     job.spec = job_spec(task(replicas=1), minAvailable=1)
     job.begin()
     assert (job.pods["j-t-1"].deleting, job.status.terminating) == (True, 1)
-    job.collected()
+    job.collect_pods()
     job.spec = job_spec(task(replicas=3), minAvailable=1)
     assert sorted(job.begin().pods) == ["j-t-0", "j-t-1", "j-t-2"]
 
 
-def test_a_partition_is_restarted_alone() -> None:
+def test_only_the_failed_partition_is_restarted() -> None:
     job = running(task(replicas=4), minAvailable=1, policies=[on("PodFailed", "RestartPartition")])
     for index in range(4):
         job.pod(f"j-t-{index}", "Running", partition=str(index // 2))
@@ -233,33 +240,36 @@ def test_a_partition_is_restarted_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("fields", "expected"),
     [
         ({}, {"queue": "default", "scheduler_name": "volcano", "max_retry": 3, "min_available": 5}),
         ({"minAvailable": 2, "queue": "q"}, {"min_available": 2, "queue": "q"}),
         ({"maxRetry": 0, "minAvailable": 0}, {"max_retry": 3, "min_available": 5}),
     ],
 )
-def test_defaults_are_those_of_volcanos_webhook(
-    given: dict[str, Any], wanted: dict[str, Any]
+def test_defaults_match_the_webhook_of_volcano(
+    fields: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     tasks = [task("", 2), task("b", 4, minAvailable=3)]
-    spec = with_defaults(job_spec(*tasks, **given))
-    assert {name: getattr(spec, name) for name in wanted} == wanted
+    spec = with_defaults(job_spec(*tasks, **fields))
+    assert {name: getattr(spec, name) for name in expected} == expected
     first, second = spec.tasks or []
     assert (first.name, first.min_available, first.max_retry) == ("default0", 2, 3)
     assert (second.name, second.min_available) == ("b", 3)
 
 
-def test_a_partition_policy_gives_a_task_its_minimum() -> None:
-    parts = {"totalPartitions": 4, "partitionSize": 2, "minPartitions": 3}
-    [only] = with_defaults(job_spec(task(replicas=8, partitionPolicy=parts))).tasks or []
+def test_a_partition_policy_sets_the_minimum_of_a_task() -> None:
+    partitions = {"totalPartitions": 4, "partitionSize": 2, "minPartitions": 3}
+    [only] = with_defaults(job_spec(task(replicas=8, partitionPolicy=partitions))).tasks or []
     assert only.min_available == 6
 
 
-def test_policies_that_cannot_be_carried_out_are_named() -> None:
-    bad = [on("PodFailed", "CompletedJob"), on("PodPending", "AbortJob", timeout="5")]
-    assert policy_faults(job_spec(policies=bad)) == [
+def test_invalid_policies_are_faults() -> None:
+    policies = [
+        on("PodFailed", "CompletedJob"),
+        on("PodPending", "AbortJob", timeout="5"),
+    ]
+    assert policy_faults(job_spec(policies=policies)) == [
         "spec.policies[0].action: 'CompletedJob' is not an action",
         "spec.policies[1].timeout: '5' is not a duration: write it like 2s, 500ms or 1m30s",
     ]

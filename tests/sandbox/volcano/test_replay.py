@@ -18,7 +18,7 @@ import pytest
 from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
 from jobflow.sandbox.jobs.pods import build_pod
 from support.paths import ROOT
-from support.sandbox.vcjobs import START, Played, job_spec
+from support.sandbox.vcjobs import START, PlayedJob, job_spec
 
 RECORDING = ROOT / "tests" / "data" / "volcano-vcjobs.jsonl"
 Line = dict[str, Any]
@@ -35,18 +35,18 @@ def scenarios() -> Iterator[tuple[Line, list[Line]]]:
 SCENARIOS = {head["scenario"]: (head, lines) for head, lines in scenarios()}
 
 
-def replay(scenario: str) -> Played:
+def replay(scenario: str) -> PlayedJob:
     head, lines = SCENARIOS[scenario]
-    job = Played(job_spec(**head["spec"]), name=scenario, admitted=False, gang=True)
+    job = PlayedJob(job_spec(**head["spec"]), name=scenario, admitted=False, gang=True)
     for line in lines:
         job.now = START + timedelta(seconds=line["t"])
         if (line["kind"], line["type"]) == ("Job", "DELETED"):
             job.deleting = True
-        play(job, line)
+        replay_line(job, line)
     return job
 
 
-def play(job: Played, line: Line) -> None:
+def replay_line(job: PlayedJob, line: Line) -> None:
     match line["kind"], line["type"]:
         case "Job", "ADDED":
             job.begin()
@@ -59,7 +59,7 @@ def play(job: Played, line: Line) -> None:
         case "Pod", "MODIFIED":
             job.pod(line["name"], line["phase"], deleting=line.get("deleting", False))
         case "Pod", "DELETED":
-            job.pod_gone(line["name"])
+            job.delete_pod(line["name"])
 
 
 def recorded_statuses(scenario: str) -> list[dict[str, Any]]:
@@ -72,10 +72,10 @@ def recorded_pods(scenario: str) -> list[Line]:
     return [line for line in lines if line["kind"] == "Pod" and line["type"] != "USER"]
 
 
-def shape(status: dict[str, Any]) -> dict[str, Any]:
+def comparable(status: dict[str, Any]) -> dict[str, Any]:
     """Return a status without times and without the number of repeated kills."""
-    rest = {key: value for key, value in status.items() if key not in ("version", "state")}
-    return rest | {
+    fields = {key: value for key, value in status.items() if key not in ("version", "state")}
+    return fields | {
         "state": {key: value for key, value in status["state"].items() if "Time" not in key},
         "conditions": [entry["status"] for entry in status["conditions"]],
         "runningDuration": "runningDuration" in status,
@@ -88,58 +88,60 @@ def test_thirteen_scenarios_were_recorded() -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_same_phases_in_the_same_order(scenario: str) -> None:
+def test_the_phases_match_volcano(scenario: str) -> None:
     recorded = [status["state"]["phase"] for status in recorded_statuses(scenario)]
     assert replay(scenario).phases == [phase for phase, _ in groupby(recorded)]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_same_final_status(scenario: str) -> None:
+def test_the_final_status_matches_volcano(scenario: str) -> None:
     final = msgspec.to_builtins(replay(scenario).status)
-    assert shape(final) == shape(recorded_statuses(scenario)[-1])
+    assert comparable(final) == comparable(recorded_statuses(scenario)[-1])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_same_times(scenario: str) -> None:
+def test_the_times_match_volcano(scenario: str) -> None:
     """Phase times differ by at most a second, because Volcano records whole seconds."""
-    ours = replay(scenario).status.conditions or []
+    replayed = replay(scenario).status.conditions or []
     recorded = recorded_statuses(scenario)[-1]["conditions"]
-    theirs = msgspec.convert(recorded, type=list[type(ours[0])])  # type: ignore[misc]
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.last_transition_time and other.last_transition_time
-        apart = one.last_transition_time - other.last_transition_time
-        assert abs(apart) <= timedelta(seconds=1)
+    expected = msgspec.convert(recorded, type=list[type(replayed[0])])  # type: ignore[misc]
+    for own, other in zip(replayed, expected, strict=True):
+        assert own.last_transition_time and other.last_transition_time
+        difference = own.last_transition_time - other.last_transition_time
+        assert abs(difference) <= timedelta(seconds=1)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_same_pods_made_and_left(scenario: str) -> None:
+def test_the_created_and_remaining_pods_match_volcano(scenario: str) -> None:
     """Versions are compared as first or later, because Volcano kills an aborted job on each
     event."""
-    made: list[tuple[str, bool, int]] = []
-    left: dict[str, str] = {}
+    created: list[tuple[str, bool, int]] = []
+    remaining: dict[str, str] = {}
     for line in recorded_pods(scenario):
         if line["type"] == "DELETED":
-            del left[line["name"]]
+            del remaining[line["name"]]
             continue
-        left[line["name"]] = line["phase"]
+        remaining[line["name"]] = line["phase"]
         if line["type"] == "ADDED":
-            notes = line["annotations"]
-            later = notes["volcano.sh/job-version"] != "0"
-            made.append((line["name"], later, int(notes["volcano.sh/job-retry-count"])))
+            annotations = line["annotations"]
+            is_later = annotations["volcano.sh/job-version"] != "0"
+            created.append((line["name"], is_later, int(annotations["volcano.sh/job-retry-count"])))
     job = replay(scenario)
-    assert sorted((name, version > 0, tries) for name, version, tries in job.made) == sorted(made)
-    assert {pod.name: pod.phase for pod in job.pods.values()} == left
+    assert sorted((name, version > 0, tries) for name, version, tries in job.created) == sorted(
+        created
+    )
+    assert {pod.name: pod.phase for pod in job.pods.values()} == remaining
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_status_on_the_way_is_one_that_volcano_wrote(scenario: str) -> None:
-    recorded = [shape(status) for status in recorded_statuses(scenario)]
-    ours = [shape(msgspec.to_builtins(status)) for status in replay(scenario).history]
-    assert [status for status in ours if status not in recorded] == []
+def test_every_status_is_in_the_recording(scenario: str) -> None:
+    recorded = [comparable(status) for status in recorded_statuses(scenario)]
+    replayed = [comparable(msgspec.to_builtins(status)) for status in replay(scenario).history]
+    assert [status for status in replayed if status not in recorded] == []
 
 
-def test_a_pod_is_written_as_volcano_writes_it() -> None:
-    """Compares labels, annotations and owner reference of the first recorded pod."""
+def test_a_new_pod_matches_volcano() -> None:
+    """Labels, annotations and the owner reference are compared with the first recorded pod."""
     head, _ = SCENARIOS["completes"]
     [recorded, *_] = recorded_pods("completes")
     [owner] = recorded["ownerReferences"]

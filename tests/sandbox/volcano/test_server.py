@@ -31,31 +31,31 @@ def an_hour_later() -> datetime:
     return datetime.now(UTC) + timedelta(hours=1)
 
 
-async def test_a_job_of_one_pod_takes_eight_writes(world: World) -> None:
+async def test_a_job_with_one_pod_needs_eight_writes(world: World) -> None:
     async with long_job(world):
         pass
     async with stand_in(world, speed=1, clock=an_hour_later):
-        await world.end_of("j")
+        await world.wait_for_end("j")
     assert world.writes() == {"POST pods": 1, "PATCH pods/status": 2, "PATCH jobs/status": 5}
 
 
-async def test_pods_that_move_together_cost_few_writes_of_their_job(world: World) -> None:
+async def test_many_pod_changes_need_few_writes_of_the_job(world: World) -> None:
     await run_job(world, vcjob("j", task(replicas=50)))
     writes = world.writes()
     assert (writes["POST pods"], writes["PATCH pods/status"]) == (50, 50)
     assert writes["PATCH jobs/status"] < 25
 
 
-async def test_at_infinite_speed_a_pod_is_written_once(world: World) -> None:
+async def test_a_pod_at_infinite_speed_is_written_once(world: World) -> None:
     names = [f"j{n}" for n in range(20)]
     async with stand_in(world):
         await world.create(*(vcjob(name, duration="1h") for name in names))
-        jobs = await world.end_of(*names)
+        jobs = await world.wait_for_end(*names)
     assert {phase(job) for job in jobs} == {"Completed"}
     assert world.writes()["PATCH pods/status"] == 20
 
 
-async def test_a_failed_job_says_why_in_its_pod(world: World) -> None:
+async def test_the_pod_of_a_failed_job_has_the_message(world: World) -> None:
     job = await run_job(world, vcjob("j", exit_code="3", output="no more memory"))
     pod = await world.get(PODS, "j-t-0")
     [container] = pod["status"]["containerStatuses"]
@@ -65,29 +65,29 @@ async def test_a_failed_job_says_why_in_its_pod(world: World) -> None:
     assert (pod["spec"]["nodeName"], pod["status"]["podIP"]) == ("sandbox", "127.0.0.1")
 
 
-async def test_a_task_waits_for_the_one_it_depends_on(world: World) -> None:
+async def test_a_task_waits_for_its_dependency(world: World) -> None:
     tasks = task("ps"), task("w", dependsOn={"name": ["ps"]})
     async with stand_in(world, speed=1):
         await world.create(vcjob("j", *tasks, task_phases='{"ps": [["Running", 3600]]}'))
-        await world.pod_in("j-ps-0", "Pending")
-        await world.job_in("j", "Pending")
+        await world.wait_for_pod("j-ps-0", "Pending")
+        await world.wait_for_job("j", "Pending")
     async with stand_in(world):
-        await world.pod_in("j-w-0", "Succeeded")
+        await world.wait_for_pod("j-w-0", "Succeeded")
     assert await world.pods() == {"j-ps-0": "Running", "j-w-0": "Succeeded"}
 
 
 async def test_a_job_that_stays_pending_is_aborted_by_its_policy(world: World) -> None:
-    late = {"event": "PodPending", "action": "AbortJob", "timeout": "20ms"}
+    policy = {"event": "PodPending", "action": "AbortJob", "timeout": "20ms"}
     marks = '{"t": [["Running", 3600]]}'
-    job = await run_job(world, vcjob("j", spec={"policies": [late]}, task_phases=marks), speed=1)
+    job = await run_job(world, vcjob("j", spec={"policies": [policy]}, task_phases=marks), speed=1)
     assert phases(job) == ["Pending", "Aborting", "Aborted"]
     assert await world.pods() == {}
 
 
-async def test_a_finished_job_is_deleted_when_its_ttl_is_over(world: World) -> None:
+async def test_a_finished_job_is_deleted_after_its_ttl(world: World) -> None:
     async with stand_in(world):
         await world.create(vcjob("j", spec={"ttlSecondsAfterFinished": 0}), vcjob("other"))
-        await world.end_of("other")
+        await world.wait_for_end("other")
         await world.until(lambda jobs: set(jobs) == {"other"})
         await world.until(lambda pods: set(pods) == {"other-t-0"}, PODS)
 
@@ -95,44 +95,44 @@ async def test_a_finished_job_is_deleted_when_its_ttl_is_over(world: World) -> N
 class TestUsers:
     """Changes and deletions by users."""
 
-    async def test_a_deleted_job_takes_its_pods_along(self, world: World) -> None:
+    async def test_the_pods_of_a_deleted_job_are_deleted(self, world: World) -> None:
         async with long_job(world):
             await world.client.delete(JOBS, NAMESPACE, "j")
             await world.until(lambda pods: not pods, PODS)
         assert world.writes()["POST pods"] == 1
 
-    async def test_a_deleted_pod_is_made_again(self, world: World) -> None:
+    async def test_a_deleted_pod_is_recreated(self, world: World) -> None:
         async with long_job(world):
             first = (await world.get(PODS, "j-t-0"))["metadata"]["uid"]
             await world.client.delete(PODS, NAMESPACE, "j-t-0")
             await world.until(
                 lambda pods: "j-t-0" in pods and pods["j-t-0"]["metadata"]["uid"] != first, PODS
             )
-            await world.job_in("j", "Running")
+            await world.wait_for_job("j", "Running")
 
-    async def test_a_pod_that_is_marked_for_deletion_is_confirmed_gone(self, world: World) -> None:
-        held = {"metadata": {"finalizers": ["example.com/held"]}}
+    async def test_a_pod_with_finalizers_is_replaced_after_its_deletion(self, world: World) -> None:
+        patch = {"metadata": {"finalizers": ["example.com/held"]}}
         async with long_job(world):
-            await merge(world.client, PODS, "j-t-0", held)
+            await merge(world.client, PODS, "j-t-0", patch)
             await world.client.delete(PODS, NAMESPACE, "j-t-0")
             await world.until(lambda jobs: "terminating" in jobs["j"]["status"])
-            held["metadata"]["finalizers"] = []
-            await merge(world.client, PODS, "j-t-0", held)
+            patch["metadata"]["finalizers"] = []
+            await merge(world.client, PODS, "j-t-0", patch)
             await world.until(
                 lambda pods: "j-t-0" in pods and "finalizers" not in pods["j-t-0"]["metadata"], PODS
             )
-            await world.job_in("j", "Running")
+            await world.wait_for_job("j", "Running")
         assert world.writes()["DELETE pods"] == 2
 
-    async def test_a_job_made_anew_waits_for_the_old_pods_name(self, world: World) -> None:
+    async def test_a_recreated_job_waits_for_the_name_of_the_old_pod(self, world: World) -> None:
         async with stand_in(world):
             await world.create(vcjob("j"))
-            await world.end_of("j")
+            await world.wait_for_end("j")
             await world.client.delete(JOBS, NAMESPACE, "j", propagation="Orphan")
             await world.create(vcjob("j"))
-            await world.job_in("j", "Pending")
+            await world.wait_for_job("j", "Pending")
             await world.client.delete(PODS, NAMESPACE, "j-t-0")
-            [job] = await world.end_of("j")
+            [job] = await world.wait_for_end("j")
         assert phase(job) == "Completed"
 
     async def test_a_job_is_scaled(self, world: World) -> None:
@@ -154,21 +154,23 @@ class TestBadJobs:
             ),
         ],
     )
-    async def test_one_fault(self, world: World, job: dict[str, Any], message: str) -> None:
+    async def test_an_invalid_job_fails_with_a_message(
+        self, world: World, job: dict[str, Any], message: str
+    ) -> None:
         async with stand_in(world):
             await world.create(vcjob("j", **job))
-            [found] = await world.end_of("j")
+            [failed_job] = await world.wait_for_end("j")
             await world.until(lambda events: bool(events), EVENTS)
-        state = found["status"]["state"]
+        state = failed_job["status"]["state"]
         [event] = await world.items(EVENTS)
         assert (state["phase"], state["reason"]) == ("Failed", "InvalidJob")
         assert message in state["message"]
         assert (event["type"], event["message"]) == ("Warning", state["message"])
-        assert event["involvedObject"]["uid"] == found["metadata"]["uid"]
+        assert event["involvedObject"]["uid"] == failed_job["metadata"]["uid"]
         assert await world.pods() == {}
 
-    async def test_others_go_on(self, world: World) -> None:
+    async def test_valid_jobs_run_beside_an_invalid_one(self, world: World) -> None:
         async with stand_in(world):
             await world.create(vcjob("bad", duration=""), vcjob("good"))
-            bad, good = await world.end_of("bad", "good")
+            bad, good = await world.wait_for_end("bad", "good")
         assert (phase(bad), phase(good)) == ("Failed", "Completed")

@@ -111,8 +111,8 @@ async def driven(real: RealCluster, namespace: str) -> AsyncIterator[Driven]:
 async def create_diamonds(api: Server, count: int, *, first: int = 0) -> None:
     """Create `count` flows of five steps at once, with numbers from `first`."""
     for step in () if first else DIAMOND:
-        await api.made(api.templates, template(step))
-    many = (api.made(api.flows, jobflow(name, DIAMOND)) for name in names(first + count)[first:])
+        await api.create(api.templates, template(step))
+    many = (api.create(api.flows, jobflow(name, DIAMOND)) for name in names(first + count)[first:])
     await asyncio.gather(*many)
 
 

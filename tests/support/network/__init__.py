@@ -1,1 +1,1 @@
-"""Servers and proxies that behave as a test says."""
+"""Servers and proxies that tests control."""

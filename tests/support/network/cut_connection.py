@@ -1,7 +1,7 @@
-"""A TCP hop between a replica and the API server that can go dark, without closing connections.
+"""A TCP hop between a replica and the API server that can drop bytes without closing connections.
 
-Bytes sent before or while it is dark are lost. A network that delivers requests much later is not
-simulated: no one can be protected from it.
+Bytes that are sent while it is dark are lost. A network that delivers requests much later is not
+simulated, because nothing can protect a client from it.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ CHUNK = 2**16
 
 
 class Hop(StreamServer):
-    """Passes connections on until `go_dark`."""
+    """Forwards connections until `go_dark`."""
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(self._pass_on)
@@ -29,22 +29,22 @@ class Hop(StreamServer):
         self._dark = True
 
     def light_up(self) -> None:
-        """Pass on new connections again, and cut those from the dark."""
+        """Forward new connections again, and cut those from the time when it was dark."""
         self._dark = False
         self.cut_connections()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far: asyncio.StreamWriter | None = None
+        upstream: asyncio.StreamWriter | None = None
         try:
-            back, far = await asyncio.open_connection("127.0.0.1", self._plane.port)
+            response, upstream = await asyncio.open_connection("127.0.0.1", self._plane.port)
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._copy(reader, far))
-                both.create_task(self._copy(back, writer))
+                both.create_task(self._copy(reader, upstream))
+                both.create_task(self._copy(response, writer))
         except* (OSError, asyncio.CancelledError):
             pass
         finally:
-            if far is not None:
-                far.transport.abort()
+            if upstream is not None:
+                upstream.transport.abort()
 
     async def _copy(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         while chunk := await source.read(CHUNK):

@@ -49,7 +49,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class EndWatch:
-    """End a watch after some seconds; `cut`: break it off in the middle of a frame."""
+    """End a watch after some seconds. With `cut` it ends in the middle of a frame."""
 
     seconds: float
     cut: bool = False
@@ -71,7 +71,7 @@ def is_watch(request: web.Request) -> bool:
 
 
 def is_list(request: web.Request) -> bool:
-    """Whether a request lists a kind, as reflectors do."""
+    """Return whether a request lists a kind, as reflectors do."""
     return request.method == "GET" and not is_watch(request) and "limit" in request.query
 
 
@@ -82,7 +82,7 @@ class FaultyProxy(LocalServer):
         super().__init__(self._handle)
         self.faults: Faults = lambda request: None
         self.faulted: Counter[str] = Counter()
-        """Number of faults of each kind that a client has seen."""
+        """Number of faults of each kind that clients have received."""
         self._plane = plane
         self._watches: list[web.Request] = []
 
@@ -96,11 +96,11 @@ class FaultyProxy(LocalServer):
         await self._session.close()
 
     def heal(self) -> None:
-        """Let no more requests fail."""
+        """Forward all requests again."""
         self.faults = lambda request: None
 
     def break_off_watches(self) -> None:
-        """Break off all open watches."""
+        """Cut all open watches."""
         for request in self._watches:
             if request.transport is not None:
                 request.transport.abort()
@@ -115,28 +115,30 @@ class FaultyProxy(LocalServer):
                 self.faulted[f"ERROR {error.code}"] += 1
                 frame = json.dumps({"type": "ERROR", "object": error.status}) + "\n"
                 return web.Response(text=frame, content_type="application/json")
-        async with await self._ask(request) as answer:
+        async with await self._forward(request) as answer:
             if is_watch(request) and answer.status == 200:
                 return await self._stream(request, answer, fault)
             body = await answer.read()
         if isinstance(fault, Refuse):
             self.faulted[f"{fault.code} carried out"] += 1
             return fault.answer()
-        return web.Response(status=answer.status, body=body, headers=_passed(answer.headers))
+        return web.Response(
+            status=answer.status, body=body, headers=_forwarded_headers(answer.headers)
+        )
 
-    async def _ask(self, request: web.Request) -> aiohttp.ClientResponse:
+    async def _forward(self, request: web.Request) -> aiohttp.ClientResponse:
         return await self._session.request(
             request.method,
             request.raw_path,
             data=await request.read() or None,
-            headers=_passed(request.headers),
+            headers=_forwarded_headers(request.headers),
             timeout=aiohttp.ClientTimeout(total=None),
         )
 
     async def _stream(
         self, request: web.Request, answer: aiohttp.ClientResponse, fault: Fault
     ) -> web.StreamResponse:
-        response = web.StreamResponse(headers=_passed(answer.headers))
+        response = web.StreamResponse(headers=_forwarded_headers(answer.headers))
         await response.prepare(request)
         seconds = fault.seconds if isinstance(fault, EndWatch) else None
         self._watches.append(request)
@@ -155,17 +157,17 @@ class FaultyProxy(LocalServer):
         return response
 
 
-def _passed(headers: Any) -> dict[str, str]:
+def _forwarded_headers(headers: Any) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in DROPPED}
 
 
 def in_bursts(*bursts: tuple[int, Callable[[], Fault]]) -> Faults:
-    """Apply each fault to its number of requests in turn, again and again, except watches."""
+    """Return faults that apply in turn, each to its number of requests, but never to watches."""
 
-    def row() -> Iterator[Callable[[], Fault]]:
+    def cycle() -> Iterator[Callable[[], Fault]]:
         while True:
             for count, make in bursts:
                 yield from [make] * count
 
-    turns = row()
+    turns = cycle()
     return lambda request: None if is_watch(request) else next(turns)()

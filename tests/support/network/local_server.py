@@ -1,4 +1,4 @@
-"""Servers on a free port of this machine, each with the life of an `async with` body."""
+"""Servers on a free port of this machine, which run during an `async with` body."""
 
 import asyncio
 import ssl
@@ -34,7 +34,7 @@ class LocalServer:
 
 
 class StreamServer:
-    """A TCP server at `port`. `serve` has a connection until it returns or is cancelled."""
+    """A TCP server at `port`. A connection ends when `serve` returns or is cancelled."""
 
     def __init__(
         self,

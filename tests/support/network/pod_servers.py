@@ -1,5 +1,4 @@
-"""Servers on loopback in the place of pods, which behave as a test says byte by byte, and checks of
-them."""
+"""Servers on loopback in place of pods, whose bytes a test controls, and checks of them."""
 
 import asyncio
 import socket
@@ -22,7 +21,7 @@ TCP = web(path=None)
 
 
 class Visit:
-    """One connection that came in."""
+    """An incoming connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -34,18 +33,18 @@ class Visit:
         self.request = await self._reader.readuntil(b"\r\n\r\n")
         return self.request
 
-    async def say(self, what: bytes) -> None:
-        self._writer.write(what)
+    async def say(self, content: bytes) -> None:
+        self._writer.write(content)
         await self._writer.drain()
 
     async def left(self) -> bool:
-        """Wait until the peer has gone, and return whether it sent nothing more."""
+        """Wait until the peer has disconnected, and return whether it sent nothing more."""
         with suppress(ConnectionError):
             return not await self._reader.read()
         return True
 
     def reset(self) -> None:
-        """Break off with a RST."""
+        """Reset the connection with a RST."""
         linger = struct.pack("ii", 1, 0)
         self._writer.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, linger
@@ -54,21 +53,21 @@ class Visit:
 
 
 class PodServer(StreamServer):
-    """A server that calls `play` for every connection. `visits` has them in order."""
+    """A server that calls `play` for each connection. `visits` has the connections in order."""
 
     def __init__(self, play: Play, host: str = "127.0.0.1") -> None:
-        super().__init__(self._visited, host)
+        super().__init__(self._accept, host)
         self.visits: list[Visit] = []
         self._play = play
 
-    async def _visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.visits.append(visit := Visit(reader, writer))
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             await self._play(visit)
 
 
 def answering(answer: bytes) -> Play:
-    """Return a play that reads the request, sends this answer and waits for the peer to leave."""
+    """Return a play that reads the request, sends this answer and waits for the end."""
 
     async def play(visit: Visit) -> None:
         await visit.hear()
@@ -79,7 +78,7 @@ def answering(answer: bytes) -> Play:
 
 
 def status(line: str, *headers: str, version: str = "HTTP/1.1") -> bytes:
-    """The head of an answer: `status("302 Found", "Location: /")`."""
+    """Return the head of an answer, as in `status("302 Found", "Location: /")`."""
     return "\r\n".join([f"{version} {line}", *headers, "", ""]).encode()
 
 
@@ -90,22 +89,22 @@ async def ask(port: int, check: Check = HTTP, ip: str = "127.0.0.1") -> str:
 
 async def seen(play: Play, check: Check = HTTP) -> str:
     """Return the result of checking a pod with this play."""
-    async with PodServer(play) as there:
-        return await ask(there.port, check)
+    async with PodServer(play) as server:
+        return await ask(server.port, check)
 
 
 class Limits:
-    """The time limits of checks: they end when a test says so, and never by the clock."""
+    """The time limits of checks. They end when the test ends them, and never by the clock."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
-        self._made: list[asyncio.Timeout] = []
+        self._timeouts: list[asyncio.Timeout] = []
 
     def __call__(self, seconds: float) -> asyncio.Timeout:
         self.seconds.append(seconds)
-        self._made.append(asyncio.Timeout(None))
-        return self._made[-1]
+        self._timeouts.append(asyncio.Timeout(None))
+        return self._timeouts[-1]
 
     def time_is_up(self) -> None:
         """End the limit of the last check."""
-        self._made[-1].reschedule(asyncio.get_running_loop().time())
+        self._timeouts[-1].reschedule(asyncio.get_running_loop().time())

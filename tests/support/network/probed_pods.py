@@ -31,7 +31,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def pod(
     name: str, *, phase: str = "Running", ip: str = "10.0.0.7", job: str = "f-serve", uid: str = ""
 ) -> Pod:
-    """The pod `name`, such as web-0, of a vcjob whose UID is uid-<job>."""
+    """Return the pod `name`, such as web-0, of a vcjob whose UID is uid-<job>."""
     task, _, index = name.rpartition("-")
     owner = OwnerReference(
         api_version=JOBS.api_version,
@@ -50,19 +50,19 @@ def pod(
     return Pod(metadata=metadata, status=PodStatus(phase=phase, pod_ip=ip))
 
 
-def leaving(given: Pod) -> Pod:
-    """The pod, being deleted."""
-    metadata = msgspec.structs.replace(given.metadata, deletion_timestamp=NOON)
-    return msgspec.structs.replace(given, metadata=metadata)
+def leaving(running: Pod) -> Pod:
+    """Return the pod as it is during its deletion."""
+    metadata = msgspec.structs.replace(running.metadata, deletion_timestamp=NOON)
+    return msgspec.structs.replace(running, metadata=metadata)
 
 
 def web(pods: int = 1, *, path: str | None = "/healthz", port: int = PORT) -> Check:
-    """Asks every pod of the task web."""
+    """Return a check of the pods of the task web."""
     return Check(task="web", pods=pods, port=port, path=path)
 
 
 def probe(*checks: Check, step: str = "client", job: str = "f-serve") -> JobProbe:
-    """A step's probe of a job; by default of the one pod of task web."""
+    """Return a step's probe of a job, by default of the only pod of the task web."""
     return JobProbe(step=step, job=job, uid=f"uid-{job}", checks=checks or (web(),))
 
 
@@ -86,13 +86,13 @@ class Lab:
 
     pods: dict[str, dict[str, Pod]] = field(default_factory=dict)
     answers: Callable[[str], str] = lambda pod: ""
-    """The answer by the pod's name; "" passes."""
+    """Returns the answer of a pod by its name. "" passes."""
     takes: float = 0.0
-    """Seconds a check lasts."""
+    """Duration of a check in seconds."""
     roll: float = 0.0
-    """The dice: 0 subtracts nothing from a wait, 1 half of it."""
+    """Value of the dice: 0 subtracts nothing from a wait, 1 subtracts half of it."""
     asked: list[tuple[float, str]] = field(default_factory=list)
-    """Times and pod names."""
+    """Times and pod names of the checks."""
     calls: list[Key] = field(default_factory=list)
     counting: Counting = field(default_factory=Counting)
     open: int = 0
@@ -109,8 +109,8 @@ class Lab:
 
     def have(self, *pods: Pod) -> Lab:
         """Replace the pods of the same names."""
-        for given in pods:
-            self.pods.setdefault(given.owner, {})[given.metadata.name] = given
+        for each in pods:
+            self.pods.setdefault(each.owner, {})[each.metadata.name] = each
         return self
 
     def want(self, *probes: JobProbe, flow: Key = FLOW, uid: str = UID) -> None:
@@ -130,7 +130,7 @@ class Lab:
         return [round(time, 1) for time, _ in self.asked]
 
     def run(self, seconds: float = 0.5, *later: tuple[float, Callable[[], object]]) -> Lab:
-        """Let the prober run for so long in virtual time, then stop it. `later`: calls and when."""
+        """Run the prober for some seconds of virtual time. `later` has calls and their times."""
 
         async def main() -> None:
             for at, call in later:

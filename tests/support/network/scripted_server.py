@@ -15,8 +15,8 @@ from support.network.local_server import LocalServer
 
 @dataclass
 class Answer:
-    """One response. `chunks` are written one by one; `end`: `close` it properly, `cut` the
-    connection, or `hang` until the client goes."""
+    """A response. `chunks` are written one by one. `end` is `close` for a proper end, `cut` to cut
+    the connection, or `hang` to wait until the client disconnects."""
 
     code: int = 200
     body: Any = None
@@ -27,7 +27,7 @@ class Answer:
 
 @dataclass
 class Asked:
-    """A request that came."""
+    """A received request."""
 
     method: str
     path: str
@@ -37,8 +37,8 @@ class Asked:
 
 
 class ScriptedServer(LocalServer):
-    """Answers from three rows: lists, watches and everything else. A watch for which there is no
-    answer stays open and quiet."""
+    """Answers from three queues: lists, watches and other requests. A watch without an answer stays
+    open and sends nothing."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(self._answer, tls)
@@ -46,22 +46,22 @@ class ScriptedServer(LocalServer):
         self.watches: deque[Answer] = deque()
         self.others: deque[Answer] = deque()
         self.asked: list[Asked] = []
-        self._came = asyncio.Condition()
+        self._received = asyncio.Condition()
 
     @property
     def listed(self) -> list[Asked]:
         """The list requests."""
-        return [one for one in self.asked if one.method == "GET" and "watch" not in one.query]
+        return [each for each in self.asked if each.method == "GET" and "watch" not in each.query]
 
     @property
     def watched(self) -> list[Asked]:
         """The watch requests."""
-        return [one for one in self.asked if "watch" in one.query]
+        return [each for each in self.asked if "watch" in each.query]
 
     async def until(self, condition: Any) -> None:
-        """Return when the condition, looked at after every request, holds."""
-        async with self._came:
-            await self._came.wait_for(condition)
+        """Wait until the condition holds. It is checked after each request."""
+        async with self._received:
+            await self._received.wait_for(condition)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(
@@ -72,16 +72,18 @@ class ScriptedServer(LocalServer):
             await request.read(),
         )
         answer = self._next(asked)
-        async with self._came:
+        async with self._received:
             self.asked.append(asked)
-            self._came.notify_all()
+            self._received.notify_all()
         return await self._send(request, answer)
 
     def _next(self, asked: Asked) -> Answer:
         if "watch" in asked.query:
             return self.watches.popleft() if self.watches else Answer(end="hang")
-        row = self.lists if asked.method == "GET" and self.lists else self.others
-        return row.popleft() if row else Answer(500, {"message": "the test has no answer to this"})
+        queue = self.lists if asked.method == "GET" and self.lists else self.others
+        return (
+            queue.popleft() if queue else Answer(500, {"message": "the test has no answer to this"})
+        )
 
     async def _send(self, request: web.Request, answer: Answer) -> web.StreamResponse:
         response = web.StreamResponse(status=answer.code, headers=answer.headers)
@@ -98,13 +100,13 @@ class ScriptedServer(LocalServer):
 
 
 def page(version: int, *items: dict[str, Any], more: str = "") -> Answer:
-    """A page of a list."""
+    """Return a page of a list."""
     meta = {"resourceVersion": str(version), "continue": more}
     return Answer(body={"metadata": meta, "items": list(items)})
 
 
 def thing(name: str, version: int, *, uid: str = "", **more: Any) -> dict[str, Any]:
-    """An object of any kind in namespace `ns`."""
+    """Return an object of any kind in the namespace `ns`."""
     meta = {
         "name": name,
         "namespace": "ns",
@@ -115,12 +117,12 @@ def thing(name: str, version: int, *, uid: str = "", **more: Any) -> dict[str, A
 
 
 def frame(type: str, obj: dict[str, Any]) -> bytes:
-    """One event of a watch."""
+    """Return an event of a watch."""
     return json.dumps({"type": type, "object": obj}).encode() + b"\n"
 
 
 def failure(code: int, reason: str = "", message: str = "", **details: Any) -> dict[str, Any]:
-    """A Status."""
+    """Return a Status of a failure."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

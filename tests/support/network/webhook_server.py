@@ -1,4 +1,4 @@
-"""An admission webhook over TLS whose answers a test writes, and how it is registered."""
+"""An admission webhook over TLS with answers from the test, and its webhook configuration."""
 
 import asyncio
 import base64
@@ -16,34 +16,34 @@ from jobflow.webhook.certificates.files import write_development_pki
 from support.network.local_server import LocalServer
 
 Decide = Callable[[dict[str, Any]], dict[str, Any]]
-"""From an AdmissionReview's request to its response, without the uid."""
+"""Maps an AdmissionReview's request to its response, without the uid."""
 
 ALLOWED: dict[str, Any] = {"allowed": True}
 
 
 class Hook(LocalServer):
-    """A webhook. `asked` are the requests of its reviews."""
+    """A webhook. `requests` has the request of each review that it received."""
 
     def __init__(self, ca: bytes, tls: ssl.SSLContext) -> None:
         super().__init__(self.handle, tls)
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.decide: Decide = lambda request: ALLOWED
         self.status = 200
         self.hold: asyncio.Event | None = None
-        """Answers wait for this event."""
+        """Event to wait for before each answer."""
         self._ca = ca
-        self._news = asyncio.Condition()
+        self._changed = asyncio.Condition()
 
-    async def heard(self, count: int) -> None:
-        """Return once this many reviews have come in."""
-        async with asyncio.timeout(10), self._news:
-            await self._news.wait_for(lambda: len(self.asked) >= count)
+    async def wait_for_requests(self, count: int) -> None:
+        """Wait until the webhook has received this many reviews."""
+        async with asyncio.timeout(10), self._changed:
+            await self._changed.wait_for(lambda: len(self.requests) >= count)
 
     async def handle(self, request: web.Request) -> web.Response:
         review = await request.json()
-        self.asked.append(review["request"])
-        async with self._news:
-            self._news.notify_all()
+        self.requests.append(review["request"])
+        async with self._changed:
+            self._changed.notify_all()
         if self.hold is not None:
             await self.hold.wait()
         response = {"uid": review["request"]["uid"], **self.decide(review["request"])}
@@ -55,7 +55,7 @@ class Hook(LocalServer):
         )
 
     def webhook(self, *resources: str, **more: Any) -> dict[str, Any]:
-        """Return a webhook of a configuration, for these resources."""
+        """Return an entry for `configuration`: this webhook with these resources."""
         rule = {
             "apiGroups": ["*"],
             "apiVersions": ["*"],
@@ -74,7 +74,7 @@ class Hook(LocalServer):
 
 
 def configuration(*webhooks: dict[str, Any], mutating: bool = False) -> dict[str, Any]:
-    """A webhook configuration."""
+    """Return a webhook configuration."""
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": f"{'Mutating' if mutating else 'Validating'}WebhookConfiguration",
@@ -84,10 +84,10 @@ def configuration(*webhooks: dict[str, Any], mutating: bool = False) -> dict[str
 
 
 @asynccontextmanager
-async def hook() -> AsyncIterator[Hook]:
+async def running_hook() -> AsyncIterator[Hook]:
     """A webhook that allows everything by default."""
     with tempfile.TemporaryDirectory() as folder:
         pki = write_development_pki(Path(folder), ["127.0.0.1"])
         ca, context = pki.ca_certificate.read_bytes(), pki.serving.context()
-    async with Hook(ca, context) as made:
-        yield made
+    async with Hook(ca, context) as server:
+        yield server

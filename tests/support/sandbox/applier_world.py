@@ -45,13 +45,13 @@ class World:
         return CreateJob("a", name, self.manifest(name), guard)
 
     def create_again(self, gone: str = "") -> CreateJob:
-        """The create of a second attempt."""
+        """Return the action that creates the second attempt."""
         return self.create("f-a-r1", Guard(self.flow.metadata.uid, gone))
 
     def requests(self) -> list[str]:
-        """The requests of the cluster's client, as method and last part of the path."""
-        seen = self.cluster.server.requests
-        return [f"{each.method} {each.path.rsplit('/', 1)[-1]}" for each in seen]
+        """Return the requests of the cluster's client, as method and last part of the path."""
+        requests = self.cluster.server.requests
+        return [f"{each.method} {each.path.rsplit('/', 1)[-1]}" for each in requests]
 
     def manifest(self, job: str, **owner: Any) -> dict[str, Any]:
         reference = {"apiVersion": JOBFLOWS.api_version, "kind": "JobFlow", "controller": True}

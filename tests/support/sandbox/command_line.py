@@ -27,17 +27,17 @@ class Result:
 
 
 def jobflow(*arguments: object, stdin: str | bytes = b"") -> Result:
-    """Run `jobflow ARGUMENTS`. No exception may leave it but SystemExit."""
+    """Run `jobflow ARGUMENTS`. It fails on exceptions other than SystemExit."""
     runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"})
     with _logging_restored():
-        done = runner.invoke(app, [str(argument) for argument in arguments], input=stdin)
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return Result(done.exit_code, done.stdout, done.stderr)
+        result = runner.invoke(app, [str(argument) for argument in arguments], input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return Result(result.exit_code, result.stdout, result.stderr)
 
 
 @contextmanager
 def _logging_restored() -> Iterator[None]:
-    """Commands configure the logging of the whole process."""
+    """Restore the logging of the process, which commands configure."""
     root = logging.getLogger()
     handlers, level, config = root.handlers, root.level, structlog.get_config()
     try:

@@ -1,4 +1,4 @@
-"""Container statuses of pods in tests: ended, restarted or waiting."""
+"""Container statuses of pods for tests: ended, restarted, waiting or running."""
 
 from datetime import datetime
 
@@ -33,14 +33,14 @@ def ended(
     signal: int | None = None,
 ) -> ContainerStatus:
     """Return a container that has ended."""
-    how = Terminated(
+    terminated = Terminated(
         exit_code=code,
         signal=signal,
         reason=reason or ("Error" if code else "Completed"),
         message=message,
         finished_at=at,
     )
-    return ContainerStatus(name=name, state=ContainerState(terminated=how))
+    return ContainerStatus(name=name, state=ContainerState(terminated=terminated))
 
 
 def again(status: ContainerStatus) -> ContainerStatus:
@@ -66,7 +66,7 @@ def with_containers(
     reason: str = "",
     message: str = "",
 ) -> Pod:
-    """Return the pod on a node with these containers; `reason` is the whole pod's."""
+    """Return the pod on a node with these containers. `reason` is that of the pod."""
     status = msgspec.structs.replace(
         pod.status,
         container_statuses=list(containers) or None,
@@ -78,13 +78,13 @@ def with_containers(
 
 
 def outlined(job: Job, *tasks: str, **requests: object) -> Job:
-    """Return the vcjob with an outline of tasks like `ps=1`, each with containers `c` and `side`;
-    `c` asks for `requests`."""
-    asks = ContainerResources(requests=requests) if requests else None
-    first, second = ContainerOutline(name="c", resources=asks), ContainerOutline(name="side")
+    """Return the vcjob with an outline of tasks like `ps=1`. Each task has the containers `c`, with
+    `requests`, and `side`."""
+    resources = ContainerResources(requests=requests) if requests else None
+    first, second = ContainerOutline(name="c", resources=resources), ContainerOutline(name="side")
     template = PodTemplateOutline(spec=PodOutline(containers=[first, second]))
-    made = []
+    outlines = []
     for task in tasks:
         name, _, replicas = task.partition("=")
-        made.append(TaskOutline(name=name, replicas=int(replicas or 1), template=template))
-    return msgspec.structs.replace(job, spec=JobOutline(tasks=made))
+        outlines.append(TaskOutline(name=name, replicas=int(replicas or 1), template=template))
+    return msgspec.structs.replace(job, spec=JobOutline(tasks=outlines))

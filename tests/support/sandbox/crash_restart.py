@@ -22,11 +22,11 @@ from support.time.alongside import alongside
 from support.time.leaping_loop import clock, now
 
 WITHIN_SECONDS = 7200.0
-"""Limit in the loop's time, which mostly leaps."""
+"""Timeout in the time of the event loop, which mostly leaps."""
 
 
 class Watched:
-    """The single flow of a namespace, its vcjobs and Commands, as seen by a user."""
+    """The only flow of a namespace, its vcjobs and Commands, as a user sees them."""
 
     def __init__(self, client: Client, namespace: str, player: Plays, within: float) -> None:
         self.client = client
@@ -35,20 +35,20 @@ class Watched:
         self.within = within
         self.changes = 0
         """Number of observed changes of the flow and its vcjobs."""
-        self.flows = Cache[JobFlow](self._changes)
-        self.commands = Cache[Command](self._news)
+        self.flows = Cache[JobFlow](self._flow_changed)
+        self.commands = Cache[Command](self._command_changed)
         self._changed = asyncio.Event()
-        player.changed = self._changes
+        player.changed = self._flow_changed
 
     async def run(self) -> None:
-        quick = ExponentialBackoff(first=0.001, most=0.1)
+        backoff = ExponentialBackoff(first=0.001, most=0.1)
         async with asyncio.TaskGroup() as tasks:
-            more: dict[str, Any] = {"namespace": self.namespace, "backoff": quick}
-            for follow in (
-                Reflector(self.client, JOBFLOWS, JobFlow, self.flows, **more),
-                Reflector(self.client, COMMANDS, Command, self.commands, **more),
+            options: dict[str, Any] = {"namespace": self.namespace, "backoff": backoff}
+            for reflector in (
+                Reflector(self.client, JOBFLOWS, JobFlow, self.flows, **options),
+                Reflector(self.client, COMMANDS, Command, self.commands, **options),
             ):
-                tasks.create_task(follow.run())
+                tasks.create_task(reflector.run())
 
     @property
     def flow(self) -> JobFlow | None:
@@ -71,19 +71,19 @@ class Watched:
             raise AssertionError(f"never came true: {status}") from None
 
     async def gone(self) -> JobFlow:
-        """Return the last state of the flow after it and its vcjobs are gone."""
+        """Wait until the flow and its vcjobs are deleted, and return the last state of the flow."""
         await self.until(lambda: self.flow is not None)
         last: list[JobFlow] = []
 
-        def look() -> bool:
+        def is_deleted() -> bool:
             last[:] = [*self.flows] or last
             return self.flow is None and not len(self.player.jobs)
 
-        await self.until(look)
+        await self.until(is_deleted)
         return last[0]
 
     async def ended(self) -> JobFlow:
-        """Return the flow once it is final and no Command remains."""
+        """Wait until the flow is final and no Command remains, and return the flow."""
         await self.until(
             lambda: self.flow is not None and self.flow.final and not len(self.commands)
         )
@@ -91,18 +91,18 @@ class Watched:
         return self.flow
 
     async def order(self, action: str, name: str) -> None:
-        """Create a Command on the flow and wait until it is gone."""
+        """Create a Command on the flow, and wait until it is deleted."""
         assert self.flow is not None
         body = flow_command(self.flow.metadata, action, name)
         await self.client.create(COMMANDS, self.namespace, body)
         await self.until(lambda: self.commands.get(self.namespace, name) is not None)
         await self.until(lambda: self.commands.get(self.namespace, name) is None)
 
-    def _changes(self, *_: object) -> None:
+    def _flow_changed(self, *_: object) -> None:
         self.changes += 1
         self._changed.set()
 
-    def _news(self, *_: object) -> None:
+    def _command_changed(self, *_: object) -> None:
         self._changed.set()
 
 
@@ -128,7 +128,7 @@ class End:
     jobs: Mapping[str, int]
     """Number of vcjobs ever created under each name."""
     refused: Sequence[str]
-    """Messages of refused Commands: a Command that is read twice is one of them."""
+    """Messages of refused Commands. A Command that is read twice is refused."""
 
 
 @dataclass
@@ -137,7 +137,7 @@ class Lives:
 
     end: End
     reached: bool
-    """Whether the run got as far as the point."""
+    """Whether the run has reached the point."""
     written: list[str] = field(default_factory=list)
     """Writes of the first controller."""
 
@@ -151,20 +151,20 @@ async def lives(
     others: Callable[[], Awaitable[Client]] | None = None,
     within: float = WITHIN_SECONDS,
 ) -> Lives:
-    """Run the tale with a crash at this point; its objects exist. `others` connects the clients
-    that are not the product."""
-    async with await (others or connect)() as mine, plays(mine, namespace) as player:
-        watched = Watched(mine, namespace, player, within)
-        telling = asyncio.create_task(_told(watched, tale))
+    """Run the tale, whose objects exist, with a crash at this point. `others` connects the clients
+    that are not those of the product."""
+    async with await (others or connect)() as client, plays(client, namespace) as player:
+        watched = Watched(client, namespace, player, within)
+        finishing = asyncio.create_task(_finish(watched, tale))
         async with alongside(watched.run()):
             try:
-                reached, written = await _first_life(await connect(), namespace, telling, point)
-                done = await _second_life(await connect(), namespace, telling)
+                reached, written = await _first_life(await connect(), namespace, finishing, point)
+                flow = await _second_life(await connect(), namespace, finishing)
             finally:
-                telling.cancel()
-                await asyncio.gather(telling, return_exceptions=True)
-        made = {name: len(uids) for name, uids in sorted(player.uids.items())}
-        end = End(*_said(done), made, await _refused(mine, namespace))
+                finishing.cancel()
+                await asyncio.gather(finishing, return_exceptions=True)
+        created = {name: len(uids) for name, uids in sorted(player.uids.items())}
+        end = End(*_outcome(flow), created, await _refused(client, namespace))
     return Lives(end, reached, written)
 
 
@@ -173,7 +173,7 @@ async def _refused(client: Client, namespace: str) -> list[str]:
     return sorted(each["message"] for each in events if each["reason"] == "CommandRefused")
 
 
-async def _told(watched: Watched, tale: Tale) -> JobFlow:
+async def _finish(watched: Watched, tale: Tale) -> JobFlow:
     if tale.orders is not None:
         await watched.until(lambda: watched.flow is not None)
         await tale.orders(watched)
@@ -181,16 +181,16 @@ async def _told(watched: Watched, tale: Tale) -> JobFlow:
 
 
 async def _first_life(
-    client: Dying, namespace: str, telling: asyncio.Task[JobFlow], point: Point
+    client: Dying, namespace: str, finishing: asyncio.Task[JobFlow], point: Point
 ) -> tuple[bool, list[str]]:
     """Run until the crash, or until nothing more is written."""
     async with client:
         client.point, dead = point, client.dead
         product = Product(client, namespace=namespace, now=now, clock=clock)
         crashed = asyncio.create_task(dead.wait())
-        await asyncio.wait({telling, crashed}, return_when="FIRST_COMPLETED")
+        await asyncio.wait({finishing, crashed}, return_when="FIRST_COMPLETED")
         written = -1
-        while telling.done() and not dead.is_set() and written != len(client.sent):
+        while finishing.done() and not dead.is_set() and written != len(client.sent):
             written = len(client.sent)
             await asyncio.sleep(2.0)
         crashed.cancel()
@@ -199,34 +199,34 @@ async def _first_life(
         return dead.is_set(), client.sent
 
 
-async def _second_life(client: Dying, namespace: str, telling: asyncio.Task[JobFlow]) -> JobFlow:
+async def _second_life(client: Dying, namespace: str, finishing: asyncio.Task[JobFlow]) -> JobFlow:
     async with client:
         product = Product(client, namespace=namespace, now=now, clock=clock)
-        await asyncio.wait({telling, product.running}, return_when="FIRST_COMPLETED")
+        await asyncio.wait({finishing, product.running}, return_when="FIRST_COMPLETED")
         product.check()
         written = -1
         while written != len(client.sent):
             written = len(client.sent)
             await asyncio.sleep(2.0)
         await product.kill()
-    return await telling
+    return await finishing
 
 
-def _said(flow: JobFlow) -> tuple[Any, Mapping[str, Any]]:
+def _outcome(flow: JobFlow) -> tuple[Any, Mapping[str, Any]]:
     """Return a flow's status without times."""
     status = msgspec.to_builtins(flow.status)
     steps = {}
     for key, condition in status.get("conditions", {}).items():
-        runs = [_lasting(run) for run in condition.get("runs", ())]
-        steps[key] = {**_lasting(condition), "runs": runs}
+        runs = [_without_times(run) for run in condition.get("runs", ())]
+        steps[key] = {**_without_times(condition), "runs": runs}
     return {**status["state"], "progress": status.get("progress")}, steps
 
 
-LASTING = (
+STABLE_FIELDS = (
     "index", "phase", "reason", "message", "job", "attempts", "failures", "pastAttempts",
     "outputs", "decisions", "abortTime",
 )  # fmt: skip
 
 
-def _lasting(condition: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: condition[name] for name in LASTING if name in condition}
+def _without_times(condition: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: condition[name] for name in STABLE_FIELDS if name in condition}

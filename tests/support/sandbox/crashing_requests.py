@@ -23,17 +23,17 @@ class Point:
 
 
 STRIDE = 1 if THOROUGH else 6
-"""Short test runs crash at every sixth request only."""
+"""Distance between crash points. Short test runs use every sixth request only."""
 
 
 def points(first: int, *, after: bool) -> Iterator[Point]:
-    """Yield crash points. Tests start at different ones, so that together they cover all."""
+    """Yield crash points. Tests start at different points, so that together they cover all."""
     for number in count(first % STRIDE, STRIDE):
         yield Point(number, after)
 
 
 class Dying(Client):
-    """A client that sends nothing any more after one of its requests."""
+    """A client that sends nothing after one of its requests."""
 
     counts_reads = False
 
@@ -41,19 +41,19 @@ class Dying(Client):
         super().__init__(*args, **options)
         self.point = Point(-1, after=False)
         self.sent: list[str] = []
-        """Requests that count: writes, or all."""
+        """The requests so far that count as crash points: writes, or all."""
         self.dead = asyncio.Event()
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
-        here = False
+        is_point = False
         if method != "GET" or self.counts_reads:
-            here = len(self.sent) == self.point.number
+            is_point = len(self.sent) == self.point.number
             self.sent.append(f"{method} {path}")
-        if here and not self.point.after:
+        if is_point and not self.point.after:
             self.dead.set()
         await self._alive()
         answer = await super().request(method, path, **more)
-        if here:
+        if is_point:
             self.dead.set()
         await self._alive()
         return answer
@@ -70,7 +70,7 @@ class DyingAnywhere(Dying):
 
 
 async def first_life(world: Cluster, point: Point) -> bool:
-    """Run the product until it dies at this point, or until the flow `f` is final and idle; return
+    """Run the product until it dies at this point, or until the flow `f` is final and idle. Return
     whether it died."""
     async with DyingAnywhere.at(world.server.url) as client:
         client.point, dead = point, client.dead

@@ -69,7 +69,7 @@ async def set_status(world: Cluster, status: dict[str, Any], name: str = "f") ->
 
 
 def forbid(world: Cluster, method: str, end: str) -> None:
-    """Let the API server refuse requests to paths with this end: `/jobflows`, `/jobflows/f`."""
+    """Refuse requests to paths with this ending, such as `/jobflows` or `/jobflows/f`."""
     world.server.faults.append(
         InjectedFault(
             lambda request: request.method == method and request.path.endswith(end),

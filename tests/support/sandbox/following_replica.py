@@ -1,4 +1,4 @@
-"""A replica that follows the cluster and may lead, for tests of a term's beginning."""
+"""A replica that follows the cluster and can lead, for tests of the start of a term."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,19 +23,19 @@ class FollowingReplica(Generic[C]):
         self._tasks = {feed.resource: asyncio.create_task(feed.run()) for feed in self.feeds}
 
     async def stop_following(self, resource: Resource) -> None:
-        """Let the copy of one kind grow old."""
+        """Stop following a kind, so that its copy becomes outdated."""
         self._tasks[resource].cancel()
         await asyncio.wait([self._tasks[resource]])
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
         """Lead for one term while the body runs."""
-        ending = asyncio.Event()
-        term = asyncio.create_task(lead(self.client, ending, store=self.store, feeds=self.feeds))
+        stop = asyncio.Event()
+        term = asyncio.create_task(lead(self.client, stop, store=self.store, feeds=self.feeds))
         try:
             yield
         finally:
-            ending.set()
+            stop.set()
             await term
 
     async def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Pods of vcjobs on a server, created and moved like Volcano and a kubelet do."""
+"""Pods of vcjobs on a server, created and changed as Volcano and a kubelet do."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ def pod_of(job: ObjectMeta, task: str, index: int = 0) -> dict[str, Any]:
 
 
 async def make_pod(client: Client, job: ObjectMeta, task: str = "main", index: int = 0) -> str:
-    """Create a pod; return its name."""
+    """Create a pod, and return its name."""
     body = pod_of(job, task, index)
     await client.create(PODS, job.namespace, json.dumps(body).encode())
     name: str = body["metadata"]["name"]
@@ -44,10 +44,10 @@ async def move_pod(client: Client, namespace: str, name: str, phase: str, **more
 async def end_pod(
     client: Client, namespace: str, name: str, *, code: int = 0, message: str = ""
 ) -> None:
-    """Let the only container of a pod end."""
-    ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}
+    """End the only container of a pod."""
+    terminated = {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}
     container: dict[str, Any] = {"name": "main", "image": "busybox", "imageID": ""}
-    container |= {"ready": False, "restartCount": 0, "state": {"terminated": ended}}
+    container |= {"ready": False, "restartCount": 0, "state": {"terminated": terminated}}
     phase = "Failed" if code else "Succeeded"
     await move_pod(client, namespace, name, phase, containerStatuses=[container])
 

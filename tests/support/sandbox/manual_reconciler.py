@@ -1,4 +1,4 @@
-"""A reconciler without workers, with plans that the test gives."""
+"""A reconciler without workers, with plans from the test."""
 
 from datetime import datetime
 from typing import Any
@@ -54,13 +54,13 @@ class World:
 def planning(monkeypatch: pytest.MonkeyPatch, **plan: Any) -> None:
     """Replace every plan; `says` becomes the message of the state."""
 
-    def always(flow: JobFlow, view: View, *, now: datetime) -> Plan:
-        said = plan.get("says")
-        status = flow.status if said is None else saying(said)
-        rest = {key: value for key, value in plan.items() if key != "says"}
-        return Plan(**{"actions": (), "status": status, **rest})
+    def plan_flow(flow: JobFlow, view: View, *, now: datetime) -> Plan:
+        message = plan.get("says")
+        status = flow.status if message is None else saying(message)
+        fields = {key: value for key, value in plan.items() if key != "says"}
+        return Plan(**{"actions": (), "status": status, **fields})
 
-    monkeypatch.setattr(module, "plan_flow", always)
+    monkeypatch.setattr(module, "plan_flow", plan_flow)
 
 
 def saying(message: str) -> JobFlowStatus:

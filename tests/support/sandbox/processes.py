@@ -1,4 +1,4 @@
-"""The process runner on single pods, and checks of running processes, for tests."""
+"""The process runner with single pods, and checks of running processes, for tests."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ def job_of(*tasks: Json, **spec: Any) -> Vcjob:
 
 
 def pod_of(job: Vcjob, task: int = 0, index: int = 0, **status: Any) -> Pod:
-    """Return a new pod of the vcjob."""
+    """Return a new pod of a vcjob."""
     manifest = build_pod(job, (job.spec.tasks or [])[task], index)
     manifest["metadata"]["uid"] = f"uid-{manifest['metadata']['name']}"
     manifest["status"] |= status
@@ -52,17 +52,17 @@ def pod_of(job: Vcjob, task: int = 0, index: int = 0, **status: Any) -> Pod:
 
 
 @dataclass
-class Told:
-    """Reports of a runner about a pod."""
+class PodReports:
+    """The reports of a runner about a pod."""
 
     pod: Pod
     progress: list[PodProgress] = field(default_factory=list)
-    first: asyncio.Event = field(default_factory=asyncio.Event)
+    received: asyncio.Event = field(default_factory=asyncio.Event)
     """Set after the first report."""
 
     async def report(self, progress: PodProgress) -> None:
         self.progress.append(progress)
-        self.first.set()
+        self.received.set()
 
     @property
     def phases(self) -> list[str]:
@@ -75,7 +75,7 @@ class Told:
         return pod_status(self.pod, self.progress[-1])
 
     def state(self, container: int = 0, of: str = "containerStatuses") -> Json:
-        """Return the end of a container."""
+        """Return the `terminated` state of a container."""
         ended: Json = self.status[of][container]["state"]["terminated"]
         return ended
 
@@ -94,30 +94,30 @@ def assignment(job: Vcjob, pod: Pod) -> Assignment:
 
 def start_pod(
     runner: ProcessRunner, task: Json, *, uid: str = "u", **spec: Any
-) -> tuple[Told, asyncio.Task[None]]:
-    """Start one pod of a job of one task."""
+) -> tuple[PodReports, asyncio.Task[None]]:
+    """Start the only pod of a job with one task."""
     job = job_of(task, **spec)
     assert not runner.faults(job)
     pod = pod_of(job)
     pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
-    told = Told(pod)
-    return told, asyncio.create_task(runner.run(assignment(job, pod), told.report))
+    reports = PodReports(pod)
+    return reports, asyncio.create_task(runner.run(assignment(job, pod), reports.report))
 
 
-async def run_pod(runner: ProcessRunner, task: Json, **spec: Any) -> Told:
-    """Run one pod of a job of one task to its end."""
-    told, running = start_pod(runner, task, **spec)
+async def run_pod(runner: ProcessRunner, task: Json, **spec: Any) -> PodReports:
+    """Run the only pod of a job with one task to its end."""
+    reports, running = start_pod(runner, task, **spec)
     await running
-    return told
+    return reports
 
 
-def logged(runner: ProcessRunner, name: str = "c.log", pod: str = "j-t-0") -> str:
+def read_log(runner: ProcessRunner, name: str = "c.log", pod: str = "j-t-0") -> str:
     """Return a complete log."""
     return (runner.folder / "default" / pod / name).read_text()
 
 
 def wait_for_end(pid: int) -> None:
-    """Wait until no process has this id."""
+    """Wait until no process has this ID."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -134,7 +134,7 @@ def living(*pids: int) -> list[int]:
 
 
 class Pids:
-    """A named pipe through which processes under test report their ids."""
+    """A named pipe through which processes under test report their IDs."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.gate = folder / "pids", folder / "gate"
@@ -143,14 +143,14 @@ class Pids:
         self._file = os.fdopen(os.open(self.path, os.O_RDWR), "rb", buffering=0)
 
     def next(self, count: int) -> list[int]:
-        """Wait for the next ids."""
+        """Wait for the next IDs."""
         read = b""
         while read.count(b"\n") < count:
             assert select.select([self._file], [], [], PATIENCE)[0], f"only {read!r} came"
             read += self._file.read(4096)
         return [int(word) for word in read.split()]
 
-    def go(self) -> None:
+    def release(self) -> None:
         """Release a process that reads `gate`."""
         self.gate.write_text("")
 
@@ -158,12 +158,12 @@ class Pids:
         self._file.close()
 
     def sleeper(self) -> str:
-        """Return a script that reports its id and sleeps."""
+        """Return a script that reports its ID and sleeps."""
         return f"echo $$ > {self.path}; exec sleep 600"
 
     def runaways(self) -> str:
-        """Return a script of three processes that report their ids: itself, a child, and one that
-        left its process group and ignores SIGHUP and SIGTERM."""
+        """Return a script of three processes that report their IDs: itself, a child, and one that
+        leaves its process group and ignores SIGHUP and SIGTERM."""
         stubborn = f"trap '' HUP TERM; echo $$ > {self.path}; while :; do sleep 0.05; done"
         return (
             f'setsid sh -c "$STUBBORN" & sleep 600 & echo $! > {self.path}; echo $$ > {self.path}; '

@@ -1,4 +1,4 @@
-"""Plain HTTP client of the sandbox's API server, for tests that check the answers."""
+"""A plain HTTP client of the sandbox's API server, for tests that check the answers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Answer:
 
 
 class Rest:
-    """A client that adds nothing to a request."""
+    """A client that sends each request unchanged."""
 
     def __init__(self, server: ApiServer, session: aiohttp.ClientSession) -> None:
         self.server = server
@@ -72,7 +72,7 @@ class Rest:
     async def send(
         self, method: str, path: str, body: Any = None, *, accept: str = "*/*", **more: Any
     ) -> Answer:
-        """Send a request; keyword arguments are its query, except `content_type`."""
+        """Send a request. Keyword arguments except `content_type` are its query."""
         headers = {"accept": accept}
         if body is not None:
             headers["content-type"] = more.pop("content_type", "application/json")
@@ -83,9 +83,9 @@ class Rest:
             data=io.BytesIO(content) if content else None,
             headers=headers,
             params=more or None,
-        ) as sent:
-            body = await (sent.json() if "json" in sent.content_type else sent.text())
-            return Answer(sent.status, body, sent.headers.getall("warning", []))
+        ) as response:
+            body = await (response.json() if "json" in response.content_type else response.text())
+            return Answer(response.status, body, response.headers.getall("warning", []))
 
     async def get(self, path: str, **more: Any) -> Answer:
         return await self.send("GET", path, **more)
@@ -102,22 +102,22 @@ class Rest:
     async def delete(self, path: str, body: Any = None, **more: Any) -> Answer:
         return await self.send("DELETE", path, body, **more)
 
-    async def made(self, path: str, body: Any, **more: Any) -> dict[str, Any]:
-        """Create an object and return it; fail unless the answer is 201."""
+    async def create(self, path: str, body: Any, **more: Any) -> dict[str, Any]:
+        """Create an object and return it. Fails unless the answer is 201."""
         answer = await self.post(path, body, **more)
         assert answer.code == 201, answer.json
         created: dict[str, Any] = answer.json
         return created
 
-    async def gone(self, path: str) -> None:
-        """Wait until the object at this path is deleted."""
+    async def wait_until_deleted(self, path: str) -> None:
+        """Wait until the object at this path no longer exists."""
         collection, _, name = path.rpartition("/")
-        there = await self.get(path)
-        if there.code == 404:
+        answer = await self.get(path)
+        if answer.code == 404:
             return
         async with self.watch(
             collection,
-            resourceVersion=there.meta["resourceVersion"],
+            resourceVersion=answer.meta["resourceVersion"],
             fieldSelector=f"metadata.name={name}",
         ) as watch:
             while (await watch.next())["type"] != "DELETED":
@@ -125,7 +125,7 @@ class Rest:
 
     @asynccontextmanager
     async def watch(self, path: str, *, accept: str = "*/*", **query: Any) -> AsyncIterator[Watch]:
-        """Open a watch that is closed at the end."""
+        """Open a watch, and close it at the end."""
         params = {"watch": "1", **query}
         headers = {"accept": accept}
         async with self._session.get(path, params=params, headers=headers) as response:
@@ -152,15 +152,15 @@ class Watch:
         frame: dict[str, Any] = json.loads(line)
         return frame
 
-    async def named(self) -> tuple[str, str]:
-        """Return type and object name of the next frame."""
+    async def next_name(self) -> tuple[str, str]:
+        """Return the type and the object name of the next frame."""
         frame = await self.next()
         return frame["type"], frame["object"]["metadata"]["name"]
 
 
 @asynccontextmanager
 async def rest(**options: Any) -> AsyncIterator[Rest]:
-    """A fresh server and a client of it."""
+    """A new server and its client."""
     async with ApiServer(**options) as server:
         async with aiohttp.ClientSession(server.url) as session:
             yield Rest(server, session)

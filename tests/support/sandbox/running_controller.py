@@ -64,7 +64,7 @@ def flow(name: str, steps: Mapping[str, str], **spec: Any) -> dict[str, Any]:
 
 class Ends:
     """A driver that moves each new vcjob through the phases, separated by spaces, that `phases` has
-    for its name, or through `otherwise`. With "" the vcjob does not change."""
+    for its name, or through `otherwise`. If they are "", the vcjob does not change."""
 
     def __init__(self, client: Client, phases: Mapping[str, str], otherwise: str) -> None:
         self._client = client
@@ -99,7 +99,7 @@ def _reflector(client: Client, cache: Cache[Any]) -> Reflector[Any]:
 
 
 async def set_phase(client: Client, job: str, phase: str, *, namespace: str = NAMESPACE) -> None:
-    """Write a vcjob's phase as Volcano would."""
+    """Write the phase of a vcjob as Volcano does."""
     await write_status(client, JOBS, job, {"state": {"phase": phase}}, namespace=namespace)
 
 
@@ -134,7 +134,7 @@ def flow_command(flow: ObjectMeta, action: str, name: str) -> bytes:
 
 
 class Cluster:
-    """A server with queries and waits for tests."""
+    """A server, with queries and waits for tests."""
 
     def __init__(self, server: ApiServer, client: Client) -> None:
         self.server = server
@@ -169,12 +169,12 @@ class Cluster:
     async def until(
         self, name: str, holds: Callable[[JobFlow], bool], *, within: float = WITHIN_SECONDS
     ) -> JobFlow:
-        """Return the flow as soon as the condition holds."""
+        """Wait until the condition holds for the flow, and return the flow."""
 
-        def look(flows: Mapping[str, JobFlow]) -> bool:
+        def is_reached(flows: Mapping[str, JobFlow]) -> bool:
             return name in flows and holds(flows[name])
 
-        return (await self.seen(JOBFLOWS, JobFlow, look, within=within))[name]
+        return (await self.seen(JOBFLOWS, JobFlow, is_reached, within=within))[name]
 
     async def seen(
         self,
@@ -184,20 +184,20 @@ class Cluster:
         *,
         within: float = WITHIN_SECONDS,
     ) -> Mapping[str, K]:
-        """Return the objects of a kind by name as soon as the condition holds."""
+        """Wait until the condition holds for the objects of a kind, and return them by name."""
         found: asyncio.Future[Mapping[str, K]] = asyncio.get_running_loop().create_future()
         cache: Cache[Any] = Cache()
 
-        def look(*_: object) -> None:
+        def check(*_: object) -> None:
             objects = {obj.metadata.name: obj for obj in cache}
             if cache.synced and not found.done() and holds(objects):
                 found.set_result(objects)
 
-        cache.on_change, cache.on_state = look, look
-        follow = Reflector(
+        cache.on_change, cache.on_state = check, check
+        reflector = Reflector(
             self.client, resource, kind, cache, backoff=ExponentialBackoff(first=0.001, most=0.01)
         )
-        async with alongside(follow.run()):
+        async with alongside(reflector.run()):
             try:
                 async with asyncio.timeout(within):
                     return await found
@@ -209,46 +209,46 @@ class Cluster:
         return [item["metadata"]["name"] for item in await self.raw(JOBFLOWS)]
 
     async def ended(self, name: str, *, within: float = WITHIN_SECONDS) -> JobFlow:
-        """Return the flow when it is final."""
+        """Wait until the flow is final, and return it."""
         return await self.until(name, lambda flow: flow.final, within=within)
 
     async def until_jobs(self, **phases: str | None) -> None:
-        """Wait until each named vcjob (`_` for `-`) has this phase, or for None is gone."""
-        wanted = {name.replace("_", "-"): phase for name, phase in phases.items()}
+        """Wait until each named vcjob (`_` for `-`) has this phase, or is deleted if it is None."""
+        expected = {name.replace("_", "-"): phase for name, phase in phases.items()}
 
-        def look(jobs: Mapping[str, Job]) -> bool:
+        def is_reached(jobs: Mapping[str, Job]) -> bool:
             return all(
                 (jobs[name].status.state.phase if name in jobs else None) == phase
-                for name, phase in wanted.items()
+                for name, phase in expected.items()
             )
 
-        await self.seen(JOBS, Job, look)
+        await self.seen(JOBS, Job, is_reached)
 
     async def describe(self, name: str) -> str:
-        """Return the message of a failed wait."""
+        """Return the flow's status for the message of a failed wait."""
         status = (await self.flow(name)).status
         return f"{name} is at {status.state} {status.conditions} jobs {await self.jobs()}"
 
     def fails(
         self, method: str, ending: str, how: RequestFailure | None, times: int | None = 1
     ) -> InjectedFault:
-        """Let requests fail whose path ends like this; "" for any method."""
+        """Fail requests whose path has this ending. The method "" means any method."""
 
-        def strikes(request: Request) -> bool:
+        def matches(request: Request) -> bool:
             return request.method.endswith(method) and request.path.endswith(ending)
 
-        self.server.faults.append(fault := InjectedFault(strikes, how, times=times))
+        self.server.faults.append(fault := InjectedFault(matches, how, times=times))
         return fault
 
     def count(self, method: str, resource: Resource, *, subresource: str = "") -> int:
         """Return the number of successful requests."""
-        found = 0
-        for seen in self.server.requests:
-            parts = seen.path.rstrip("/").split("/")
+        count = 0
+        for request in self.server.requests:
+            parts = request.path.rstrip("/").split("/")
             is_status = parts[-1] == "status"
-            if seen.method == method and resource.plural in parts and 200 <= seen.code < 300:
-                found += is_status == (subresource == "status")
-        return found
+            if request.method == method and resource.plural in parts and 200 <= request.code < 300:
+                count += is_status == (subresource == "status")
+        return count
 
     @asynccontextmanager
     async def ends(
@@ -264,7 +264,7 @@ class Cluster:
                 yield
 
     async def order(self, action: str, *, name: str = "stop", flow: str = "f") -> str:
-        """Create a Command for a flow, and return the Command's UID."""
+        """Create a Command for a flow, and return the UID of the Command."""
         body = flow_command((await self.flow(flow)).metadata, action, name)
         body = await self.client.create(COMMANDS, NAMESPACE, body)
         return msgspec.json.decode(body, type=Command).metadata.uid
@@ -273,7 +273,7 @@ class Cluster:
     async def controller(
         self, client: Client | None = None, **options: Any
     ) -> AsyncIterator[Product]:
-        """Run the product's controller with its own store and reflectors; kill it at the end."""
+        """Run the product's controller with its own store and reflectors. Kill it at the end."""
         async with AsyncExitStack() as stack:
             if client is None:
                 client = await stack.enter_async_context(Client.at(self.server.url))
@@ -294,8 +294,8 @@ class Product:
         self.controller = Controller(
             client, self.store, dice=lambda: 1.0, events_per_second=10_000, **times
         )
-        follow = feeds(self.store, client, namespace=namespace)
-        self.tasks = [asyncio.create_task(feed.run()) for feed in follow]
+        follow_feeds = feeds(self.store, client, namespace=namespace)
+        self.tasks = [asyncio.create_task(feed.run()) for feed in follow_feeds]
         self.running = asyncio.create_task(self.controller.run())
         self.tasks.append(self.running)
 
@@ -314,6 +314,6 @@ class Product:
 
 @asynccontextmanager
 async def cluster() -> AsyncIterator[Cluster]:
-    """A fresh API server."""
+    """A new API server."""
     async with ApiServer() as server, Client.at(server.url) as client:
         yield Cluster(server, client)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from jobflow.sandbox.apiserver.server import ApiServer
 from support.cluster.kubectl import Kubectl
-from support.network.webhook_server import Hook, hook
+from support.network.webhook_server import Hook, running_hook
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A running server; `hook` is called only after a configuration names it."""
+    """A running server. The server calls `hook` only after a configuration names it."""
 
     server: ApiServer
     hook: Hook
@@ -23,25 +23,25 @@ class Served:
 
 @contextmanager
 def served(home: Path) -> Iterator[Served]:
-    """Run both; kubectl keeps its cache and its kubeconfig in `home`."""
+    """Run the API server and the webhook. kubectl keeps its cache and its kubeconfig in `home`."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="sandbox")
     thread.start()
     found: asyncio.Future[Served] = asyncio.Future(loop=loop)
-    over = asyncio.Event()
-    running = asyncio.run_coroutine_threadsafe(_serve(home, found, over), loop)
+    stop = asyncio.Event()
+    running = asyncio.run_coroutine_threadsafe(_serve(home, found, stop), loop)
     try:
         yield asyncio.run_coroutine_threadsafe(asyncio.wait_for(found, 10), loop).result()
     finally:
-        loop.call_soon_threadsafe(over.set)
+        loop.call_soon_threadsafe(stop.set)
         running.result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-async def _serve(home: Path, found: asyncio.Future[Served], over: asyncio.Event) -> None:
-    async with ApiServer() as server, hook() as asked:
+async def _serve(home: Path, found: asyncio.Future[Served], stop: asyncio.Event) -> None:
+    async with ApiServer() as server, running_hook() as webhook:
         server.write_kubeconfig(home / "kubeconfig")
-        found.set_result(Served(server, asked, Kubectl(home / "kubeconfig", home)))
-        await over.wait()
+        found.set_result(Served(server, webhook, Kubectl(home / "kubeconfig", home)))
+        await stop.wait()

@@ -29,7 +29,7 @@ WITHIN_SECONDS = 30
 
 
 class Server(Rest):
-    """A client of one server with a namespace of its own."""
+    """A client of one server, with its own namespace."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Server(Rest):
     ) -> None:
         self._session = session
         self.real = real
-        """Whether it is a kube-apiserver: only for features that the sandbox omits by design."""
+        """Whether this is a kube-apiserver. Only for features that the sandbox omits by design."""
         self.namespace = namespace
         self.client = client
         """The product's client."""
@@ -66,7 +66,7 @@ class Server(Rest):
         return str((await self.get(self.flows)).meta["resourceVersion"])
 
     async def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
-        """Return the object at this path (None if it is missing) as soon as the condition holds."""
+        """Return the object at this path, or None if it is missing, once the condition holds."""
         async with asyncio.timeout(WITHIN_SECONDS):
             while True:
                 answer = await self.get(path)
@@ -76,22 +76,22 @@ class Server(Rest):
                 await asyncio.sleep(0.05)
 
     @asynccontextmanager
-    async def asking(self, *webhooks: dict[str, Any], hook: Hook) -> AsyncIterator[None]:
-        """Register validating webhooks for this namespace; `hook` is the first one called, after
-        the moment that a real API server needs to start calling."""
-        made = configuration(*webhooks)
-        made["metadata"]["name"] = self.namespace
-        here = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
-        for webhook in made["webhooks"]:
-            webhook["namespaceSelector"] = here
+    async def with_webhooks(self, *webhooks: dict[str, Any], hook: Hook) -> AsyncIterator[None]:
+        """Register validating webhooks for this namespace, and wait until the server calls them,
+        which a real API server does after a moment. It calls `hook` first."""
+        manifest = configuration(*webhooks)
+        manifest["metadata"]["name"] = self.namespace
+        selector = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
+        for webhook in manifest["webhooks"]:
+            webhook["namespaceSelector"] = selector
         path = VALIDATING_WEBHOOKS.path()
-        await self.made(path, made)
+        await self.create(path, manifest)
         try:
             async with asyncio.timeout(WITHIN_SECONDS):
-                while not hook.asked:
+                while not hook.requests:
                     await self.post(self.flows, flow("first"), dryRun="All")
                     await asyncio.sleep(0.02)
-            hook.asked.clear()
+            hook.requests.clear()
             yield
         finally:
             await self.delete(f"{path}/{self.namespace}")
@@ -99,7 +99,7 @@ class Server(Rest):
 
 @asynccontextmanager
 async def sandbox_server(namespace: str, home: Path) -> AsyncIterator[Server]:
-    """A fresh sandbox server."""
+    """A new sandbox server."""
     async with (
         ApiServer(bookmark_seconds=1) as server,
         Client.at(server.url, namespace=namespace) as client,
@@ -112,13 +112,13 @@ async def sandbox_server(namespace: str, home: Path) -> AsyncIterator[Server]:
 
             kubectl = Kubectl(home / "kubeconfig", home)
             api = Server(session, namespace, client, kubectl, expire, real=False)
-            await api.made(NAMESPACES.path(), {"metadata": {"name": namespace}})
+            await api.create(NAMESPACES.path(), {"metadata": {"name": namespace}})
             yield api
 
 
 @asynccontextmanager
 async def real_server(real: RealCluster, prefix: str, home: Path) -> AsyncIterator[Server]:
-    """The session's kube-apiserver."""
+    """The kube-apiserver of the test session."""
     head = {"Authorization": f"Bearer {token('admin')}"}
     connector = aiohttp.TCPConnector(ssl=real.plane.trust())
     namespace = real.new_namespace(prefix)

@@ -52,8 +52,8 @@ def job_spec(*tasks: dict[str, Any], **more: Any) -> JobSpec:
 
 
 @dataclass
-class Played:
-    """A vcjob and its pods at `now`, driven like in the job controller."""
+class PlayedJob:
+    """A vcjob and its pods at `now`, which follow the state machine as in the job controller."""
 
     spec: JobSpec
     name: str = "j"
@@ -64,30 +64,30 @@ class Played:
     pods: dict[str, PodFacts] = field(default_factory=dict)
     inbox: JobQueue = field(default_factory=JobQueue)
     history: list[JobStatus] = field(default_factory=list)
-    made: list[tuple[str, int, int]] = field(default_factory=list)
-    """Name, version and retry count of every pod made."""
-    doomed: set[str] = field(default_factory=set)
+    created: list[tuple[str, int, int]] = field(default_factory=list)
+    """Name, version and retry count of each created pod."""
+    deleted_uids: set[str] = field(default_factory=set)
     gang: bool = False
     """Whether the scheduler must admit the job again after each kill."""
 
-    def begin(self) -> Played:
+    def begin(self) -> PlayedJob:
         """Create the vcjob."""
         self.inbox.offer(SYNC)
         return self.settle()
 
-    def admit(self) -> Played:
+    def admit(self) -> PlayedJob:
         """Admit the job to the cluster."""
         if not self.admitted:
             self.admitted = True
             self.inbox.offer(SYNC)
         return self.settle()
 
-    def command(self, action: str) -> Played:
+    def command(self, action: str) -> PlayedJob:
         """Send a user's Command."""
         self.inbox.offer(JobRequest(event=BusEvent.COMMAND_ISSUED, action=BusAction(action)))
         return self.settle()
 
-    def pod(self, name: str, phase: str, *, code: int = 1, **more: Any) -> Played:
+    def pod(self, name: str, phase: str, *, code: int = 1, **more: Any) -> PlayedJob:
         """Change a pod; `code` is its exit code if it fails."""
         old = self.pods[name]
         exit_code = code if phase == "Failed" else 0
@@ -96,30 +96,30 @@ class Played:
         self.inbox.offer(pod_request(old, new, self.spec, self.pods))
         return self.settle()
 
-    def all_pods(self, phase: str) -> Played:
+    def all_pods(self, phase: str) -> PlayedJob:
         """Move every pod into a phase, one after another."""
         for name in list(self.pods):
             self.pod(name, phase)
         return self
 
-    def pod_gone(self, name: str) -> Played:
+    def delete_pod(self, name: str) -> PlayedJob:
         """Delete a pod, as the job controller or as anyone else."""
         pod = self.pods.pop(name)
-        self.inbox.offer(SYNC if pod.uid in self.doomed else evicted_request(pod))
+        self.inbox.offer(SYNC if pod.uid in self.deleted_uids else evicted_request(pod))
         return self.settle()
 
-    def collected(self) -> Played:
+    def collect_pods(self) -> PlayedJob:
         """Remove all pods that the job controller has deleted."""
-        for pod in [pod for pod in self.pods.values() if pod.uid in self.doomed]:
-            self.pod_gone(pod.name)
+        for pod in [pod for pod in self.pods.values() if pod.uid in self.deleted_uids]:
+            self.delete_pod(pod.name)
         return self
 
-    def wait(self, seconds: float) -> Played:
+    def wait(self, seconds: float) -> PlayedJob:
         """Let time pass."""
         self.now += timedelta(seconds=seconds)
         return self.settle()
 
-    def settle(self) -> Played:
+    def settle(self) -> PlayedJob:
         """Execute actions until none is due."""
         while request := self.inbox.take(self.spec, self.status, self.pods, self.now):
             view = JobSnapshot(self.name, START, self.spec, self.status, self.pods, self.admitted)
@@ -129,7 +129,7 @@ class Played:
                 self._make(task_index, index)
             for pod in outcome.delete:
                 self.pods[pod.name] = replace(pod, deleting=True)
-                self.doomed.add(pod.uid)
+                self.deleted_uids.add(pod.uid)
             self.inbox.done(request)
             if outcome.status != self.status:
                 self._store(outcome.status)
@@ -139,8 +139,8 @@ class Played:
         task_name = (self.spec.tasks or [])[task_index].name or ""
         version, retries = self.status.version or 0, self.status.retry_count or 0
         name = pod_name(self.name, task_name, index)
-        self.made.append((name, version, retries))
-        uid = f"{name}/{len(self.made)}"
+        self.created.append((name, version, retries))
+        uid = f"{name}/{len(self.created)}"
         self.pods[name] = PodFacts(name, task_name, version=version, uid=uid, since=self.now)
         self.inbox.offer(pod_request(None, self.pods[name], self.spec, self.pods))
 

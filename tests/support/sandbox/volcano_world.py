@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 class World:
-    """An API server and a client of it."""
+    """An API server and its client."""
 
     def __init__(self, server: ApiServer, client: Client) -> None:
         self.server = server
@@ -71,19 +71,19 @@ class World:
                     return
         raise AssertionError("the watch ended")
 
-    async def end_of(self, *names: str) -> list[Json]:
-        """Return these vcjobs after their last write."""
-        await self.until(lambda jobs: all(name in jobs and ended(jobs[name]) for name in names))
+    async def wait_for_end(self, *names: str) -> list[Json]:
+        """Wait for the last write of these vcjobs, and return them."""
+        await self.until(lambda jobs: all(name in jobs and has_ended(jobs[name]) for name in names))
         return [await self.get(JOBS, name) for name in names]
 
-    async def job_in(self, name: str, wanted: str) -> None:
+    async def wait_for_job(self, name: str, expected: str) -> None:
         """Wait until a vcjob is in a phase."""
-        await self.until(lambda jobs: phase(jobs.get(name, {})) == wanted)
+        await self.until(lambda jobs: phase(jobs.get(name, {})) == expected)
 
-    async def pod_in(self, name: str, wanted: str) -> None:
+    async def wait_for_pod(self, name: str, expected: str) -> None:
         """Wait until a pod is in a phase."""
         await self.until(
-            lambda pods: pods.get(name, {}).get("status", {}).get("phase") == wanted, PODS
+            lambda pods: pods.get(name, {}).get("status", {}).get("phase") == expected, PODS
         )
 
     def writes(self) -> Counter[str]:
@@ -108,11 +108,11 @@ def phases(job: Json) -> list[str]:
     return [entry["status"] for entry in job["status"]["conditions"]]
 
 
-def ended(job: Json) -> bool:
+def has_ended(job: Json) -> bool:
     """Return whether a vcjob has ended and its counts are gone, which is the last write."""
     status = job.get("status", {})
-    over = phase(job) in ("Completed", "Failed", "Terminated", "Aborted")
-    return over and "runningDuration" in status and not {"terminating", "failed"} & set(status)
+    is_final = phase(job) in ("Completed", "Failed", "Terminated", "Aborted")
+    return is_final and "runningDuration" in status and not {"terminating", "failed"} & set(status)
 
 
 @asynccontextmanager
@@ -143,7 +143,7 @@ async def long_job(world: World, *tasks: Json, **more: Any) -> AsyncIterator[Non
     """Run a job controller with a vcjob j, which is Running and takes an hour."""
     async with stand_in(world, speed=1):
         await world.create(vcjob("j", *tasks, duration="1h", **more))
-        await world.job_in("j", "Running")
+        await world.wait_for_job("j", "Running")
         yield
 
 
@@ -151,7 +151,7 @@ async def run_job(world: World, manifest: Json, **options: Any) -> Json:
     """Run a job controller until a new vcjob has ended; return the vcjob."""
     async with stand_in(world, **options):
         await world.create(manifest)
-        [job] = await world.end_of(manifest["metadata"]["name"])
+        [job] = await world.wait_for_end(manifest["metadata"]["name"])
         return job
 
 

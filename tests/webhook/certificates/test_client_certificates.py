@@ -70,13 +70,13 @@ class Webhook:
         self._listener.stop()
         await task
 
-    async def answers(self, shown: Pair | None) -> bool:
+    async def answers(self, presented: Pair | None) -> bool:
         trust = ssl.create_default_context(
             cadata=(SERVING.ca_certificate + OTHER.ca_certificate).decode()
         )
-        if shown is not None:
+        if presented is not None:
             file = self._folder / "client.pem"
-            file.write_bytes(pem(shown.certificate) + pem_key(shown.key))
+            file.write_bytes(pem(presented.certificate) + pem_key(presented.key))
             trust.load_cert_chain(file)
         url = f"https://127.0.0.1:{self._listener.port}"
         async with httpx.AsyncClient(verify=trust, base_url=url, trust_env=False) as client:
@@ -116,14 +116,14 @@ async def test_clients_need_a_certificate_of_the_ca(webhook: Webhook, file: Path
     assert not await webhook.answers(serving), "it is no client's"
 
 
-async def test_clients_need_one_after_a_certificate_swap(webhook: Webhook, file: Path) -> None:
+async def test_clients_need_a_certificate_after_a_swap(webhook: Webhook, file: Path) -> None:
     WatchedClientCA(file, webhook.live)
     webhook.live.put(OTHER.certificate, OTHER.key, "tls.crt", "tls.key")
     assert await webhook.answers(client_of(CLIENTS))
     assert not await webhook.answers(None)
 
 
-async def test_a_file_that_changes_is_read_again(webhook: Webhook, file: Path) -> None:
+async def test_a_changed_file_is_read_again(webhook: Webhook, file: Path) -> None:
     watched = WatchedClientCA(file, webhook.live)
     _change(file, pem(STRANGERS.certificate), watched)
     assert await webhook.answers(client_of(STRANGERS))
@@ -152,7 +152,7 @@ def test_a_file_without_ca_is_refused(content: bytes | None, message: str, tmp_p
         WatchedClientCA(path, Live())
 
 
-async def test_the_ca_may_be_set_before_the_serving_certificate(tmp_path: Path, file: Path) -> None:
+async def test_the_ca_can_be_set_before_the_serving_certificate(tmp_path: Path, file: Path) -> None:
     live = Live()
     WatchedClientCA(file, live)
     live.put(SERVING.certificate, SERVING.key, "tls.crt", "tls.key")

@@ -49,28 +49,28 @@ def presents(live: Live, pki: Pki, host: str = "localhost") -> bool:
 
 @pytest.fixture
 def live() -> Live:
-    made = Live()
-    put(made, ONE)
-    return made
+    certificate = Live()
+    put(certificate, ONE)
+    return certificate
 
 
-class TestPresenting:
+class TestPresentedCertificates:
     @pytest.mark.parametrize("host", HOSTS)
-    def test_by_name_and_by_address(self, live: Live, host: str) -> None:
+    def test_the_pair_is_presented_for_names_and_addresses(self, live: Live, host: str) -> None:
         assert presents(live, ONE, host)
 
-    def test_the_pair_that_was_put_last(self, live: Live) -> None:
+    def test_the_last_pair_is_presented(self, live: Live) -> None:
         put(live, OTHER)
         assert presents(live, OTHER)
         assert live.swaps == 1
 
-    def test_an_alert_without_a_certificate(self) -> None:
+    def test_a_handshake_without_a_certificate_fails(self) -> None:
         live = Live()
         with pytest.raises(ssl.SSLError, match="callback failed"):
             handshake(live, ca(ONE))
         assert live.waiting_for() == ["a certificate: none exists yet"]
 
-    def test_the_pair_before_one_that_does_not_match(self, live: Live) -> None:
+    def test_a_pair_that_does_not_match_is_not_presented(self, live: Live) -> None:
         for _ in range(2):
             with pytest.raises(CertificateError, match=r"^tls\.key is not the key of tls\.crt$"):
                 live.put(OTHER.certificate, ONE.key, "tls.crt", "tls.key")
@@ -79,11 +79,11 @@ class TestPresenting:
         assert live.waiting_for() == []
 
     @pytest.mark.parametrize("chain", [b"", b"hello", ONE.key], ids=["empty", "text", "a key"])
-    def test_no_malformed_certificate(self, chain: bytes) -> None:
+    def test_a_malformed_certificate_is_refused(self, chain: bytes) -> None:
         with pytest.raises(CertificateError, match=r"^tls\.crt is not a PEM certificate$"):
             Live().put(chain, ONE.key, "tls.crt", "tls.key")
 
-    def test_no_certificate_before_or_after_its_validity(self) -> None:
+    def test_a_certificate_outside_its_validity_is_refused(self) -> None:
         clock = Clock()
         authority = make_authority(now=BEGIN, lifetime=timedelta(days=9))
         pair = make_serving(authority, HOSTS, now=BEGIN, lifetime=timedelta(days=3))
@@ -95,8 +95,10 @@ class TestPresenting:
         clock.go(timedelta(hours=2))
         live.put(chain, key, "tls.crt", "tls.key")
         clock.go(timedelta(days=3))
-        (why,) = live.waiting_for()
-        assert why.startswith("a certificate that is valid: the one in use expired at 2026-08-04")
+        (reason,) = live.waiting_for()
+        assert reason.startswith(
+            "a certificate that is valid: the one in use expired at 2026-08-04"
+        )
         with pytest.raises(CertificateError, match="expired at 2026-08-04"):
             live.put(chain, key, "tls.crt", "tls.key")
 
@@ -126,7 +128,7 @@ class TestFiles:
         task = asyncio.create_task(WatchedFiles(files, live).run())
         write(files, OTHER)
         async with asyncio.timeout(10):
-            while not live.swaps:  # noqa: ASYNC110 - looks at what tells nobody
+            while not live.swaps:  # noqa: ASYNC110 - no event reports a swap
                 await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.wait([task])
@@ -146,24 +148,26 @@ class TestFiles:
         watched.look()
         assert presents(live, OTHER)
 
-    def test_files_that_change_all_the_time_are_used_as_last_read(
+    def test_files_that_keep_changing_are_used_as_last_read(
         self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read = 0
 
-        def changing(path: Path) -> bytes:
+        def read_changed(path: Path) -> bytes:
             nonlocal read
             read += 1
             return f"{path.name} {read}".encode()
 
-        monkeypatch.setattr(Path, "read_bytes", changing)
+        monkeypatch.setattr(Path, "read_bytes", read_changed)
         assert files.read() == (b"tls.crt 9", b"tls.key 10")
 
-    def test_unreadable(self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-        def broken(path: Path) -> bytes:
+    def test_an_unreadable_file_is_an_error(
+        self, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(path: Path) -> bytes:
             raise OSError(5, "Input/output error")
 
-        monkeypatch.setattr(Path, "read_bytes", broken)
+        monkeypatch.setattr(Path, "read_bytes", fail)
         with pytest.raises(CertificateError) as raised:
             files.read()
         assert str(raised.value) == f"{files.certificate}: Input/output error"
@@ -178,7 +182,7 @@ ROTATIONS, CLIENTS = 20, 8
 
 
 async def test_no_review_fails_during_rotations(live: Live) -> None:
-    """Half of the clients keep their connection, the others open one per review."""
+    """Half of the clients keep their connection. The others open a connection for each review."""
     listener = HttpListener(
         create_app(FakeCluster()), port=0, flag="--webhook-port", host="127.0.0.1", tls=live.tls
     )
@@ -186,7 +190,7 @@ async def test_no_review_fails_during_rotations(live: Live) -> None:
     serving = asyncio.create_task(listener.serve())
     stop = asyncio.Event()
     clients = [
-        asyncio.create_task(ask(listener.port, trust, stop, keep=number % 2 == 0))
+        asyncio.create_task(send_reviews(listener.port, trust, stop, keep=number % 2 == 0))
         for number in range(CLIENTS)
     ]
     for rotation in range(ROTATIONS):
@@ -195,17 +199,17 @@ async def test_no_review_fails_during_rotations(live: Live) -> None:
         assert live.swaps == before + 1
         await asyncio.sleep(0.02)
     stop.set()
-    answered = await asyncio.gather(*clients)
+    answers = await asyncio.gather(*clients)
     listener.stop()
     await serving
-    assert all(count > 0 for count in answered)
+    assert all(count > 0 for count in answers)
 
 
-async def ask(port: int, trust: ssl.SSLContext, stop: asyncio.Event, *, keep: bool) -> int:
-    """Send reviews until `stop`; return the number of answers. Raises for a failed one."""
+async def send_reviews(port: int, trust: ssl.SSLContext, stop: asyncio.Event, *, keep: bool) -> int:
+    """Send reviews until `stop` is set, and return the number of answers. All must succeed."""
     body = review("CREATE", jobflow("f", {"a": []}))
     head = f"POST /jobflows/validate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
-    answered, connection = 0, None
+    answers, connection = 0, None
     while not stop.is_set():
         if connection is None:
             connection = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
@@ -215,7 +219,7 @@ async def ask(port: int, trust: ssl.SSLContext, stop: asyncio.Event, *, keep: bo
         assert answer.startswith(b"HTTP/1.1 200"), answer
         length = int(answer.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
         await reader.readexactly(length)
-        answered += 1
+        answers += 1
         if not keep:
             writer.close()
             await writer.wait_closed()
@@ -223,4 +227,4 @@ async def ask(port: int, trust: ssl.SSLContext, stop: asyncio.Event, *, keep: bo
     if connection is not None:
         connection[1].close()
         await connection[1].wait_closed()
-    return answered
+    return answers

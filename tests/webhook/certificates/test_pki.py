@@ -19,8 +19,8 @@ from support.time.certificate_rings import handshake
 HOSTS = ["jobflow.jobflow-system.svc", "127.0.0.1", "::1"]
 
 
-def trusted(pki: PkiFiles, host: str, authority: PkiFiles | None = None) -> bool:
-    """Whether a strict client of an authority gets the certificate; raises if it does not trust."""
+def is_trusted(pki: PkiFiles, host: str, authority: PkiFiles | None = None) -> bool:
+    """Return whether a strict client of an authority gets the certificate. Raises without trust."""
     live = Live()
     live.put(*pki.serving.read(), "tls.crt", "tls.key")
     ca = x509.load_pem_x509_certificate((authority or pki).ca_certificate.read_bytes())
@@ -35,22 +35,22 @@ def pki(tmp_path: Path) -> PkiFiles:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_strict_clients_trust_every_host(pki: PkiFiles, host: str) -> None:
-    assert trusted(pki, host)
+    assert is_trusted(pki, host)
 
 
 def test_no_client_trusts_another_host_or_another_ca(pki: PkiFiles, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        trusted(pki, "other.example")
+        is_trusted(pki, "other.example")
     stranger = write_development_pki(tmp_path / "other", HOSTS)
     with pytest.raises(ssl.SSLCertVerificationError, match="verify failed"):
-        trusted(pki, HOSTS[0], stranger)
+        is_trusted(pki, HOSTS[0], stranger)
 
 
-def test_the_extensions_of_certificates() -> None:
+def test_certificates_have_the_required_extensions() -> None:
     now = datetime(2026, 8, 1, 12, tzinfo=UTC)
-    made = make_pki(HOSTS, now=now)
-    ca = x509.load_pem_x509_certificate(made.ca_certificate)
-    leaf = x509.load_pem_x509_certificate(made.certificate)
+    pki = make_pki(HOSTS, now=now)
+    ca = x509.load_pem_x509_certificate(pki.ca_certificate)
+    leaf = x509.load_pem_x509_certificate(pki.certificate)
     leaf.verify_directly_issued_by(ca)
     ca.verify_directly_issued_by(ca)
     for certificate, is_ca in ((ca, True), (leaf, False)):
@@ -82,12 +82,12 @@ def test_a_second_run_replaces_the_first(pki: PkiFiles) -> None:
     before = pki.ca_certificate.read_bytes()
     write_development_pki(pki.ca_certificate.parent, HOSTS)
     assert pki.ca_certificate.read_bytes() != before
-    assert trusted(pki, HOSTS[0])
+    assert is_trusted(pki, HOSTS[0])
 
 
-def test_a_long_host_name(tmp_path: Path) -> None:
+def test_a_long_host_name_is_accepted(tmp_path: Path) -> None:
     host = ".".join(["jobflow"] * 12)
-    assert trusted(write_development_pki(tmp_path, [host]), host)
+    assert is_trusted(write_development_pki(tmp_path, [host]), host)
 
 
 @pytest.mark.parametrize(
@@ -104,24 +104,24 @@ def test_malformed_hosts_are_refused(hosts: list[str], text: str) -> None:
 
 
 class TestFilesThatCannotBeServed:
-    def check(self, files: CertificateFiles) -> str:
+    def message_of(self, files: CertificateFiles) -> str:
         with pytest.raises(CertificateError) as raised:
             files.context()
         assert "\n" not in str(raised.value)
         return str(raised.value)
 
-    def test_missing(self, tmp_path: Path) -> None:
+    def test_a_missing_file_is_an_error(self, tmp_path: Path) -> None:
         files = CertificateFiles(tmp_path / "tls.crt", tmp_path / "tls.key")
-        assert self.check(files).startswith(f"{tmp_path}/tls.crt: no such file")
+        assert self.message_of(files).startswith(f"{tmp_path}/tls.crt: no such file")
 
-    def test_a_folder(self, pki: PkiFiles, tmp_path: Path) -> None:
-        text = self.check(CertificateFiles(tmp_path, pki.serving.key))
+    def test_a_folder_is_an_error(self, pki: PkiFiles, tmp_path: Path) -> None:
+        text = self.message_of(CertificateFiles(tmp_path, pki.serving.key))
         assert text.startswith(f"{tmp_path}: no such file")
 
-    def test_no_pem(self, pki: PkiFiles, tmp_path: Path) -> None:
+    def test_a_file_without_pem_is_an_error(self, pki: PkiFiles, tmp_path: Path) -> None:
         empty = tmp_path / "empty.crt"
         empty.write_text("nothing\n")
-        assert "not a PEM certificate" in self.check(CertificateFiles(empty, pki.serving.key))
+        assert "not a PEM certificate" in self.message_of(CertificateFiles(empty, pki.serving.key))
 
     def test_an_encrypted_key_does_not_prompt(self, pki: PkiFiles, tmp_path: Path) -> None:
         key = serialization.load_pem_private_key(pki.serving.key.read_bytes(), None)
@@ -135,4 +135,4 @@ class TestFilesThatCannotBeServed:
             )
         )
         files = CertificateFiles(pki.serving.certificate, locked)
-        assert "unencrypted key" in self.check(files)
+        assert "unencrypted key" in self.message_of(files)

@@ -23,7 +23,7 @@ def rsa_key() -> str:
 
 
 @pytest.mark.parametrize("name", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
-def test_a_part_that_is_missing_is_named(name: str) -> None:
+def test_a_missing_part_is_named(name: str) -> None:
     data = RING.data()
     assert read_ring(data).data() == data
     del data[name]

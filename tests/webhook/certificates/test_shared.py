@@ -54,7 +54,7 @@ async def test_the_first_replica_creates_a_trusted_certificate(world: Shared) ->
         assert one.source.waiting_for() == []
 
 
-async def test_replicas_that_start_at_once_agree(world: Shared) -> None:
+async def test_replicas_that_start_together_agree(world: Shared) -> None:
     async with serving(world, 5) as replicas:
         ring = await world.ring()
         assert {each.serves for each in replicas} == {ring.serving.certificate}
@@ -80,11 +80,11 @@ async def test_an_emptied_bundle_is_restored(world: Shared) -> None:
 
 
 async def test_another_ca_stays_trusted_during_the_overlap(world: Shared) -> None:
-    theirs = make_authority(now=BEGIN, lifetime=timedelta(days=100))
-    await world.configure(pem(theirs.certificate))
+    foreign = make_authority(now=BEGIN, lifetime=timedelta(days=100))
+    await world.configure(pem(foreign.certificate))
     async with serving(world) as (one,):
         issuer = (await world.ring()).issuer
-        await until_trusted(world, {issuer, theirs.certificate})
+        await until_trusted(world, {issuer, foreign.certificate})
         await world.later(OVERLAP)
         await until_trusted(world, {issuer})
 
@@ -201,13 +201,13 @@ async def test_a_complete_pki_written_by_hand_is_used(world: Shared) -> None:
             await elsewhere.until(lambda: another.serves)
             data = (await elsewhere.ring()).data()
         await merge(world.client, SECRETS, SECRET, {"data": data})
-        given = (await world.ring()).issuer
+        issuer = (await world.ring()).issuer
         await world.until(lambda: one.source.waiting_for() == [])
         for _ in range(2):
             await world.later(SETTLE)
             await asyncio.sleep(0.05)
         await world.until(lambda: one.serves != old)
-        assert all(given in trusted for trusted in await world.trusted())
+        assert all(issuer in trusted for trusted in await world.trusted())
 
 
 async def test_replicas_with_different_hosts_agree(world: Shared) -> None:
@@ -239,12 +239,12 @@ class TestWaitingFor:
     def world(self, unconfigured: Shared) -> Shared:
         return unconfigured
 
-    async def test_the_secret_is_unread(self, world: Shared) -> None:
+    async def test_an_unread_secret_is_a_reason_to_wait(self, world: Shared) -> None:
         async with world.replica() as one:
-            (why,) = one.source.waiting_for()
-            assert why.startswith("a certificate: Secret default/certificate has not been read")
+            (reason,) = one.source.waiting_for()
+            assert reason.startswith("a certificate: Secret default/certificate has not been read")
 
-    async def test_the_namespace_does_not_exist(self, world: Shared) -> None:
+    async def test_a_missing_namespace_is_a_reason_to_wait(self, world: Shared) -> None:
         live = Live()
         source = SharedCertificate(
             world.client, live, POLICY, namespace="nowhere", secret=SECRET, configurations=[]
@@ -254,12 +254,12 @@ class TestWaitingFor:
         task.cancel()
         await asyncio.wait([task])
 
-    async def test_the_server_does_not_answer_which_is_logged_once(
+    async def test_an_unreachable_server_is_a_reason_that_is_logged_once(
         self, world: Shared, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tried = 0
 
-        async def nobody(*asked: object, **more: object) -> bytes:
+        async def fail(*arguments: object, **more: object) -> bytes:
             nonlocal tried
             tried += 1
             raise ConnectionError("nobody there")
@@ -267,21 +267,21 @@ class TestWaitingFor:
         with capture_logs() as lines:
             async with world.replica() as one:
                 with monkeypatch.context() as patched:
-                    patched.setattr("jobflow.kube.client.Client.create", nobody)
+                    patched.setattr("jobflow.kube.client.Client.create", fail)
                     await world.until(lambda: tried >= 2)
-                    why = ["a certificate: ConnectionError: nobody there"]
-                    assert one.source.waiting_for() == why
+                    reason = ["a certificate: ConnectionError: nobody there"]
+                    assert one.source.waiting_for() == reason
                 await world.until(lambda: one.serves)
                 assert one.source.waiting_for() == []
         warnings = [line for line in lines if line["log_level"] == "warning" and "error" in line]
         assert [each["error"] for each in warnings] == ["ConnectionError: nobody there"]
 
-    async def test_the_certificate_has_expired(self, world: Shared) -> None:
+    async def test_an_expired_certificate_is_a_reason_to_wait(self, world: Shared) -> None:
         async with world.replica() as one:
             await world.until(lambda: one.serves)
         world.clock.go(POLICY.serving)
-        (why,) = one.live.waiting_for()
-        assert why.startswith("a certificate that is valid: the one in use expired at 2026-")
+        (reason,) = one.live.waiting_for()
+        assert reason.startswith("a certificate that is valid: the one in use expired at 2026-")
 
 
 async def change_secret(world: Shared, edit: dict[str, bytes]) -> None:
@@ -298,11 +298,11 @@ async def until_trusted(world: Shared, authorities: set[object]) -> None:
 async def until_newest(world: Shared, *, other_than: object) -> object:
     async with asyncio.timeout(10):
         while True:
-            with suppress(ApiError):  # it is deleted and created again
+            with suppress(ApiError):  # the Secret is deleted and created again
                 if (newest := (await world.ring()).newest.certificate) != other_than:
                     return newest
             await asyncio.sleep(0.01)
 
 
 def writes(world: Shared) -> int:
-    return sum(seen.method in ("POST", "PATCH", "PUT") for seen in world.server.requests)
+    return sum(request.method in ("POST", "PATCH", "PUT") for request in world.server.requests)

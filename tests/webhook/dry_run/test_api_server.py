@@ -1,4 +1,4 @@
-"""Dry runs by an API server whose answers a test sets: requests, faults and failures."""
+"""Dry runs by an API server with answers from the test: requests, faults and failures."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ class Tries:
         self.results[result] += 1
 
 
-async def answered(answer: Answer) -> tuple[DryRun, Counter[str]]:
+async def dry_run_with(answer: Answer) -> tuple[DryRun, Counter[str]]:
     async with ScriptedServer() as server, Client.at(server.url) as client:
         server.others.append(answer)
         tries = Tries(client)
@@ -60,10 +60,10 @@ async def test_a_dry_run_has_a_generated_name() -> None:
     async with ScriptedServer() as server, Client.at(server.url) as client:
         server.others.append(Answer(201, {"kind": "PodTemplate"}))
         assert await Tries(client).one() == DryRun()
-    (asked,) = server.asked
-    assert (asked.method, asked.path) == ("POST", PATH)
-    assert asked.query == {"dryRun": "All", "fieldValidation": "Warn"}
-    assert json.loads(asked.body) == {
+    (request,) = server.asked
+    assert (request.method, request.path) == ("POST", PATH)
+    assert request.query == {"dryRun": "All", "fieldValidation": "Warn"}
+    assert json.loads(request.body) == {
         "apiVersion": "v1",
         "kind": "PodTemplate",
         "metadata": {"generateName": "jobflow-"},
@@ -72,7 +72,9 @@ async def test_a_dry_run_has_a_generated_name() -> None:
 
 
 async def test_faults_have_the_messages_of_the_server() -> None:
-    answer, results = await answered(Answer(422, failure(422, "Invalid", "many", causes=CAUSES)))
+    answer, results = await dry_run_with(
+        Answer(422, failure(422, "Invalid", "many", causes=CAUSES))
+    )
     assert answer == DryRun(faults=(INVALID_PORT,))
     assert results == {"refused": 1}
 
@@ -89,12 +91,12 @@ async def test_faults_have_the_messages_of_the_server() -> None:
 )
 async def test_a_denial_that_names_no_field_of_the_template_is_ignored(causes: Any) -> None:
     refusal = failure(422, "Invalid", "no", causes=causes)
-    answer, results = await answered(Answer(422, refusal))
+    answer, results = await dry_run_with(Answer(422, refusal))
     assert (answer, results) == (DryRun(), {"error": 1})
 
 
 async def test_a_template_that_cannot_be_decoded_is_refused() -> None:
-    answer, results = await answered(Answer(400, failure(400, "BadRequest", UNREADABLE)))
+    answer, results = await dry_run_with(Answer(400, failure(400, "BadRequest", UNREADABLE)))
     (fault,) = answer.faults
     assert (fault.field, fault.reason) == ("template", "FieldValueTypeInvalid")
     assert fault.message == "quantities must match the regular expression '^x$'"
@@ -121,8 +123,8 @@ async def test_a_template_that_cannot_be_decoded_is_refused() -> None:
     ],
     ids=lambda each: f"{each.code} {each.end}" if isinstance(each, Answer) else each,
 )
-async def test_other_failures_refuse_nothing(answer: Answer, result: str) -> None:
-    found, results = await answered(answer)
+async def test_other_failures_are_ignored(answer: Answer, result: str) -> None:
+    found, results = await dry_run_with(answer)
     assert found == DryRun()
     assert results == {result: 1}
 
@@ -130,10 +132,10 @@ async def test_other_failures_refuse_nothing(answer: Answer, result: str) -> Non
 async def test_warnings_are_returned_with_and_without_faults() -> None:
     head = {"Warning": '299 - "unknown field \\"template.spec.comand\\"", 299 api "b, c"'}
     reported = ('unknown field "template.spec.comand"', "b, c")
-    answer, _ = await answered(Answer(201, {}, headers=head))
+    answer, _ = await dry_run_with(Answer(201, {}, headers=head))
     assert answer == DryRun(warnings=reported)
     refusal = failure(422, "Invalid", "", causes=CAUSES)
-    answer, _ = await answered(Answer(422, refusal, headers=head))
+    answer, _ = await dry_run_with(Answer(422, refusal, headers=head))
     assert answer.warnings == reported and answer.faults
 
 
@@ -150,7 +152,7 @@ async def test_dry_runs_share_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class Counting(Client):
-    """Answers all requests once `expected` are under way."""
+    """A client that answers all requests once `expected` requests are running."""
 
     def __init__(self, expected: int) -> None:
         super().__init__(Credentials(Login("http://127.0.0.1:1")))
@@ -188,7 +190,7 @@ async def test_a_cancelled_review_cancels_its_dry_runs() -> None:
 
 
 class Failing(Client):
-    """Every request raises the error."""
+    """A client whose requests raise the error."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(Credentials(Login("http://127.0.0.1:1")))
@@ -202,7 +204,7 @@ def api_error(code: int, reason: str) -> ApiError:
     return ApiError(Status(code=code, reason=reason))
 
 
-async def test_a_request_that_times_out_refuses_nothing() -> None:
+async def test_a_request_that_times_out_is_ignored() -> None:
     tries = Tries(Failing(TimeoutError()))
     assert await tries.of(POD) == [None]
     assert tries.results == {"timeout": 1}
@@ -212,16 +214,16 @@ async def test_each_result_is_logged_once_a_minute() -> None:
     client = Failing(api_error(403, "Forbidden"))
     tries = Tries(client)
 
-    async def logged() -> list[str]:
+    async def logged_lines() -> list[str]:
         with capture_logs() as lines:
             for _ in range(50):
                 await tries.one()
         return [f"{line['log_level']}: {line['event']}: {line['error']}" for line in lines]
 
-    assert await logged() == ["warning: pod template not checked: 403 Forbidden: "]
-    assert await logged() == []
+    assert await logged_lines() == ["warning: pod template not checked: 403 Forbidden: "]
+    assert await logged_lines() == []
     client.error = api_error(404, "NotFound")
-    assert await logged() == ["info: pod template not checked: 404 NotFound: "]
+    assert await logged_lines() == ["info: pod template not checked: 404 NotFound: "]
     tries.clock.now = 61.0
-    assert len(await logged()) == 1
+    assert len(await logged_lines()) == 1
     assert tries.results == {"forbidden": 100, "not_served": 100}

@@ -11,8 +11,8 @@ QUANTITIES = (
 )
 
 
-def mistyped(kind: str, field: str, wanted: str) -> str:
-    return f"json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}"
+def mistyped(kind: str, field: str, expected: str) -> str:
+    return f"json: cannot unmarshal {kind} into Go struct field {field} of type {expected}"
 
 
 def spec(*containers: Any, **more: Any) -> dict[str, Any]:

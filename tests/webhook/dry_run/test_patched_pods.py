@@ -23,20 +23,20 @@ AT = "spec.flows[0].patch.jobSpec.tasks[0].template.spec.containers[0]"
 
 
 def flow(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    made = jobflow("f", {f"s{i}": [] for i in range(len(containers))}, **spec)
-    for step, container in zip(made["spec"]["flows"], containers, strict=True):
+    manifest = jobflow("f", {f"s{i}": [] for i in range(len(containers))}, **spec)
+    for step, container in zip(manifest["spec"]["flows"], containers, strict=True):
         pod = {"spec": {"containers": [{"name": "main", **container}]}}
         step["template"] = "a"
         step["patch"] = {"jobSpec": {"tasks": [{"name": "main", "template": pod}]}}
-    return stored(made)
+    return stored(manifest)
 
 
-def knowing(says: Any = lambda template: DryRun(), **cluster: Any) -> FakeCluster:
+def cluster_with(says: Any = lambda template: DryRun(), **cluster: Any) -> FakeCluster:
     return FakeCluster(known_templates={"a": stored(template("a"))}, says=says, **cluster)
 
 
-def against(*faults: StatusCause) -> FakeCluster:
-    return knowing(lambda template: DryRun(faults))
+def refusing_cluster(*faults: StatusCause) -> FakeCluster:
+    return cluster_with(lambda template: DryRun(faults))
 
 
 def images(cluster: FakeCluster) -> list[str]:
@@ -44,7 +44,7 @@ def images(cluster: FakeCluster) -> list[str]:
 
 
 async def test_a_fault_is_located_in_the_patch() -> None:
-    cluster = against(INVALID_PORT)
+    cluster = refusing_cluster(INVALID_PORT)
     answer = await created(flow({"ports": [{"containerPort": 0}]}), cluster)
     assert answer.faults == {
         f"{AT}.ports[0].containerPort": "Invalid value: 0: must be between 1 and 65535, inclusive"
@@ -52,7 +52,7 @@ async def test_a_fault_is_located_in_the_patch() -> None:
 
 
 async def test_a_fault_outside_the_patch_has_its_path_in_the_merged_spec() -> None:
-    answer = await created(flow({"image": "other"}), against(VOLUME))
+    answer = await created(flow({"image": "other"}), refusing_cluster(VOLUME))
     place = "tasks[0].template.spec.containers[0].volumeMounts[0].name"
     assert answer.faults == {AT: f'Not found: "data" (at {place} in the merged spec)'}
 
@@ -60,13 +60,13 @@ async def test_a_fault_outside_the_patch_has_its_path_in_the_merged_spec() -> No
 @pytest.mark.parametrize(
     ("patches", "known", "allowed", "tried"),
     [
-        ([{"image": "x"}, {"image": "y"}, {"image": "x"}, {}], knowing(), True, ["x", "y"]),
-        ([{"image": "x", "command": "echo"}], knowing(), False, []),
+        ([{"image": "x"}, {"image": "y"}, {"image": "x"}, {}], cluster_with(), True, ["x", "y"]),
+        ([{"image": "x", "command": "echo"}], cluster_with(), False, []),
         ([{"image": "x"}], FakeCluster(), True, []),
     ],
     ids=["once each", "refused by a rule", "an unknown template"],
 )
-async def test_patched_pods_that_are_tried(
+async def test_different_patched_pods_are_tried(
     patches: list[Any], known: FakeCluster, allowed: bool, tried: list[str]
 ) -> None:
     assert (await created(flow(*patches), known)).allowed is allowed
@@ -74,7 +74,7 @@ async def test_patched_pods_that_are_tried(
 
 
 async def test_only_references_with_a_value_are_tried() -> None:
-    cluster = knowing()
+    cluster = cluster_with()
     manifest = flow({"image": "$(params.image)"}, {"image": "$(item)"}, params=[
         {"name": "image", "value": "x"}
     ])  # fmt: skip
@@ -83,9 +83,9 @@ async def test_only_references_with_a_value_are_tried() -> None:
     assert images(cluster) == ["x"]
 
 
-async def test_warnings_are_passed_on_except_unknown_fields() -> None:
+async def test_warnings_are_returned_except_for_unknown_fields() -> None:
     texts = ('unknown field "template.spec.containers[0].argz"', "would violate PodSecurity")
-    cluster = knowing(lambda template: DryRun(warnings=texts))
+    cluster = cluster_with(lambda template: DryRun(warnings=texts))
     answer = await created(flow({"argz": ["x"]}), cluster)
     assert answer.warnings == [
         "spec.flows[0].patch.jobSpec: would violate PodSecurity",
@@ -93,7 +93,7 @@ async def test_warnings_are_passed_on_except_unknown_fields() -> None:
     ]
 
 
-async def test_pods_that_were_not_tried_are_a_warning() -> None:
-    answer = await created(flow(*({"image": f"x{i}"} for i in range(70))), knowing())
+async def test_pods_that_are_not_tried_get_a_warning() -> None:
+    answer = await created(flow(*({"image": f"x{i}"} for i in range(70))), cluster_with())
     (warning,) = answer.warnings
     assert warning.startswith("6 of 70 different pod templates were not checked by the API server")

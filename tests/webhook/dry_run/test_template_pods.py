@@ -36,11 +36,11 @@ def pod(image: str = "busybox:1.36", **container: Any) -> dict[str, Any]:
 def with_tasks(*pods: dict[str, Any], **spec: Any) -> dict[str, Any]:
     """Return a JobTemplate with a task for each of these pod templates."""
     tasks = [{"name": f"t{i}", "replicas": 1, "template": each} for i, each in enumerate(pods)]
-    made = template("a")
-    return stored(made | {"spec": {"tasks": tasks, "queue": "default"} | spec})
+    manifest = template("a")
+    return stored(manifest | {"spec": {"tasks": tasks, "queue": "default"} | spec})
 
 
-async def updated(old: Any, new: Any, cluster: FakeCluster) -> Response:
+async def update(old: Any, new: Any, cluster: FakeCluster) -> Response:
     return await respond(review("UPDATE", new, old), cluster)
 
 
@@ -48,7 +48,7 @@ def faults_of(response: Response) -> list[str]:
     return [f"{field}: {message}" for field, message in response.faults.items()]
 
 
-def against(*faults: StatusCause, image: str = "bad") -> FakeCluster:
+def refusing_cluster(*faults: StatusCause, image: str = "bad") -> FakeCluster:
     def says(template: Any) -> DryRun:
         return DryRun(faults if template["spec"]["containers"][0].get("image") == image else ())
 
@@ -57,7 +57,7 @@ def against(*faults: StatusCause, image: str = "bad") -> FakeCluster:
 
 async def test_faults_of_the_api_server_are_added_to_those_of_the_rules_for_every_task() -> None:
     name = StatusCause(reason="FieldValueNotFound", field="template.spec.volumes", message="Not x")
-    cluster = against(INVALID_PORT, name)
+    cluster = refusing_cluster(INVALID_PORT, name)
     answer = await created(with_tasks(pod("bad"), pod(), pod("bad"), minAvailable=7), cluster)
     assert faults_of(answer) == [
         "spec.minAvailable: Invalid value: 7: must not be greater than the replicas of all tasks "
@@ -78,7 +78,7 @@ async def test_a_fault_that_a_rule_has_found_is_not_repeated() -> None:
         field="template.spec.containers[0].image",
         message="Required value",
     )
-    answer = await created(with_tasks(pod("")), against(missing, INVALID_PORT, image=""))
+    answer = await created(with_tasks(pod("")), refusing_cluster(missing, INVALID_PORT, image=""))
     assert faults_of(answer) == [
         "spec.tasks[0].template.spec.containers[0].image: Required value: a container has an image",
         f"{PORT_OF.format(0)}: {INVALID_PORT.message}",
@@ -105,7 +105,7 @@ async def test_a_task_without_a_pod_template_is_tried_with_an_empty_one() -> Non
 BAD = with_tasks(pod("bad"))
 
 
-def relabelled(**metadata: Any) -> bytes:
+def update_of_metadata(**metadata: Any) -> bytes:
     return review("UPDATE", BAD | {"metadata": BAD["metadata"] | metadata}, BAD)
 
 
@@ -115,37 +115,37 @@ def relabelled(**metadata: Any) -> bytes:
         (review("CREATE", with_tasks(tasks=None)), False),
         (review("CREATE", with_tasks(tasks=[])), False),
         (review("CREATE", with_tasks(tasks={"name": "x"})), False),
-        (relabelled(labels={"a": "b"}), True),
-        (relabelled(finalizers=["example.com/x"]), True),
-        (relabelled(deletionTimestamp="2026-08-01T11:00:00Z"), True),
+        (update_of_metadata(labels={"a": "b"}), True),
+        (update_of_metadata(finalizers=["example.com/x"]), True),
+        (update_of_metadata(deletionTimestamp="2026-08-01T11:00:00Z"), True),
         (review("CREATE", stored(jobflow("diamond", DIAMOND))), True),
         (review("DELETE", None, BAD), True),
     ],
     ids="null,no tasks,a wrong type,labels,finalizers,deletion,a plain flow,delete".split(","),
 )
-async def test_reviews_that_try_nothing(body: bytes, allowed: bool) -> None:
-    cluster = against(INVALID_PORT)
+async def test_reviews_that_try_no_pod_template(body: bytes, allowed: bool) -> None:
+    cluster = refusing_cluster(INVALID_PORT)
     assert (await respond(body, cluster)).allowed is allowed
     assert cluster.tried == []
 
 
 async def test_an_update_of_the_spec_is_tried_as_a_whole() -> None:
-    cluster = against(INVALID_PORT)
+    cluster = refusing_cluster(INVALID_PORT)
     old = with_tasks(pod("bad"))
     new = with_tasks(pod("bad"), priorityClassName="high")
-    assert len(faults_of(await updated(old, new, cluster))) == 1
+    assert len(faults_of(await update(old, new, cluster))) == 1
     assert len(cluster.tried) == 1
 
 
-async def test_the_new_form_of_an_object_of_another_schema_is_tried() -> None:
-    cluster = against(INVALID_PORT)
+async def test_the_update_of_an_object_of_another_schema_is_tried() -> None:
+    cluster = refusing_cluster(INVALID_PORT)
     old = with_tasks(pod())
     old["metadata"]["labels"] = ["no", "map"]
-    assert len(faults_of(await updated(old, with_tasks(pod("bad")), cluster))) == 1
+    assert len(faults_of(await update(old, with_tasks(pod("bad")), cluster))) == 1
 
 
 async def test_nothing_is_tried_in_a_namespace_that_is_not_followed() -> None:
-    cluster = against(INVALID_PORT)
+    cluster = refusing_cluster(INVALID_PORT)
     cluster.followed = False
     assert (await created(with_tasks(pod("bad")), cluster)).allowed
     assert cluster.tried == []
@@ -154,13 +154,13 @@ async def test_nothing_is_tried_in_a_namespace_that_is_not_followed() -> None:
 async def test_faults_of_labels_are_located_in_metadata() -> None:
     labels = StatusCause(reason="FieldValueInvalid", field="template.labels", message="no")
     mine = StatusCause(reason="Unheard", field="template.labelsOfMine", message="no")
-    assert faults_of(await created(with_tasks(pod("bad")), against(labels, mine))) == [
+    assert faults_of(await created(with_tasks(pod("bad")), refusing_cluster(labels, mine))) == [
         "spec.tasks[0].template.metadata.labels: no",
         "spec.tasks[0].template.labelsOfMine: no",
     ]
 
 
-async def test_unknown_fields_are_one_warning_and_the_servers_own_follow() -> None:
+async def test_unknown_fields_are_one_warning_before_those_of_the_server() -> None:
     reported = (
         *(f'unknown field "template.spec.x{i}"' for i in range(5)),
         "template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14",
@@ -178,7 +178,7 @@ async def test_unknown_fields_are_one_warning_and_the_servers_own_follow() -> No
     ]
 
 
-async def test_an_unknown_field_is_a_warning_of_a_refusal_too() -> None:
+async def test_a_refusal_also_warns_about_unknown_fields() -> None:
     answer = DryRun((INVALID_PORT,), ('unknown field "template.spec.containers[0].comand"',))
     found = await created(with_tasks(pod()), FakeCluster(says=lambda _: answer))
     assert len(faults_of(found)) == 1
@@ -188,7 +188,7 @@ async def test_an_unknown_field_is_a_warning_of_a_refusal_too() -> None:
     ]
 
 
-def test_three_of_many_warnings_are_passed_on() -> None:
+def test_three_of_many_warnings_are_returned() -> None:
     tried = [Tried(b"{}", [i]) for i in range(9)]
     verdict = add_pod_faults(Verdict(), tried, [DryRun(warnings=(f"w{i}",)) for i in range(9)])
     assert verdict.warnings == (
@@ -209,7 +209,7 @@ def test_numbers_that_are_equal_in_python_are_not_equal_templates() -> None:
     assert [each.tasks for each in pod_templates({"tasks": tasks})] == [[0, 3], [1], [2]]
 
 
-async def test_sixty_four_pod_templates_are_tried_and_the_others_let_in_with_a_warning() -> None:
+async def test_pod_templates_beyond_sixty_four_get_a_warning() -> None:
     cluster = FakeCluster()
     answer = await created(with_tasks(*(pod(f"image-{i}") for i in range(100))), cluster)
     assert len(cluster.tried) == MOST_TRIED == 64
@@ -220,7 +220,7 @@ async def test_sixty_four_pod_templates_are_tried_and_the_others_let_in_with_a_w
     ]
 
 
-async def test_pod_templates_that_are_not_answered_in_time_are_let_in_with_one_warning() -> None:
+async def test_pod_templates_without_an_answer_in_time_get_a_warning() -> None:
     def says(template: Any) -> DryRun | None:
         image = template["spec"]["containers"][0]["image"]
         return None if image == "slow" else DryRun((INVALID_PORT,) if image == "bad" else ())

@@ -1,4 +1,4 @@
-"""Offload of large reviews to a real worker process: which reviews, equal answers, and limits."""
+"""Offload of large reviews to a real worker process: their choice, equal answers, and limits."""
 
 import asyncio
 import os
@@ -25,13 +25,13 @@ POD = {
 
 
 def flow(*steps: dict[str, Any], **spec: Any) -> bytes:
-    made = stored(jobflow("f", {}))
-    return review("CREATE", made | {"spec": {"flows": list(steps)} | spec})
+    manifest = stored(jobflow("f", {}))
+    return review("CREATE", manifest | {"spec": {"flows": list(steps)} | spec})
 
 
 def template_with(*tasks: dict[str, Any]) -> bytes:
-    made = stored(template("t"))
-    return review("CREATE", made | {"spec": {"tasks": tasks}})
+    manifest = stored(template("t"))
+    return review("CREATE", manifest | {"spec": {"tasks": tasks}})
 
 
 def plain(count: int, **step: Any) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ LARGE = {
         {"name": "a", "patch": {"jobSpec": {"tasks": [{}] * 20_000}}}
     ),
     "many empty tasks in a template": template_with(*[{}] * 40_000),
-    "wrong types": flow(*[1] * 200_000),  # type: ignore[list-item]
+    "invalid types": flow(*[1] * 200_000),  # type: ignore[list-item]
     "no JSON": b"[" * (MOST_BYTES + 1),
 }
 
@@ -85,11 +85,11 @@ def cluster() -> FakeCluster:
 async def aside_of(
     cluster: FakeCluster, rights: FakeRights | None = None, **more: float
 ) -> AsyncIterator[Aside]:
-    made = Aside(cluster, rights, **more)
+    offload_process = Aside(cluster, rights, **more)
     try:
-        yield made
+        yield offload_process
     finally:
-        await made.close()
+        await offload_process.close()
 
 
 @pytest.mark.parametrize("body", SMALL.values(), ids=SMALL.keys())
@@ -103,18 +103,22 @@ async def test_large_reviews_get_the_same_answers_from_one_process(cluster: Fake
     pids = set()
     async with aside_of(cluster) as aside:
         for name, body in LARGE.items():
-            there = await answer_to(body, cluster, elsewhere=aside)
-            here = await answer_to(body, cluster)
-            assert (there.body, there.outcome, there.code) == (here.body, here.outcome, here.code)
-            assert [(v.path, v.reason) for v in there.violations] == [
-                (v.path, v.reason) for v in here.violations
+            remote = await answer_to(body, cluster, elsewhere=aside)
+            local = await answer_to(body, cluster)
+            assert (remote.body, remote.outcome, remote.code) == (
+                local.body,
+                local.outcome,
+                local.code,
+            )
+            assert [(v.path, v.reason) for v in remote.violations] == [
+                (v.path, v.reason) for v in local.violations
             ], name
             pids.add(aside.pid)
     assert len(pids) == 1 and None not in pids
     assert aside.pid is None
 
 
-async def test_the_process_asks_for_rights_templates_and_queues(cluster: FakeCluster) -> None:
+async def test_the_process_requests_rights_templates_and_queues(cluster: FakeCluster) -> None:
     cluster.known_queues = {"default": "Closed"}
     rights = FakeRights("you may not")
     steps = plain(900, patch=PATCH)
@@ -163,7 +167,7 @@ async def test_a_slow_review_is_ended_and_the_next_one_judged(cluster: FakeClust
         assert (await respond(MANY_PATCHES, cluster, elsewhere=aside)).allowed
 
 
-async def test_a_process_that_is_killed_is_started_again(cluster: FakeCluster) -> None:
+async def test_a_killed_process_is_restarted(cluster: FakeCluster) -> None:
     async with aside_of(cluster) as aside:
         await respond(MANY_PATCHES, cluster, elsewhere=aside)
         first = aside.pid
@@ -178,10 +182,10 @@ async def test_a_process_that_is_killed_is_started_again(cluster: FakeCluster) -
         assert aside.pid not in (None, first)
 
 
-async def test_a_review_of_too_much_memory_is_refused(cluster: FakeCluster) -> None:
-    much = flow({"name": "a", "patch": {"jobSpec": {"tasks": [{}] * 2_000_000}}})
+async def test_a_review_that_needs_too_much_memory_is_refused(cluster: FakeCluster) -> None:
+    body = flow({"name": "a", "patch": {"jobSpec": {"tasks": [{}] * 2_000_000}}})
     async with aside_of(cluster, seconds=60) as aside:
-        response = await respond(much, cluster, elsewhere=aside)
+        response = await respond(body, cluster, elsewhere=aside)
         assert response.code == 500
         assert "more memory than it has" in response.message
         assert (await respond(MANY_PATCHES, cluster, elsewhere=aside)).allowed
@@ -209,7 +213,7 @@ async def test_an_idle_process_is_ended(cluster: FakeCluster) -> None:
 
 
 def test_the_process_ends_with_its_input() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", MODULE], input=b"", capture_output=True, timeout=60
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (process.returncode, process.stdout, process.stderr) == (0, b"", b"")

@@ -79,26 +79,29 @@ async def test_a_review_on_the_path_of_the_other_kind_is_answered_with_the_reaso
 
 
 async def test_all_numbers_for_strings_in_a_template_are_named() -> None:
-    bad = template("a")
-    bad["spec"]["queue"] = 1
-    bad["spec"]["tasks"][0]["name"] = 2
-    for body in (review("CREATE", bad), review("UPDATE", stored(bad), stored(template("a")))):
+    changed = template("a")
+    changed["spec"]["queue"] = 1
+    changed["spec"]["tasks"][0]["name"] = 2
+    for body in (
+        review("CREATE", changed),
+        review("UPDATE", stored(changed), stored(template("a"))),
+    ):
         assert list(await faults(body)) == ["spec.queue", "spec.tasks[0].name"]
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path] if path else []
+    result = [path] if path else []
     items: Any = ()
     if isinstance(value, dict):
         items = value.items()
     elif isinstance(value, list):
         items = enumerate(value)
     for key, below in items:
-        found += paths(below, (*path, key))
-    return found
+        result += paths(below, (*path, key))
+    return result
 
 
-def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
+def with_value(value: Any, path: tuple[Any, ...], by: Any) -> Any:
     copy = json.loads(json.dumps(value))
     at = copy
     for key in path[:-1]:
@@ -114,17 +117,17 @@ PATCHED["spec"]["flows"][1] |= {
 }
 
 
-@pytest.mark.parametrize("wrong", [None, 7, "text", [], {}, [None], {"x": None}, -1e300, True])
+@pytest.mark.parametrize("value", [None, 7, "text", [], {}, [None], {"x": None}, -1e300, True])
 @pytest.mark.parametrize("kind", ["JobFlow", "JobTemplate"])
-async def test_any_value_anywhere_has_an_answer(kind: str, wrong: Any) -> None:
+async def test_any_value_in_any_field_gets_an_answer(kind: str, value: Any) -> None:
     good = stored(PATCHED if kind == "JobFlow" else template("a", output="{}"))
     for path in paths(good):
-        bad = replaced(good, path, wrong)
+        changed = with_value(good, path, value)
         for body in (
-            review("CREATE", bad, kind=kind),
-            review("UPDATE", bad, good, kind=kind),
-            review("UPDATE", good, bad, kind=kind),
-            review("DELETE", None, bad, kind=kind),
+            review("CREATE", changed, kind=kind),
+            review("UPDATE", changed, good, kind=kind),
+            review("UPDATE", good, changed, kind=kind),
+            review("DELETE", None, changed, kind=kind),
         ):
             answer = await answer_to(body, kind=kind)
             judged = answer.outcome in (ReviewOutcome.ALLOWED, ReviewOutcome.REFUSED)
@@ -132,11 +135,11 @@ async def test_any_value_anywhere_has_an_answer(kind: str, wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("path", paths(PATCHED["spec"], ("spec",))[:3], ids=str)
-async def test_a_null_counts_as_left_out(path: tuple[Any, ...]) -> None:
-    flow = replaced(stored(PATCHED), path, None)
-    found = await faults(review("CREATE", flow))
-    assert all("null" not in message for field, message in found.items() if "[" not in field)
-    assert any(field.startswith("spec.flows") for field in found)
+async def test_a_null_is_handled_like_a_missing_field(path: tuple[Any, ...]) -> None:
+    flow = with_value(stored(PATCHED), path, None)
+    result = await faults(review("CREATE", flow))
+    assert all("null" not in message for field, message in result.items() if "[" not in field)
+    assert any(field.startswith("spec.flows") for field in result)
 
 
 @pytest.mark.parametrize(
@@ -176,19 +179,19 @@ class TestStoredUnderAnotherSchema:
         ],
         ids=["labels", "deletion", "delete"],
     )
-    async def test_metadata_may_change_and_the_object_be_deleted(self, new: Any) -> None:
+    async def test_metadata_can_change_and_the_object_can_be_deleted(self, new: Any) -> None:
         assert await is_allowed(review("UPDATE" if new else "DELETE", new, self.odd))
 
-    async def test_the_spec_may_not_change(self) -> None:
-        found = await faults(review("UPDATE", stored(jobflow("diamond", DIAMOND)), self.odd))
-        assert all(field.startswith("spec") for field in found)
+    async def test_the_spec_cannot_change(self) -> None:
+        result = await faults(review("UPDATE", stored(jobflow("diamond", DIAMOND)), self.odd))
+        assert all(field.startswith("spec") for field in result)
 
-    async def test_the_spec_of_a_template_may_be_corrected(self) -> None:
+    async def test_the_spec_of_a_template_can_be_corrected(self) -> None:
         odd = stored(template("a")) | {"spec": [1]}
         assert await is_allowed(review("UPDATE", stored(template("a")), odd))
 
 
-def deepened(obj: dict[str, Any], depth: int, leaf: str = "1") -> bytes:
+def with_depth(obj: dict[str, Any], depth: int, leaf: str = "1") -> bytes:
     """Return the JSON of an object, with `depth` nested maps in place of the text DEEP."""
     written = json.dumps(obj).encode()
     assert b'"DEEP"' in written
@@ -199,7 +202,7 @@ def deep_flow(depth: int, leaf: str = "1", **meta: Any) -> bytes:
     """Return a flow with `depth` nested maps in its patch."""
     flow = stored(jobflow("diamond", {"a": []}), **meta)
     flow["spec"]["flows"][0]["patch"] = {"jobSpec": {"tasks": [{"template": "DEEP"}]}}
-    return deepened(flow, depth, leaf)
+    return with_depth(flow, depth, leaf)
 
 
 def deep_review(operation: str, obj: bytes | None, old: bytes | None = None) -> bytes:
@@ -217,8 +220,8 @@ TOO_DEEP_AT = "spec.flows[0].patch.jobSpec.tasks[0].template" + ".a" * 92
 
 @DEPTHS
 async def test_an_object_that_is_nested_too_deeply_is_refused_at_its_place(depth: int) -> None:
-    found = await faults(deep_review("CREATE", deep_flow(depth)))
-    assert found == {
+    result = await faults(deep_review("CREATE", deep_flow(depth)))
+    assert result == {
         TOO_DEEP_AT: "Too long: nested more than 100 levels deep; flatten the value or write it "
         "as a text"
     }
@@ -235,7 +238,7 @@ async def test_a_depth_of_a_hundred_is_not_too_deep(depth: int, places: list[str
 async def test_a_template_that_is_nested_too_deeply_is_refused_at_its_place(depth: int) -> None:
     spec = stored(template("a"))
     spec["spec"]["tasks"][0]["template"]["spec"]["x"] = "DEEP"
-    body = review("CREATE", "OBJ", kind="JobTemplate").replace(b'"OBJ"', deepened(spec, depth))
+    body = review("CREATE", "OBJ", kind="JobTemplate").replace(b'"OBJ"', with_depth(spec, depth))
     cluster = FakeCluster()
     answer = await answer_to(body, cluster)
     (violation,) = answer.violations
@@ -246,12 +249,12 @@ async def test_a_template_that_is_nested_too_deeply_is_refused_at_its_place(dept
 @DEPTHS
 async def test_a_deep_value_of_the_wrong_shape_is_refused(depth: int) -> None:
     flow = stored(jobflow("diamond", {"a": []})) | {"spec": {"flows": "DEEP"}}
-    (place,) = await faults(deep_review("CREATE", deepened(flow, depth)))
+    (place,) = await faults(deep_review("CREATE", with_depth(flow, depth)))
     assert place == "spec.flows" + ".a" * 98
 
 
 @DEPTHS
-async def test_only_metadata_of_a_deep_stored_object_may_change(depth: int) -> None:
+async def test_only_metadata_of_a_deep_stored_object_can_change(depth: int) -> None:
     old, labelled = deep_flow(depth), deep_flow(depth, labels={"a": "b"})
     changed = deep_flow(depth, "2")
     assert await is_allowed(deep_review("UPDATE", labelled, old))

@@ -54,22 +54,22 @@ class Cluster(FakeCluster):
         pod = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
         big = [{"name": f"t{i}", "replicas": 1, "template": pod} for i in range(2_000)]
         specs = {"big": {"tasks": big}, "bad": {"tasks": [{"name": "T", "replicas": -1}] * 9}}
-        made = {name: template(name) | {"spec": spec} for name, spec in specs.items()}
-        made |= {name: template(name) for name in "ab"}
-        return {name: msgspec.convert(each, JobTemplate) for name, each in made.items()}
+        manifests = {name: template(name) | {"spec": spec} for name, spec in specs.items()}
+        manifests |= {name: template(name) for name in "ab"}
+        return {name: msgspec.convert(each, JobTemplate) for name, each in manifests.items()}
 
     def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
         return self._templates
 
 
 class Aside:
-    """Marks reviews that the event loop does not judge."""
+    """A replacement of the worker process that marks its reviews."""
 
     async def review(self, path: str, body: bytes) -> Answer:
         return ELSEWHERE
 
 
-def answered(reviewer: Reviewer, body: bytes) -> Answer:
+def answer_of(reviewer: Reviewer, body: bytes) -> Answer:
     try:
         reviewer.review(body).send(None)
     except StopIteration as done:
@@ -104,10 +104,10 @@ def test_every_review_is_answered_in_bounded_time(batch: int) -> None:
     maker = Maker(batch)
     for number in range(REVIEWS // BATCHES):
         path, body = maker.review()
-        about = f"review {number} of seed {batch}: {body[:300]!r} …, {len(body)} bytes"
-        answer, seconds = least_cpu(partial(answered, loop[path], body), MOST_CPU)
-        assert seconds < MOST_CPU, about
+        description = f"review {number} of seed {batch}: {body[:300]!r} …, {len(body)} bytes"
+        answer, seconds = least_cpu(partial(answer_of, loop[path], body), MOST_CPU)
+        assert seconds < MOST_CPU, description
         if answer is ELSEWHERE:
-            answer, seconds = least_cpu(partial(answered, aside[path], body), MOST_CPU_ASIDE)
-            assert seconds < MOST_CPU_ASIDE, about
+            answer, seconds = least_cpu(partial(answer_of, aside[path], body), MOST_CPU_ASIDE)
+            assert seconds < MOST_CPU_ASIDE, description
         check(answer)

@@ -16,12 +16,12 @@ TEMPLATE = stored(template("a"))
 INVALID_TEMPLATE = TEMPLATE | {"spec": TEMPLATE["spec"] | {"minAvailable": 7}}
 
 
-def labelled(manifest: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+def with_metadata(manifest: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return manifest | {"metadata": manifest["metadata"] | (metadata or {"labels": {"team": "a"}})}
 
 
 class TestFlows:
-    async def test_a_good_flow_is_allowed_without_warnings(self) -> None:
+    async def test_a_valid_flow_is_allowed_without_warnings(self) -> None:
         cluster = FakeCluster({name: stored(template(name)) for name in DIAMOND})
         assert (await respond(review("CREATE", FLOW), cluster)).json == {
             "uid": UID,
@@ -72,7 +72,7 @@ class TestFlows:
         assert "long-long" in warning
         assert len(warning) <= 256 and warning.isprintable()
 
-    async def test_templates_are_not_missing_before_the_cluster_was_read(self) -> None:
+    async def test_templates_are_not_missing_before_the_cluster_is_read(self) -> None:
         response = await respond(review("CREATE", FLOW), FakeCluster(synced=False))
         assert response.json == {"uid": UID, "allowed": True}
 
@@ -98,20 +98,22 @@ BAD_FLOW = stored(UNKNOWN_TARGET)
 @pytest.mark.parametrize(
     ("new", "old"),
     [
-        (labelled(FLOW), FLOW),
-        (labelled(FLOW, finalizers=[]), FLOW),
-        (labelled(FLOW, **DELETED), FLOW),
-        (labelled(BAD_FLOW), BAD_FLOW),
-        (labelled(BAD_FLOW, **DELETED), FLOW),
-        (labelled(INVALID_TEMPLATE), INVALID_TEMPLATE),
-        (labelled(TEMPLATE, **DELETED) | {"spec": {"tasks": []}}, INVALID_TEMPLATE),
+        (with_metadata(FLOW), FLOW),
+        (with_metadata(FLOW, finalizers=[]), FLOW),
+        (with_metadata(FLOW, **DELETED), FLOW),
+        (with_metadata(BAD_FLOW), BAD_FLOW),
+        (with_metadata(BAD_FLOW, **DELETED), FLOW),
+        (with_metadata(INVALID_TEMPLATE), INVALID_TEMPLATE),
+        (with_metadata(TEMPLATE, **DELETED) | {"spec": {"tasks": []}}, INVALID_TEMPLATE),
     ],
     ids=(
         "labels,finalizers,deletion,labels of an invalid flow,spec of a deleted flow,"
         "labels of an invalid template,spec of a deleted template"
     ).split(","),
 )
-async def test_updates_that_are_allowed(new: dict[str, Any], old: dict[str, Any]) -> None:
+async def test_updates_of_metadata_and_deleted_objects_are_allowed(
+    new: dict[str, Any], old: dict[str, Any]
+) -> None:
     assert (await respond(review("UPDATE", new, old))).allowed
 
 
@@ -149,7 +151,7 @@ class TestDeletes:
         body = review("DELETE", None, stored(template(name)))
         assert (await respond(body, FakeCluster(flows=[FLOW], **cluster))).allowed  # type: ignore
 
-    async def test_no_template_is_deleted_before_flows_were_read(self) -> None:
+    async def test_no_template_is_deleted_before_flows_are_read(self) -> None:
         response = await respond(review("DELETE", None, TEMPLATE), FakeCluster(synced=False))
         assert (response.outcome, response.code) == (ReviewOutcome.FAILED, 503)
         assert "try again" in response.message
@@ -165,11 +167,13 @@ async def test_templates_are_judged_on_creates_and_changes_of_the_spec() -> None
 @pytest.mark.parametrize(
     ("error", "code"), [(ZeroDivisionError("a rule is broken"), 500), (RecursionError(), 422)]
 )
-async def test_a_failing_rule(monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
-    def broken(*_: Any) -> None:
+async def test_a_rule_that_raises_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+) -> None:
+    def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(judges, "validate_facts", broken)
+    monkeypatch.setattr(judges, "validate_facts", fail)
     response = await respond(review("CREATE", FLOW))
     assert (response.allowed, response.code) == (False, code)
     assert "Traceback" not in response.message
