@@ -131,13 +131,13 @@ BURSTS = {
     "500": [(20, PASS), (15, lambda: Refuse(500, "InternalError", "etcdserver: leader changed"))],
     "500, carried out": [
         (10, PASS),
-        (5, lambda: Refuse(500, "InternalError", "etcdserver: timed out", carried_out=True)),
+        (5, lambda: Refuse(500, "InternalError", "etcdserver: timed out", executed=True)),
     ],
     "all of them": [
         (8, PASS),
         (4, lambda: Refuse(429, "TooManyRequests", retry_after=1)),
         (8, PASS),
-        (4, lambda: Refuse(504, "Timeout", "context deadline exceeded", carried_out=True)),
+        (4, lambda: Refuse(504, "Timeout", "context deadline exceeded", executed=True)),
         (8, PASS),
         (4, lambda: Refuse(503, "ServiceUnavailable", "apiserver is shutting down")),
     ],

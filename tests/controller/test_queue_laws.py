@@ -116,7 +116,7 @@ class Worker:
         each.backoff_until, each.asked_until = backoff, asked
 
 
-def carried_out(history: History) -> Run:
+def run_history(history: History) -> Run:
     """The history, and then QUIET seconds without an event."""
 
     async def main() -> Run:
@@ -222,4 +222,4 @@ LAWS = (
 @example(history=STORM)
 @example(history=ENDS_DURING)
 def test_laws(law: Callable[[Run], None], history: History) -> None:
-    law(carried_out(history))
+    law(run_history(history))

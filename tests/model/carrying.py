@@ -205,7 +205,7 @@ class Carried:
                 self.delete(action)
             case ReadPods():
                 self.moment.blurred = True
-        self.world = self.world.acted(action)
+        self.world = self.world.apply_action(action)
 
     def make(self, action: CreateJob) -> None:
         metadata = action.manifest["metadata"]
@@ -218,7 +218,7 @@ class Carried:
             self.world = replace(self.world, refusals=refused)
             return
         assert action.name not in self.vcjobs, f"{action.name} was made twice"
-        self.world = self.world.acted(action)
+        self.world = self.world.apply_action(action)
         uid = self.world.jobs[action.name].metadata.uid
         vcjob = self.vcjobs[action.name] = Vcjob(action.name, uid, script, self.now)
         self.moment.batches[-1].made.append(

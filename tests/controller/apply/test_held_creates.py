@@ -58,7 +58,7 @@ class Namespace:
                 self.memory.refuse(self.world.flow, action.name, error, self.world.now)
                 break
             self.memory.let_in(self.world.flow, action.name, self.world.now)
-            self.world = self.world.acted(action)
+            self.world = self.world.apply_action(action)
         self.writes += planned.status != self.world.flow.status
         held = self.memory.of(self.world.flow).held
         self.world = replace(self.world.with_status(planned.status), held=held)

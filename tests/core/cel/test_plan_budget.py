@@ -5,7 +5,7 @@ import pytest
 from jobflow.api.control import Param, Repeat, Retry
 from jobflow.core.cel.language.budget import MAX_STEPS, NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.planning import context
-from support.plan.loop_worlds import each, run, runs, there
+from support.plan.loop_worlds import each, jobs_in, run, runs
 from support.plan.plan_world import World, flow
 from support.plan.steps import step
 
@@ -22,7 +22,7 @@ def one_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 def on(world: World) -> World:
     """Return the world after its plan, at the next one."""
     assert world.plan().plan.requeue_after == NEXT_PLAN_DELAY
-    return world.carried_out().later(NEXT_PLAN_DELAY.total_seconds())
+    return world.apply().later(NEXT_PLAN_DELAY.total_seconds())
 
 
 def test_it_is_spent_by_what_the_decisions_took() -> None:
@@ -48,7 +48,7 @@ def test_many_long_conditions_are_decided_by_several_plans() -> None:
         decided, plans = now, plans + 1
         if decided < len(names):
             assert planned.plan.requeue_after == NEXT_PLAN_DELAY
-        world = world.carried_out().later(NEXT_PLAN_DELAY.total_seconds())
+        world = world.apply().later(NEXT_PLAN_DELAY.total_seconds())
     assert plans > 1
     assert world.run().flow.status.state.phase == "Succeed"
 
@@ -74,8 +74,8 @@ def test_whether_jobs_that_failed_are_retried_is_decided_one_after_the_other() -
     assert records == {"f-a-0": "Failed", "f-a-1": "Pending", "f-a-2": "Pending"}
     world = on(on(world))
     assert set(runs(world.plan()).values()) == {"Waiting Retrying"}
-    world = world.carried_out().later(2).settled()
-    assert [name for name, phase in there(world).items() if phase == "Pending"] == [
+    world = world.apply().later(2).settled()
+    assert [name for name, phase in jobs_in(world).items() if phase == "Pending"] == [
         "f-a-0-r1",
         "f-a-1-r1",
         "f-a-2-r1",

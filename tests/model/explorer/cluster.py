@@ -36,7 +36,7 @@ class Part:
     """Whether a status that is sent is stored."""
 
 
-def carried_out(sight: Sight, state: State, plan: Plan, part: Part) -> State:
+def apply_plan(sight: Sight, state: State, plan: Plan, part: Part) -> State:
     """Return the state after this part of a plan was applied."""
     base = state.known
     if part.acts and state.known != state.flow and any(map(_is_guarded, plan.actions)):

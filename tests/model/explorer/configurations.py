@@ -106,26 +106,26 @@ FLOWS: dict[str, World] = {
     "step timeout": flow(a=step(timeout="30s"), b="a"),
     "step timeout and retry": flow(a=step(timeout="30s", retry=ONCE), b="a"),
     "flow timeout": flow("a", b="a").with_spec(timeout="100s"),
-    "flow timeout and finally": flow("a", b="a").with_spec(timeout="100s").with_last("z"),
+    "flow timeout and finally": flow("a", b="a").with_spec(timeout="100s").with_finally("z"),
     "parallelism": flow("a", "b").with_spec(parallelism=1),
     "parallelism and a chain": flow("a", "b", c="a").with_spec(parallelism=1),
     "Abort": flow("a", "b").with_spec(failure_policy="Abort"),
     "Abort with a handler": flow(
         "a", "b", h=step("a", condition="Finished")
     ).with_spec(failure_policy="Abort"),
-    "Abort and finally": flow("a", "b").with_spec(failure_policy="Abort").with_last("z"),
+    "Abort and finally": flow("a", "b").with_spec(failure_policy="Abort").with_finally("z"),
     "Continue": flow("a", "b", c="a").with_spec(failure_policy="Continue"),
     "continueOnFailure": flow(
         a=step(continue_on_failure=True), b="a", h=step("a", condition="Failed")
     ),
-    "finally": flow("a", b="a").with_last("z"),
+    "finally": flow("a", b="a").with_finally("z"),
     "daemon": flow(d=step(daemon=True), b=step("d", condition="Running")),
     "daemon and Abort": flow(
         "x", d=step(daemon=True), b=step("d", condition="Running")
     ).with_spec(failure_policy="Abort"),
     "daemon and finally": flow(
         d=step(daemon=True), b=step("d", condition="Running")
-    ).with_last("z"),
+    ).with_finally("z"),
     "created suspended": flow("a", b="a").with_spec(suspend=True),
     "probe of a task": flow("a", b=_probing(RUNNING)),
     "probe of a port": flow("a", b=_probing(PORT)),

@@ -4,7 +4,7 @@ waits for something that its status names."""
 from dataclasses import replace
 
 from jobflow.core.reasons import FlowReason, StepReason
-from model.explorer.cluster import carried_out, moved, seen
+from model.explorer.cluster import apply_plan, moved, seen
 from model.explorer.configurations import COMMANDS
 from model.explorer.keys import Key, Keys
 from model.explorer.moves import ALL, probing
@@ -52,7 +52,7 @@ def follows(sight: Sight, state: State) -> State | None:
         return _seen(state)
     plan = sight.plan(state)
     if not sight.idles(state):
-        return carried_out(sight, state, plan, ALL)
+        return apply_plan(sight, state, plan, ALL)
     after = _volcano(sight, state) or next((to for _, to in probing(sight, state)), None)
     if after is not None:
         return after

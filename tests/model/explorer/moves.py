@@ -8,7 +8,7 @@ from jobflow.core.planning.actions import Plan
 from model.explorer.cluster import (
     CAN_BE_ABORTED,
     Part,
-    carried_out,
+    apply_plan,
     changed,
     deleted,
     moved,
@@ -53,10 +53,10 @@ def planning(sight: Sight, state: State) -> Iterator[Move]:
     if sight.idles(state):
         return
     plan = sight.plan(state)
-    yield "the controller applies its plan", carried_out(sight, state, plan, ALL)
+    yield "the controller applies its plan", apply_plan(sight, state, plan, ALL)
     both = bool(plan.actions) and plan.status != state.known.status.value
     if both and not plan.urgent:
-        later = carried_out(sight, state, plan, Part(writes=False))
+        later = apply_plan(sight, state, plan, Part(writes=False))
         yield "the controller acts, and writes its status later", later
     if (rest := spent(sight, state, "crash")) is not None:
         yield from _crashes(sight, rest, plan)
@@ -66,21 +66,21 @@ def planning(sight: Sight, state: State) -> Iterator[Move]:
 
 def _crashes(sight: Sight, state: State, plan: Plan) -> Iterator[Move]:
     if plan.actions:
-        half = carried_out(sight, state, plan, Part(writes=False))
+        half = apply_plan(sight, state, plan, Part(writes=False))
         yield "the controller acts and crashes before it writes its status", restarted(half)
     if plan.status != state.known.status.value:
-        half = carried_out(sight, state, plan, Part(acts=False))
+        half = apply_plan(sight, state, plan, Part(acts=False))
         yield "the controller writes its status and crashes before it acts", restarted(half)
 
 
 def _lost_answers(sight: Sight, state: State, plan: Plan) -> Iterator[Move]:
     if plan.actions:
-        lost = carried_out(sight, state, plan, Part(act_answers=False))
+        lost = apply_plan(sight, state, plan, Part(act_answers=False))
         yield "the controller's actions are carried out, their answers are lost", lost
     if plan.status != state.known.status.value:
-        lost = carried_out(sight, state, plan, Part(write_answer=False))
+        lost = apply_plan(sight, state, plan, Part(write_answer=False))
         yield "the controller's status is stored, the answer is lost", lost
-        refused = carried_out(sight, state, plan, Part(stored=False))
+        refused = apply_plan(sight, state, plan, Part(stored=False))
         yield "the controller acts, and its status is not stored", refused
 
 

@@ -96,7 +96,7 @@ class Walk:
             if self.insides is not None and isinstance(action, ReadPods):
                 self.world = self.insides.read(self.world, action)
             else:
-                self.world = self.world.acted(action)
+                self.world = self.world.apply_action(action)
             self.over.update(before[name] for name in before.keys() - self.live().keys())
             if isinstance(action, CreateJob):
                 self.made[key_of(self.world.jobs[action.name])] += 1
