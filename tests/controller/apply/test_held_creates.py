@@ -1,4 +1,4 @@
-"""Creates that the namespace refuses: the number of tries, and recovery."""
+"""Creates that the namespace refuses: the number of attempts, and recovery."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ class Namespace:
     """A flow in a namespace that refuses creates, planned whenever a plan is due."""
 
     world: World
-    lets_in: Callable[[str], bool] = lambda name: False
+    accepts: Callable[[str], bool] = lambda name: False
     memory: Memory = field(default_factory=lambda: Memory(dice=lambda: 0.0))
     tried: list[str] = field(default_factory=list)
     writes: int = 0
@@ -53,7 +53,7 @@ class Namespace:
         for action in planned.plan.actions:
             assert isinstance(action, CreateJob)
             self.tried.append(action.name)
-            if not self.lets_in(action.name):
+            if not self.accepts(action.name):
                 error = ApiError(Status(code=403, reason="Forbidden", message=QUOTA))
                 self.memory.refuse(self.world.flow, action.name, error, self.world.now)
                 break
@@ -64,7 +64,7 @@ class Namespace:
         self.world = replace(self.world.with_status(planned.status), held=held)
 
 
-def test_a_namespace_that_refuses_all_creates_gets_few() -> None:
+def test_a_namespace_that_refuses_all_creates_receives_few() -> None:
     namespace = Namespace(each(1000))
     namespace.run(15)
     assert len(namespace.tried) <= 5
@@ -91,21 +91,21 @@ def test_after_a_create_succeeds_the_others_follow_at_once() -> None:
     namespace = Namespace(each(200))
     namespace.run(300)
     before = len(namespace.tried)
-    namespace.lets_in = lambda name: True
+    namespace.accepts = lambda name: True
     namespace.run(LONGEST_HELD)
     assert len(namespace.world.jobs) == 200
     assert len(namespace.tried) - before == 200
 
 
-def test_a_free_place_takes_few_tries() -> None:
+def test_a_free_place_is_filled_after_few_attempts() -> None:
     places = 0
 
-    def lets_in(_: str) -> bool:
+    def accepts(_: str) -> bool:
         nonlocal places
         places -= 1
         return places >= 0
 
-    namespace = Namespace(each(100), lets_in)
+    namespace = Namespace(each(100), accepts)
     namespace.run(120)
     before = len(namespace.tried)
     for _ in range(20):
@@ -115,7 +115,7 @@ def test_a_free_place_takes_few_tries() -> None:
     assert len(namespace.tried) - before <= 7 * 20
 
 
-def test_a_refusal_of_one_job_alone_holds_back_no_other() -> None:
+def test_a_refusal_of_one_job_does_not_delay_others() -> None:
     memory, subject = Memory(dice=lambda: 0.0), each(3).flow
     denied = 'admission webhook "p" denied the request: ' + QUOTA
     memory.refuse(subject, "f-a-0", ApiError(Status(code=403, message=denied)), NOW)
@@ -127,7 +127,7 @@ def test_a_refusal_of_one_job_alone_holds_back_no_other() -> None:
     ("reason", "creates", "most"),
     [("", 200, 1), ("", REQUESTS_AT_ONCE, REQUESTS_AT_ONCE), ("CreateRefused", 2, 1)],
 )
-async def test_a_plan_sends_no_more_creates_once_one_was_refused(
+async def test_a_plan_stops_creating_after_a_refusal(
     world: Server, reason: str, creates: int, most: int
 ) -> None:
     await world.apply(status=JobFlowStatus(state=FlowState(phase="Pending", reason=reason)))
@@ -145,7 +145,7 @@ async def test_a_plan_with_many_creates_sends_them_all(world: Server) -> None:
     assert len(await world.cluster.jobs()) == 100
 
 
-async def test_a_flow_gets_through_a_quota_that_is_lifted() -> None:
+async def test_a_flow_completes_after_a_quota_is_lifted() -> None:
     steps = {"a": "", "b": "", "c": "a b"}
     async with cluster() as world, world.controller(), world.ends():
         quota = world.fails("POST", "/jobs", failure(403, "Forbidden", QUOTA), times=None)
