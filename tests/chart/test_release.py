@@ -35,7 +35,7 @@ async def pending(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterator
     """A release that is not installed yet, and is uninstalled at the end of the test."""
     async with release(bare, home, tmp_path) as ready:
         yield ready
-        await ready.gone()
+        await ready.remove()
 
 
 async def forget_definitions(bare: RealCluster) -> None:

@@ -40,7 +40,7 @@ async def installed(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterat
     async with release(bare, home, tmp_path) as ready:
         await ready.install()
         yield ready
-        await ready.gone()
+        await ready.remove()
 
 
 def granted(bare: RealCluster, namespace: str) -> set[Right]:
@@ -86,7 +86,7 @@ async def test_one_namespace_needs_few_rights(bare: RealCluster, home: str, tmp_
         await alone.upgrade(replicas=0)
         await alone.kubelet.idle()
         assert bare.audit.denied(alone.account) == []
-        await alone.gone()
+        await alone.remove()
 
 
 async def test_vcjobs_need_the_right_to_finalizers(bare: RealCluster, installed: Release) -> None:

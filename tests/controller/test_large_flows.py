@@ -12,7 +12,7 @@ import pytest
 
 from jobflow.api.flow_status import JobFlowStatus
 from jobflow.controller.hooks import Hooks
-from support.cluster.fast_volcano import plays
+from support.cluster.fast_volcano import play_volcano
 from support.laws.effort_of_laws import THOROUGH
 from support.sandbox.manifests import template
 from support.sandbox.running_controller import Cluster, cluster, flow
@@ -43,7 +43,7 @@ TEMPLATES = (
 
 async def run_flow(*steps: dict[str, Any], **spec: Any) -> Result:
     retries = Mock(spec=Hooks)
-    async with cluster() as world, plays(world.client):
+    async with cluster() as world, play_volcano(world.client):
         await world.apply(*TEMPLATES)
         async with world.controller(hooks=retries):
             await world.apply(flow("f", {}, flows=[*steps], **spec))

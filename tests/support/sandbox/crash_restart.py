@@ -15,7 +15,7 @@ from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
-from support.cluster.fast_volcano import Plays, plays
+from support.cluster.fast_volcano import Player, play_volcano
 from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.running_controller import Product, flow_command
 from support.time.alongside import alongside
@@ -28,7 +28,7 @@ WITHIN_SECONDS = 7200.0
 class Watched:
     """The single flow of a namespace, its vcjobs and Commands, as seen by a user."""
 
-    def __init__(self, client: Client, namespace: str, player: Plays, within: float) -> None:
+    def __init__(self, client: Client, namespace: str, player: Player, within: float) -> None:
         self.client = client
         self.namespace = namespace
         self.player = player
@@ -153,7 +153,7 @@ async def lives(
 ) -> Lives:
     """Run the tale with a crash at this point; its objects exist. `others` connects the clients
     that are not the product."""
-    async with await (others or connect)() as mine, plays(mine, namespace) as player:
+    async with await (others or connect)() as mine, play_volcano(mine, namespace) as player:
         watched = Watched(mine, namespace, player, within)
         telling = asyncio.create_task(_told(watched, tale))
         async with alongside(watched.run()):
