@@ -69,8 +69,8 @@ class Run:
         """Yield each work with the next one of its key, and the events from its start until then.
         An event at the moment of the start may belong to it."""
         for key in {entry.key for entry in self.passes}:
-            mine = self.of(key)
-            for one, other in zip(mine, [*mine[1:], None], strict=True):
+            passes_of_key = self.of(key)
+            for one, other in zip(passes_of_key, [*passes_of_key[1:], None], strict=True):
                 until = other.begin if other else QUIET
                 times = [at for at, whose in self.events if whose == key]
                 yield one, other, [at for at in times if one.begin <= at <= until]

@@ -213,7 +213,7 @@ def nest(encoded: bytes, depth: int) -> bytes:
 
 
 @DEPTHS
-async def test_an_event_nested_too_deeply(server: ScriptedServer, depth: int) -> None:
+async def test_too_deeply_nested_events_are_skipped(server: ScriptedServer, depth: int) -> None:
     server.lists.append(page(7, thing("a", 1)))
     deep = nest(frame("ADDED", thing("deep", 8, spec="DEEP")), depth)
     server.watches.append(Answer(chunks=[deep]))
@@ -226,7 +226,7 @@ async def test_an_event_nested_too_deeply(server: ScriptedServer, depth: int) ->
 
 
 @DEPTHS
-async def test_a_listed_object_nested_too_deeply(server: ScriptedServer, depth: int) -> None:
+async def test_too_deeply_nested_objects_are_skipped(server: ScriptedServer, depth: int) -> None:
     listed = json.dumps(page(7, thing("a", 1), thing("deep", 8, spec="DEEP"), thing("b", 2)).body)
     server.lists.append(Answer(body=nest(listed.encode(), depth)))
     async with following(server) as world:

@@ -50,11 +50,11 @@ class Vcjob:
     name: str
     uid: str
     script: Script
-    made: float
+    created_at: float
     phase: str = ""
     ran: float | None = None
     """When it was first Running."""
-    gone: bool = False
+    deleted: bool = False
     to_abort: float | None = None
     """When it is Aborted, if an abort was requested."""
 
@@ -65,7 +65,7 @@ class Vcjob:
     @property
     def alive(self) -> bool:
         """Whether it counts for the parallelism."""
-        return not self.ended and not self.gone
+        return not self.ended and not self.deleted
 
     @property
     def output(self) -> Mapping[str, object] | None:
@@ -75,7 +75,7 @@ class Vcjob:
         """Return the time and the phase of its next change."""
         if not self.alive:
             return None
-        script, start = self.script, math.ceil(self.made) + self.script.pending
+        script, start = self.script, math.ceil(self.created_at) + self.script.pending
         moves: list[tuple[float, str]] = []
         if not self.phase:
             moves.append((start, "Running" if script.runs else script.end))

@@ -169,7 +169,7 @@ class ShownStep:
 class Batch:
     """The results of the creates of one plan."""
 
-    made: list[Created] = field(default_factory=list)
+    created: list[Created] = field(default_factory=list)
     refused: list[tuple[str, int | None]] = field(default_factory=list)
     ended: frozenset[str] = frozenset()
     """Steps that have ended according to that plan."""
@@ -198,6 +198,6 @@ class Seen:
     """The final phase of the flow when the Command came, or ""."""
 
     @property
-    def made(self) -> set[tuple[str, int | None]]:
+    def created(self) -> set[tuple[str, int | None]]:
         """Return the step and index of each vcjob created now."""
-        return {(created.step, created.index) for batch in self.batches for created in batch.made}
+        return {(job.step, job.index) for batch in self.batches for job in batch.created}

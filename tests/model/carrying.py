@@ -223,7 +223,7 @@ class Simulation:
         self.world = self.world.apply_action(action)
         uid = self.world.jobs[action.name].metadata.uid
         vcjob = self.vcjobs[action.name] = Vcjob(action.name, uid, script, self.now)
-        self.moment.batches[-1].made.append(
+        self.moment.batches[-1].created.append(
             Created(
                 name=action.name,
                 step=action.step,
@@ -240,7 +240,7 @@ class Simulation:
         vcjob = self.vcjobs[action.name]
         if not vcjob.ended:
             self.moment.deleted.add(action.name)
-            vcjob.gone = True
+            vcjob.deleted = True
 
     # ------------------------------------------------------------------------ status
 

@@ -77,10 +77,10 @@ class Deciding:
         return {"params": params, "flow": flow_values, "steps": steps}
 
     def step_values(self, state: State) -> dict[str, Any]:
-        shown = self.reference.seen.steps[state.name]
+        status = self.reference.seen.steps[state.name]
         values: dict[str, Any] = {
             "phase": state.phase,
-            "reason": state.reason or shown.reason,
+            "reason": state.reason or status.reason,
             "attempts": state.attempts_so_far,
         }
         if state.step.for_each:

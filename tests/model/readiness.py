@@ -15,7 +15,7 @@ MET, NOT_YET, PASSED = "met", "not yet", "passed over"
 STOPPED, NOT_TAKEN, UPSTREAM = "Stopped", "NotTaken", "UpstreamFailed"
 
 
-def wanted(step: Step, target: Step) -> str:
+def required_condition(step: Step, target: Step) -> str:
     """Return the condition that a target must meet: Running for a daemon."""
     condition = step.depends_on.condition if step.depends_on else None
     if target.daemon and condition in (None, "Completed"):
@@ -25,7 +25,7 @@ def wanted(step: Step, target: Step) -> str:
 
 def reached(step: Step, target: State) -> str:
     """Return the state of a target for a step."""
-    condition = wanted(step, target.step)
+    condition = required_condition(step, target.step)
     if not target.ended:
         return MET if condition == "Running" and target.ran else NOT_YET
     match target.phase, target.reason:

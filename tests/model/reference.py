@@ -62,7 +62,7 @@ class Reference:
 
     def take_all(self, batches: list[Batch]) -> None:
         for self.batch in batches:
-            for created in self.batch.made:
+            for created in self.batch.created:
                 self.take(created)
                 self.update()
             for name, index in self.batch.refused:
@@ -86,8 +86,8 @@ class Reference:
                 state.phase, state.decided = "Waiting", False
         for state in self.states.values():
             for attempt in state.attempts:
-                shown = self.shown_intent(attempt)
-                if attempt.since == self.now and attempt.intent != shown:
+                actual = self.shown_intent(attempt)
+                if attempt.since == self.now and attempt.intent != actual:
                     attempt.intent = ""
 
     def update(self) -> None:
@@ -193,10 +193,10 @@ class Reference:
 
     def accept_shown(self, state: State) -> None:
         """End a step that may end in several ways as the status shows it."""
-        shown = self.seen.steps[state.name]
-        if shown.phase in ("Completed", "Failed", "Skipped"):
-            state.end(shown.phase, now=self.now)
-            state.reason = shown.reason
+        actual = self.seen.steps[state.name]
+        if actual.phase in ("Completed", "Failed", "Skipped"):
+            state.end(actual.phase, now=self.now)
+            state.reason = actual.reason
 
     # ----------------------------------------------------------------------- waiting
 
@@ -218,7 +218,7 @@ class Reference:
         self.deciding.decide(state)
         if state.ended:
             return
-        made_now = any(name == state.name for name, _ in self.seen.made)
+        made_now = any(name == state.name for name, _ in self.seen.created)
         if state.items == []:
             self.end_without_items(state)
         elif self.gate_closed(state) and not made_now:
@@ -329,7 +329,7 @@ class Reference:
         refused."""
         if self.flow.spec.parallelism is None:
             return
-        for name, index in self.waiting - self.seen.made - set(self.batch.refused):
+        for name, index in self.waiting - self.seen.created - set(self.batch.refused):
             other = self.states[name]
             first = (other.place, index or 0) < (state.place, created.index or 0)
             ready = index in list(self.running.ready(other, strict=True))
@@ -354,9 +354,9 @@ class Reference:
                 name = attempt.vcjob.name
                 if not attempt.vcjob.alive:
                     continue
-                shown, expected = self.shown_intent(attempt), attempt.intent
-                assert shown == expected, (
-                    f"at {self.now} {name} is to abort for {shown!r}: {expected!r}"
+                actual, expected = self.shown_intent(attempt), attempt.intent
+                assert actual == expected, (
+                    f"at {self.now} {name} is to abort for {actual!r}: {expected!r}"
                 )
                 if expected and attempt.since == self.now:
                     assert name in self.seen.aborted, f"at {self.now} {name} is not aborted"
@@ -365,27 +365,27 @@ class Reference:
 
     def check_steps(self) -> None:
         for state in self.states.values():
-            shown = self.seen.steps[state.name]
-            prefix = f"at {self.now} {state.name} is {shown.phase} ({shown.reason})"
+            actual = self.seen.steps[state.name]
+            prefix = f"at {self.now} {state.name} is {actual.phase} ({actual.reason})"
             if not state.ended:
-                ended = shown.phase in ("Completed", "Failed", "Skipped")
+                ended = actual.phase in ("Completed", "Failed", "Skipped")
                 assert not ended, f"{prefix}, not over: {state.phase}"
                 continue
-            assert shown.phase == state.phase, f"{prefix}, not {state.phase} {state.reasons}"
-            right = state.reasons is None or shown.reason in state.reasons
+            assert actual.phase == state.phase, f"{prefix}, not {state.phase} {state.reasons}"
+            right = state.reasons is None or actual.reason in state.reasons
             assert right, f"{prefix}, not {set(state.reasons or ())}"
-            state.reason = shown.reason
+            state.reason = actual.reason
 
     def check_flow(self) -> None:
         ended = all(state.ended and not state.alive for state in self.states.values())
-        shown = self.seen.phase
-        final = shown in ("Succeed", "Failed")
-        prefix = f"at {self.now} the flow is {shown} ({self.seen.reason})"
+        actual = self.seen.phase
+        final = actual in ("Succeed", "Failed")
+        prefix = f"at {self.now} the flow is {actual} ({self.seen.reason})"
         if not ended:
             assert not final, f"{prefix}, but {self.open_steps()}"
             return
         self.result = self.end()
-        assert shown == self.result, f"{prefix}, not {self.result}"
+        assert actual == self.result, f"{prefix}, not {self.result}"
         reason = self.ending or ("StepFailed" if self.result == "Failed" else "")
         assert self.seen.reason == reason, f"{prefix}, not for {reason!r}"
         assert self.seen.progress == f"{len(self.states)}/{len(self.states)}"

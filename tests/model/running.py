@@ -50,12 +50,12 @@ class Running:
     def check_references(self, state: State) -> None:
         """Fail a run whose reference has no value if the status shows that failure. If there is
         room for its vcjob, it must (`check_no_create_is_missing`)."""
-        shown = self.reference.seen.steps[state.name]
+        status = self.reference.seen.steps[state.name]
         for index in list(self.ready(state, strict=True)):
             try:
                 expected_spec(self.reference, state, index)
             except NoValue:
-                if shown.phase == "Failed" or index in shown.failed:
+                if status.phase == "Failed" or index in status.failed:
                     self.no_vcjob(state, index, EXPRESSION_ERROR)
                     return
 
@@ -75,12 +75,12 @@ class Running:
 
     def was_created_early(self, state: State, run: Run) -> bool:
         seen = self.reference.seen
-        return seen.blurred and (state.name, run.index) in seen.made
+        return seen.blurred and (state.name, run.index) in seen.created
 
     def has_early_items(self, state: State) -> bool:
         new = ((state.name, index) for index in range(len(state.items or ())))
         not_started = {key for key in new if state.run(key[1]) is None}
-        return self.reference.seen.blurred and bool(not_started & self.reference.seen.made)
+        return self.reference.seen.blurred and bool(not_started & self.reference.seen.created)
 
     def time_out(self, state: State, attempt: Attempt) -> None:
         ran = attempt.vcjob.ran

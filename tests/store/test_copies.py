@@ -181,7 +181,7 @@ async def test_the_last_counts_of_a_job_are_kept_after_its_end_and_deletion(worl
     assert counts() == failed
 
 
-async def test_counts_are_not_those_of_another_job_of_the_name(world: World) -> None:
+async def test_counts_of_another_job_with_the_same_name_are_ignored(world: World) -> None:
     world.flow("f")
     world.job("j", "f", "Running", taskStatusCount={"main": {"phase": {"Running": 1}}})
     owner = {"kind": "JobFlow", "name": "f", "uid": "uid-f", "controller": True}
@@ -190,7 +190,7 @@ async def test_counts_are_not_those_of_another_job_of_the_name(world: World) -> 
     assert world.store.jobs_of("uid-f")["j"].status.task_status_count is None
 
 
-async def test_a_job_that_comes_back_under_its_name_is_the_live_one(world: World) -> None:
+async def test_a_recreated_job_is_the_live_one(world: World) -> None:
     world.flow("f")
     world.store.jobs.deleted(world.job("j", "f", "Completed"))
     world.job("j", "f", "Running")

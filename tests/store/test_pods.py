@@ -201,13 +201,13 @@ async def test_a_slim_pod_keeps_a_task_that_only_an_annotation_names() -> None:
     assert (slim.task, slim.index) == ("ps", 3)
 
 
-@pytest.mark.parametrize(("index", "code", "kept"), [(0, 0, "said"), (1, 0, ""), (1, 3, "said")])
-async def test_only_messages_that_can_be_outputs_are_kept(index: int, code: int, kept: str) -> None:
+@pytest.mark.parametrize(("index", "code", "text"), [(0, 0, "said"), (1, 0, ""), (1, 3, "said")])
+async def test_only_messages_that_can_be_outputs_are_kept(index: int, code: int, text: str) -> None:
     state = {"terminated": {"exitCode": code, "message": "said"}}
     pod = a_pod({"name": f"j-w-{index}"}, "uid-j", containerStatuses=[{"state": state}])
     [container] = slim_pod(pod).status.container_statuses or []
     assert container.state.terminated is not None
-    assert container.state.terminated.message == kept
+    assert container.state.terminated.message == text
 
 
 async def test_equal_outlines_are_one_object() -> None:

@@ -147,7 +147,7 @@ async def test_the_other_actions_are_sent_if_the_flow_cannot_be_read(world: Worl
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 413, 422])
-async def test_a_refusal_is_an_answer_with_a_doubling_backoff(world: World, code: int) -> None:
+async def test_a_refusal_is_retried_with_a_doubling_backoff(world: World, code: int) -> None:
     for seconds in (1, 2, 4):
         world.fails("POST", "/jobs", failure(code, "", "no"))
         applied = await world.apply(world.create())
@@ -313,7 +313,7 @@ async def test_an_abort_is_a_command_that_the_job_owns(world: World) -> None:
     assert world.answers.aborts == {uid: NOW}
 
 
-async def test_an_existing_abort_is_enough(world: World) -> None:
+async def test_an_existing_abort_is_not_sent_again(world: World) -> None:
     abort = AbortJob("f-a", (await world.there()).metadata.uid)
     await world.apply(abort)
     world.answers.aborts.clear()

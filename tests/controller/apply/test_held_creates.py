@@ -13,7 +13,7 @@ from jobflow.controller.apply.applied import REQUESTS_AT_ONCE
 from jobflow.core.planning.actions import CreateJob
 from jobflow.kube.client import ApiError
 from jobflow.sandbox.apiserver.requests.failures import failure
-from support.plan.loop_worlds import each
+from support.plan.loop_worlds import for_each
 from support.plan.plan_world import NOW, World
 from support.sandbox.applier_world import World as Server
 from support.sandbox.running_controller import cluster, flow, template
@@ -65,7 +65,7 @@ class Namespace:
 
 
 def test_a_namespace_that_refuses_all_creates_receives_few() -> None:
-    namespace = Namespace(each(1000))
+    namespace = Namespace(for_each(1000))
     namespace.run(15)
     assert len(namespace.tried) <= 5
     namespace.run(3600 - 15)
@@ -74,21 +74,21 @@ def test_a_namespace_that_refuses_all_creates_receives_few() -> None:
 
 
 def test_a_job_that_fits_is_created() -> None:
-    namespace = Namespace(each(8), lambda name: name == "f-a-6")
+    namespace = Namespace(for_each(8), lambda name: name == "f-a-6")
     namespace.run(600)
     assert sorted(namespace.world.jobs) == ["f-a-6"]
     assert namespace.tried[:8] == [f"f-a-{n}" for n in (0, 1, 2, 3, 4, 5, 6, 0)]
 
 
 def test_every_job_is_tried_before_one_is_tried_again() -> None:
-    namespace = Namespace(each(20))
+    namespace = Namespace(for_each(20))
     namespace.run(3600)
     rounds = [set(namespace.tried[n : n + 20]) for n in (0, 20, 40)]
     assert [len(tried) for tried in rounds] == [20, 20, 20]
 
 
 def test_after_a_create_succeeds_the_others_follow_at_once() -> None:
-    namespace = Namespace(each(200))
+    namespace = Namespace(for_each(200))
     namespace.run(300)
     before = len(namespace.tried)
     namespace.accepts = lambda name: True
@@ -105,7 +105,7 @@ def test_a_free_place_is_filled_after_few_attempts() -> None:
         places -= 1
         return places >= 0
 
-    namespace = Namespace(each(100), accepts)
+    namespace = Namespace(for_each(100), accepts)
     namespace.run(120)
     before = len(namespace.tried)
     for _ in range(20):
@@ -116,7 +116,7 @@ def test_a_free_place_is_filled_after_few_attempts() -> None:
 
 
 def test_a_refusal_of_one_job_does_not_delay_others() -> None:
-    memory, subject = Memory(dice=lambda: 0.0), each(3).flow
+    memory, subject = Memory(dice=lambda: 0.0), for_each(3).flow
     denied = 'admission webhook "p" denied the request: ' + QUOTA
     memory.refuse(subject, "f-a-0", ApiError(Status(code=403, message=denied)), NOW)
     assert memory.of(subject).held is None

@@ -94,7 +94,7 @@ def test_a_pod_that_cannot_answer_stops_the_round(existing: tuple[Pod, ...], mes
     assert lab.calls == [FLOW]
 
 
-def test_a_pod_that_belongs_to_another_job_is_not_asked() -> None:
+def test_a_pod_of_another_job_is_not_requested() -> None:
     lab = Lab()
     foreign_pod = pod("web-0", job="other")
     lab.pods["uid-f-serve"] = {"f-serve-web-0": foreign_pod}

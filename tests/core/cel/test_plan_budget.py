@@ -5,7 +5,7 @@ import pytest
 from jobflow.api.control import Param, Repeat, Retry
 from jobflow.core.cel.language.budget import MAX_STEPS, NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.planning import context
-from support.plan.loop_worlds import each, jobs_in, run, runs
+from support.plan.loop_worlds import for_each, jobs_in, run, runs
 from support.plan.plan_world import World, flow
 from support.plan.steps import step
 
@@ -43,7 +43,7 @@ def test_many_long_conditions_are_decided_by_several_plans() -> None:
     decided, plans = 0, 0
     while decided < len(names):
         planned = world.plan()
-        now = sum(each.decisions is not None for each in planned.conditions.values())
+        now = sum(condition.decisions is not None for condition in planned.conditions.values())
         assert decided < now <= decided + 5
         decided, plans = now, plans + 1
         if decided < len(names):
@@ -66,7 +66,7 @@ def test_a_step_whose_turn_has_not_come_says_so() -> None:
 
 @pytest.mark.usefixtures("one_a_plan")
 def test_whether_jobs_that_failed_are_retried_is_decided_one_after_the_other() -> None:
-    world = each(3, retry=Retry(limit=1, when="true")).settled()
+    world = for_each(3, retry=Retry(limit=1, when="true")).settled()
     for index in range(3):
         world = world.ended(f"f-a-{index}", "Failed")
     assert runs(world.plan()) == {0: "Waiting Retrying", 1: "Pending", 2: "Pending"}

@@ -204,7 +204,7 @@ def test_an_event_is_written_once(walk: Walk) -> None:
 
 SEVERAL = 20
 SOON = 12
-"""Plans after which the status of an odd flow is settled."""
+"""Plans after which the status of an unadmitted flow is settled."""
 LONGEST = 2.0
 """Seconds of CPU time for one plan. The longest takes 0.1 s, several times as much on a busy
 machine."""
@@ -213,9 +213,9 @@ machine."""
 @given(st.integers(0, 2**32))
 @tries(25)
 def test_plans_of_an_unadmitted_flow_settle(seed: int) -> None:
-    odd = Odd(Random(seed))
+    unadmitted = Odd(Random(seed))
     for _ in range(SEVERAL):
-        settled(odd.world())
+        settled(unadmitted.world())
 
 
 def settled(world: World) -> World:
@@ -236,9 +236,9 @@ def settled(world: World) -> World:
 @given(st.integers(0, 2**32))
 @tries(25)
 def test_an_unadmitted_flow_is_validated_and_explained(seed: int) -> None:
-    odd = Odd(Random(seed))
+    unadmitted = Odd(Random(seed))
     for _ in range(SEVERAL):
-        world = odd.world()
+        world = unadmitted.world()
         flow: JobFlow = world.flow
         assert explain(flow, now=NOW).sentences
         for name in {step.name for step in flow.all_steps}:

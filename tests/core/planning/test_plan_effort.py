@@ -9,7 +9,7 @@ from jobflow.api import labels
 from jobflow.api.control import Backoff, ForEach, Patch, Retry
 from jobflow.api.jobflow import Step
 from support.laws.counted_lines import lines_run
-from support.plan.loop_worlds import each, end_jobs, repeated, with_step
+from support.plan.loop_worlds import end_jobs, for_each, repeated, with_step
 from support.plan.plan_world import World, flow, world_of
 from support.plan.steps import after, step
 
@@ -59,18 +59,18 @@ def _conditions(count: int) -> World:
 
 
 def _items(count: int) -> World:
-    world = with_step(each(count), "a", timeout="1h").settled()
+    world = with_step(for_each(count), "a", timeout="1h").settled()
     return end_jobs(world, "Running", *world.jobs)
 
 
 def _items_one_by_one(count: int) -> World:
-    return each(count, parallelism=1).settled()
+    return for_each(count, parallelism=1).settled()
 
 
 def _items_that_fail(count: int) -> World:
     """All items run at once, fail, and are retried."""
     retry = Retry(limit=3, backoff=Backoff(duration="1m"))
-    world = each(count, retry=retry).settled()
+    world = for_each(count, retry=retry).settled()
     return end_jobs(world, "Failed", *world.jobs)
 
 
@@ -132,7 +132,7 @@ def _ready_steps(count: int, patch: Patch) -> World:
 
 def _ready_items(count: int, patch: Patch) -> World:
     """Four items have run, and there is room for four more."""
-    world = with_step(each(count), "a", patch=patch).with_spec(parallelism=4).settled()
+    world = with_step(for_each(count), "a", patch=patch).with_spec(parallelism=4).settled()
     for name in world.jobs:
         world = world.ended(name, "Completed")
     return world
@@ -141,7 +141,7 @@ def _ready_items(count: int, patch: Patch) -> World:
 def _items_to_retry(count: int, patch: Patch) -> World:
     """All items have failed, and there is room for four attempts."""
     retry = Retry(limit=3, backoff=Backoff(duration="1s"))
-    world = with_step(each(count, retry=retry), "a", patch=patch).settled()
+    world = with_step(for_each(count, retry=retry), "a", patch=patch).settled()
     return end_jobs(world, "Failed", *world.jobs).with_spec(parallelism=4).later(60)
 
 

@@ -19,8 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--states", type=int, help="states for each; else all")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options = parser.parse_args(arguments)
-    wanted = tuple(options.names) or ("",)
-    numbers = [n for n, entry in enumerate(CONFIGURATIONS) if entry.name.startswith(wanted)]
+    prefixes = tuple(options.names) or ("",)
+    numbers = [n for n, entry in enumerate(CONFIGURATIONS) if entry.name.startswith(prefixes)]
     explored = []
     with ProcessPoolExecutor(options.processes) as pool:
         explore = partial(explored_alone, seconds=options.seconds, states=options.states)

@@ -23,7 +23,7 @@ def two_steps(*, condition: str | None = None, **fields: Any) -> World:
     return world_of(steps)
 
 
-def each(count: int = 3, *, parallelism: int | None = None, **fields: Any) -> World:
+def for_each(count: int = 3, *, parallelism: int | None = None, **fields: Any) -> World:
     return two_steps(for_each=ForEach(count=count, parallelism=parallelism), **fields)
 
 

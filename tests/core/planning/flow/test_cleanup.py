@@ -179,7 +179,7 @@ def suspended(at: datetime) -> World:
     return world.with_status_fields(suspended_at=at).with_command("ResumeJob", name="r")
 
 
-STRANGE = {
+WORLDS = {
     "a flow's ttl": lambda at: finished(2**31 - 1).with_status_fields(completion_time=at),
     "one past admission": lambda at: (
         finished(1)
@@ -194,13 +194,13 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("strange", STRANGE.values(), ids=STRANGE.keys())
+@pytest.mark.parametrize("make_world", WORLDS.values(), ids=WORLDS.keys())
 @pytest.mark.parametrize("at", [FIRST, LAST], ids=["first", "last"])
 @pytest.mark.parametrize("now", [None, LAST], ids=["now", "at the end of time"])
 def test_a_plan_accepts_any_stored_time(
-    strange: Callable[[datetime], World], at: datetime, now: datetime | None
+    make_world: Callable[[datetime], World], at: datetime, now: datetime | None
 ) -> None:
-    world = strange(at)
+    world = make_world(at)
     planned = replace(world, now=now or world.now).plan()
     assert not planned.asks_at_once
 

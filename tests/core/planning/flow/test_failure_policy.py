@@ -8,7 +8,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.control import ForEach, Retry
 from jobflow.api.flow_status import JobFlowStatus
-from support.plan.loop_worlds import each, end_jobs
+from support.plan.loop_worlds import end_jobs, for_each
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
 
@@ -287,9 +287,9 @@ def test_a_job_in_the_status_is_kept_after_the_end() -> None:
 
 
 def test_an_item_that_is_created_after_the_end_of_the_flow_is_deleted() -> None:
-    world = end_jobs(each(3, parallelism=1).settled(), "Failed", "f-a-0")
+    world = end_jobs(for_each(3, parallelism=1).settled(), "Failed", "f-a-0")
     assert world.flow.final
-    job = each(3).apply().jobs["f-a-2"]
+    job = for_each(3).apply().jobs["f-a-2"]
     assert world.with_job(job).plan().deletes == ["f-a-2"]
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from jobflow.api.control import ForEach, Patch, Retry
-from support.plan.loop_worlds import each
+from support.plan.loop_worlds import for_each
 from support.plan.plan_world import NOW, World, flow
 from support.plan.steps import step
 
@@ -67,16 +67,16 @@ def test_no_create_is_repeated_in_a_terminating_namespace() -> None:
 
 
 def test_items_wait_as_one_step() -> None:
-    planned = each(1000).with_held("f-a-0", retry_in=2).plan()
+    planned = for_each(1000).with_held("f-a-0", retry_in=2).plan()
     assert planned.creates == []
     condition = planned.conditions["a"]
     assert (condition.phase, condition.reason) == ("Waiting", "CreateRefused")
     assert condition.next_attempt_time == NOW + timedelta(seconds=2)
-    assert each(1000).with_held("f-a-0").plan().creates == ["f-a-1"]
+    assert for_each(1000).with_held("f-a-0").plan().creates == ["f-a-1"]
 
 
 def test_the_message_of_a_running_step_mentions_its_held_items() -> None:
-    world = each(3, parallelism=2).settled().ended("f-a-0", "Completed")
+    world = for_each(3, parallelism=2).settled().ended("f-a-0", "Completed")
     planned = world.with_held("f-a-2", retry_in=2).plan()
     condition = planned.conditions["a"]
     assert (condition.phase, condition.reason) == ("Running", "")

@@ -178,8 +178,8 @@ def test_the_daemon_of_a_retried_step_runs_again() -> None:
 
 def test_a_retry_keeps_the_items_of_a_step_that_is_decided_again() -> None:
     """The items stay known while the step waits, is decided, and waits for room."""
-    each = step("x", for_each=ForEach(from_='["x", "y"]'))
-    world = flow("x", a=each).with_spec(parallelism=1).run(lambda name: "Failed")
+    loop = step("x", for_each=ForEach(from_='["x", "y"]'))
+    world = flow("x", a=loop).with_spec(parallelism=1).run(lambda name: "Failed")
     world = retried(world).ended("f-x-r1", "Completed").settled()
     assert world.plan().conditions["a"].phase == "Running"
     world = flow(a=step(for_each=ForEach(from_='["x", "y"]'))).settled()
@@ -194,8 +194,8 @@ def test_a_retry_keeps_the_items_of_a_step_that_is_decided_again() -> None:
 
 def test_an_item_that_completed_before_the_retry_does_not_count_as_running() -> None:
     """b waits for a service that runs again, and e waits for b to run."""
-    each = step("a", condition="Running", for_each=ForEach(count=2))
-    world = flow("a", b=each, e=after("b", condition="Running")).with_spec(failure_policy="Abort")
+    loop = step("a", condition="Running", for_each=ForEach(count=2))
+    world = flow("a", b=loop, e=after("b", condition="Running")).with_spec(failure_policy="Abort")
     world = world.with_jobs(a="Running").settled()
     world = world.ended("f-b-0", "Completed").settled().ended("f-b-1", "Failed").settled()
     world = world.run(lambda name: "Failed")
@@ -246,7 +246,7 @@ def test_a_retry_waits_for_the_end_of_a_resumed_job() -> None:
     assert confirmed(world.ended("f-b", "Completed")).plan().creates == ["f-b-r1"]
 
 
-def test_a_flow_of_volcanos_own_controller_is_retried_too() -> None:
+def test_a_flow_that_volcano_started_can_be_retried() -> None:
     world = flow("a", b="a").with_jobs(a="Failed").settled()
     status = world.flow.status
     bare = {"f-a": type(status.conditions["f-a"])(phase="Failed")}  # type: ignore[index]
@@ -302,7 +302,7 @@ def test_an_invalid_flow_is_not_retried() -> None:
     ]
 
 
-def test_of_two_retries_the_second_is_refused_and_later_commands_apply() -> None:
+def test_the_second_of_two_retries_is_refused_and_later_commands_apply() -> None:
     world = diamond().with_command("RestartJob", name="one").later(1)
     world = world.with_command("RestartJob", name="two").later(1)
     world = world.with_command("SuspendFlow", name="x")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jobflow.core.planning.actions import ReadPods
-from support.plan.loop_worlds import each, end_jobs, jobs_in, repeated
+from support.plan.loop_worlds import end_jobs, for_each, jobs_in, repeated
 from support.plan.plan_world import World, flow
 
 
@@ -257,7 +257,7 @@ def test_a_repeat_that_is_suspended_between_two_runs_continues_with_the_next(act
 
 @pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob"])
 def test_items_that_had_not_started_start_after_the_resume(action: str) -> None:
-    world = each(2, parallelism=1).settled().with_command(action, name="s").settled()
+    world = for_each(2, parallelism=1).settled().with_command(action, name="s").settled()
     world = end_jobs(world, "Completed", "f-a-0")
     assert (world.plan().creates, world.plan().failed) == ([], {})
     world = resumed(world.later(10))

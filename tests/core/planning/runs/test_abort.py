@@ -204,7 +204,7 @@ def test_the_message_of_the_flow_contains_that_of_the_command() -> None:
     assert len(long.message) == 256
 
 
-def test_a_flow_of_volcanos_own_controller_is_cancelled_too() -> None:
+def test_a_flow_that_volcano_started_can_be_cancelled() -> None:
     world = flow("a", b="a").with_jobs(a="Running")
     world = world.with_metadata("f-a", labels=None, annotations=None).cancelled()
     assert world.ended("f-a", "Aborted").plan().failed == {"a": "Cancelled"}

@@ -18,14 +18,14 @@ from jobflow.api.flow_status import (
 from jobflow.api.job import JobCondition, JobState, JobStatus
 from jobflow.api.jobflow import Step
 from support.plan.foreign_jobs import foreign
-from support.plan.loop_worlds import each, end_jobs, finish, jobs_in, run, runs, two_steps, wait
+from support.plan.loop_worlds import end_jobs, finish, for_each, jobs_in, run, runs, two_steps, wait
 from support.plan.plan_world import NOW, World, world_of
 from support.sandbox.containers import outlined
 
 
 def started(count: int = 3, **fields: object) -> World:
     """A flow in which all items that may start have started, also according to its status."""
-    return each(count, **fields).settled()  # type: ignore[arg-type]
+    return for_each(count, **fields).settled()  # type: ignore[arg-type]
 
 
 def test_the_job_of_an_item_has_its_index() -> None:
@@ -63,7 +63,7 @@ def test_patches_get_the_values_of_items() -> None:
 
 
 def test_with_count_the_item_is_the_index() -> None:
-    world = each(2, patch=Patch(job_spec={"minAvailable": "$(item)"}))
+    world = for_each(2, patch=Patch(job_spec={"minAvailable": "$(item)"}))
     specs = [action.manifest["spec"] for action in world.plan().plan.actions]  # type: ignore[union-attr]
     assert [spec["minAvailable"] for spec in specs] == [0, 1]
 
@@ -82,7 +82,7 @@ def test_evaluated_items_start_after_they_are_stored() -> None:
 
 
 def test_a_step_runs_while_an_item_runs() -> None:
-    world = each(3)
+    world = for_each(3)
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Waiting", "Starting")
     assert condition.message == "3 jobs are being created"
@@ -170,7 +170,7 @@ def test_only_the_item_whose_job_is_lost_runs_again() -> None:
 
 
 def test_a_refused_item_fails_the_step_and_lets_others_end() -> None:
-    world = each(3).stored().with_refusal("a-1", 422, "no such queue")
+    world = for_each(3).stored().with_refusal("a-1", 422, "no such queue")
     planned = world.plan()
     assert planned.creates == []
     assert runs(planned) == {1: "Failed Refused"}
@@ -187,7 +187,7 @@ def test_an_item_whose_name_is_in_use_fails_the_step_after_the_others_end() -> N
 
 
 def test_a_refused_create_is_shown_if_no_item_runs() -> None:
-    world = each(1).stored().with_refusal("a-0", 403, "quota", retry_in=3)
+    world = for_each(1).stored().with_refusal("a-0", 403, "quota", retry_in=3)
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Waiting", "CreateRefused")
     assert condition.message == "item 0: quota"
@@ -216,8 +216,8 @@ def all_start(count: int, parallelism: int | None = None, **fields: object) -> W
 
 def test_items_without_a_value_take_no_room() -> None:
     patch = Patch(job_spec={"queue": "$(item.q)"})
-    each = ForEach(from_="[{'p': 1}, {'p': 2}, {'p': 3}, {'p': 4}, {'q': 'z'}]", parallelism=1)
-    world = two_steps(for_each=each, patch=patch, continue_on_failure=True).stored().settled()
+    for_each = ForEach(from_="[{'p': 1}, {'p': 2}, {'p': 3}, {'p': 4}, {'q': 'z'}]", parallelism=1)
+    world = two_steps(for_each=for_each, patch=patch, continue_on_failure=True).stored().settled()
     assert list(jobs_in(world)) == ["f-a-4"]
     failed = dict.fromkeys(range(4), "Failed ExpressionError")
     assert runs(world.plan()) == {**failed, 4: "Pending"}
@@ -233,8 +233,8 @@ def test_a_cancelled_flow_starts_no_further_items() -> None:
 
 
 def test_a_flow_that_aborts_because_of_another_step_starts_no_further_items() -> None:
-    each = Step(name="a", for_each=ForEach(count=3, parallelism=1), continue_on_failure=True)
-    world = world_of([each, Step(name="x")]).with_spec(failure_policy="Abort").settled()
+    for_each = Step(name="a", for_each=ForEach(count=3, parallelism=1), continue_on_failure=True)
+    world = world_of([for_each, Step(name="x")]).with_spec(failure_policy="Abort").settled()
     world = end_jobs(world, "Failed", "f-x").settled()
     world = end_jobs(world, "Aborted", "f-a-0")
     condition = world.plan().conditions["a"]
@@ -278,7 +278,7 @@ def test_a_step_fails_if_the_flow_is_cancelled_before_its_last_items() -> None:
 
 
 def test_a_dependant_with_condition_running_waits_for_the_first_running_item() -> None:
-    world = each(2, condition="Running").settled()
+    world = for_each(2, condition="Running").settled()
     assert "f-b" not in jobs_in(world)
     world = end_jobs(world, "Running", "f-a-1")
     assert "f-b" in jobs_in(world)
@@ -292,7 +292,7 @@ def test_the_index_of_a_job_identifies_its_item() -> None:
 
 
 def test_a_job_without_an_index_belongs_to_no_item() -> None:
-    world = each(2).settled()
+    world = for_each(2).settled()
     assert world.with_jobs(a="Failed").plan().nothing
 
 

@@ -49,7 +49,7 @@ def test_a_repeat_fails_if_until_never_holds() -> None:
         ("has(outputs.done) && outputs.done", ("nothing", DONE), 2),
     ],
 )
-def test_until_sees_the_run_that_has_just_ended(
+def test_until_uses_the_run_that_has_just_ended(
     until: str, messages: tuple[str, ...], count: int
 ) -> None:
     world = repeated(until).settled()

@@ -10,9 +10,9 @@ from jobflow.api.control import Backoff, Retry
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.runs.retry import backoff
 from support.plan.loop_worlds import (
-    each,
     end_jobs,
     finish,
+    for_each,
     jobs_in,
     retried,
     run,
@@ -35,7 +35,7 @@ from support.plan.plan_world import World
     ],
     ids=["default", "longer", "to a limit", "even", "none", "past admission"],
 )
-def test_backoff_by_number_of_failures(spec: Backoff | None, waits: list[float]) -> None:
+def test_the_backoff_depends_on_the_failures(spec: Backoff | None, waits: list[float]) -> None:
     assert [backoff(spec or Backoff(), n).total_seconds() for n in (1, 2, 3, 4)] == waits
 
 
@@ -192,7 +192,7 @@ def test_without_avoid_nodes_the_next_attempt_may_use_the_node() -> None:
 
 
 def test_every_item_is_retried_separately() -> None:
-    world = end_jobs(each(2, retry=Retry(limit=1)).settled(), "Failed", "f-a-0")
+    world = end_jobs(for_each(2, retry=Retry(limit=1)).settled(), "Failed", "f-a-0")
     assert runs(world.plan()) == {0: "Waiting Retrying", 1: "Pending"}
     assert run(world.plan(), 0).failures == 1
     assert world.plan().phases["a"] == "Running"
@@ -202,14 +202,14 @@ def test_every_item_is_retried_separately() -> None:
 
 
 def test_a_step_waits_if_all_its_items_wait_for_a_retry() -> None:
-    world = end_jobs(each(2, retry=Retry(limit=1)).settled(), "Failed", "f-a-0", "f-a-1")
+    world = end_jobs(for_each(2, retry=Retry(limit=1)).settled(), "Failed", "f-a-0", "f-a-1")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Waiting", "Retrying")
     assert condition.message.startswith("item 0: runs again (1 of 1): the job f-a-0 ended Failed")
 
 
 def test_an_item_between_two_attempts_takes_up_room() -> None:
-    world = end_jobs(each(3, parallelism=1, retry=Retry(limit=1)).settled(), "Failed", "f-a-0")
+    world = end_jobs(for_each(3, parallelism=1, retry=Retry(limit=1)).settled(), "Failed", "f-a-0")
     assert list(jobs_in(world)) == ["f-a-0"]
     world = end_jobs(wait(world), "Completed", "f-a-0-r1")
     assert list(jobs_in(world)) == ["f-a-0", "f-a-0-r1", "f-a-1"]

@@ -9,9 +9,9 @@ import pytest
 from jobflow.api.control import Retry
 from jobflow.api.job import JobCondition, JobState, JobStatus
 from support.plan.loop_worlds import (
-    each,
     end_jobs,
     finish,
+    for_each,
     jobs_in,
     runs,
     two_steps,
@@ -145,7 +145,7 @@ def test_nodes_stay_avoided_after_an_attempt_that_was_deleted() -> None:
 
 
 def test_each_item_has_its_own_timeout() -> None:
-    world = end_jobs(each(2, timeout="1m").settled(), "Running", "f-a-0").later(30)
+    world = end_jobs(for_each(2, timeout="1m").settled(), "Running", "f-a-0").later(30)
     world = end_jobs(world, "Running", "f-a-1").later(29).settled()
     assert runs(world.plan()) == {0: "Running Timeout", 1: "Running"}
     assert list(world.aborts) == ["uid-f-a-0"]

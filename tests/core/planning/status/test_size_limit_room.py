@@ -294,8 +294,8 @@ def test_the_items_of_each_step_need_room_even_if_they_are_one_param() -> None:
     params = [Param(name="list", value=["x" * 100] * 300)]
 
     def size_of(*names: str) -> int:
-        each = ForEach(from_="params.list", parallelism=1)
-        return room_of_runs(*(Step(name=name, for_each=each) for name in names), params=params)
+        loop = ForEach(from_="params.list", parallelism=1)
+        return room_of_runs(*(Step(name=name, for_each=loop) for name in names), params=params)
 
     assert size_of("a", "b") - size_of("a") == size_of("a") - size_of() > 300 * 100
 

@@ -65,7 +65,7 @@ def test_the_duration_of_a_retried_flow_starts_at_the_retry() -> None:
     assert world.run().flow.status.duration == "6s"
 
 
-def test_the_status_of_a_finished_flow() -> None:
+def test_a_finished_flow_has_a_complete_status() -> None:
     world = flow("a").settled().later(1).ended("f-a", "Running").settled()
     world = world.later(2).ended("f-a", "Completed")
     assert stored(world.plan()) == {
@@ -248,7 +248,7 @@ def test_a_new_job_is_pending_since_its_creation() -> None:
         ),
     ],
 )
-def test_histories_of_a_job(observed: list[str], restarts: int, expected: str) -> None:
+def test_a_job_has_these_histories(observed: list[str], restarts: int, expected: str) -> None:
     world = flow("a")
     for number, text in enumerate(observed):
         retries = max(0, restarts - (len(observed) - 1 - number))

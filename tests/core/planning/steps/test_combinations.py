@@ -32,9 +32,9 @@ def test_any_ignores_a_target_that_is_not_taken(skipped: Step) -> None:
     assert failed.plan().skipped == {"a": "NotTaken", "z": "UpstreamFailed"}
 
 
-@pytest.mark.parametrize("each", [ForEach(count=0), ForEach(items=[])])
-def test_any_starts_at_once_if_a_target_has_no_items(each: ForEach) -> None:
-    assert "f-z" in any_of(a=step(for_each=each)).settled().jobs
+@pytest.mark.parametrize("loop", [ForEach(count=0), ForEach(items=[])])
+def test_any_starts_at_once_if_a_target_has_no_items(loop: ForEach) -> None:
+    assert "f-z" in any_of(a=step(for_each=loop)).settled().jobs
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_any_starts_once_a_loop_meets_the_condition(
     assert "f-z" in end_jobs(world, then, "f-a-1").jobs
 
 
-def service(**fields: Any) -> World:
+def with_daemon(**fields: Any) -> World:
     """b needs the daemon a, and c depends on b."""
     return flow(a=step(daemon=True, **fields), b="a", c="b").settled()
 
 
-def test_a_service_that_fails_is_started_again() -> None:
-    world = end_jobs(service(retry=Retry(limit=1, backoff=SOON)), "Running", "f-a")
+def test_a_daemon_that_fails_is_started_again() -> None:
+    world = end_jobs(with_daemon(retry=Retry(limit=1, backoff=SOON)), "Running", "f-a")
     assert world.plan().phases["b"] == "Pending"
     world = end_jobs(world, "Failed", "f-a").later(2).settled()
     assert world.plan().conditions["a"].job == "f-a-r1"

@@ -118,16 +118,16 @@ def test_an_empty_probe_is_ignored() -> None:
 
 def test_a_probe_is_planned_while_the_job_exists() -> None:
     world = serving(HEALTHY | OPEN)
-    (asked,) = world.plan().plan.probes
-    assert (asked.step, asked.job, asked.uid) == ("next", "f-serve", "uid-f-serve")
-    assert asked.checks == (Check("ps", 1, 8080, "/healthz"), Check("worker", 3, 2222))
+    (sent,) = world.plan().plan.probes
+    assert (sent.step, sent.job, sent.uid) == ("next", "f-serve", "uid-f-serve")
+    assert sent.checks == (Check("ps", 1, 8080, "/healthz"), Check("worker", 3, 2222))
     assert world.plan().plan.actions == ()
 
 
 def test_a_probe_has_its_header() -> None:
     get = HEALTHY["httpGetList"][0] | {"httpHeader": {"name": "X-Who", "value": "me"}}
-    (asked,) = serving({"httpGetList": [get]}).plan().plan.probes
-    assert asked.checks[0].header == ("X-Who", "me")
+    (sent,) = serving({"httpGetList": [get]}).plan().plan.probes
+    assert sent.checks[0].header == ("X-Who", "me")
 
 
 def test_no_probe_is_planned_before_the_job_exists() -> None:
@@ -136,7 +136,7 @@ def test_no_probe_is_planned_before_the_job_exists() -> None:
     assert (planned.probes, planned.waiting) == ([], {"next": "waits for serve (Waiting)"})
 
 
-def test_the_message_says_why_a_probe_has_not_passed() -> None:
+def test_the_message_explains_why_a_probe_has_not_passed() -> None:
     world = serving(HEALTHY)
     assert world.plan().waiting_for_probe == {
         "next": "waits for serve: task ps has not answered at port 8080 yet"
@@ -179,7 +179,7 @@ def test_passed_targets_are_dropped_when_the_step_has_started() -> None:
     assert world.plan().phases["next"] == "Pending"
 
 
-def test_a_target_that_is_lost_stays_passed() -> None:
+def test_a_target_whose_job_is_lost_stays_passed() -> None:
     steps = [Step(name=n) for n in ("one", "two")]
     world = world_of([*steps, Step(name="next", depends_on=probed("one two", PORT))])
     world = world.with_jobs(one="Running", two="Running").with_probe("next", "one", passed=True)
@@ -238,7 +238,7 @@ def test_phases_that_were_not_reached_fail_the_step() -> None:
     assert "StepFailed" in planned.events
 
 
-def test_the_message_says_that_pods_could_not_be_read() -> None:
+def test_the_message_states_that_pods_could_not_be_read() -> None:
     world = serving(SUCCEEDED).with_jobs(serve="Completed")
     world = replace(world, read={"uid-f-serve": PodsRead(trouble="503 Service Unavailable")})
     planned = world.plan()

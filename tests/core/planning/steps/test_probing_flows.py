@@ -17,7 +17,7 @@ def joined(strategy: str, *, probe: object = PORT) -> World:
     return world.with_jobs(a="Running", b="Running").settled()
 
 
-def test_all_targets_have_to_pass() -> None:
+def test_all_targets_must_pass() -> None:
     world = joined("all")
     assert world.plan().probes == [("c", "f-a"), ("c", "f-b")]
     planned = world.with_probe("c", "a", passed=True).plan()

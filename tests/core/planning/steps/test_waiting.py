@@ -80,7 +80,7 @@ def outcome(world: World) -> str:
         ("Running", "stopped", "not-taken", "Stopped", "Stopped"),
     ],
 )
-def test_a_step_starts_or_is_skipped_by_the_ends_of_its_targets(
+def test_the_ends_of_its_targets_start_or_skip_a_step(
     condition: str, a: str, b: str, with_all: str, with_any: str
 ) -> None:
     for one, other in ((a, b), (b, a)):
@@ -132,7 +132,7 @@ def test_next_jobs_depend_on_the_current_jobs() -> None:
         (probed("a c", strategy="any"), True),
     ],
 )
-def test_next_jobs_by_dependency(depends_on: DependsOn, expected: bool) -> None:
+def test_next_jobs_follow_the_dependencies(depends_on: DependsOn, expected: bool) -> None:
     """a runs, b has completed, and c waits for z, which waits for its template."""
     world = flow("a", "b", "z", c="z", x=depends_on).without_template("z")
     world = world.with_jobs(a="Running", b="Completed")
