@@ -29,9 +29,7 @@ async def cancel_with_the_last_leader(world: Cluster) -> None:
     await write_status(world.client, JOBFLOWS, "f", status)
 
 
-async def test_a_new_leader_deletes_commands_that_stale_copies_lack(
-    world: Cluster, replica: FollowingReplica[Client]
-) -> None:
+async def test_stale_copies_are_updated(world: Cluster, replica: FollowingReplica[Client]) -> None:
     await replica.stop_following(COMMANDS)
     await cancel_with_the_last_leader(world)
     async with replica.leading():

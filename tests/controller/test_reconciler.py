@@ -63,9 +63,7 @@ async def test_a_pruned_status_is_sent_once(world: World, monkeypatch: pytest.Mo
     assert world.writes == 1
 
 
-async def test_events_are_sent_after_their_status(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_events_follow_their_status(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     event = Event(EventType.NORMAL, "Told", "once")
     planning(monkeypatch, says="first")
     await world.reconciler.reconcile(KEY)

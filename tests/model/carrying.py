@@ -49,9 +49,7 @@ class Case:
         spec = dict(msgspec.to_builtins(self.flow.spec))
         steps = [*spec.pop("flows"), *({"finally": s} for s in spec.pop("finally", ()))]
         lines = [f"spec: {spec}", *map(str, steps)]
-        lines += [
-            f"{step}: {' | '.join(map(repr, scripts))}" for step, scripts in self.scripts.items()
-        ]
+        lines += [f"{step}: {' | '.join(map(repr, runs))}" for step, runs in self.scripts.items()]
         last = f"commands: {list(self.commands)}, crashes: {self.crashes}"
         return "\n" + "\n".join([*lines, last])
 
@@ -265,9 +263,7 @@ class Simulation:
     def shown_steps(self, status: JobFlowStatus) -> dict[str, ShownStep]:
         prefix = f"{self.case.flow.metadata.name}-"
         conditions = status.conditions or {}
-        return {
-            key.removeprefix(prefix): shown_step(condition) for key, condition in conditions.items()
-        }
+        return {key.removeprefix(prefix): shown_step(c) for key, c in conditions.items()}
 
 
 def shown_step(condition: StepCondition) -> ShownStep:

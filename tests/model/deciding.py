@@ -65,20 +65,17 @@ class Deciding:
         """Return the values for expressions and references of a step."""
         flow, reference = self.reference.flow, self.reference
         params = {param.name: param.value for param in flow.spec.params or ()}
-        flow_values: dict[str, Any] = {
-            "name": flow.metadata.name,
-            "namespace": flow.metadata.namespace,
-        }
+        info: dict[str, Any] = {"name": flow.metadata.name, "namespace": flow.metadata.namespace}
         if state.finally_:
             others = (s for s in reference.states.values() if not s.finally_)
             broken = reference.ending or any(other.broken for other in others)
-            flow_values["phase"] = "Failed" if broken else "Succeed"
+            info["phase"] = "Failed" if broken else "Succeed"
         steps = {other.name: self.step_values(other) for other in reference.states.values()}
-        return {"params": params, "flow": flow_values, "steps": steps}
+        return {"params": params, "flow": info, "steps": steps}
 
     def step_values(self, state: State) -> dict[str, Any]:
         status = self.reference.seen.steps[state.name]
-        values: dict[str, Any] = {
+        data: dict[str, Any] = {
             "phase": state.phase,
             "reason": state.reason or status.reason,
             "attempts": state.attempts_so_far,
@@ -87,12 +84,10 @@ class Deciding:
             items = state.step.for_each.items or range(state.step.for_each.count or 0)
             count = len(items if state.items is None else state.items)
             runs = [state.run(index) for index in range(count)]
-            values["items"] = [
-                self.run_values(run) if run else {"phase": "Skipped"} for run in runs
-            ]
+            data["items"] = [self.run_values(run) if run else {"phase": "Skipped"} for run in runs]
         elif state.runs:
-            values["outputs"] = state.runs[-1].outputs
-        return values
+            data["outputs"] = state.runs[-1].outputs
+        return data
 
     def run_values(self, run: Run) -> dict[str, Any]:
         """Return the values of a run that has just ended, for `until` and `retry.when`."""

@@ -17,7 +17,7 @@ from support.plan.plan_world import FLOW_UID, NOW, World
 from support.plan.steps import after
 
 
-def end_of_flow(
+def end_of(
     *steps: Step,
     commands: tuple[tuple[int, str], ...] = (),
     scripts: dict[str, tuple[Script, ...]],
@@ -25,15 +25,13 @@ def end_of_flow(
     **spec: Any,
 ) -> World:
     """Return the flow at its end. Steps without a script complete; each uses the template t."""
-    flow_spec = JobFlowSpec(flows=list(steps), **spec)
+    body = JobFlowSpec(flows=list(steps), **spec)
     metadata = ObjectMeta(
         name="f", namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
     )
-    names = [step.name for step in (*steps, *(flow_spec.finally_ or ()))]
-    all_scripts = {name: scripts.get(name, (Script(),)) for name in names}
-    case = Case(
-        JobFlow(metadata=metadata, spec=flow_spec), TEMPLATES, all_scripts, commands, crashes
-    )
+    names = [step.name for step in (*steps, *(body.finally_ or ()))]
+    by_step = {name: scripts.get(name, (Script(),)) for name in names}
+    case = Case(JobFlow(metadata=metadata, spec=body), TEMPLATES, by_step, commands, crashes)
     return Simulation(case).run_to_end()
 
 
@@ -57,7 +55,7 @@ NO_SUCH_ITEM = 'steps["a"].items[0].phase == "Completed"'
 
 def row(title: str, reasons: dict[str, str], *steps: Step, jobs: str = "", **fields: Any) -> Any:
     """A small flow and how it ends: the reason of each step, and its vcjobs (`f-…`) unless ""."""
-    flow = partial(end_of_flow, *steps, **{"scripts": {}, **fields})
+    flow = partial(end_of, *steps, **{"scripts": {}, **fields})
     return pytest.param(flow, reasons, jobs, id=title)
 
 
@@ -301,7 +299,7 @@ def test_a_small_flow_ends_with_these_reasons(
 
 @pytest.mark.parametrize("end", ["Failed", "Terminated"])
 def test_a_job_that_fails_by_itself_during_a_suspension_is_failed(end: str) -> None:
-    world = end_of_flow(
+    world = end_of(
         step("a"),
         step("b", retry=Retry(limit=1)),
         commands=((2, "AbortJob"), (8, "ResumeJob")),
@@ -319,7 +317,7 @@ def test_a_job_that_fails_by_itself_during_a_suspension_is_failed(end: str) -> N
 def test_a_later_item_exists_before_one_whose_create_was_lost(dice: int) -> None:
     steps = [step(name) for name in "abc"]
     loop = step("d", for_each=ForEach(items=["x", "y"]))
-    world = end_of_flow(*steps, loop, scripts={}, crashes=dice)
+    world = end_of(*steps, loop, scripts={}, crashes=dice)
     assert world.flow.status.state.phase == "Succeed"
 
 
@@ -329,7 +327,7 @@ def test_a_later_item_exists_before_one_whose_create_was_lost(dice: int) -> None
 def test_every_item_runs_regardless_of_the_ends_of_others(
     allowed: str, script: tuple[Script, ...], parallelism: int | None
 ) -> None:
-    world = end_of_flow(
+    world = end_of(
         step(
             "a",
             for_each=ForEach(count=4, parallelism=parallelism),
@@ -346,7 +344,7 @@ def test_every_item_runs_regardless_of_the_ends_of_others(
 @pytest.mark.parametrize("watched", [True, False])
 def test_outputs_of_a_job_that_fails_while_it_is_aborted_are_kept_if_watched(watched: bool) -> None:
     last = step("z", patch=use_output("c"))
-    world = end_of_flow(
+    world = end_of(
         step("c"),
         finally_=[last],
         commands=((2, "TerminateJob"),),
@@ -359,7 +357,7 @@ def test_outputs_of_a_job_that_fails_while_it_is_aborted_are_kept_if_watched(wat
 def test_completed_items_stay_if_only_their_names_match_steps_that_run_again(late: int) -> None:
     scripts = [Script(lasts=1), Script(lasts=1)]
     scripts[late] = Script(lasts=3)
-    world = end_of_flow(
+    world = end_of(
         step("a", for_each=ForEach(from_='["x", "y"]'), timeout="2s"),
         finally_=[step("y")],
         commands=((6, "RestartJob"),),
@@ -376,7 +374,7 @@ def test_a_step_without_items_completes_before_a_stored_failure(names: str) -> N
         "c": step("c", for_each=ForEach(items=[])),
         "f": step("f", depends_on=after("a"), when=NO_SUCH_ITEM),
     }
-    world = end_of_flow(*[steps[name] for name in names], scripts={})
+    world = end_of(*[steps[name] for name in names], scripts={})
     assert reasons(world) == {"a": "", "c": "", "f": "ExpressionError"}
 
 
@@ -384,7 +382,7 @@ def test_a_step_without_items_completes_before_a_stored_failure(names: str) -> N
 def test_a_step_with_room_starts_before_a_reference_without_a_value_fails(
     room: int, b: str
 ) -> None:
-    world = end_of_flow(
+    world = end_of(
         step("a"),
         step("b", depends_on=after("a")),
         step("f", depends_on=after("a"), patch=use_output("a")),

@@ -71,9 +71,7 @@ async def test_an_unreadable_foreign_job_keeps_its_name(world: World) -> None:
     ],
     ids=["alive", "gone", "another of its name", "looked up", "a kind not served", "no controller"],
 )
-async def test_the_owner_of_a_name_in_use_is_looked_up(
-    world: World, owner: dict[str, Any], alive: bool
-) -> None:
+async def test_owner_of_a_name_in_use(world: World, owner: dict[str, Any], alive: bool) -> None:
     await world.cluster.apply(flow("g", {"a": ""}))
     if owner.get("name") == "g":
         owner = owner | {"uid": (await world.cluster.flow("g")).metadata.uid}
@@ -91,11 +89,9 @@ async def test_a_job_deleted_between_create_and_read_is_created_next(world: Worl
     assert world.answers.holders == {}
 
 
-@pytest.mark.parametrize(("previous", "reads"), [("", []), ("f-a", ["GET f-a"])])
-async def test_an_attempt_follows_a_live_read(
-    world: World, previous: str, reads: list[str]
-) -> None:
-    assert await world.apply(world.create_again(previous)) == Applied()
+@pytest.mark.parametrize(("last", "reads"), [("", []), ("f-a", ["GET f-a"])])
+async def test_an_attempt_follows_a_live_read(world: World, last: str, reads: list[str]) -> None:
+    assert await world.apply(world.create_again(last)) == Applied()
     assert world.requests()[-2 - len(reads) :] == ["GET f", *reads, "POST jobs"]
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a-r1"}
 
@@ -131,9 +127,7 @@ async def test_a_live_read_that_is_older_than_the_copy_is_an_error(world: World)
     assert (applied.again, len(applied.errors)) == (False, 1)
 
 
-async def test_a_plan_with_a_new_attempt_is_dropped_if_the_flow_does_not_exist(
-    world: World,
-) -> None:
+async def test_a_plan_with_a_new_attempt_is_dropped_without_its_flow(world: World) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     assert await world.apply(world.create_again()) == Applied()
     assert world.requests()[-1] == "GET f"
@@ -178,9 +172,7 @@ async def test_a_create_in_a_terminating_namespace_is_not_retried(world: World) 
         (None, 0.0),
     ],
 )
-async def test_temporary_errors_are_retried(
-    world: World, error: RequestFailure | None, wait: float
-) -> None:
+async def test_errors_are_retried(world: World, error: RequestFailure | None, wait: float) -> None:
     world.fails("POST", "/jobs", error)
     applied = await world.apply(world.create())
     assert applied.errors

@@ -57,9 +57,7 @@ async def test_an_error_waits_for_the_other_requests_and_is_in_the_result(
 
 
 @pytest.mark.parametrize("error", [fail, cancel])
-async def test_a_failed_request_is_in_the_result(
-    world: World, error: Callable[[], Awaitable[bytes]]
-) -> None:
+async def test_one_request_can_fail(world: World, error: Callable[[], Awaitable[bytes]]) -> None:
     Requests(world, jobs=error)
     applied = await world.apply(world.create())
     assert len(applied.errors) == 1

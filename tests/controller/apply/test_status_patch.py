@@ -35,9 +35,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 
 
 @given(OBJECTS, OBJECTS)
-def test_a_patch_turns_one_object_into_another(
-    before: dict[str, Any], after: dict[str, Any]
-) -> None:
+def test_a_patch_turns_objects_into_others(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert merge(before, difference(before, after)) == after
 
 

@@ -33,13 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def summary(explored: Sequence[Explored]) -> str:
     """Return one line for all configurations."""
-    exhausted = sum(result.exhausted for result in explored)
-    states, moves = (
-        sum(result.states for result in explored),
-        sum(result.moves for result in explored),
-    )
-    violations = sum(sum(result.violations.values()) for result in explored)
-    seconds = sum(result.seconds for result in explored)
+    exhausted = sum(r.exhausted for r in explored)
+    states, moves = sum(r.states for r in explored), sum(r.moves for r in explored)
+    violations = sum(sum(r.violations.values()) for r in explored)
+    seconds = sum(r.seconds for r in explored)
     return (
         f"{len(explored)} configurations, {exhausted} exhausted: {states} states, {moves} moves, "
         f"{violations} violations, {seconds:.0f} s of CPU time"

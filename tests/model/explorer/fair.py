@@ -110,8 +110,5 @@ def _stuck(state: State) -> str:
     if state.flow.gone or state.flow.terminating or (state.flow.final and not state.commands):
         return ""
     status = state.flow.status.value
-    steps = {
-        key: (condition.phase, condition.reason)
-        for key, condition in (status.conditions or {}).items()
-    }
+    steps = {key: (c.phase, c.reason) for key, c in (status.conditions or {}).items()}
     return f"nothing follows: the flow is {status.state.phase} {status.state.reason}, {steps}"

@@ -58,10 +58,10 @@ def planning(sight: Sight, state: State) -> Iterator[Move]:
     if both and not plan.urgent:
         later = apply_plan(sight, state, plan, Part(writes=False))
         yield "the controller acts, and writes its status later", later
-    if (remaining := spend(sight, state, "crash")) is not None:
-        yield from _crashes(sight, remaining, plan)
-    if (remaining := spend(sight, state, "lost answer")) is not None:
-        yield from _lost_answers(sight, remaining, plan)
+    if (paid := spend(sight, state, "crash")) is not None:
+        yield from _crashes(sight, paid, plan)
+    if (paid := spend(sight, state, "lost answer")) is not None:
+        yield from _lost_answers(sight, paid, plan)
 
 
 def _crashes(sight: Sight, state: State, plan: Plan) -> Iterator[Move]:
@@ -86,8 +86,8 @@ def _lost_answers(sight: Sight, state: State, plan: Plan) -> Iterator[Move]:
 
 def restarting(sight: Sight, state: State) -> Iterator[Move]:
     """The controller crashes before a plan, or after one."""
-    if (remaining := spend(sight, state, "crash")) is not None:
-        yield "the controller starts again", restart(remaining)
+    if (paid := spend(sight, state, "crash")) is not None:
+        yield "the controller starts again", restart(paid)
 
 
 def passing(sight: Sight, state: State) -> Iterator[Move]:
@@ -97,19 +97,19 @@ def passing(sight: Sight, state: State) -> Iterator[Move]:
     if after is not None and sight.idles(state):
         seconds = max(1, -int(-after.total_seconds() // 1))
         yield f"{seconds} seconds pass", replace(state, now=state.now + seconds)
-    if (remaining := spend(sight, state, "late")) is not None:
-        yield f"{LATE} seconds pass", replace(remaining, now=remaining.now + LATE)
+    if (paid := spend(sight, state, "late")) is not None:
+        yield f"{LATE} seconds pass", replace(paid, now=paid.now + LATE)
 
 
 def watching(sight: Sight, state: State) -> Iterator[Move]:
     """The next event arrives. Events of vcjobs are in order; other kinds have their own watches,
     which show the current object."""
     if state.events:
-        event, *remaining = state.events
+        event, *later = state.events
         job = seen(state.job(event.uid), event.phases, gone=event.gone)
         yield (
             f"the watch shows {_describe(job, event)}",
-            replace_job(replace(state, events=tuple(remaining)), job),
+            replace_job(replace(state, events=tuple(later)), job),
         )
     if state.known != state.flow:
         yield "the watch shows the flow", replace(state, known=state.flow)
@@ -142,8 +142,8 @@ def running(sight: Sight, state: State) -> Iterator[Move]:
             yield f"{job.name} runs", move_job(state, job, "Running", now)
         if job.phase == "Running":
             yield f"{job.name} completes", move_job(state, job, "Completed", now)
-            if (remaining := spend(sight, state, "fail")) is not None:
-                yield f"{job.name} fails", move_job(remaining, job, "Failed", now)
+            if (paid := spend(sight, state, "fail")) is not None:
+                yield f"{job.name} fails", move_job(paid, job, "Failed", now)
         if job.asked and job.phase in CAN_BE_ABORTED:
             yield f"Volcano begins to abort {job.name}", move_job(state, job, "Aborting", now)
         if job.phase == "Aborting":
@@ -158,26 +158,23 @@ def ordering(sight: Sight, state: State) -> Iterator[Move]:
             continue
         if name == "resume" and status.suspended_at is None:
             continue
-        if (remaining := spend(sight, state, name)) is not None:
-            count = remaining.budget[sight.configuration.rare.index(name)]
+        if (paid := spend(sight, state, name)) is not None:
+            count = paid.budget[sight.configuration.rare.index(name)]
             command = Command(f"{action.lower()}-{count}", action)
-            yield (
-                f"somebody asks to {name}",
-                replace(remaining, commands=(*remaining.commands, command)),
-            )
+            yield (f"somebody asks to {name}", replace(paid, commands=(*paid.commands, command)))
 
 
 def deleting(sight: Sight, state: State) -> Iterator[Move]:
     """A user deletes a vcjob, or the flow, which a finalizer keeps."""
-    if (remaining := spend(sight, state, "delete job")) is not None:
+    if (paid := spend(sight, state, "delete job")) is not None:
         for job in state.jobs:
             if not job.gone:
-                yield f"somebody deletes {job.name}", delete_job(remaining, job)
-    remaining = spend(sight, state, "delete flow")
-    if remaining is not None and not state.flow.terminating:
+                yield f"somebody deletes {job.name}", delete_job(paid, job)
+    paid = spend(sight, state, "delete flow")
+    if paid is not None and not state.flow.terminating:
         yield (
             "somebody deletes the flow",
-            replace(remaining, flow=replace(remaining.flow, terminating=True)),
+            replace(paid, flow=replace(paid.flow, terminating=True)),
         )
 
 
@@ -185,11 +182,11 @@ def templating(sight: Sight, state: State) -> Iterator[Move]:
     """A user deletes a template, or creates it again."""
     for name in sorted(state.missing):
         yield f"template {name} is back", replace(state, missing=state.missing - {name})
-    remaining = spend(sight, state, "template")
-    if remaining is not None:
+    paid = spend(sight, state, "template")
+    if paid is not None:
         for name in sight.configuration.world.templates:
             if name not in state.missing:
-                yield f"template {name} goes", replace(remaining, missing=state.missing | {name})
+                yield f"template {name} goes", replace(paid, missing=state.missing | {name})
 
 
 MOVERS: tuple[Callable[[Sight, State], Iterator[Move]], ...] = (
