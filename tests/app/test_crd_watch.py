@@ -1,4 +1,4 @@
-"""Definitions that change while a replica runs: it stops, and continues when they fit again."""
+"""Definitions that change while a replica runs: it stops, and continues when they are correct."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ NAME = "jobflows.flow.volcano.sh"
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def settle_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single API server uses a definition at once."""
     monkeypatch.setattr(schema_guard, "SETTLE_SECONDS", 0.0)
 
@@ -39,8 +39,8 @@ async def serve_schema(client: Client, definition: dict[str, Any]) -> None:
     await merge(client, CRDS, definition["metadata"]["name"], changes, namespace="")
 
 
-def look_alike() -> dict[str, Any]:
-    """A definition of the same name from somebody else, with less in it."""
+def foreign_definition() -> dict[str, Any]:
+    """A definition of the same name from another project, with fewer fields."""
     changed = deepcopy(crd("JobFlow"))
     spec = changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     step = spec["properties"]["flows"]["items"]["properties"]
@@ -69,8 +69,8 @@ async def create(world: SandboxWorld, *manifests: dict[str, Any]) -> None:
         await world.client.create(resource, "default", json.dumps(manifest).encode())
 
 
-async def test_nothing_is_admitted_until_the_definition_is_right_again(world: SandboxWorld) -> None:
-    await serve_schema(world.client, look_alike())
+async def test_nothing_is_admitted_until_the_definition_is_correct(world: SandboxWorld) -> None:
+    await serve_schema(world.client, foreign_definition())
     await until_waiting_for(world, FAULTS)
     with pytest.raises(ApiError) as refused:
         await create(world, jobflow("f", {"a": []}))
@@ -86,27 +86,27 @@ async def test_nothing_is_admitted_until_the_definition_is_right_again(world: Sa
     await create(world, template("a"), jobflow("f", {"a": []}))
 
 
-async def test_nothing_is_planned_until_the_definition_is_right_again(world: SandboxWorld) -> None:
+async def test_nothing_is_planned_until_the_definition_is_correct(world: SandboxWorld) -> None:
     await create(world, template("a"), template("b"))
     slow = template("a", duration="2s")
     await world.client.delete(JOBTEMPLATES, "default", "a")
     await create(world, slow, jobflow("f", {"a": [], "b": ["a"]}))
     await until_phase(world, "Running")
-    await serve_schema(world.client, look_alike())
+    await serve_schema(world.client, foreign_definition())
     await until_waiting_for(world, FAULTS)
     await until(lambda: b"jobflow_leader 0.0" in world.replica.metrics.text())
     mark = len(world.server.requests)
     await set_phase(world.client, "f-a", "Completed")
     await asyncio.sleep(0.3)
-    ours = [seen for seen in list(world.server.requests)[mark:] if seen.method != "GET"]
-    assert [seen for seen in ours if "/jobflows/" in seen.path or seen.method == "POST"] == []
+    writes = [seen for seen in list(world.server.requests)[mark:] if seen.method != "GET"]
+    assert [seen for seen in writes if "/jobflows/" in seen.path or seen.method == "POST"] == []
     await serve_schema(world.client, crd("JobFlow"))
     await until_phase(world, "Succeed")
 
 
 async def test_objects_of_another_definition_are_read_again(world: SandboxWorld) -> None:
     await create(world, template("a"))
-    await serve_schema(world.client, look_alike())
+    await serve_schema(world.client, foreign_definition())
     await until_waiting_for(world, FAULTS)
     mark = len(world.server.requests)
     await serve_schema(world.client, crd("JobFlow"))

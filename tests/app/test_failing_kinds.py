@@ -1,5 +1,5 @@
-"""A kind that only warnings, Commands or details of ends need cannot be listed: the replica runs
-without it, concludes nothing from its absence, and uses it as soon as it can be listed."""
+"""A kind that only warnings, Commands or details of ends need cannot be listed. The replica runs
+without it, draws no conclusion from its absence, and uses it as soon as it can be listed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,12 +25,12 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
         yield world
 
 
-def fails(world: Cluster, kind: Resource) -> InjectedFault:
+def fail_kind(world: Cluster, kind: Resource) -> InjectedFault:
     broken = failure(500, "InternalError", "the conversion webhook failed")
     return world.fails("", kind.path(), broken, times=None)
 
 
-def failing(replica: ServingReplica) -> dict[str, float | None]:
+def failing_watches(replica: ServingReplica) -> dict[str, float | None]:
     names = (QUEUES.plural, COMMANDS.plural, PODS.plural)
     value = replica.metrics.registry.get_sample_value
     return {name: value("jobflow_watch_failing", {"resource": name}) for name in names}
@@ -38,22 +38,22 @@ def failing(replica: ServingReplica) -> dict[str, float | None]:
 
 @EXTRAS
 async def test_a_replica_is_ready_without_the_kind(world: Cluster, kind: Resource) -> None:
-    fault = fails(world, kind)
+    fault = fail_kind(world, kind)
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running():
         await asyncio.wait_for(replica.wait_ready(), 20)
         assert replica.waiting_for() == []
-        assert failing(replica)[kind.plural] == 1
+        assert failing_watches(replica)[kind.plural] == 1
         (reported,) = replica.unknown()
         assert reported.startswith(f"{kind.plural}: 500 InternalError")
         world.server.faults.remove(fault)
         await until(lambda: not replica.unknown())
-        assert failing(replica) == {"queues": 0, "commands": 0, "pods": 0}
+        assert failing_watches(replica) == {"queues": 0, "commands": 0, "pods": 0}
 
 
 @EXTRAS
 async def test_flows_run_without_the_kind(world: Cluster, kind: Resource) -> None:
-    fails(world, kind)
+    fail_kind(world, kind)
     await world.apply(template("a"), flow("f", {"a": ""}))
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running(), world.ends():
@@ -61,8 +61,8 @@ async def test_flows_run_without_the_kind(world: Cluster, kind: Resource) -> Non
     assert done.status.state.phase == "Succeed"
 
 
-async def test_outputs_are_read_if_pods_cannot_be_followed(world: Cluster) -> None:
-    fails(world, PODS)
+async def test_outputs_are_read_if_pods_cannot_be_watched(world: Cluster) -> None:
+    fail_kind(world, PODS)
     await world.apply(template("a"), flow("f", {"a": ""}))
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running(), world.ends(driver=PodEnds):
@@ -70,8 +70,8 @@ async def test_outputs_are_read_if_pods_cannot_be_followed(world: Cluster) -> No
     assert (done.status.conditions or {})["f-a"].outputs == {"text": "from f-a"}
 
 
-async def test_a_command_acts_as_soon_as_commands_are_known(world: Cluster) -> None:
-    fault = fails(world, COMMANDS)
+async def test_a_command_takes_effect_as_soon_as_commands_are_known(world: Cluster) -> None:
+    fault = fail_kind(world, COMMANDS)
     await world.apply(template("a"), flow("f", {"a": ""}))
     await world.order("TerminateJob")
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
@@ -82,7 +82,7 @@ async def test_a_command_acts_as_soon_as_commands_are_known(world: Cluster) -> N
 
 
 async def test_unknown_queues_are_not_reported_as_missing(world: Cluster) -> None:
-    fails(world, QUEUES)
+    fail_kind(world, QUEUES)
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running():
         await replica.wait_ready()

@@ -31,19 +31,19 @@ def refusal(*paths: str) -> Answer:
 def test_violations_are_counted_by_field_without_indices_and_keys(metrics: Metrics) -> None:
     metrics.reviewed("JobFlow", refusal("spec.flows[2].name", "spec.flows[41].name"), 0.001)
     metrics.reviewed("JobFlow", refusal("metadata.annotations[example.com/a]"), 0.001)
-    counted = {"kind": "JobFlow", "reason": "FieldValueInvalid"}
-    assert value(metrics, "admission_violations_total", field="spec.flows[].name", **counted) == 2
+    labels = {"kind": "JobFlow", "reason": "FieldValueInvalid"}
+    assert value(metrics, "admission_violations_total", field="spec.flows[].name", **labels) == 2
     field = "metadata.annotations[]"
-    assert value(metrics, "admission_violations_total", field=field, **counted) == 1
+    assert value(metrics, "admission_violations_total", field=field, **labels) == 1
 
 
-def test_fields_that_users_invent_do_not_grow_without_end(metrics: Metrics) -> None:
+def test_the_number_of_unknown_fields_is_limited(metrics: Metrics) -> None:
     for i in range(MAX_FIELDS + 50):
         metrics.reviewed("JobTemplate", refusal(f"spec.plugins.p{i}"), 0.001)
     metrics.reviewed("JobTemplate", refusal("spec.plugins.p0"), 0.001)
-    counted = {"kind": "JobTemplate", "reason": "FieldValueInvalid"}
-    assert value(metrics, "admission_violations_total", field="other", **counted) == 50
-    assert value(metrics, "admission_violations_total", field="spec.plugins.p0", **counted) == 2
+    labels = {"kind": "JobTemplate", "reason": "FieldValueInvalid"}
+    assert value(metrics, "admission_violations_total", field="other", **labels) == 50
+    assert value(metrics, "admission_violations_total", field="spec.plugins.p0", **labels) == 2
 
 
 def test_api_requests_are_counted_by_verb_resource_and_code(metrics: Metrics) -> None:
@@ -54,7 +54,7 @@ def test_api_requests_are_counted_by_verb_resource_and_code(metrics: Metrics) ->
     assert value(metrics, "api_request_seconds_count", **labels, code="409") == 1
 
 
-def test_the_controllers_work_is_counted(metrics: Metrics) -> None:
+def test_the_work_of_the_controller_is_counted(metrics: Metrics) -> None:
     hooks = metrics.controller
     hooks.depth(3)
     hooks.waited(0.004)
@@ -77,11 +77,11 @@ def test_the_controllers_work_is_counted(metrics: Metrics) -> None:
     assert value(metrics, "events_dropped_total") == 1
 
 
-def test_phases_and_ages_are_those_at_the_time_of_asking(metrics: Metrics) -> None:
+def test_phases_and_ages_are_computed_when_scraped(metrics: Metrics) -> None:
     phases = ["Running", "Running", "Failed"]
     metrics.watch_phases("flows", lambda: phases)
-    heard = {"jobs": time.monotonic() - 40, "queues": None}
-    metrics.watch_ages(lambda: heard)
+    last_events = {"jobs": time.monotonic() - 40, "queues": None}
+    metrics.watch_ages(lambda: last_events)
     assert value(metrics, "flows", phase="Running") == 2
     phases.remove("Running")
     assert value(metrics, "flows", phase="Running") == 1
@@ -99,7 +99,7 @@ def test_values_by_label_are_computed_when_scraped(metrics: Metrics) -> None:
     assert value(metrics, "watch_failing", resource="pods") == 0
 
 
-def test_two_processes_in_one_do_not_share_counts() -> None:
+def test_two_replicas_in_one_process_do_not_share_counts() -> None:
     one, other = Metrics(), Metrics()
     one.requested("GET", "jobs", 200, 0.001)
     labels = {"verb": "GET", "resource": "jobs", "code": "200"}
@@ -107,15 +107,15 @@ def test_two_processes_in_one_do_not_share_counts() -> None:
 
 
 def status(**cpu: str) -> JobFlowStatus:
-    """The status of a flow with these core hours by step, and half as many GiB hours."""
+    """The status of a flow with these core hours for each step, and half as many GiB hours."""
     return JobFlowStatus(
         conditions={
             step: StepCondition(
-                requested_hours=RequestedHours(cpu=held, memory=str(float(held) / 2))
-                if held
+                requested_hours=RequestedHours(cpu=hours, memory=str(float(hours) / 2))
+                if hours
                 else None
             )
-            for step, held in cpu.items()
+            for step, hours in cpu.items()
         }
     )
 
@@ -133,7 +133,7 @@ def test_requested_hours_are_counted_once_when_they_are_recorded(metrics: Metric
     assert value(metrics, "requested_hours_total", resource="gpu") is None
 
 
-def test_retries_and_aborts_are_counted_of_each_run_once(metrics: Metrics) -> None:
+def test_retries_and_aborts_of_each_run_are_counted_once(metrics: Metrics) -> None:
     since = datetime(2026, 1, 1, tzinfo=UTC)
     runs = [
         RunCondition(index=0, failures=1),
@@ -162,16 +162,16 @@ def test_retries_and_aborts_are_counted_of_each_run_once(metrics: Metrics) -> No
 
 
 def test_a_failure_without_a_retry_counts_no_retry(metrics: Metrics) -> None:
-    waits = JobFlowStatus(conditions={"f-a": StepCondition(phase="Waiting", failures=1)})
+    waiting = JobFlowStatus(conditions={"f-a": StepCondition(phase="Waiting", failures=1)})
     failed = JobFlowStatus(conditions={"f-a": StepCondition(phase="Failed", failures=2)})
-    metrics.controller.recorded(JobFlowStatus(), waits)
-    metrics.controller.recorded(waits, failed)
+    metrics.controller.recorded(JobFlowStatus(), waiting)
+    metrics.controller.recorded(waiting, failed)
     assert value(metrics, "jobs_retried_total") == 1
 
 
-def test_hours_that_somebody_else_wrote_into_a_status_break_nothing(metrics: Metrics) -> None:
-    odd = StepCondition(requested_hours=RequestedHours(cpu="-1", memory="much", gpu="1e9"))
-    metrics.controller.recorded(JobFlowStatus(), JobFlowStatus(conditions={"a": odd}))
+def test_invalid_hours_in_a_status_are_ignored(metrics: Metrics) -> None:
+    invalid = StepCondition(requested_hours=RequestedHours(cpu="-1", memory="much", gpu="1e9"))
+    metrics.controller.recorded(JobFlowStatus(), JobFlowStatus(conditions={"a": invalid}))
     for resource in ("cpu", "memory", "gpu"):
         assert value(metrics, "requested_hours_total", resource=resource) is None
 
@@ -183,8 +183,8 @@ def vcjob(phase: str, **seconds: int) -> Job:
         status=JobStatus(
             state=JobState(phase=phase),
             conditions=[
-                JobCondition(status=each, last_transition_time=at(second))
-                for each, second in seconds.items()
+                JobCondition(status=name, last_transition_time=at(second))
+                for name, second in seconds.items()
             ],
         ),
     )
@@ -194,7 +194,7 @@ def at(second: int) -> datetime:
     return datetime(2026, 8, 1, 12, tzinfo=UTC) + timedelta(seconds=second)
 
 
-def test_a_step_is_timed_when_it_runs_and_when_it_ends(metrics: Metrics) -> None:
+def test_the_waiting_and_running_time_of_a_step_is_recorded(metrics: Metrics) -> None:
     pending, running = vcjob("Pending"), vcjob("Running", Running=4)
     ended = vcjob("Completed", Running=4, Completing=9, Completed=10)
     metrics.steps.job_changed(None, pending)
@@ -209,13 +209,13 @@ def test_a_step_is_timed_when_it_runs_and_when_it_ends(metrics: Metrics) -> None
     assert value(metrics, "step_run_seconds_sum", phase="Completed") == 6
 
 
-def test_a_step_whose_phases_come_at_once_is_timed_too(metrics: Metrics) -> None:
+def test_the_times_of_a_step_are_recorded_if_its_phases_come_at_once(metrics: Metrics) -> None:
     metrics.steps.job_changed(vcjob("Pending"), vcjob("Failed", Running=2, Failed=2))
     assert value(metrics, "step_wait_seconds_sum") == 2
     assert value(metrics, "step_run_seconds_sum", phase="Failed") == 0
 
 
-def test_what_has_ended_before_this_replica_led_and_what_never_ran_is_not_timed(
+def test_steps_that_ended_earlier_or_never_ran_are_not_timed(
     metrics: Metrics,
 ) -> None:
     metrics.steps.job_changed(None, vcjob("Completed", Running=1, Completed=2))
@@ -224,7 +224,7 @@ def test_what_has_ended_before_this_replica_led_and_what_never_ran_is_not_timed(
     assert value(metrics, "step_run_seconds_count", phase="Aborted") is None
 
 
-def test_the_certificate_in_use(metrics: Metrics) -> None:
+def test_the_certificate_in_use_is_reported(metrics: Metrics) -> None:
     class Certificate:
         swaps, refused, expires = 2, 1, None
 

@@ -1,4 +1,4 @@
-"""Without the right to list pods a replica is not ready but runs flows; without a controller it
+"""Without the right to list pods, a replica is not ready but runs flows. Without a controller, it
 needs no pods."""
 
 from collections.abc import AsyncIterator
@@ -17,18 +17,18 @@ async def world() -> AsyncIterator[Cluster]:
         yield world
 
 
-def pods_asked_for(world: Cluster) -> int:
+def count_pod_requests(world: Cluster) -> int:
     return sum(seen.path.endswith("/pods") for seen in world.server.requests)
 
 
-async def test_without_the_right_it_is_not_ready_but_runs_flows(world: Cluster) -> None:
+async def test_a_replica_without_the_right_is_not_ready_but_runs_flows(world: Cluster) -> None:
     forbidden = failure(403, "Forbidden", 'pods is forbidden: User "x" cannot list')
     world.fails("", "/pods", forbidden, times=None)
     await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None))
     async with replica.running(), world.ends({"f-b": "Failed"}):
         done = await world.ended("f")
-        clauses = [each for each in replica.waiting_for() if "pods" in each]
+        clauses = [clause for clause in replica.waiting_for() if "pods" in clause]
     conditions = done.status.conditions or {}
     assert {key: entry.phase for key, entry in conditions.items()} == {
         "f-a": "Completed",
@@ -44,7 +44,7 @@ async def test_a_replica_without_a_controller_follows_no_pods(world: Cluster) ->
     replica = ServingReplica(world.client, ReplicaOptions(webhook=None, controller=False))
     async with replica.running():
         await replica.wait_ready()
-    assert pods_asked_for(world) == 0
+    assert count_pod_requests(world) == 0
 
 
 async def test_a_replica_with_a_controller_waits_for_pods(world: Cluster) -> None:

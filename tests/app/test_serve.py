@@ -33,7 +33,7 @@ from support.sandbox.manifests import jobflow
 
 
 @pytest.fixture(autouse=True)
-def garbage_collector_as_before() -> Iterator[None]:
+def restore_garbage_collector() -> Iterator[None]:
     before = gc.get_threshold()
     yield
     gc.unfreeze()
@@ -70,7 +70,7 @@ Make = Callable[..., Settings]
 
 @pytest.fixture
 def settings(tmp_path: Path, pki: PkiFiles, server: ApiServer) -> Make:
-    """Makes settings for the server, with free ports and the certificate of `pki`."""
+    """Make settings for the server, with free ports and the certificate of `pki`."""
     return lambda **others: Settings(
         **{
             "kubeconfig": str(tmp_path / "kubeconfig"),
@@ -84,10 +84,10 @@ def settings(tmp_path: Path, pki: PkiFiles, server: ApiServer) -> Make:
 
 
 @asynccontextmanager
-async def serving(given: Settings) -> AsyncIterator[asyncio.Event]:
-    """`serve` in this process; sends SIGTERM to it at the end, and expects it to go well."""
+async def serving(options: Settings) -> AsyncIterator[asyncio.Event]:
+    """Run `serve` in this process, send SIGTERM to it at the end, and expect a clean exit."""
     ready = asyncio.Event()
-    task = asyncio.create_task(serve(given, on_ready=ready.set))
+    task = asyncio.create_task(serve(options, on_ready=ready.set))
     try:
         yield ready
     finally:
@@ -97,102 +97,102 @@ async def serving(given: Settings) -> AsyncIterator[asyncio.Event]:
             await task
 
 
-async def get(given: Settings, path: str) -> httpx.Response:
-    """An answer of the HTTP port, once it is there."""
+async def get(options: Settings, path: str) -> httpx.Response:
+    """Return an answer of the HTTP port as soon as it is open."""
     async with httpx.AsyncClient(trust_env=False) as client:
         while True:
             try:
-                return await client.get(f"http://127.0.0.1:{given.http_port}{path}")
+                return await client.get(f"http://127.0.0.1:{options.http_port}{path}")
             except httpx.ConnectError:
                 await asyncio.sleep(0.02)
 
 
 async def until(
-    given: Settings, path: str, holds: Callable[[httpx.Response], bool]
+    options: Settings, path: str, holds: Callable[[httpx.Response], bool]
 ) -> httpx.Response:
     async with asyncio.timeout(10):
         while True:
-            if holds(answer := await get(given, path)):
+            if holds(answer := await get(options, path)):
                 return answer
             await asyncio.sleep(0.02)
 
 
-async def reviewed(given: Settings, pki: PkiFiles, flow: dict[str, Any]) -> httpx.Response:
+async def review_flow(options: Settings, pki: PkiFiles, flow: dict[str, Any]) -> httpx.Response:
     trust = ssl.create_default_context(cafile=pki.ca_certificate)
     async with httpx.AsyncClient(verify=trust, trust_env=False) as client:
-        url = f"https://127.0.0.1:{given.webhook_port}/jobflows/validate"
+        url = f"https://127.0.0.1:{options.webhook_port}/jobflows/validate"
         return await client.post(url, content=review("CREATE", flow))
 
 
-async def test_from_start_to_sigterm(pki: PkiFiles, settings: Make) -> None:
-    given = settings()
-    async with serving(given) as ready:
+async def test_a_replica_serves_until_sigterm(pki: PkiFiles, settings: Make) -> None:
+    options = settings()
+    async with serving(options) as ready:
         async with asyncio.timeout(10):
             await ready.wait()
-        assert (await get(given, "/readyz")).json()["ready"] is True
-        alive = await get(given, "/healthz")
+        assert (await get(options, "/readyz")).json()["ready"] is True
+        alive = await get(options, "/healthz")
         assert (alive.status_code, alive.json()["status"]) == (200, "ok")
-        answer = (await reviewed(given, pki, jobflow("f", {"a": ["a"]}))).json()
+        answer = (await review_flow(options, pki, jobflow("f", {"a": ["a"]}))).json()
         assert answer["response"]["allowed"] is False
-        metrics = await get(given, "/metrics")
+        metrics = await get(options, "/metrics")
         assert metrics.headers["content-type"].startswith("text/plain; version=")
         assert 'outcome="refused"' in metrics.text
         assert gc.get_freeze_count() > 0
 
 
-async def test_without_an_api_server_it_is_not_ready(tmp_path: Path, settings: Make) -> None:
+async def test_readiness_requires_an_api_server(tmp_path: Path, settings: Make) -> None:
     port = free_port()
     ApiServer(port=port).write_kubeconfig(tmp_path / "kubeconfig")
-    given = settings()
-    async with serving(given) as ready:
-        answer = await get(given, "/readyz")
+    options = settings()
+    async with serving(options) as ready:
+        answer = await get(options, "/readyz")
         assert (answer.status_code, answer.json()["ready"]) == (503, False)
-        assert (await get(given, "/healthz")).status_code == 200
+        assert (await get(options, "/healthz")).status_code == 200
         waiting = answer.json()["waiting_for"]
         assert waiting[0].startswith("the API server to list jobflows")
         assert not ready.is_set()
         async with ApiServer(port=port), asyncio.timeout(30):
             await ready.wait()
-            assert (await get(given, "/readyz")).status_code == 200
+            assert (await get(options, "/readyz")).status_code == 200
 
 
-async def test_it_stops_before_the_cluster_was_read(tmp_path: Path, settings: Make) -> None:
+async def test_a_replica_can_stop_before_its_first_list(tmp_path: Path, settings: Make) -> None:
     ApiServer(port=free_port()).write_kubeconfig(tmp_path / "kubeconfig")
-    given = settings()
-    async with serving(given) as ready:
-        await get(given, "/healthz")
+    options = settings()
+    async with serving(options) as ready:
+        await get(options, "/healthz")
     assert not ready.is_set()
 
 
-async def test_it_is_unready_first(monkeypatch: pytest.MonkeyPatch, settings: Make) -> None:
+async def test_readiness_ends_first(monkeypatch: pytest.MonkeyPatch, settings: Make) -> None:
     answers: list[httpx.Response] = []
     stopped = Controller.stop
 
     def stop(self: Controller) -> None:
-        asking = asyncio.create_task(get(given, "/readyz"))
+        asking = asyncio.create_task(get(options, "/readyz"))
         asking.add_done_callback(lambda task: (answers.append(task.result()), stopped(self)))
 
     monkeypatch.setattr(Controller, "stop", stop)
-    given = settings()
-    async with serving(given) as ready:
+    options = settings()
+    async with serving(options) as ready:
         await ready.wait()
     (answer,) = answers
     assert (answer.status_code, answer.json()["ready"]) == (503, False)
     assert answer.json()["waiting_for"] == ["its end: it is being stopped"]
 
 
-async def test_it_answers_and_leads_in_the_shutdown_delay(
+async def test_a_replica_answers_and_leads_during_the_shutdown_delay(
     pki: PkiFiles, client: Client, settings: Make
 ) -> None:
-    """Readiness goes first; the webhook answers until everyone has heard of that; the lease is
-    the last to go."""
-    given = settings(shutdown_delay="700ms")
-    async with serving(given) as ready:
+    """Readiness ends first. The webhook answers until all clients know that. The lease is released
+    last."""
+    options = settings(shutdown_delay="700ms")
+    async with serving(options) as ready:
         await ready.wait()
         await until_leads(client)
         os.kill(os.getpid(), signal.SIGTERM)
-        await until(given, "/readyz", lambda answer: answer.status_code == 503)
-        assert (await reviewed(given, pki, jobflow("f", {"a": []}))).status_code == 200
+        await until(options, "/readyz", lambda answer: answer.status_code == 503)
+        assert (await review_flow(options, pki, jobflow("f", {"a": []}))).status_code == 200
         assert await holder(client) != ""
     assert await holder(client) == ""
 
@@ -212,74 +212,74 @@ async def until_leads(client: Client) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_without_leader_election_no_lease_exists(server: ApiServer, settings: Make) -> None:
-    given = settings(no_leader_election=True)
-    async with serving(given) as ready:
+async def test_no_lease_exists_without_leader_election(server: ApiServer, settings: Make) -> None:
+    options = settings(no_leader_election=True)
+    async with serving(options) as ready:
         await ready.wait()
-        await until(given, "/metrics", lambda answer: "jobflow_leader 1.0" in answer.text)
+        await until(options, "/metrics", lambda answer: "jobflow_leader 1.0" in answer.text)
     assert not [seen for seen in server.requests if "/leases" in seen.path]
 
 
-async def test_without_volcano_it_names_what_is_missing(client: Client, settings: Make) -> None:
+async def test_readiness_names_the_missing_kind(client: Client, settings: Make) -> None:
     await client.delete(CRDS, "", "jobs.batch.volcano.sh")
-    given = settings()
-    async with serving(given) as ready:
+    options = settings()
+    async with serving(options) as ready:
         clause = (
             "the API server to list jobs: batch.volcano.sh/v1alpha1 Job is not served; "
             "Volcano installs it"
         )
-        await until(given, "/readyz", lambda answer: answer.json()["waiting_for"] == [clause])
+        await until(options, "/readyz", lambda answer: answer.json()["waiting_for"] == [clause])
     assert not ready.is_set()
 
 
-async def test_without_files_the_certificate_is_generated(client: Client, settings: Make) -> None:
-    given = settings(tls_cert=None, tls_key=None, webhook_host="127.0.0.1")
-    async with serving(given) as ready:
+async def test_a_certificate_is_generated_without_files(client: Client, settings: Make) -> None:
+    options = settings(tls_cert=None, tls_key=None, webhook_host="127.0.0.1")
+    async with serving(options) as ready:
         await ready.wait()
-        path = SECRETS.path("default", given.certificate_secret)
+        path = SECRETS.path("default", options.certificate_secret)
         secret = json.loads(await client.request("GET", path))["data"]
         trust = ssl.create_default_context(cadata=b64decode(secret["ca.crt"]).decode())
         async with httpx.AsyncClient(verify=trust, trust_env=False) as asking:
-            url = f"https://127.0.0.1:{given.webhook_port}/"
+            url = f"https://127.0.0.1:{options.webhook_port}/"
             assert (await asking.get(url)).status_code == 200
         expiry = "jobflow_certificate_expiry_timestamp_seconds"
-        assert expiry in (await get(given, "/metrics")).text
+        assert expiry in (await get(options, "/metrics")).text
 
 
-async def test_one_namespace_without_a_controller(
+async def test_a_replica_can_be_limited_to_one_namespace_without_a_controller(
     server: ApiServer, client: Client, settings: Make
 ) -> None:
-    given = settings(namespace="team", no_controller=True)
-    async with serving(given) as ready:
+    options = settings(namespace="team", no_controller=True)
+    async with serving(options) as ready:
         await ready.wait()
         await client.create(JOBFLOWS, "default", json.dumps(jobflow("f", {"a": []})).encode())
-        assert "jobflow_flows{" not in (await get(given, "/metrics")).text
+        assert "jobflow_flows{" not in (await get(options, "/metrics")).text
     watched = {seen.path for seen in server.requests if seen.query.get("watch")}
     assert JOBFLOWS.path("team") in watched
     assert all("/namespaces/team/" in path for path in watched)
     assert not [seen for seen in server.requests if seen.path.endswith("/status")]
 
 
-async def test_without_a_webhook_no_certificate_is_needed(settings: Make) -> None:
-    given = settings(no_webhook=True, tls_cert=None, tls_key=None)
-    async with serving(given) as ready:
+async def test_a_replica_without_a_webhook_needs_no_certificate(settings: Make) -> None:
+    options = settings(no_webhook=True, tls_cert=None, tls_key=None)
+    async with serving(options) as ready:
         await ready.wait()
-        assert (await get(given, "/readyz")).status_code == 200
+        assert (await get(options, "/readyz")).status_code == 200
 
 
-async def test_a_dead_part_ends_all(monkeypatch: pytest.MonkeyPatch, settings: Make) -> None:
-    async def dying(self: Controller) -> None:
+async def test_a_dead_part_ends_serve(monkeypatch: pytest.MonkeyPatch, settings: Make) -> None:
+    async def die(self: Controller) -> None:
         raise RuntimeError("out of steam")
 
-    monkeypatch.setattr(Controller, "run", dying)
+    monkeypatch.setattr(Controller, "run", die)
     with pytest.raises(PartDied, match="^the controller died: out of steam$"):
         await serve(settings())
 
 
 async def test_the_process_logs_json_and_obeys_sigterm(settings: Make) -> None:
-    given = settings()
+    options = settings()
     variables = {
-        f"JOBFLOW_{k.upper()}": str(v) for k, v in given.model_dump(exclude_unset=True).items()
+        f"JOBFLOW_{k.upper()}": str(v) for k, v in options.model_dump(exclude_unset=True).items()
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -293,10 +293,10 @@ async def test_the_process_logs_json_and_obeys_sigterm(settings: Make) -> None:
         while "ready" not in events:
             events.append(json.loads(await process.stderr.readline())["event"])
         process.terminate()
-        rest = (await process.stderr.read()).splitlines()
+        remaining = (await process.stderr.read()).splitlines()
         assert await process.wait() == 0
     assert "started" in events
-    assert "stopping" in [json.loads(line)["event"] for line in rest]
+    assert "stopping" in [json.loads(line)["event"] for line in remaining]
 
 
 async def test_a_missing_kubeconfig_is_named(tmp_path: Path, settings: Make) -> None:
@@ -313,9 +313,9 @@ async def test_an_unusable_certificate_is_explained(pki: PkiFiles, settings: Mak
 
 @pytest.mark.parametrize("port", ["http_port", "webhook_port"])
 async def test_a_port_in_use_is_named_with_its_flag(port: str, settings: Make) -> None:
-    with socket.create_server(("", 0)) as taken:
-        number = taken.getsockname()[1]
-        given = settings(**{port: number})
+    with socket.create_server(("", 0)) as used:
+        number = used.getsockname()[1]
+        options = settings(**{port: number})
         flag = f"--{port.replace('_', '-')}"
         with pytest.raises(PortInUse, match=rf"port {number}: .* choose another port by {flag}$"):
-            await serve(given)
+            await serve(options)

@@ -1,4 +1,4 @@
-"""Settings: flags before the environment before defaults, and errors that name both."""
+"""Settings: precedence of flags, environment and defaults, and the names in errors."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def refused(**flags: object) -> list[str]:
     return describe_errors(raised.value)
 
 
-def test_the_defaults() -> None:
+def test_the_default_settings() -> None:
     settings = Settings()
     assert (settings.webhook_port, settings.http_port, settings.tls_cert) == (8443, 8080, None)
     assert (settings.kubeconfig, settings.namespace) == (None, "")
@@ -62,12 +62,12 @@ def test_every_setting_is_read_from_the_environment(monkeypatch: pytest.MonkeyPa
     assert Settings().model_dump() == expected
 
 
-def test_a_flag_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_takes_precedence_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBFLOW_HTTP_PORT", "9080")
     assert Settings(no_webhook=True, http_port=7000).http_port == 7000
 
 
-def test_an_empty_or_foreign_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_or_unknown_variable_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBFLOW_HTTP_PORT", "")
     monkeypatch.setenv("JOBFLOW_REQUIRE_TOOLS", "1")
     assert Settings(no_webhook=True).http_port == 8080
@@ -107,17 +107,17 @@ CERTIFICATE = "--tls-cert and --tls-key go together"
     ],
     ids=str,
 )
-def test_settings_that_are_refused(flags: dict[str, object], message: str) -> None:
+def test_invalid_settings_are_refused(flags: dict[str, object], message: str) -> None:
     (text,) = refused(**flags)
     assert text.startswith(message)
 
 
-def test_a_list_by_comma_has_no_empty_names() -> None:
+def test_a_comma_separated_list_has_no_empty_names() -> None:
     assert split_names(" a, b,,") == ["a", "b"]
     assert split_names("") == []
 
 
-def test_every_wrong_setting_is_named_by_flag_and_variable() -> None:
+def test_errors_name_the_flag_and_the_variable() -> None:
     texts = refused(no_webhook="perhaps", http_port=70000, webhook_port="x")
     assert [text.partition(": ")[0] for text in texts] == [
         "--webhook-port (JOBFLOW_WEBHOOK_PORT)",

@@ -1,4 +1,4 @@
-"""The sandbox's world: everything together over real HTTP and TLS."""
+"""The whole sandbox over real HTTP and TLS."""
 
 import asyncio
 import json
@@ -97,7 +97,7 @@ async def test_the_api_server_returns_every_fault(world: SandboxWorld) -> None:
     assert status.details and status.details.causes and len(status.details.causes) >= 2
 
 
-async def test_a_running_flow_can_only_be_labelled(world: SandboxWorld) -> None:
+async def test_only_the_metadata_of_a_running_flow_can_change(world: SandboxWorld) -> None:
     await apply(world.client, jobflow("waits", {"a": []}))
 
     async def patch(body: dict[str, Any]) -> None:
@@ -138,8 +138,8 @@ async def test_the_kubeconfig_is_written_to_the_given_path(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("flag", ["--port", "--webhook-port"])
 async def test_a_port_in_use_is_reported_with_its_flag(flag: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
         options = (
             SandboxOptions(port=port) if flag == "--port" else SandboxOptions(webhook_port=port)
         )
@@ -149,10 +149,10 @@ async def test_a_port_in_use_is_reported_with_its_flag(flag: str) -> None:
 
 
 async def test_the_death_of_a_part_ends_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def dying(self: JobController) -> None:
+    async def die(self: JobController) -> None:
         raise RuntimeError("out of steam")
 
-    monkeypatch.setattr(JobController, "run", dying)
+    monkeypatch.setattr(JobController, "run", die)
     with pytest.raises(PartDied, match="^the stand-in for Volcano died: out of steam$"):
         async with sandbox_world(FAST):
             await asyncio.Event().wait()

@@ -16,12 +16,12 @@ CONTROLLERS = (
     "disruption-controller",
     "clusterrole-aggregation-controller",
 )
-"""All that a node waits for, and a reader of PodDisruptionBudgets and aggregated roles."""
+"""The controllers that a node needs, and those of PodDisruptionBudgets and aggregated roles."""
 
 
 @pytest.fixture(scope="session")
 def bare(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """A control plane with Volcano's definitions and none of ours, which takes releases."""
+    """A control plane for releases, with Volcano's definitions and none of JobFlow's."""
     with volcanos_cluster(
         assets,
         tmp_path_factory.mktemp("chart"),
@@ -33,7 +33,7 @@ def bare(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rea
 
 @pytest.fixture
 def home(bare: RealCluster) -> Iterator[str]:
-    """A namespace for a release, which takes only pods that keep to the strictest standard."""
+    """A namespace for a release, which accepts only pods of the strictest standard."""
     name = bare.new_namespace("home")
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     head = {"Content-Type": "application/merge-patch+json"}

@@ -23,7 +23,7 @@ def collection(manifest: dict[str, Any]) -> str:
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
 
-def objections(bare: RealCluster, manifests: list[dict[str, Any]]) -> list[str]:
+def messages_of(bare: RealCluster, manifests: list[dict[str, Any]]) -> list[str]:
     messages = []
     for manifest in manifests:
         answer = bare.admin.post(
@@ -38,8 +38,8 @@ def objections(bare: RealCluster, manifests: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def somewhere(bare: RealCluster) -> RealCluster:
-    """The namespace of the rendered releases, which warns of pods that are not restricted."""
+def cluster(bare: RealCluster) -> RealCluster:
+    """The cluster with the namespace of the rendered releases, which warns of unrestricted pods."""
     labels = {"pod-security.kubernetes.io/warn": "restricted"}
     body = {"metadata": {"name": NAMESPACE, "labels": labels}}
     bare.admin.post("/api/v1/namespaces", json=body).raise_for_status()
@@ -49,45 +49,45 @@ def somewhere(bare: RealCluster) -> RealCluster:
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-def test_an_api_server_accepts_every_object(somewhere: RealCluster, values: dict[str, Any]) -> None:
+def test_an_api_server_accepts_every_object(cluster: RealCluster, values: dict[str, Any]) -> None:
     manifests = [o for o in Rendered(values).objects if not o["apiVersion"].startswith(OTHERS)]
     for manifest in manifests:
         if manifest["kind"] == "ValidatingWebhookConfiguration":
             for webhook in manifest["webhooks"]:
-                webhook["clientConfig"].pop("caBundle", None)  # of no user
-    assert objections(somewhere, manifests) == []
+                webhook["clientConfig"].pop("caBundle", None)  # an example value
+    assert messages_of(cluster, manifests) == []
 
 
-def test_the_network_of_the_node_is_all_that_is_not_restricted(somewhere: RealCluster) -> None:
+def test_host_network_is_the_only_violation_of_the_standard(cluster: RealCluster) -> None:
     rendered = Rendered({"hostNetwork": True})
-    messages = objections(somewhere, [rendered.one("Deployment"), rendered.one("Job")])
+    messages = messages_of(cluster, [rendered.one("Deployment"), rendered.one("Job")])
     assert len(messages) == 2
-    assert all("host namespaces (hostNetwork=true)" in each for each in messages)
+    assert all("host namespaces (hostNetwork=true)" in item for item in messages)
 
 
-def test_the_server_reports_violations(somewhere: RealCluster) -> None:
+def test_the_server_reports_violations(cluster: RealCluster) -> None:
     deployment = Rendered().one("Deployment")
     deployment["spec"]["template"]["spec"]["hostPID"] = True
-    (warning,) = objections(somewhere, [deployment])
+    (warning,) = messages_of(cluster, [deployment])
     assert "would violate PodSecurity" in warning and "hostPID=true" in warning
     deployment["spec"]["replica"] = 1
-    (refusal,) = objections(somewhere, [deployment])
+    (refusal,) = messages_of(cluster, [deployment])
     assert "unknown field" in refusal and "spec.replica" in refusal
 
 
-def deployed(path: Path) -> list[dict[str, Any]]:
+def manifests_in(path: Path) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(path.read_text()))
 
 
 FILES = sorted((CHART.parent.parent / "deploy").glob("*.yaml"))
 
 
-def test_kubectl_may_apply_deploy(bare: RealCluster) -> None:
-    manifests = [manifest for path in FILES for manifest in deployed(path)]
-    home = next(each for each in manifests if each["kind"] == "Namespace")["metadata"]["name"]
+def test_kubectl_can_apply_deploy(bare: RealCluster) -> None:
+    manifests = [manifest for path in FILES for manifest in manifests_in(path)]
+    home = next(item for item in manifests if item["kind"] == "Namespace")["metadata"]["name"]
     bare.admin.post("/api/v1/namespaces", json={"metadata": {"name": home}}).raise_for_status()
     new = [
-        each for each in manifests if each["kind"] not in ("Namespace", "CustomResourceDefinition")
+        item for item in manifests if item["kind"] not in ("Namespace", "CustomResourceDefinition")
     ]
-    assert objections(bare, new) == []
-    assert {each["kind"] for each in manifests} >= {"Deployment", "CustomResourceDefinition"}
+    assert messages_of(bare, new) == []
+    assert {item["kind"] for item in manifests} >= {"Deployment", "CustomResourceDefinition"}

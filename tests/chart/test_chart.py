@@ -1,4 +1,4 @@
-"""The chart without a cluster: rendered objects, values and refused values."""
+"""The chart without a cluster: rendered objects, and values that are refused."""
 
 import importlib.util
 import tomllib
@@ -25,8 +25,8 @@ def test_helm_lint_finds_no_fault(values: dict[str, Any]) -> None:
 
 def test_the_chart_has_the_version_of_the_package() -> None:
     package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (about["appVersion"], about["version"]) == (package, package)
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["appVersion"], chart["version"]) == (package, package)
     assert Rendered().container["image"] == f"jobflow:{package}"
 
 
@@ -41,10 +41,10 @@ def test_every_flag_is_a_setting_of_serve(values: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-def test_pods_may_do_nothing_to_their_node(values: dict[str, Any]) -> None:
+def test_pods_have_no_rights_on_their_node(values: dict[str, Any]) -> None:
     rendered = Rendered(values)
     pods = [rendered.pod, *(job["spec"]["template"] for job in rendered.all("Job").values())]
-    for pod in (each["spec"] for each in pods):
+    for pod in (entry["spec"] for entry in pods):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] > 10_000
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -59,19 +59,19 @@ def test_pods_may_do_nothing_to_their_node(values: dict[str, Any]) -> None:
         assert pod["enableServiceLinks"] is False
 
 
-def test_with_one_namespace_nothing_of_the_cluster_is_made_or_asked_for() -> None:
+def test_a_release_for_one_namespace_has_no_cluster_objects_or_rights() -> None:
     rendered = Rendered({"namespace": "batch"})
-    assert {each["kind"] for each in rendered.objects} == {
+    assert {entry["kind"] for entry in rendered.objects} == {
         *("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding"),
         *("Service", "ServiceAccount"),
     }
     flows = rendered.all("Role")["jobflow-flows"]
     assert flows["metadata"]["namespace"] == "batch"
-    asked = {resource for rule in flows["rules"] for resource in rule["resources"]}
-    assert asked.isdisjoint(
+    requested = {resource for rule in flows["rules"] for resource in rule["resources"]}
+    assert requested.isdisjoint(
         {"queues", "customresourcedefinitions", "validatingwebhookconfigurations"}
     )
-    assert {"jobflows", "jobtemplates", "jobs", "pods", "namespaces"} <= asked
+    assert {"jobflows", "jobtemplates", "jobs", "pods", "namespaces"} <= requested
     bound = rendered.all("RoleBinding")["jobflow-flows"]
     assert (bound["metadata"]["namespace"], bound["roleRef"]["kind"]) == ("batch", "Role")
     assert bound["subjects"][0]["namespace"] == NAMESPACE
@@ -79,7 +79,7 @@ def test_with_one_namespace_nothing_of_the_cluster_is_made_or_asked_for() -> Non
     assert {"--namespace=batch", "--webhook-configuration="} <= set(args)
 
 
-def test_the_crd_hook_runs_where_the_replicas_run_and_without_sidecars() -> None:
+def test_the_crd_hook_runs_on_the_same_nodes_without_sidecars() -> None:
     rendered = Rendered({**VALUES["placed"], "hostNetwork": True})
     hook = rendered.one("Job")["spec"]["template"]
     for key in (
@@ -91,17 +91,17 @@ def test_the_crd_hook_runs_where_the_replicas_run_and_without_sidecars() -> None
     assert metadata["labels"]["sidecar.istio.io/inject"] == "false"
     assert metadata["annotations"]["linkerd.io/inject"] == "disabled"
     assert metadata["labels"]["owner"] == rendered.pod["metadata"]["labels"]["owner"] == "platform"
-    assert all(each["metadata"]["labels"]["owner"] == "platform" for each in rendered.objects)
+    assert all(entry["metadata"]["labels"]["owner"] == "platform" for entry in rendered.objects)
 
 
-def test_replicas_are_spread_and_leave_one_at_a_time() -> None:
+def test_replicas_are_spread_and_evicted_one_at_a_time() -> None:
     rendered = Rendered()
     deployment = rendered.one("Deployment")["spec"]
     assert deployment["replicas"] == 2
     labels = deployment["selector"]["matchLabels"]
     assert labels.items() <= rendered.pod["metadata"]["labels"].items()
     spread = rendered.pod["spec"]["topologySpreadConstraints"]
-    assert [each["topologyKey"] for each in spread] == [
+    assert [entry["topologyKey"] for entry in spread] == [
         "kubernetes.io/hostname",
         "topology.kubernetes.io/zone",
     ]
@@ -109,7 +109,7 @@ def test_replicas_are_spread_and_leave_one_at_a_time() -> None:
     assert (budget["maxUnavailable"], budget["selector"]["matchLabels"]) == (1, labels)
 
 
-def test_the_grace_period_fits_what_a_replica_does_with_it() -> None:
+def test_the_grace_period_covers_the_shutdown() -> None:
     rendered = Rendered()
     delay = flags_of(rendered.container["args"])["shutdown-delay"]
     seconds = Settings.model_validate({"shutdown_delay": delay}).shutdown_delay
@@ -120,11 +120,11 @@ def test_probes_use_served_paths_and_ports() -> None:
     container = Rendered({"http": {"port": 9090}}).container
     assert {"name": "http", "containerPort": 9090} in container["ports"]
     assert "--http-port=9090" in container["args"]
-    asked = {
+    requested = {
         probe: container[f"{probe}Probe"]["httpGet"]
         for probe in ("startup", "liveness", "readiness")
     }
-    assert asked == {
+    assert requested == {
         "startup": {"path": "/healthz", "port": "http"},
         "liveness": {"path": "/healthz", "port": "http"},
         "readiness": {"path": "/readyz", "port": "http"},
@@ -139,15 +139,15 @@ def test_services_and_policies_name_existing_ports() -> None:
         for service in rendered.all("Service").values()
         for port in service["spec"]["ports"]
     }
-    opened = {
+    allowed = {
         port["port"]
         for rule in rendered.one("NetworkPolicy")["spec"]["ingress"]
         for port in rule["ports"]
     }
-    assert ports == targets == opened == {"http", "webhook"}
+    assert ports == targets == allowed == {"http", "webhook"}
 
 
-def test_a_limited_egress_includes_pods_of_jobs_if_the_controller_runs() -> None:
+def test_limited_egress_includes_pods_of_jobs_if_the_controller_runs() -> None:
     dns = {"ports": [{"port": 53, "protocol": "UDP"}]}
     jobs = {"key": "volcano.sh/job-name", "operator": "Exists"}
     for controller in (True, False):
@@ -190,25 +190,25 @@ def test_access_reviews_need_the_setting(on: bool) -> None:
 
 @pytest.mark.parametrize("name", ["files", "outside", "lenient"])
 def test_the_chart_registers_the_rules_of_the_code(name: str) -> None:
-    ours = webhook_configuration("https://x", b"")["webhooks"]
+    expected = webhook_configuration("https://x", b"")["webhooks"]
     charts = Rendered(VALUES[name]).one("ValidatingWebhookConfiguration")["webhooks"]
-    assert [each["name"] for each in charts] == [each["name"] for each in ours]
+    assert [entry["name"] for entry in charts] == [entry["name"] for entry in expected]
     same = ("admissionReviewVersions", "sideEffects", "matchPolicy", "rules")
-    for one, other in zip(charts, ours, strict=True):
+    for one, other in zip(charts, expected, strict=True):
         assert {key: one[key] for key in same} == {key: other[key] for key in same}
         path = other["clientConfig"]["url"].removeprefix("https://x")
-        asked = one["clientConfig"]
-        assert (asked.get("url") or asked["service"]["path"]).endswith(path)
+        requested = one["clientConfig"]
+        assert (requested.get("url") or requested["service"]["path"]).endswith(path)
 
 
 def test_failure_policy_and_timeout_default_to_those_of_the_code() -> None:
-    (ours, *_) = webhook_configuration("https://x", b"")["webhooks"]
+    (expected, *_) = webhook_configuration("https://x", b"")["webhooks"]
     for webhook in Rendered().one("ValidatingWebhookConfiguration")["webhooks"]:
         for key in ("failurePolicy", "timeoutSeconds"):
-            assert webhook[key] == ours[key]
+            assert webhook[key] == expected[key]
 
 
-def test_an_upgrade_does_not_blank_a_bundle_that_others_write() -> None:
+def test_an_upgrade_does_not_clear_a_bundle_that_others_write() -> None:
     for name in ("defaults", "cert-manager", "outside"):
         for webhook in Rendered(VALUES[name]).one("ValidatingWebhookConfiguration")["webhooks"]:
             assert "caBundle" not in webhook["clientConfig"]
@@ -219,7 +219,7 @@ def test_an_upgrade_does_not_blank_a_bundle_that_others_write() -> None:
 def test_reviews_exempt_the_controllers_of_the_cluster() -> None:
     rendered = Rendered(VALUES["lenient"])
     for webhook in rendered.one("ValidatingWebhookConfiguration")["webhooks"]:
-        expressions = " ".join(each["expression"] for each in webhook["matchConditions"])
+        expressions = " ".join(entry["expression"] for entry in webhook["matchConditions"])
         for user in (
             f"system:serviceaccount:{NAMESPACE}:jobflow",
             "system:serviceaccount:kube-system:generic-garbage-collector",
@@ -250,7 +250,7 @@ def test_the_pods_mount_the_secret_of_cert_manager() -> None:
     for name in ("cert-manager", "issuer"):
         rendered = Rendered(VALUES[name])
         certificate = rendered.all("Certificate")["jobflow-webhook-certificate"]
-        volumes = {each["name"]: each for each in rendered.pod["spec"]["volumes"]}
+        volumes = {entry["name"]: entry for entry in rendered.pod["spec"]["volumes"]}
         assert volumes["certificate"]["secret"]["secretName"] == certificate["spec"]["secretName"]
         injected = rendered.one("ValidatingWebhookConfiguration")["metadata"]["annotations"]
         assert injected == {
@@ -264,7 +264,7 @@ def test_mode_files_needs_a_bundle() -> None:
         Rendered({"certificates": {"mode": "files"}})
 
 
-def test_definitions_are_installed_first_and_kept() -> None:
+def test_definitions_are_installed_by_hooks_and_kept() -> None:
     rendered = Rendered()
     assert rendered.all("CustomResourceDefinition") == {}
     hooks = [o for o in rendered.objects if "helm.sh/hook" in o["metadata"].get("annotations", {})]
@@ -280,7 +280,7 @@ def test_definitions_are_installed_first_and_kept() -> None:
         assert chart.crds == []
 
 
-def test_the_hook_may_change_only_our_definitions() -> None:
+def test_the_hook_may_change_only_the_definitions_of_jobflow() -> None:
     role = Rendered().all("ClusterRole")["jobflow-crds"]
     names = [path.stem for path in (CHART / "crds").glob("*.yaml")]
     for rule in role["rules"]:
@@ -291,7 +291,7 @@ def test_the_hook_may_change_only_our_definitions() -> None:
 
 
 def manifests_of_chart() -> Any:
-    """charts/manifests.py, which is in no package."""
+    """Load charts/manifests.py, which belongs to no package."""
     spec = importlib.util.spec_from_file_location(
         "manifests_of_chart", CHART.parent / "manifests.py"
     )
@@ -302,10 +302,10 @@ def manifests_of_chart() -> Any:
 
 
 def test_deploy_is_rendered_from_the_chart() -> None:
-    """`make manifests` brings deploy/ into step."""
+    """`make manifests` updates deploy/."""
     module = manifests_of_chart()
-    there = {path.name: path.read_text() for path in (ROOT / "deploy").glob("*")}
-    assert there == module.rendered()
+    files = {path.name: path.read_text() for path in (ROOT / "deploy").glob("*")}
+    assert files == module.rendered()
 
 
 def test_deploy_can_name_the_image_by_digest() -> None:

@@ -26,7 +26,7 @@ USERS = {"admin", "kube-controller-manager", "volcano", "kwok", "jobflow"}
 
 @pytest.fixture
 def compose(assets: Path, tmp_path: Path) -> Iterator[Composition]:
-    """Everything is up and says that it is healthy."""
+    """All services of the composition, running and healthy."""
     composition = Composition(assets, tmp_path)
     with composition.running():
         yield composition
@@ -34,17 +34,17 @@ def compose(assets: Path, tmp_path: Path) -> Iterator[Composition]:
 
 @pytest.fixture
 def kubectl(compose: Composition, tmp_path: Path) -> Kubectl:
-    """kubectl as the file's first lines have the user call it."""
+    """kubectl as the first lines of the file describe its use."""
     return Kubectl(compose.files("files") / "admin.kubeconfig", tmp_path)
 
 
-def without_volcano(kubectl: Kubectl) -> None:
-    """No missing webhook is registered; the queue that Volcano creates at its start exists."""
+def replace_volcano(kubectl: Kubectl) -> None:
+    """Delete Volcano's webhooks, and create the queue that Volcano creates at its start."""
     for kind in ("mutating", "validating"):
         names = kubectl("get", f"{kind}webhookconfigurations", "-o", "name").out.split()
-        theirs = [name for name in names if "/volcano-" in name]
-        assert theirs
-        kubectl("delete", *theirs)
+        found = [name for name in names if "/volcano-" in name]
+        assert found
+        kubectl("delete", *found)
     kubectl("apply", "-f", "-", stdin=json.dumps(DEFAULT_QUEUE))
     opened = json.dumps({"status": DEFAULT_QUEUE["status"]})
     kubectl("patch", "queue", "default", "--subresource=status", "--type=merge", "-p", opened)
@@ -59,8 +59,8 @@ def refusal(kubectl: Kubectl) -> str:
     return text
 
 
-async def test_the_documentation_sample(compose: Composition, kubectl: Kubectl) -> None:
-    without_volcano(kubectl)
+async def test_the_documented_sample_succeeds(compose: Composition, kubectl: Kubectl) -> None:
+    replace_volcano(kubectl)
     assert "a -> b -> a" in refusal(kubectl)
     kubectl("apply", "-f", str(SAMPLE))
     state = "--for=jsonpath={.status.state.phase}"
@@ -76,16 +76,16 @@ async def test_the_documentation_sample(compose: Composition, kubectl: Kubectl) 
     assert compose.stop("jobflow") == 0, compose.output("jobflow")
 
 
-def test_keys_and_addresses_are_made_once(tmp_path: Path) -> None:
+def test_keys_and_kubeconfigs_are_created_once(tmp_path: Path) -> None:
     composition = Composition(tmp_path, tmp_path)
     composition.mount()
 
-    def made() -> dict[Path, bytes]:
+    def complete_services() -> dict[Path, bytes]:
         for name in ("certificates", "kubeconfigs"):
             composition.complete(name)
         files = composition.files("files").rglob("*")
         return {path: path.read_bytes() for path in files if path.is_file()}
 
-    first = made()
+    first = complete_services()
     assert {path.stem for path in first if path.suffix == ".kubeconfig"} == USERS
-    assert made() == first
+    assert complete_services() == first

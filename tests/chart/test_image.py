@@ -1,4 +1,4 @@
-"""Dockerfile and docker-compose.yml, as far as they can be judged without containers."""
+"""Checks of Dockerfile and docker-compose.yml that need no containers."""
 
 import fnmatch
 import json
@@ -24,14 +24,14 @@ COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 def instructions() -> list[tuple[str, str]]:
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+    return [(word, args) for word, _, args in (line.partition(" ") for line in lines)]
 
 
 def locked(name: str) -> dict[str, str]:
     return dict(LOCKED.findall((ROOT / name).read_text()))
 
 
-def test_the_image_runs_as_the_user_that_the_chart_says() -> None:
+def test_the_image_and_the_chart_have_the_same_user() -> None:
     dockerfile = dict(instructions())
     security = Rendered().pod["spec"]["securityContext"]
     assert dockerfile["USER"] == f"{security['runAsUser']}:{security['runAsGroup']}"
@@ -44,16 +44,16 @@ def test_packages_are_installed_by_hash_at_the_tested_versions() -> None:
     for name in ("requirements-runtime.lock", "requirements-build.lock"):
         assert locked(name).items() <= tested.items()
     assert not {"pytest", "ruff", "helm-python-sdk"} & set(locked("requirements-runtime.lock"))
-    installs = [rest for word, rest in instructions() if word == "RUN" and " install " in rest]
+    installs = [args for word, args in instructions() if word == "RUN" and " install " in args]
     for install in installs:
         for part in install.split("&&"):
             assert " install " not in part or "--require-hashes" in part or "--no-index" in part
 
 
 def test_the_base_image_is_named_by_digest() -> None:
-    bases = [rest.split()[0] for word, rest in instructions() if word == "FROM"]
+    bases = [args.split()[0] for word, args in instructions() if word == "FROM"]
     assert set(bases) == {"${BASE}"}
-    (base,) = (rest for word, rest in instructions() if word == "ARG")
+    (base,) = (args for word, args in instructions() if word == "ARG")
     assert re.fullmatch(r"BASE=python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", base)
 
 
@@ -74,32 +74,32 @@ def test_copied_files_exist_and_are_not_ignored() -> None:
         for line in (ROOT / ".dockerignore").read_text().splitlines()
         if line.startswith("!")
     ]
-    copied = [shlex.split(rest) for word, rest in instructions() if word == "COPY"]
+    copied = [shlex.split(args) for word, args in instructions() if word == "COPY"]
     sources = {source for words in copied if "--from" not in words[0] for source in words[:-1]}
     assert sources == set(kept)
     assert all((ROOT / source).exists() for source in sources)
 
 
-def test_nothing_secret_gets_into_the_image() -> None:
+def test_no_secret_file_is_copied_into_the_image() -> None:
     rules = (ROOT / ".dockerignore").read_text().splitlines()
     assert rules[1] == "*"
     for path in ("certs/tls.key", ".jobflow/kubeconfig", ".git/config"):
         assert not any(fnmatch.fnmatch(path, rule[1:]) for rule in rules if rule[:1] == "!")
 
 
-def test_compose_is_a_compose_file() -> None:
+def test_the_compose_file_is_valid() -> None:
     parsed = PyCompose.from_yaml((ROOT / "docker-compose.yml").read_text())
     assert sorted(parsed.service_names()) == sorted(COMPOSE["services"])
     with pytest.raises(ValueError, match="imag"):
         PyCompose.from_yaml("services: {a: {imag: b}}")
 
 
-def test_every_service_is_reached_by_its_name_and_waits_for_one_that_is_there() -> None:
+def test_services_refer_only_to_existing_services_and_configs() -> None:
     services = COMPOSE["services"]
     for name, service in services.items():
-        for needed, how in service.get("depends_on", {}).items():
+        for needed, dependency in service.get("depends_on", {}).items():
             assert needed in services, name
-            assert how["condition"] in ("service_started", "service_completed_successfully")
+            assert dependency["condition"] in ("service_started", "service_completed_successfully")
         for config in service.get("configs", ()):
             assert config["source"] in COMPOSE["configs"]
     named = re.findall(r"https?://([a-z-]+):\d+", (ROOT / "docker-compose.yml").read_text())
@@ -113,19 +113,19 @@ def test_volcano_does_not_run_flows() -> None:
     assert "/jobflows/validate" not in admission["enabled-admission"].split(",")
 
 
-def test_compose_uses_existing_flags() -> None:
+def test_the_compose_file_uses_existing_flags() -> None:
     arguments = COMPOSE["services"]["jobflow"]["command"]
     assert arguments[0] == "serve"
-    given = {name.replace("-", "_"): value for name, value in flags_of(arguments).items()}
-    Settings.model_validate(given)
-    assert set(given) <= set(Settings.model_fields)
+    options = {name.replace("-", "_"): value for name, value in flags_of(arguments).items()}
+    Settings.model_validate(options)
+    assert set(options) <= set(Settings.model_fields)
 
 
-def test_compose_registers_the_rules_of_the_code() -> None:
+def test_the_compose_file_registers_the_rules_of_the_code() -> None:
     manifests = yaml.safe_load(COMPOSE["configs"]["objects"]["content"])["items"]
-    theirs = by_name(manifests)["jobflow"]["webhooks"]
-    ours = webhook_configuration("https://jobflow:8443", b"")["webhooks"]
-    for one, other in zip(theirs, ours, strict=True):
+    registered = by_name(manifests)["jobflow"]["webhooks"]
+    expected = webhook_configuration("https://jobflow:8443", b"")["webhooks"]
+    for one, other in zip(registered, expected, strict=True):
         assert one["clientConfig"]["url"] == other["clientConfig"]["url"]
         for key in ("name", "rules", "failurePolicy", "sideEffects", "admissionReviewVersions"):
             assert one[key] == other[key]

@@ -31,11 +31,11 @@ VOLCANOS_SCHEMA = object_schema(
 
 
 @pytest_asyncio.fixture
-async def planned(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterator[Release]:
-    """All is there that a release needs, but the release, which is gone in the end."""
+async def pending(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterator[Release]:
+    """A release that is not installed yet, and is uninstalled at the end of the test."""
     async with release(bare, home, tmp_path) as ready:
         yield ready
-        await ready.gone()
+        await ready.remove()
 
 
 async def forget_definitions(bare: RealCluster) -> None:
@@ -46,14 +46,14 @@ async def forget_definitions(bare: RealCluster) -> None:
         await until(bare, CRDS.path("", name), lambda found: found is None)
 
 
-async def test_from_install_to_uninstall(bare: RealCluster, planned: Release) -> None:
+async def test_a_release_from_install_to_uninstall(bare: RealCluster, pending: Release) -> None:
     await forget_definitions(bare)
-    released = await planned.install()
+    released = await pending.install()
     assert released["status"] == "deployed"
-    ready = [pod for pod in planned.kubelet.pods.values() if pod.ready]
+    ready = [pod for pod in pending.kubelet.pods.values() if pod.ready]
     assert len(ready) == 2
     budget = get(
-        bare, f"/apis/policy/v1/namespaces/{planned.namespace}/poddisruptionbudgets/{NAME}"
+        bare, f"/apis/policy/v1/namespaces/{pending.namespace}/poddisruptionbudgets/{NAME}"
     )
     assert budget["status"]["disruptionsAllowed"] == 1
     namespace = bare.new_namespace("flows")
@@ -65,36 +65,34 @@ async def test_from_install_to_uninstall(bare: RealCluster, planned: Release) ->
         await succeeds(bare, before)
         running = await apply_diamond(bare, namespace, "during", "20s")
         await until(bare, running, lambda flow: phase(flow) == "Running")
-        upgraded = await planned.upgrade(podAnnotations={"changed": "yes"})
+        upgraded = await pending.upgrade(podAnnotations={"changed": "yes"})
         assert upgraded["revision"] == 2
-        new = [pod for pod in planned.kubelet.pods.values() if pod.ready and pod not in ready]
-        assert [each.manifest["metadata"]["annotations"] for each in new] == [
-            {"changed": "yes"}
-        ] * 2
+        new = [pod for pod in pending.kubelet.pods.values() if pod.ready and pod not in ready]
+        assert [pod.manifest["metadata"]["annotations"] for pod in new] == [{"changed": "yes"}] * 2
         await succeeds(bare, running)
-    assert all(pod.code == 0 for pod in planned.kubelet.ended), [
-        pod.log for pod in planned.kubelet.ended if pod.code
+    assert all(pod.code == 0 for pod in pending.kubelet.ended), [
+        pod.log for pod in pending.kubelet.ended if pod.code
     ]
-    await planned.uninstall()
+    await pending.uninstall()
     assert [phase(get(bare, flow)) for flow in (before, running)] == ["Succeed", "Succeed"]
-    assert get(bare, f"/apis/apps/v1/namespaces/{planned.namespace}/deployments/{NAME}") is None
-    # nothing of ours stays in the way of users who no longer have it
+    assert get(bare, f"/apis/apps/v1/namespaces/{pending.namespace}/deployments/{NAME}") is None
+    # no object of the release prevents flows after it
     assert (await post(bare, JOBFLOWS.path(namespace), jobflow("after", {"a": []})))["kind"]
 
 
-async def test_volcanos_definitions_are_taken_over(bare: RealCluster, planned: Release) -> None:
+async def test_definitions_of_volcano_are_replaced(bare: RealCluster, pending: Release) -> None:
     await forget_definitions(bare)
-    volcanos(bare)
+    apply_definitions_of_volcano(bare)
     namespace = bare.new_namespace("volcanos")
     path = JOBFLOWS.path(namespace)
     bare._await_served(path)
-    made = await post(bare, path, jobflow("old", {"a": [], "b": ["a"]}, jobRetainPolicy="retain"))
+    posted = await post(bare, path, jobflow("old", {"a": [], "b": ["a"]}, jobRetainPolicy="retain"))
     status = {"state": {"phase": "Succeed"}, "completedJobs": ["old-a", "old-b"]}
     bare.admin.patch(f"{path}/old/status", json={"status": status}, headers=MERGE)
-    await planned.install()
+    await pending.install()
     old = get(bare, f"{path}/old")
-    assert (old["spec"], old["status"]) == (made["spec"], status)
-    assert old["metadata"]["uid"] == made["metadata"]["uid"]
+    assert (old["spec"], old["status"]) == (posted["spec"], status)
+    assert old["metadata"]["uid"] == posted["metadata"]["uid"]
     definition = get(bare, CRDS.path("", DEFINITIONS[0]))
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert "progress" in schema["properties"]["status"]["properties"]
@@ -105,8 +103,8 @@ async def test_volcanos_definitions_are_taken_over(bare: RealCluster, planned: R
     assert stored["spec"]["flows"][0]["patch"] == {"spec": {"maxRetry": 1}}
 
 
-def volcanos(bare: RealCluster) -> None:
-    """The definitions as Volcano's chart leaves them."""
+def apply_definitions_of_volcano(bare: RealCluster) -> None:
+    """Apply the definitions as Volcano's chart does."""
     for kind in ("JobFlow", "JobTemplate"):
         plural = f"{kind.lower()}s"
         names = {
@@ -151,14 +149,14 @@ def volcanos(bare: RealCluster) -> None:
         assert answer.is_success, answer.text
 
 
-async def test_a_namespace_goes_without_replicas(bare: RealCluster, planned: Release) -> None:
-    await planned.install()
+async def test_a_namespace_is_deleted_without_replicas(bare: RealCluster, pending: Release) -> None:
+    await pending.install()
     namespace = bare.new_namespace("going")
     flow = await apply_diamond(bare, namespace, "held", "1h")
     async with volcano(await bare.client(), speed=10):
         await until(bare, flow, lambda flow: phase(flow) == "Running")
-    await planned.upgrade(replicas=0)
-    await planned.kubelet.idle()
+    await pending.upgrade(replicas=0)
+    await pending.kubelet.idle()
     refused = await delete(bare, flow)
     assert refused["code"] == 500 and "failed calling webhook" in refused["message"]
     bare.admin.delete(f"/api/v1/namespaces/{namespace}").raise_for_status()
@@ -168,8 +166,8 @@ async def test_a_namespace_goes_without_replicas(bare: RealCluster, planned: Rel
     await until(bare, f"/api/v1/namespaces/{namespace}", lambda found: found is None)
 
 
-async def test_editors_of_namespaces_may_edit_flows(bare: RealCluster, planned: Release) -> None:
-    await planned.install()
+async def test_editors_of_a_namespace_can_edit_flows(bare: RealCluster, pending: Release) -> None:
+    await pending.install()
     for role, verb in (("view", "get"), ("edit", "create"), ("admin", "delete")):
         path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}"
 

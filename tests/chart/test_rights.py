@@ -25,9 +25,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 CHECKED_ELSEWHERE = {
-    # the API server itself looks it up when a job is created; see the test below
+    # the API server looks it up when a job is created; see the test below
     ("flow.volcano.sh", "jobflows/finalizers", "update"),
-    # for a leader whose watch is behind: tests/controller, where a watch can be held up
+    # for a leader whose watch lags: see tests/controller, where a watch can be delayed
     ("flow.volcano.sh", "jobtemplates", "get"),
     ("bus.volcano.sh", "commands", "get"),
 }
@@ -40,7 +40,7 @@ async def installed(bare: RealCluster, home: str, tmp_path: Path) -> AsyncIterat
     async with release(bare, home, tmp_path) as ready:
         await ready.install()
         yield ready
-        await ready.gone()
+        await ready.remove()
 
 
 def granted(bare: RealCluster, namespace: str) -> set[Right]:
@@ -58,20 +58,18 @@ def granted(bare: RealCluster, namespace: str) -> set[Right]:
 
 def used(bare: RealCluster, account: str) -> set[Right]:
     asked = bare.audit.asked(user=account)
-    return {(each.group, each.resource, each.verb) for each in asked if each.resource}
+    return {(call.group, call.resource, call.verb) for call in asked if call.resource}
 
 
 async def test_no_right_is_missing_or_unused(bare: RealCluster, installed: Release) -> None:
     async with volcano(await bare.client(), speed=10):
-        await a_flow_of_which_an_event_is_there(bare, bare.new_namespace("told"))
-        await a_flow_that_leaves_no_jobs_and_then_goes(bare, bare.new_namespace("tidy"))
-        await a_flow_that_may_not_be_deleted_loses_a_job_and_is_cancelled(
-            bare, bare.new_namespace("lost")
-        )
-    await a_secret_edited_by_hand_is_put_right(bare, installed.namespace)
+        await run_a_flow_with_an_existing_event(bare, bare.new_namespace("told"))
+        await run_a_flow_that_is_deleted_with_its_jobs(bare, bare.new_namespace("tidy"))
+        await cancel_a_flow_that_lost_a_job(bare, bare.new_namespace("lost"))
+    await change_the_secret_and_wait_for_its_repair(bare, installed.namespace)
     rights = granted(bare, installed.namespace)
     await installed.upgrade(replicas=0)
-    await installed.kubelet.idle()  # a watch is in the audit log after its end
+    await installed.kubelet.idle()  # a watch is in the audit log only after its end
     assert bare.audit.denied(installed.account) == []
     assert rights - used(bare, installed.account) == CHECKED_ELSEWHERE
 
@@ -83,15 +81,15 @@ async def test_one_namespace_needs_few_rights(bare: RealCluster, home: str, tmp_
         alone = replace(ready, values={**ready.values, "namespace": batch})
         await alone.install()
         async with volcano(await bare.client(), speed=10):
-            await a_flow_that_leaves_no_jobs_and_then_goes(bare, batch)
+            await run_a_flow_that_is_deleted_with_its_jobs(bare, batch)
         assert get(bare, f"{RIGHTS}/clusterroles/{NAME}") is None
         await alone.upgrade(replicas=0)
         await alone.kubelet.idle()
         assert bare.audit.denied(alone.account) == []
-        await alone.gone()
+        await alone.remove()
 
 
-async def test_vcjobs_need_the_right_looked_up(bare: RealCluster, installed: Release) -> None:
+async def test_vcjobs_need_the_right_to_finalizers(bare: RealCluster, installed: Release) -> None:
     role = get(bare, f"{RIGHTS}/clusterroles/{NAME}")
     assert any("jobflows/finalizers" in rule["resources"] for rule in role["rules"])
     role["rules"] = [r for r in role["rules"] if r["resources"] != ["jobflows/finalizers"]]
@@ -107,8 +105,8 @@ def reason(flow: dict[str, Any], key: str) -> str:
     return found
 
 
-async def a_flow_of_which_an_event_is_there(bare: RealCluster, namespace: str) -> None:
-    """An earlier process has reported its end already, so that the Event is only counted."""
+async def run_a_flow_with_an_existing_event(bare: RealCluster, namespace: str) -> None:
+    """An earlier process has reported the end already, so the Event is only counted."""
     path = await apply_diamond(bare, namespace, "told", "1s")
     flow = decoder(JobFlow).decode(json.dumps(get(bare, path)).encode())
     end = Event(EventType.NORMAL, "FlowSucceeded", "all is done: 5/5 steps")
@@ -119,7 +117,7 @@ async def a_flow_of_which_an_event_is_there(bare: RealCluster, namespace: str) -
     await until(bare, EVENTS.path(namespace, name), lambda event: event["count"] == 2)
 
 
-async def a_flow_that_leaves_no_jobs_and_then_goes(bare: RealCluster, namespace: str) -> None:
+async def run_a_flow_that_is_deleted_with_its_jobs(bare: RealCluster, namespace: str) -> None:
     options = {"jobRetainPolicy": "delete", "ttlSecondsAfterFinished": 5}
     path = await apply_diamond(bare, namespace, "tidy", **options)
     await succeeds(bare, path)
@@ -127,9 +125,7 @@ async def a_flow_that_leaves_no_jobs_and_then_goes(bare: RealCluster, namespace:
     await until(bare, path, lambda flow: flow is None)
 
 
-async def a_flow_that_may_not_be_deleted_loses_a_job_and_is_cancelled(
-    bare: RealCluster, namespace: str
-) -> None:
+async def cancel_a_flow_that_lost_a_job(bare: RealCluster, namespace: str) -> None:
     path = await apply_diamond(bare, namespace, "lost", "1h")
     flow = await until(bare, path, lambda flow: phase(flow) == "Running")
     refused = await delete(bare, path)
@@ -141,7 +137,7 @@ async def a_flow_that_may_not_be_deleted_loses_a_job_and_is_cancelled(
     assert ended["status"]["state"]["reason"] == "Cancelled", ended["status"]
 
 
-async def a_secret_edited_by_hand_is_put_right(bare: RealCluster, namespace: str) -> None:
+async def change_the_secret_and_wait_for_its_repair(bare: RealCluster, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/secrets/{NAME}-webhook-certificate"
     before = get(bare, path)
     head = {"Content-Type": "application/merge-patch+json"}

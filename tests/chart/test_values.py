@@ -1,4 +1,4 @@
-"""The values of the chart: each does something, each is checked, and no other name is taken."""
+"""The values of the chart: each has an effect and is checked, and other names are refused."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import yaml
 
 from support.cluster.rendered_chart import CA, CHART, VALUES, Rendered
 
-OTHERWISE: dict[str, Any] = {
+OTHER_VALUES: dict[str, Any] = {
     "nameOverride": "other",
     "fullnameOverride": "other",
     "image.repository": "other",
@@ -72,46 +72,46 @@ OTHERWISE: dict[str, Any] = {
     "networkPolicy.egress": [{}],
     "crds.apply": False,
 }
-NEEDS = {
+REQUIRED_VALUES = {
     "certificates.caBundle": VALUES["files"],
     "certificates.certManager": VALUES["cert-manager"],
     "metrics.serviceMonitor": {"metrics": {"serviceMonitor": {"enabled": True}}},
 }
-"""Values that only matter together with others."""
+"""Values that have an effect only together with others."""
 
 
-def leaves(values: dict[str, Any], path: str = "") -> list[str]:
-    """The paths of values.yaml: an empty map is a value as a whole."""
+def paths(values: dict[str, Any], path: str = "") -> list[str]:
+    """The paths of values.yaml; an empty map is one value."""
     found = []
     for key, value in values.items():
-        here = f"{path}{key}"
-        found += leaves(value, f"{here}.") if isinstance(value, dict) and value else [here]
+        full = f"{path}{key}"
+        found += paths(value, f"{full}.") if isinstance(value, dict) and value else [full]
     return found
 
 
-def changed(values: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    head, _, rest = path.partition(".")
-    inner = changed(values.get(head, {}), rest, value) if rest else value
+def with_value(values: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    head, _, remaining = path.partition(".")
+    inner = with_value(values.get(head, {}), remaining, value) if remaining else value
     return {**values, head: inner}
 
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
-@pytest.mark.parametrize("path", leaves(DEFAULTS))
-def test_every_value_changes_something(path: str) -> None:
-    needs = next((given for prefix, given in NEEDS.items() if path.startswith(prefix)), {})
+@pytest.mark.parametrize("path", paths(DEFAULTS))
+def test_every_value_has_an_effect(path: str) -> None:
+    needs = next((more for prefix, more in REQUIRED_VALUES.items() if path.startswith(prefix)), {})
     if path == "metrics.serviceMonitor.enabled":
         needs = {}
-    before, after = Rendered(needs), Rendered(changed(needs, path, OTHERWISE[path]))
+    before, after = Rendered(needs), Rendered(with_value(needs, path, OTHER_VALUES[path]))
     assert before.objects != after.objects
 
 
-def test_every_value_is_in_the_schema_and_no_other_name() -> None:
-    assert sorted(OTHERWISE) == sorted(leaves(DEFAULTS))
-    for path in leaves(DEFAULTS):
+def test_the_schema_has_exactly_the_values() -> None:
+    assert sorted(OTHER_VALUES) == sorted(paths(DEFAULTS))
+    for path in paths(DEFAULTS):
         *above, _ = path.split(".")
-        invalid = changed({}, ".".join([*above, "noSuchValue"]), 1)
+        invalid = with_value({}, ".".join([*above, "noSuchValue"]), 1)
         if above != ["resources", "requests"] and above != ["resources", "limits"]:
             with pytest.raises(helm_python.HelmError, match="noSuchValue"):
                 Rendered(invalid)
@@ -149,12 +149,12 @@ def test_every_value_is_in_the_schema_and_no_other_name() -> None:
     ],
     ids=str,
 )
-def test_values_that_make_no_sense_are_refused_by_name(values: dict[str, Any], named: str) -> None:
+def test_an_error_names_the_invalid_value(values: dict[str, Any], named: str) -> None:
     with pytest.raises(helm_python.HelmError, match=named):
         Rendered(values)
 
 
-def test_a_release_whose_service_the_api_server_refuses_is_refused_first() -> None:
+def test_an_invalid_name_of_a_service_is_refused_before_the_install() -> None:
     with pytest.raises(helm_python.HelmError, match="set fullnameOverride"):
         Rendered(name="1st")
     assert Rendered({"fullnameOverride": "first"}, name="1st").objects

@@ -14,7 +14,7 @@ from support.sandbox.servers import Server, real_server
 
 @pytest_asyncio.fixture
 async def api(real: RealCluster, namespace_of_test: str, tmp_path: Path) -> AsyncIterator[Server]:
-    """The API server, and a namespace of the test's own."""
+    """The API server and a separate namespace for the test."""
     async with real_server(real, namespace_of_test, tmp_path) as server:
         yield server
 

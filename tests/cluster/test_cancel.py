@@ -1,4 +1,4 @@
-"""A user who may create Commands and little else cancels a flow on a real API server."""
+"""A user who has few rights except that to create Commands cancels a flow on a real API server."""
 
 import asyncio
 import subprocess
@@ -30,11 +30,11 @@ def cancel(kubectl: Kubectl, *arguments: str) -> subprocess.CompletedProcess[str
 async def test_a_running_flow_is_cancelled_then_deleted(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
-    began = datetime.now(UTC)
+    start = datetime.now(UTC)
     here = ("-n", api.namespace)
     slow = {step: "1h" if step in ("c", "d") else "50ms" for step in DIAMOND}
-    made = [template(step, duration=duration) for step, duration in slow.items()]
-    objects = as_list(*made, jobflow("test", DIAMOND))
+    steps = [template(step, duration=duration) for step, duration in slow.items()]
+    objects = as_list(*steps, jobflow("test", DIAMOND))
     async with volcano(await real.client("volcano")):
         await asyncio.to_thread(kubectl, *here, "apply", "-f", "-", stdin=objects)
         for step in "cd":
@@ -47,8 +47,8 @@ async def test_a_running_flow_is_cancelled_then_deleted(
     assert last == "JobFlow test: Failed, 5/5 steps finished (Cancelled): the flow was cancelled"
     await api.until(COMMANDS.path(api.namespace), lambda listed: listed["items"] == [])
     flow = (await api.get(f"{api.flows}/test")).json
-    ends = {key: (c["phase"], c.get("reason")) for key, c in flow["status"]["conditions"].items()}
-    assert ends == {
+    result = {key: (c["phase"], c.get("reason")) for key, c in flow["status"]["conditions"].items()}
+    assert result == {
         "test-a": ("Completed", None),
         "test-b": ("Completed", None),
         "test-c": ("Failed", "Cancelled"),
@@ -58,7 +58,7 @@ async def test_a_running_flow_is_cancelled_then_deleted(
     created = real.audit.created("jobs", api.namespace)
     assert created == dict.fromkeys(("test-a", "test-b", "test-c", "test-d"), 1)
     for user in ("jobflow", "volcano"):
-        assert real.audit.denied(user, api.namespace, since=began) == []
+        assert real.audit.denied(user, api.namespace, since=start) == []
     await asyncio.to_thread(kubectl, *here, "delete", "jf", "test")
 
 
@@ -68,8 +68,8 @@ async def test_missing_rights_to_create_commands_are_reported(
     here = ("-n", api.namespace)
     flow = as_list(jobflow("test", {"a": []}))
     await asyncio.to_thread(kubectl, *here, "apply", "-f", "-", stdin=flow)
-    stranger = Kubectl(real.plane.kubeconfig("volcano"), tmp_path)
-    done = await asyncio.to_thread(cancel, stranger, "test", *here)
+    other = Kubectl(real.plane.kubeconfig("volcano"), tmp_path)
+    done = await asyncio.to_thread(cancel, other, "test", *here)
     assert (done.returncode, done.stdout) == (1, "")
     assert 'User "volcano" cannot get resource "jobflows"' in done.stderr
 
@@ -84,9 +84,9 @@ async def test_missing_rights_to_create_commands_are_reported(
     real.admin.post(f"{rule}/roles", json=role).raise_for_status()
     real.admin.post(f"{rule}/rolebindings", json=binding).raise_for_status()
     refused = "cannot be asked at all"
-    async with asyncio.timeout(30):  # an API server hears of a new role a moment later
+    async with asyncio.timeout(30):  # an API server uses a new role a moment later
         while "cannot get resource" in refused or refused == "cannot be asked at all":
-            done = await asyncio.to_thread(cancel, stranger, "test", *here)
+            done = await asyncio.to_thread(cancel, other, "test", *here)
             refused = done.stderr
     assert (done.returncode, done.stdout) == (1, "")
     assert "cancelling needs the right to create commands.bus.volcano.sh in namespace" in refused

@@ -1,4 +1,4 @@
-"""Certificates on a real API server: shared, rotated under load, damaged; a token that ended."""
+"""Certificates on a real API server: shared, rotated under load, damaged; and an expired token."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ SHORT = ("--certificate-lifetime=12s", "--ca-lifetime=24s")
 
 
 @pytest.fixture(autouse=True)
-def no_secret_left(real: RealCluster) -> Iterator[None]:
+def delete_secret(real: RealCluster) -> Iterator[None]:
     yield
     real.admin.delete(SECRET)
 
@@ -40,7 +40,7 @@ def data(real: RealCluster) -> dict[str, bytes]:
 
 
 def edit(real: RealCluster, **changed: bytes) -> None:
-    """Change the Secret as a hand would: `tls_crt` is tls.crt."""
+    """Change the Secret as a user could: `tls_crt` is tls.crt."""
     content = {k.replace("_", "."): b64encode(v).decode() for k, v in changed.items()}
     head = {"Content-Type": "application/merge-patch+json"}
     body = json.dumps({"data": content})
@@ -53,7 +53,7 @@ def bundles(real: RealCluster) -> list[bytes]:
 
 
 class Load:
-    """Flows that the API server asks about, one after another, and its answers."""
+    """Creates that the API server has reviewed, one after another, and their answers."""
 
     def __init__(self) -> None:
         self.refused = 0
@@ -78,18 +78,18 @@ class Load:
 
 @asynccontextmanager
 async def load(real: RealCluster) -> AsyncIterator[Load]:
-    asked, stop = Load(), asyncio.Event()
-    tasks = [asyncio.create_task(asked.run(real, stop)) for _ in range(4)]
+    loads, stop = Load(), asyncio.Event()
+    tasks = [asyncio.create_task(loads.run(real, stop)) for _ in range(4)]
     try:
-        yield asked
+        yield loads
     finally:
         stop.set()
         await asyncio.gather(*tasks)
-    assert asked.others == []
-    assert asked.refused > 0
+    assert loads.others == []
+    assert loads.refused > 0
 
 
-async def test_replicas_that_start_at_the_same_instant_agree(
+async def test_replicas_that_start_at_the_same_time_share_a_certificate(
     real: RealCluster, tmp_path: Path
 ) -> None:
     one = Served(real, tmp_path, files=False)
@@ -100,12 +100,12 @@ async def test_replicas_that_start_at_the_same_instant_agree(
         for replica in (one, other):
             with registered(real, replica):
                 assert bundles(real) == [data(real)["ca.crt"]] * 2
-        made = [
+        creates = [
             asked
             for asked in real.audit.asked("default")
             if (asked.verb, asked.resource, asked.code) == ("create", "secrets", 201)
         ]
-        assert len(made) == 1
+        assert len(creates) == 1
 
 
 async def test_certificates_and_cas_rotate_under_load(real: RealCluster, tmp_path: Path) -> None:
@@ -113,13 +113,13 @@ async def test_certificates_and_cas_rotate_under_load(real: RealCluster, tmp_pat
     other = Served(real, tmp_path, *SHORT, files=False, user="jobflow-2")
     with one.running(), other.running(), registered(real, one):
         first = data(real)["ca.crt"]
-        async with load(real) as asked:
+        async with load(real) as loads:
             await until(lambda: first not in data(real)["ca.crt"])
             await until(lambda: set(bundles(real)) == {data(real)["ca.crt"]})
         assert (one.metric("certificate_swaps_total") or 0) >= 2
         assert one.metric("certificate_refusals_total") == 0
         assert presented(one) == presented(other)
-        print("reviews answered while two certificates and a CA were replaced:", asked.refused)
+        print("reviews answered while two certificates and a CA were replaced:", loads.refused)
 
 
 async def test_a_deleted_secret_is_created_again_and_no_review_fails(
@@ -139,13 +139,13 @@ async def test_a_secret_edited_by_hand_is_corrected_and_no_review_fails(
     real: RealCluster, tmp_path: Path
 ) -> None:
     one = Served(real, tmp_path, files=False)
-    stranger = make_pki(["127.0.0.1"])
+    foreign = make_pki(["127.0.0.1"])
     with one.running(), registered(real, one):
         before = data(real)
         async with load(real):
             for changed in (
-                {"tls_key": stranger.key},
-                {"tls_crt": stranger.certificate, "tls_key": stranger.key},
+                {"tls_key": foreign.key},
+                {"tls_crt": foreign.certificate, "tls_key": foreign.key},
                 {"ca_crt": b"nonsense"},
             ):
                 edit(real, **changed)
@@ -155,34 +155,34 @@ async def test_a_secret_edited_by_hand_is_corrected_and_no_review_fails(
         assert "tls.key is not the key of the first certificate in tls.crt" in one.log()
 
 
-async def test_a_bundle_that_was_emptied_is_put_back(real: RealCluster, tmp_path: Path) -> None:
+async def test_a_removed_bundle_is_restored(real: RealCluster, tmp_path: Path) -> None:
     one = Served(real, tmp_path, files=False)
     with one.running(), registered(real, one):
         head = {"Content-Type": "application/json-patch+json"}
-        gone = [{"op": "remove", "path": f"/webhooks/{i}/clientConfig/caBundle"} for i in (0, 1)]
-        real.admin.patch(CONFIGURATION, content=json.dumps(gone), headers=head).raise_for_status()
+        drop = [{"op": "remove", "path": f"/webhooks/{i}/clientConfig/caBundle"} for i in (0, 1)]
+        real.admin.patch(CONFIGURATION, content=json.dumps(drop), headers=head).raise_for_status()
         await until(lambda: bundles(real) == [data(real)["ca.crt"]] * 2)
         await until(one.ready)
 
 
-async def test_files_that_do_not_match_are_refused_and_reviews_go_on(
+async def test_files_that_do_not_match_are_refused_and_reviews_continue(
     real: RealCluster, tmp_path: Path
 ) -> None:
     one = Served(real, tmp_path)
     with one.running(), registered(real, one):
-        was = presented(one)
+        before = presented(one)
         key = one.pki.serving.key
-        kept = key.read_bytes()
+        original = key.read_bytes()
         async with load(real):
             key.write_bytes(one.pki.ca_key.read_bytes())
             await until(lambda: one.metric("certificate_refusals_total") == 1)
-        assert presented(one) == was
+        assert presented(one) == before
         assert one.ready()
         assert f"{key} is not the key of {one.pki.serving.certificate}" in one.log()
-        key.write_bytes(kept)
+        key.write_bytes(original)
 
 
-def test_files_that_do_not_match_are_no_beginning(real: RealCluster, tmp_path: Path) -> None:
+def test_files_that_do_not_match_prevent_a_start(real: RealCluster, tmp_path: Path) -> None:
     one = Served(real, tmp_path)
     one.pki.serving.key.write_bytes(one.pki.ca_key.read_bytes())
     one.launch()
@@ -196,9 +196,9 @@ async def test_missing_rights_to_the_secret_are_reported(real: RealCluster, tmp_
     with one.running(ready=False):
         await until(
             lambda: any(
-                each.startswith("a certificate: Secret default/jobflow-webhook-certificate")
-                and 'User "alice" cannot list resource "secrets"' in each
-                for each in one.waiting_for() or ()
+                clause.startswith("a certificate: Secret default/jobflow-webhook-certificate")
+                and 'User "alice" cannot list resource "secrets"' in clause
+                for clause in one.waiting_for() or ()
             )
         )
 
@@ -214,6 +214,6 @@ async def test_an_expired_token_is_reported_and_a_new_one_is_used(
     kubeconfig.write_text(json.dumps(config))
     one = Served(real, tmp_path, kubeconfig=kubeconfig)
     with one.running(ready=False):
-        await until(lambda: any("401 Unauthorized" in each for each in one.waiting_for() or ()))
+        await until(lambda: any("401 Unauthorized" in clause for clause in one.waiting_for() or ()))
         file.write_text(token("jobflow"))
         await until(one.ready)

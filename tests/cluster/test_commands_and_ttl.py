@@ -1,5 +1,5 @@
-"""Commands and TTLs on a real API server: Commands that kubectl creates suspend, resume and retry a
-flow; ended jobs and flows are deleted after their TTL."""
+"""Commands and TTLs on a real API server: Commands from kubectl suspend, resume and retry a flow;
+ended jobs and flows are deleted after their TTL."""
 
 import asyncio
 import json
@@ -33,14 +33,14 @@ class Cluster:
     async def command(self, action: str) -> None:
         target = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "name": "f"}
         uid = await self.kubectl("get", "jf", "f", "-o", "jsonpath={.metadata.uid}")
-        made = {
+        manifest = {
             "apiVersion": "bus.volcano.sh/v1alpha1",
             "kind": "Command",
             "metadata": {"name": action.lower()},
             "action": action,
             "target": target | {"uid": uid},
         }
-        await self.kubectl("create", "-f", "-", stdin=json.dumps(made))
+        await self.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
         await self.api.until(COMMANDS.path(self.api.namespace), lambda them: them["items"] == [])
 
     async def until(self, reason: str = "", phase: str = "Running") -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Cluster:
         return sorted(job["metadata"]["name"] for job in listed)
 
 
-async def test_commands_of_kubectl_suspend_resume_and_retry(
+async def test_commands_from_kubectl_suspend_resume_and_retry_a_flow(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
     world = Cluster(api, kubectl)
@@ -88,7 +88,7 @@ async def test_commands_of_kubectl_suspend_resume_and_retry(
     assert status["conditions"]["f-a"]["pastAttempts"] == 2
     assert status["completedJobs"] == ["f-a-r2", "f-b"]
     events = (await api.get(EVENTS.path(api.namespace))).json["items"]
-    refused = [each["message"] for each in events if each["reason"] == "CommandRefused"]
+    refused = [entry["message"] for entry in events if entry["reason"] == "CommandRefused"]
     assert sorted(refused) == [
         "Command closequeue (CloseQueue) was refused: JobFlow executes AbortJob, RestartJob, "
         "ResumeJob, SuspendFlow, TerminateJob and TerminateNow on flows and no other action",
@@ -117,20 +117,20 @@ async def test_a_finished_flow_and_its_jobs_are_deleted_after_the_ttl(
 async def test_a_finished_job_is_deleted_after_the_ttl_of_its_template(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
-    """Volcano would delete it before the flow knows of its end, so Volcano does not get the TTL."""
+    """Volcano would delete it before the flow knows its end, so Volcano does not get the TTL."""
     world = Cluster(api, kubectl)
-    brief, stays = template("a", duration="1s"), template("b", duration="50ms")
-    brief["spec"]["ttlSecondsAfterFinished"] = 1
-    await world.apply(brief, stays, jobflow("f", {"a": [], "b": ["a"]}))
+    short, lasting = template("a", duration="1s"), template("b", duration="50ms")
+    short["spec"]["ttlSecondsAfterFinished"] = 1
+    await world.apply(short, lasting, jobflow("f", {"a": [], "b": ["a"]}))
     async with volcano(await real.client("volcano")):
-        made = await world.job("f-a", "Running")
-        assert "ttlSecondsAfterFinished" not in made["spec"]
+        running = await world.job("f-a", "Running")
+        assert "ttlSecondsAfterFinished" not in running["spec"]
         await world.until("", "Succeed")
         await api.until(api.vcjobs, lambda listed: len(listed["items"]) == 1)
-        [left] = (await api.get(api.vcjobs)).json["items"]
+        [remaining] = (await api.get(api.vcjobs)).json["items"]
         status = await world.until("", "Succeed")
-    assert left["metadata"]["name"] == "f-b"
-    assert {key: each["phase"] for key, each in status["conditions"].items()} == {
+    assert remaining["metadata"]["name"] == "f-b"
+    assert {key: entry["phase"] for key, entry in status["conditions"].items()} == {
         "f-a": "Completed",
         "f-b": "Completed",
     }

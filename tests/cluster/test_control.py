@@ -1,8 +1,8 @@
 """The big example on a real API server: the controller is killed before and after every write and
 started again. Each time the flow ends the same, and no job is created twice.
 
-Each flow has a namespace and a controller of its own, and its own crash point. Many of them run at
-once. Their jobs end as soon as they are seen (`fast_volcano`).
+Each flow has its own namespace, controller and crash point. Many of them run at once. Their jobs
+end as soon as they are seen (`fast_volcano`).
 """
 
 import asyncio
@@ -30,19 +30,19 @@ KINDS = {"JobFlow": JOBFLOWS, "JobTemplate": JOBTEMPLATES}
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_wherever_the_controller_dies_the_big_example_ends_the_same(
+async def test_the_big_example_ends_the_same_after_every_crash(
     real: RealCluster, after: bool
 ) -> None:
-    undisturbed = await carried(real, Point(-1, after))
-    wanted = undisturbed.end
-    assert wanted.state["phase"] == "Succeed"
-    assert set(wanted.jobs.values()) == {1}
-    points = [Point(number, after) for number in range(len(undisturbed.written))]
+    without_crash = await run_tale(real, Point(-1, after))
+    expected = without_crash.end
+    assert expected.state["phase"] == "Succeed"
+    assert set(expected.jobs.values()) == {1}
+    points = [Point(number, after) for number in range(len(without_crash.written))]
     slots = asyncio.Semaphore(AT_ONCE)
-    found = await asyncio.gather(*(_within(slots, carried(real, point)) for point in points))
-    for point, each in zip(points, found, strict=True):
-        assert each.end == wanted, f"dead {point}: {each.written[point.number :]}"
-    reached = sum(each.reached for each in found)
+    results = await asyncio.gather(*(_within(slots, run_tale(real, point)) for point in points))
+    for point, result in zip(points, results, strict=True):
+        assert result.end == expected, f"dead {point}: {result.written[point.number :]}"
+    reached = sum(result.reached for result in results)
     assert reached > 0.9 * len(points) > 30, "the points ran out early"
 
 
@@ -51,12 +51,12 @@ async def _within(slots: asyncio.Semaphore, work: Awaitable[Lives]) -> Lives:
         return await work
 
 
-async def carried(real: RealCluster, point: Point) -> Lives:
+async def run_tale(real: RealCluster, point: Point) -> Lives:
     namespace = await asyncio.to_thread(real.new_namespace, "control")
     tale = Tale(list(yaml.safe_load_all(EXAMPLE.read_text())))
     async with await as_user(real, Client, "admin")() as admin:
-        for each in tale.objects:
-            await create(admin, namespace, each)
+        for manifest in tale.objects:
+            await create(admin, namespace, manifest)
     return await lives(
         as_user(real, Dying, "jobflow"),
         namespace,

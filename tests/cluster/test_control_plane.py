@@ -1,4 +1,4 @@
-"""The control plane of these tests: its users, its audit log, its restarts."""
+"""The control plane of these tests: users, audit log and restarts."""
 
 import json
 
@@ -13,7 +13,7 @@ from support.sandbox.rest_client import flow
 pytestmark = pytest.mark.cluster
 
 
-async def test_the_audit_log_tells_who_wrote_what(real: RealCluster) -> None:
+async def test_the_audit_log_has_the_writes_of_each_user(real: RealCluster) -> None:
     namespace = real.new_namespace("audit")
     async with await real.client("alice") as alice:
         await alice.create(JOBFLOWS, namespace, json.dumps(flow("f")).encode())
@@ -23,8 +23,8 @@ async def test_the_audit_log_tells_who_wrote_what(real: RealCluster) -> None:
             await alice.delete(PODS, namespace, "p")
     assert real.audit.writes(namespace) == {"create jobflows": 1}
     assert real.audit.created("jobflows", namespace) == {"f": 1}
-    denied = [each for each in real.audit.denied("alice") if each.namespace == namespace]
-    assert [(each.verb, each.resource, each.code) for each in denied] == [("delete", "pods", 403)]
+    denied = [call for call in real.audit.denied("alice") if call.namespace == namespace]
+    assert [(call.verb, call.resource, call.code) for call in denied] == [("delete", "pods", 403)]
     assert real.audit.asked(namespace, user="jobflow") == []
 
 

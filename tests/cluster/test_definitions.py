@@ -1,4 +1,4 @@
-"""Definitions of somebody else replace ours, on a real API server with two replicas."""
+"""Foreign definitions replace those of JobFlow, on a real API server with two replicas."""
 
 import json
 import subprocess
@@ -21,39 +21,39 @@ TEXT = {"type": "string"}
 STEP = object_schema(
     name=TEXT, patch=object_schema(jobSpec=object_schema(queue=TEXT | {"default": "default"}))
 )
-FEWER = object_schema(
+FOREIGN = object_schema(
     spec=object_schema(jobRetainPolicy=TEXT, flows={"type": "array", "items": STEP}),
     status=object_schema(state=object_schema(phase=TEXT)),
 )
-"""A definition of JobFlow from somebody else, with less in it."""
+"""A foreign definition of JobFlow, with fewer fields."""
 
 
 @pytest.fixture
-def ours_afterwards(real: RealCluster) -> Iterator[None]:
+def restore_definitions(real: RealCluster) -> Iterator[None]:
     yield
-    apply_ours(real)
+    apply_definitions(real)
 
 
-def apply_ours(real: RealCluster) -> None:
+def apply_definitions(real: RealCluster) -> None:
     command = [str(Path(sys.executable).with_name("jobflow")), "crds", "--apply"]
     kubeconfig = str(real.plane.kubeconfig("admin"))
     subprocess.run([*command, "--kubeconfig", kubeconfig], check=True, stdout=subprocess.DEVNULL)
 
 
-def apply_theirs(real: RealCluster) -> None:
+def replace_schema(real: RealCluster) -> None:
     """Replace the schema, as `kubectl replace` or another chart would."""
     path = CRDS.path("", f"{JOBFLOWS.plural}.{JOBFLOWS.group}")
     definition = real.admin.get(path).raise_for_status().json()
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = FEWER
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = FOREIGN
     real.admin.put(path, json=definition).raise_for_status()
 
 
-def misses(served: Served) -> bool:
-    """Whether the replica says which field is missing, and what to do."""
+def reports_fault(served: Served) -> bool:
+    """Whether the replica names the missing field and the remedy."""
     return any(
-        "jobflows.flow.volcano.sh to be corrected: spec.flows[].template is missing" in each
-        and "`jobflow crds --apply`" in each
-        for each in served.waiting_for() or ()
+        "jobflows.flow.volcano.sh to be corrected: spec.flows[].template is missing" in clause
+        and "`jobflow crds --apply`" in clause
+        for clause in served.waiting_for() or ()
     )
 
 
@@ -62,22 +62,22 @@ def leader(real: RealCluster) -> str:
     return str(spec.get("holderIdentity") or "")
 
 
-@pytest.mark.usefixtures("ours_afterwards")
-async def test_nothing_goes_on_under_anothers_definition(
+@pytest.mark.usefixtures("restore_definitions")
+async def test_nothing_runs_with_a_foreign_definition(
     real: RealCluster, api: Server, tmp_path: Path
 ) -> None:
     one = Served(real, tmp_path)
     other = Served(real, tmp_path, user="jobflow-2", webhook=False)
     with one.running(), other.running(), registered(real, one):
         await until(lambda: leader(real))
-        apply_theirs(real)
-        await until(lambda: misses(one) and misses(other))
+        replace_schema(real)
+        await until(lambda: reports_fault(one) and reports_fault(other))
         await until(lambda: not leader(real))
         answer = await api.post(api.flows, flow("f"))
         assert (answer.code, answer.reason) == (503, "ServiceUnavailable")
         assert "spec.flows[].template is missing" in json.dumps(answer.json)
         assert '"definition does not fit"' in one.log()
-        apply_ours(real)
+        apply_definitions(real)
         await until(lambda: one.ready() and other.ready())
         await until(lambda: leader(real))
         await api.create(api.flows, flow("f"))
@@ -86,21 +86,21 @@ async def test_nothing_goes_on_under_anothers_definition(
         )
 
 
-@pytest.mark.usefixtures("ours_afterwards")
-async def test_a_flow_that_was_read_under_anothers_definition_is_read_again(
+@pytest.mark.usefixtures("restore_definitions")
+async def test_a_flow_that_was_read_with_a_foreign_definition_is_read_again(
     real: RealCluster, api: Server, tmp_path: Path
 ) -> None:
-    """Meanwhile the API server leaves out `template` in its answers under the same version. A
-    replica that has just started must not run the step by its name."""
+    """Meanwhile the API server omits `template` in its answers with the same version. A replica
+    that has just started must not use the name of the step instead."""
     steps = [{"name": "a", "template": "elsewhere"}]
     await api.create(api.flows, flow("f") | {"spec": {"flows": steps}})
     await api.create(api.templates, template("elsewhere"))
-    apply_theirs(real)
+    replace_schema(real)
     await api.until(f"{api.flows}/f", lambda found: "template" not in found["spec"]["flows"][0])
     one = Served(real, tmp_path)
     with one.running(ready=False):
-        await until(lambda: misses(one))
-        apply_ours(real)
+        await until(lambda: reports_fault(one))
+        apply_definitions(real)
         await until(one.ready)
         job = await api.until(f"{api.vcjobs}/f-a", lambda job: job is not None)
     by = job["metadata"]["labels"]["volcano.sh/createdByJobTemplate"]

@@ -1,4 +1,4 @@
-"""An API server that is away, refuses, forgets or hangs up: flows still end, no job runs twice."""
+"""An API server that is down, or refuses or breaks requests: flows still end, no job runs twice."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from jobflow.api.resources import JOBS
-from support.cluster.completing_driver import Driven, assert_made_once_each, create_diamonds, driven
+from support.cluster.completing_driver import Driven, assert_created_once, create_diamonds, driven
 from support.cluster.control_plane import API_SERVER
 from support.cluster.real_cluster import RealCluster
 from support.cluster.served import Served, until
@@ -30,7 +30,7 @@ from support.sandbox.servers import Server
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 FLOWS = 10
-AWAY_SECONDS = 20.0
+DOWN_SECONDS = 20.0
 
 PASS: Callable[[], Fault] = lambda: None  # noqa: E731 - a row of a table
 GONE = Refuse(410, "Expired", "too old resource version: 1 (2)")
@@ -39,12 +39,12 @@ INITIALIZING = Refuse(429, "TooManyRequests", "storage is (re)initializing", ret
 
 @pytest_asyncio.fixture
 async def proxy(real: RealCluster) -> AsyncIterator[FaultyProxy]:
-    async with FaultyProxy(real.plane) as between:
-        yield between
+    async with FaultyProxy(real.plane) as proxy:
+        yield proxy
 
 
-class Behind:
-    """A replica that reaches the API server through the proxy alone."""
+class ProxiedReplica:
+    """A replica that reaches the API server only through the proxy."""
 
     def __init__(self, real: RealCluster, proxy: FaultyProxy, home: Path) -> None:
         kubeconfig = real.plane.kubeconfig("jobflow", through=proxy.url)
@@ -53,7 +53,7 @@ class Behind:
 
     @asynccontextmanager
     async def running(self, *, ready: bool = True) -> AsyncIterator[Served]:
-        """A replica that begins `ready`, or just begins; it ends well, with a proxy that no longer
+        """Run a replica, which is `ready` at the start, and stop it with a proxy that no longer
         fails."""
         self.serve.launch()
         try:
@@ -68,22 +68,22 @@ class Behind:
 
 
 @pytest.fixture
-def behind(real: RealCluster, proxy: FaultyProxy, tmp_path: Path) -> Behind:
-    return Behind(real, proxy, tmp_path)
+def replica(real: RealCluster, proxy: FaultyProxy, tmp_path: Path) -> ProxiedReplica:
+    return ProxiedReplica(real, proxy, tmp_path)
 
 
 async def all_succeed(
     real: RealCluster, driver: Driven, flows: int = FLOWS, *, all_logged: bool = True
 ) -> None:
-    await driver.over(flows)
+    await driver.until_ended(flows)
     assert driver.phases == {"Succeed": flows}
-    await asyncio.to_thread(assert_made_once_each, real, driver, flows, all_logged=all_logged)
+    await asyncio.to_thread(assert_created_once, real, driver, flows, all_logged=all_logged)
 
 
-# ---------------------------------------------------------------------- away
+# ---------------------------------------------------------------------- downtime
 
 
-async def test_an_api_server_that_is_not_there_yet_is_waited_for(
+async def test_a_replica_waits_for_an_api_server_that_is_down(
     real: RealCluster, api: Server, tmp_path: Path
 ) -> None:
     serve = Served(real, tmp_path, webhook=False)
@@ -94,7 +94,7 @@ async def test_an_api_server_that_is_not_there_yet_is_waited_for(
         await until(lambda: "Cannot connect to host" in " ".join(serve.waiting_for() or ()))
         clauses = serve.waiting_for()
         assert clauses is not None
-        assert any(each.startswith("the API server to list jobflows: ") for each in clauses)
+        assert any(clause.startswith("the API server to list jobflows: ") for clause in clauses)
         assert serve.get("/healthz").status_code == 200
         assert '"cannot follow"' in serve.log()
         await asyncio.to_thread(real.plane.start_api_server)
@@ -107,7 +107,7 @@ async def test_an_api_server_that_is_not_there_yet_is_waited_for(
             await asyncio.to_thread(real.plane.start_api_server)
 
 
-async def test_an_api_server_may_be_away_in_the_middle(
+async def test_flows_end_after_a_downtime_of_the_api_server(
     real: RealCluster, api: Server, tmp_path: Path
 ) -> None:
     with Served(real, tmp_path, webhook=False).running():
@@ -117,13 +117,13 @@ async def test_an_api_server_may_be_away_in_the_middle(
             await asyncio.to_thread(real.plane.end, API_SERVER, hard=True)
             try:
                 assert driver.phases["Succeed"] < FLOWS, "ended too late"
-                await asyncio.sleep(AWAY_SECONDS)
+                await asyncio.sleep(DOWN_SECONDS)
             finally:
                 await asyncio.to_thread(real.plane.start_api_server)
             await all_succeed(real, driver, all_logged=False)
 
 
-# ---------------------------------------------------------------------- refuses
+# ---------------------------------------------------------------------- refusals
 
 
 BURSTS = {
@@ -131,13 +131,13 @@ BURSTS = {
     "500": [(20, PASS), (15, lambda: Refuse(500, "InternalError", "etcdserver: leader changed"))],
     "500, carried out": [
         (10, PASS),
-        (5, lambda: Refuse(500, "InternalError", "etcdserver: timed out", carried_out=True)),
+        (5, lambda: Refuse(500, "InternalError", "etcdserver: timed out", executed=True)),
     ],
     "all of them": [
         (8, PASS),
         (4, lambda: Refuse(429, "TooManyRequests", retry_after=1)),
         (8, PASS),
-        (4, lambda: Refuse(504, "Timeout", "context deadline exceeded", carried_out=True)),
+        (4, lambda: Refuse(504, "Timeout", "context deadline exceeded", executed=True)),
         (8, PASS),
         (4, lambda: Refuse(503, "ServiceUnavailable", "apiserver is shutting down")),
     ],
@@ -145,29 +145,29 @@ BURSTS = {
 
 
 def initializing(request: web.Request) -> Fault:
-    """Lists and watches are refused, as an API server does it."""
+    """Refuse lists and watches as an API server does."""
     return INITIALIZING if is_list(request) or watches(request) else None
 
 
 @pytest.mark.parametrize("kind", BURSTS)
-async def test_errors_come_in_bursts(
-    real: RealCluster, api: Server, proxy: FaultyProxy, behind: Behind, kind: str
+async def test_flows_end_despite_bursts_of_errors(
+    real: RealCluster, api: Server, proxy: FaultyProxy, replica: ProxiedReplica, kind: str
 ) -> None:
-    async with behind.running(), driven(real, api.namespace) as driver:
+    async with replica.running(), driven(real, api.namespace) as driver:
         proxy.faults = in_bursts(*BURSTS[kind])
         await create_diamonds(api, FLOWS)
         await all_succeed(real, driver)
     assert proxy.faulted.total() >= 15, proxy.faulted
 
 
-async def test_storage_is_reinitializing(
-    real: RealCluster, api: Server, proxy: FaultyProxy, behind: Behind
+async def test_flows_end_despite_a_reinitialization_of_storage(
+    real: RealCluster, api: Server, proxy: FaultyProxy, replica: ProxiedReplica
 ) -> None:
-    """For a second or two after a definition changes, every watch ends and lists are refused. That
-    is not the same as an empty list."""
+    """For a second or two after a definition changes, every watch ends and lists are refused. A
+    refusal is not an empty list."""
     proxy.faults = initializing
     await create_diamonds(api, FLOWS)
-    async with behind.running(ready=False) as serve, driven(real, api.namespace) as driver:
+    async with replica.running(ready=False) as serve, driven(real, api.namespace) as driver:
         await until(lambda: INITIALIZING.message in " ".join(serve.waiting_for() or ()))
         proxy.heal()
         await driver.until(lambda: len(driver.jobs) > FLOWS)
@@ -179,16 +179,16 @@ async def test_storage_is_reinitializing(
         await all_succeed(real, driver)
 
 
-# ---------------------------------------------------------------------- hangs up, forgets
+# ---------------------------------------------------------------------- broken watches
 
 
-def every_second(request: web.Request) -> Fault:
-    """Every watch ends after a second: closed, or cut in the middle of a frame."""
+def end_watches(request: web.Request) -> Fault:
+    """End every watch after a second: closed, or cut in the middle of a frame."""
     return EndWatch(1.0, cut=request.path.endswith(JOBS.plural)) if watches(request) else None
 
 
-def forgetful() -> Callable[[web.Request], Fault]:
-    """No watch works: its version is too old, as an answer and as an event, in turn."""
+def expire_watches() -> Callable[[web.Request], Fault]:
+    """Answer each watch that its version is too old, in turn with an answer and an event."""
     asked: Counter[str] = Counter()
 
     def fault(request: web.Request) -> Fault:
@@ -200,12 +200,12 @@ def forgetful() -> Callable[[web.Request], Fault]:
     return fault
 
 
-async def test_every_watch_ends_after_a_second(
-    real: RealCluster, api: Server, proxy: FaultyProxy, behind: Behind
+async def test_flows_end_if_every_watch_ends_after_a_second(
+    real: RealCluster, api: Server, proxy: FaultyProxy, replica: ProxiedReplica
 ) -> None:
-    proxy.faults = every_second
+    proxy.faults = end_watches
     flows = 0
-    async with behind.running(), driven(real, api.namespace) as driver:
+    async with replica.running(), driven(real, api.namespace) as driver:
         while min(proxy.faulted["closed"], proxy.faulted["cut"]) <= 3:
             await create_diamonds(api, FLOWS, first=flows)
             flows += FLOWS
@@ -213,11 +213,11 @@ async def test_every_watch_ends_after_a_second(
         await all_succeed(real, driver, flows)
 
 
-async def test_every_watch_is_answered_by_410(
-    real: RealCluster, api: Server, proxy: FaultyProxy, behind: Behind
+async def test_flows_end_if_every_watch_is_answered_with_410(
+    real: RealCluster, api: Server, proxy: FaultyProxy, replica: ProxiedReplica
 ) -> None:
-    proxy.faults = forgetful()
-    async with behind.running(), driven(real, api.namespace) as driver:
+    proxy.faults = expire_watches()
+    async with replica.running(), driven(real, api.namespace) as driver:
         await create_diamonds(api, FLOWS)
         await all_succeed(real, driver)
     assert proxy.faulted["410"] > 5 and proxy.faulted["ERROR 410"] > 5, proxy.faulted

@@ -1,4 +1,4 @@
-"""Flows with loops, cases, finally and probes on the real API server: one answer has all faults."""
+"""Flows with loops, cases, finally and probes on the real API server. One answer has all faults."""
 
 import json
 from typing import Any
@@ -15,9 +15,9 @@ PROBE = "spec.flows[1].dependsOn.probe"
 
 
 def flow(steps: list[dict[str, Any]], **spec: Any) -> str:
-    made = jobflow("f", {})
-    made["spec"] = {"flows": steps, **spec}
-    return json.dumps(made)
+    manifest = jobflow("f", {})
+    manifest["spec"] = {"flows": steps, **spec}
+    return json.dumps(manifest)
 
 
 def faults_of(api: Server, kubectl: Kubectl, bad: str) -> list[str]:
@@ -27,7 +27,7 @@ def faults_of(api: Server, kubectl: Kubectl, bad: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("served")
-async def test_all_faults_of_control_are_in_one_answer(api: Server, kubectl: Kubectl) -> None:
+async def test_one_answer_has_all_faults_of_control(api: Server, kubectl: Kubectl) -> None:
     await api.create(api.templates, template("serve"))
     case = {"when": "true", "template": "serve", "patch": {"jobSpec": {"minAvailable": 5}}}
     bad = flow(
@@ -58,7 +58,7 @@ async def test_all_faults_of_control_are_in_one_answer(api: Server, kubectl: Kub
 
 
 @pytest.mark.usefixtures("served")
-async def test_a_template_that_a_case_may_still_run_stays(api: Server, kubectl: Kubectl) -> None:
+async def test_a_template_that_a_case_may_need_is_kept(api: Server, kubectl: Kubectl) -> None:
     home = ("-n", api.namespace)
     await api.create(api.templates, template("large"))
     waiting = flow(
@@ -77,7 +77,7 @@ def probing(**probe: Any) -> str:
 
 
 @pytest.mark.usefixtures("served")
-async def test_all_faults_of_a_probe_are_in_one_answer(api: Server, kubectl: Kubectl) -> None:
+async def test_one_answer_has_all_faults_of_a_probe(api: Server, kubectl: Kubectl) -> None:
     await api.create(api.templates, template("serve"))
     get = {"taskName": "main", "path": "/ready", "port": 8080}
     bad = probing(
@@ -100,5 +100,5 @@ async def test_all_faults_of_a_probe_are_in_one_answer(api: Server, kubectl: Kub
         f'{PROBE}.taskStatusList[0].count: Invalid value: 2: task "main" of target "serve" has 1 '
         "pod; leave count out to check all of them",
     ]
-    written_by_go = probing(httpGetList=[get | {"httpHeader": {"name": "", "value": ""}}])
-    kubectl("apply", "-n", api.namespace, "-f", "-", stdin=written_by_go)
+    go_manifest = probing(httpGetList=[get | {"httpHeader": {"name": "", "value": ""}}])
+    kubectl("apply", "-n", api.namespace, "-f", "-", stdin=go_manifest)

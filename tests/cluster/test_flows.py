@@ -1,4 +1,4 @@
-"""`jobflow serve` on a real API server: flows by kubectl, crashes, flows of Volcano."""
+"""`jobflow serve` on a real API server: flows from kubectl, crashes, flows of Volcano."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,8 +28,8 @@ MIDFLIGHT = ROOT / "tests" / "data" / "volcano-jobflow-midflight.yaml"
 
 
 @asynccontextmanager
-async def at_once(real: RealCluster) -> AsyncIterator[None]:
-    """Every vcjob is completed as soon as it is seen."""
+async def complete_at_once(real: RealCluster) -> AsyncIterator[None]:
+    """Complete every vcjob as soon as it is seen."""
     async with await real.client("volcano") as client:
         async with alongside(Ends(client, {}, "Completed").run()):
             yield
@@ -60,10 +60,10 @@ async def jobs(api: Server) -> dict[str, str]:
 ALL_COMPLETED = {f"test-{step}": "Completed" for step in DIAMOND}
 
 
-async def test_the_documentation_sample(
+async def test_the_sample_of_the_documentation_succeeds(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
-    began = datetime.now(UTC)
+    start = datetime.now(UTC)
     async with volcano(await real.client("volcano"), speed=10):
         assert await apply(kubectl, api.namespace, diamond()) == ""
         until = "--for=jsonpath={.status.state.phase}=Succeed"
@@ -84,7 +84,7 @@ async def test_the_documentation_sample(
     assert all(job in events for job in ALL_COMPLETED)
     assert real.audit.created("jobs", api.namespace) == dict.fromkeys(ALL_COMPLETED, 1)
     for user in ("jobflow", "volcano"):
-        assert real.audit.denied(user, api.namespace, since=began) == []
+        assert real.audit.denied(user, api.namespace, since=start) == []
 
 
 async def test_jobs_and_pods_are_deleted_with_their_flow(
@@ -106,7 +106,7 @@ async def test_jobs_and_pods_are_deleted_with_their_flow(
     assert real.audit.created("jobs", api.namespace) == {"test-a": 1}
 
 
-async def test_a_crash_in_the_middle_repeats_nothing(
+async def test_a_crash_repeats_no_job(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
     async with volcano(await real.client("volcano"), speed=10):
@@ -119,7 +119,7 @@ async def test_a_crash_in_the_middle_repeats_nothing(
     assert real.audit.created("jobs", api.namespace) == dict.fromkeys(ALL_COMPLETED, 1)
 
 
-async def test_without_a_webhook_a_broken_flow_fails_with_the_same_words(
+async def test_without_a_webhook_an_invalid_flow_fails_with_the_same_message(
     real: RealCluster, api: Server, tmp_path: Path
 ) -> None:
     serve = Served(real, tmp_path, webhook=False)
@@ -140,15 +140,15 @@ async def test_flows_that_volcano_started_continue(
         await api.patch(
             f"{api.vcjobs}/test-c/status", {"status": {"state": {"phase": "Completed"}}}
         )
-        async with at_once(real):
+        async with complete_at_once(real):
             status = await ended(api)
     assert status["state"]["phase"] == "Succeed"
     assert real.audit.created("jobs", api.namespace) == dict.fromkeys(
         [f"test-{step}" for step in DIAMOND], 1
     )
-    ours = real.audit.asked(api.namespace, user="jobflow")
+    requests = real.audit.asked(api.namespace, user="jobflow")
     assert [
-        asked.name for asked in ours if asked.verb == "create" and asked.resource == "jobs"
+        asked.name for asked in requests if asked.verb == "create" and asked.resource == "jobs"
     ] == ["test-e"]
     assert status["completedJobs"] == [f"test-{step}" for step in DIAMOND]
 
@@ -159,15 +159,15 @@ async def put_midflight(api: Server) -> None:
     for kind, resource in (("JobTemplate", JOBTEMPLATES), ("JobFlow", JOBFLOWS), ("Job", JOBS)):
         for item in (item for item in items if item["kind"] == kind):
             meta = item["metadata"]
-            kept = {k: meta[k] for k in ("name", "labels", "annotations") if k in meta}
+            metadata = {k: meta[k] for k in ("name", "labels", "annotations") if k in meta}
             owners = [
                 {**owner, "uid": uids[owner["uid"]]} for owner in meta.get("ownerReferences", ())
             ]
-            made = await api.create(
+            created = await api.create(
                 resource.path(api.namespace),
-                {**item, "metadata": kept | ({"ownerReferences": owners} if owners else {})},
+                {**item, "metadata": metadata | ({"ownerReferences": owners} if owners else {})},
             )
-            uids[meta["uid"]] = made["metadata"]["uid"]
+            uids[meta["uid"]] = created["metadata"]["uid"]
             if "status" in item:
                 path = resource.path(api.namespace, meta["name"], "status")
                 restored = await api.patch(path, {"status": item["status"]})

@@ -25,11 +25,11 @@ def quota(real: RealCluster, namespace: str, most: int) -> None:
     found = real.admin.get(f"{path}/q").raise_for_status().json()
     changed = found | {"spec": {"hard": hard}}
     found = real.admin.put(f"{path}/q", json=changed).raise_for_status().json()
-    counted = found | {"status": {"hard": hard, "used": {COUNT: "0"}}}
-    real.admin.put(f"{path}/q/status", json=counted).raise_for_status()
+    with_usage = found | {"status": {"hard": hard, "used": {COUNT: "0"}}}
+    real.admin.put(f"{path}/q/status", json=with_usage).raise_for_status()
 
 
-async def test_a_full_quota_is_tried_by_one_job_until_it_is_lifted(
+async def test_one_job_is_tried_until_a_full_quota_is_lifted(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl
 ) -> None:
     quota(real, api.namespace, 0)
@@ -43,15 +43,15 @@ async def test_a_full_quota_is_tried_by_one_job_until_it_is_lifted(
         assert waiting["reason"] == "CreateRefused"
         assert waiting["message"].startswith("step a: exceeded quota: q, requested: ")
         asked = real.audit.asked(api.namespace, user="jobflow")
-        tried = [each for each in asked if (each.verb, each.resource) == ("create", "jobs")]
-        assert {each.code for each in tried} == {403}
-        assert len(tried) <= 8
+        creates = [call for call in asked if (call.verb, call.resource) == ("create", "jobs")]
+        assert {call.code for call in creates} == {403}
+        assert len(creates) <= 8
         quota(real, api.namespace, 100)
         await api.until(f"{api.flows}/f", lambda found: state(found).get("phase") == "Succeed")
     assert len(real.audit.created("jobs", api.namespace)) == 40
 
 
-async def test_a_missing_right_is_known_by_its_words(real: RealCluster, api: Server) -> None:
+async def test_a_missing_right_is_recognized_by_its_message(real: RealCluster, api: Server) -> None:
     async with await real.client("volcano") as client:
         body = b'{"apiVersion":"batch.volcano.sh/v1alpha1","kind":"Job","metadata":{"name":"j"}}'
         with pytest.raises(ApiError) as info:

@@ -1,4 +1,4 @@
-"""Steps that look inside jobs, on a real API server, with pods that are simulated or processes."""
+"""Steps that probe or use pods, on a real API server, with simulated pods or processes."""
 
 import asyncio
 from collections.abc import Iterator
@@ -34,16 +34,16 @@ def processes(logs: Path) -> Iterator[Runner]:
         yield runner
 
 
-async def applied(api: Server, kubectl: Kubectl, name: str) -> None:
+async def apply(api: Server, kubectl: Kubectl, name: str) -> None:
     path = str(EXAMPLES / name)
     await asyncio.to_thread(kubectl, "-n", api.namespace, "apply", "-f", path)
 
 
 async def flow_until(api: Server, name: str, holds: Any) -> dict[str, Any]:
-    def look(found: Any) -> bool:
+    def matches(found: Any) -> bool:
         return bool(found and "status" in found and holds(found["status"]))
 
-    status: dict[str, Any] = (await api.until(f"{api.flows}/{name}", look))["status"]
+    status: dict[str, Any] = (await api.until(f"{api.flows}/{name}", matches))["status"]
     return status
 
 
@@ -52,13 +52,13 @@ def final(status: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("runner", [simulated, processes], ids=["simulate", "process"])
-async def test_the_first_users_case(
+async def test_a_step_starts_when_all_workers_have_succeeded(
     real: RealCluster, api: Server, served: Served, kubectl: Kubectl, tmp_path: Path, runner: Any
 ) -> None:
-    """Workers succeed, the parameter server is ended by policy, and the next step starts."""
+    """Workers succeed, a policy ends the parameter server, and the next step starts."""
     with runner(tmp_path / "logs") as pods:
         async with volcano(await real.client("volcano"), runner=pods):
-            await applied(api, kubectl, "parameter-server.yaml")
+            await apply(api, kubectl, "parameter-server.yaml")
             waiting = await flow_until(
                 api, "mnist", lambda s: "of task worker" in _of(s, "export").get("message", "")
             )
@@ -67,13 +67,13 @@ async def test_the_first_users_case(
     assert done["state"]["phase"] == "Succeed"
     assert _of(done, "train")["phase"] == _of(done, "export")["phase"] == "Completed"
     assert real.audit.created("jobs", api.namespace) == {"mnist-train": 1, "mnist-export": 1}
-    left = [pod["metadata"]["name"] for pod in (await api.get(api.pods)).json["items"]]
-    assert sorted(left) == [
+    names = [pod["metadata"]["name"] for pod in (await api.get(api.pods)).json["items"]]
+    assert sorted(names) == [
         "mnist-export-main-0", *(f"mnist-train-worker-{n}" for n in range(3)),
     ]  # fmt: skip
 
 
-async def test_a_pipeline_runs_for_real(
+async def test_a_pipeline_runs_as_processes(
     real: RealCluster,
     api: Server,
     served: Served,
@@ -84,7 +84,7 @@ async def test_a_pipeline_runs_for_real(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with processes(tmp_path / "logs") as pods:
         async with volcano(await real.client("volcano"), runner=pods):
-            await applied(api, kubectl, "training-pipeline.yaml")
+            await apply(api, kubectl, "training-pipeline.yaml")
             done = await flow_until(api, "training", final)
     assert done["state"]["phase"] == "Succeed"
     assert _of(done, "prepare")["outputs"] == {"points": 300}

@@ -1,4 +1,4 @@
-"""Two replicas on a real API server: one writes; it stops, is killed, frozen or cut off."""
+"""Two replicas on a real API server: the leader is stopped, killed, frozen or cut off."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ import pytest_asyncio
 from jobflow.api.resources import LEASES
 from jobflow.kube.election.candidate import Timing
 from support.cluster.audit import Asked
-from support.cluster.completing_driver import Driven, assert_made_once_each, create_diamonds, driven
+from support.cluster.completing_driver import Driven, assert_created_once, create_diamonds, driven
 from support.cluster.kubectl import Kubectl
 from support.cluster.real_cluster import RealCluster
 from support.cluster.served import Served, until
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 FLOWS = 30
 MORE = 10
-"""Flows that come when the leader is gone."""
+"""Flows that are created after the end of the leader."""
 HAND_OVER_SECONDS = 2.0
 SLACK_SECONDS = 5.0
 """Reserve for a busy machine."""
@@ -32,7 +32,7 @@ ONE, OTHER = "jobflow", "jobflow-2"
 
 
 class Pair:
-    """Two replicas. The first leads, over a hop that can go dark."""
+    """Two replicas. The first leads, through a connection that can be cut."""
 
     def __init__(self, real: RealCluster, api: Server, hop: Hop, home: Path) -> None:
         self.real, self.api, self.hop = real, api, hop
@@ -51,9 +51,9 @@ class Pair:
     async def finish(self, driver: Driven) -> None:
         await until(lambda: self.other.metric("leader") == 1)
         await create_diamonds(self.api, MORE, first=FLOWS)
-        await driver.over(FLOWS + MORE)
+        await driver.until_ended(FLOWS + MORE)
         assert driver.phases == {"Succeed": FLOWS + MORE}
-        await asyncio.to_thread(assert_made_once_each, self.real, driver, FLOWS + MORE)
+        await asyncio.to_thread(assert_created_once, self.real, driver, FLOWS + MORE)
 
     async def spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = (
@@ -61,21 +61,21 @@ class Pair:
         ).json["spec"]
         return spec
 
-    def took_over(self) -> Asked:
-        return next(each for each in self.asked(OTHER, "leases") if each.writes)
+    def first_claim(self) -> Asked:
+        return next(call for call in self.asked(OTHER, "leases") if call.writes)
 
     def asked(self, user: str, *resources: str) -> list[Asked]:
-        every = self.real.audit.asked(self.api.namespace, user=user)
-        return [each for each in every if not resources or each.resource in resources]
+        requests = self.real.audit.asked(self.api.namespace, user=user)
+        return [call for call in requests if not resources or call.resource in resources]
 
     def writes(self, user: str) -> list[Asked]:
-        return [each for each in self.asked(user) if each.writes and each.resource != "leases"]
+        return [call for call in self.asked(user) if call.writes and call.resource != "leases"]
 
     def assert_one_wrote_at_a_time(self) -> None:
-        taken = self.took_over().came
+        taken = self.first_claim().came
         ones, others = self.writes(ONE), self.writes(OTHER)
         assert ones, "the first wrote nothing"
-        assert max(each.answered for each in ones) < taken < min(each.came for each in others)
+        assert max(call.answered for call in ones) < taken < min(call.came for call in others)
 
 
 @pytest_asyncio.fixture
@@ -100,7 +100,7 @@ def seconds(earlier: datetime, later: datetime) -> float:
     return (later - earlier).total_seconds()
 
 
-async def test_a_leader_that_is_stopped_hands_over_at_once(pair: Pair, driver: Driven) -> None:
+async def test_a_leader_that_is_stopped_is_replaced_at_once(pair: Pair, driver: Driven) -> None:
     await pair.begin(driver)
     await asyncio.to_thread(pair.one.stop)
     await pair.finish(driver)
@@ -114,17 +114,17 @@ async def test_a_leader_that_is_stopped_hands_over_at_once(pair: Pair, driver: D
 
 
 @pytest.mark.kubectl
-async def test_a_leader_that_is_killed_is_followed_within_the_lease(
+async def test_a_leader_that_is_killed_is_replaced_within_the_lease(
     pair: Pair, driver: Driven, real: RealCluster, tmp_path: Path
 ) -> None:
     await pair.begin(driver)
     await asyncio.to_thread(pair.one.kill)
     await pair.finish(driver)
     last = await asyncio.to_thread(lambda: pair.asked(ONE, "leases")[-1])
-    claim = (await asyncio.to_thread(pair.took_over)).came
+    claim = (await asyncio.to_thread(pair.first_claim)).came
     least, gap = seconds(last.came, claim), seconds(last.answered, claim)
     print(f"takeover after kill -9: {gap:.2f} s from the last renewal to the claim")
-    # stored some time between the two: a busy server answers long after
+    # stored between the two times, because a busy server answers late
     assert Timing().lease <= least
     assert gap < Timing().lease + Timing().look + SLACK_SECONDS
     spec = await pair.spec()

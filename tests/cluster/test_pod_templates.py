@@ -1,4 +1,4 @@
-"""JobTemplates in depth on the real API server, which tries their pod templates for the webhook."""
+"""JobTemplates on the real API server, which checks their pod templates for the webhook."""
 
 import json
 import time
@@ -25,15 +25,15 @@ def pod(**container: Any) -> dict[str, Any]:
 
 
 def with_tasks(name: str, *pods: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    tasks = [{"name": f"t{i}", "replicas": 1, "template": each} for i, each in enumerate(pods)]
+    tasks = [{"name": f"t{i}", "replicas": 1, "template": call} for i, call in enumerate(pods)]
     return template(name) | {"spec": {"tasks": tasks, "queue": "default"} | spec}
 
 
 def dry_runs(real: RealCluster, namespace: str) -> Counter[int]:
     asked = real.audit.asked(namespace, user="jobflow")
-    tried = [each for each in asked if each.resource == "podtemplates"]
-    assert all("dryRun=All" in each.uri for each in tried)
-    return Counter(each.code for each in tried)
+    runs = [call for call in asked if call.resource == "podtemplates"]
+    assert all("dryRun=All" in call.uri for call in runs)
+    return Counter(call.code for call in runs)
 
 
 def stored(real: RealCluster, namespace: str) -> list[str]:
@@ -43,7 +43,7 @@ def stored(real: RealCluster, namespace: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("served")
-async def test_all_that_is_wrong_with_all_tasks_is_one_answer(
+async def test_one_answer_has_all_faults_of_all_tasks(
     real: RealCluster, api: Server, kubectl: Kubectl
 ) -> None:
     bad = with_tasks(
@@ -83,26 +83,26 @@ async def test_all_that_is_wrong_with_all_tasks_is_one_answer(
 
 
 @pytest.mark.usefixtures("served")
-async def test_only_a_change_of_the_spec_is_tried(
+async def test_only_a_change_of_the_spec_is_checked(
     real: RealCluster, api: Server, kubectl: Kubectl
 ) -> None:
-    def applied(manifest: dict[str, Any], *flags: str) -> str:
+    def apply(manifest: dict[str, Any], *flags: str) -> str:
         home = ("-n", api.namespace)
         answer = kubectl.run("apply", *home, *flags, "-f", "-", stdin=json.dumps(manifest))
         assert answer.code == 0, answer.err
         return answer.err
 
-    made = with_tasks("train", pod(), pod(), pod(image="busybox:1.37"))
-    assert applied(made, "--dry-run=server") == ""
+    body = with_tasks("train", pod(), pod(), pod(image="busybox:1.37"))
+    assert apply(body, "--dry-run=server") == ""
     assert (stored(real, api.namespace), dry_runs(real, api.namespace)) == ([], {201: 2})
-    assert applied(made) == ""
+    assert apply(body) == ""
     assert (stored(real, api.namespace), dry_runs(real, api.namespace)) == (["train"], {201: 4})
     kubectl("label", "-n", api.namespace, "jt", "train", "team=a")
     kubectl("annotate", "-n", api.namespace, "jt", "train", "note=b")
-    applied(made)
+    apply(body)
     assert dry_runs(real, api.namespace) == {201: 4}
     misspelt = with_tasks("train", pod(comand=["sh"]))
-    assert applied(misspelt) == (
+    assert apply(misspelt) == (
         f"Warning: {TASKS}[0].template.spec.containers[0].comand: unknown field; did you mean "
         '"command"?\n'
     )
@@ -113,8 +113,8 @@ async def test_only_a_change_of_the_spec_is_tried(
     assert dry_runs(real, api.namespace) == {201: 5, 422: 1}
 
 
-def denying(namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A policy of the cluster's that lets no PodTemplate into the namespace."""
+def deny(namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A policy of the cluster that refuses every PodTemplate in the namespace."""
     group, name = "admissionregistration.k8s.io/v1", f"none-in-{namespace}"
     rule = {
         "apiGroups": [""],
@@ -156,18 +156,18 @@ async def test_refusals_by_quota_and_policy_do_not_count(
     hard = {"count/podtemplates": "0"}
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
     path = f"/api/v1/namespaces/{api.namespace}/resourcequotas"
-    made = real.admin.post(path, json=quota | {"spec": {"hard": hard}}).raise_for_status().json()
-    made["status"] = {"hard": hard, "used": {"count/podtemplates": "0"}}
-    real.admin.put(f"{path}/q/status", json=made).raise_for_status()
-    forbidden(real, api.namespace, "exceeded quota")
+    body = real.admin.post(path, json=quota | {"spec": {"hard": hard}}).raise_for_status().json()
+    body["status"] = {"hard": hard, "used": {"count/podtemplates": "0"}}
+    real.admin.put(f"{path}/q/status", json=body).raise_for_status()
+    until_forbidden(real, api.namespace, "exceeded quota")
     assert (await api.post(api.templates, with_tasks("no-quota", pod()))).code == 201
     real.admin.delete(f"{path}/q").raise_for_status()
 
     policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
-    policy, binding = denying(api.namespace)
+    policy, binding = deny(api.namespace)
     real.admin.post(f"{policies}ies", json=policy).raise_for_status()
     real.admin.post(f"{policies}ybindings", json=binding).raise_for_status()
-    forbidden(real, api.namespace, "we have none of these")
+    until_forbidden(real, api.namespace, "we have none of these")
     assert (await api.post(api.templates, with_tasks("no-policy", pod()))).code == 201
     real.admin.delete(f"{policies}ybindings/{binding['metadata']['name']}").raise_for_status()
     real.admin.delete(f"{policies}ies/{policy['metadata']['name']}").raise_for_status()
@@ -178,10 +178,10 @@ async def test_refusals_by_quota_and_policy_do_not_count(
         assert f'jobflow_pod_template_checks_total{{result="{result}"}} 1.0' in metrics
 
 
-def forbidden(real: RealCluster, namespace: str, why: str) -> None:
-    made = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": pod()}
+def until_forbidden(real: RealCluster, namespace: str, why: str) -> None:
+    body = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": pod()}
     deadline = time.monotonic() + WITHIN_SECONDS
     path = f"{POD_TEMPLATES.path(namespace)}?dryRun=All"
-    while why not in (answer := real.admin.post(path, json=made)).text:
+    while why not in (answer := real.admin.post(path, json=body)).text:
         assert time.monotonic() < deadline, answer.text
         time.sleep(0.05)

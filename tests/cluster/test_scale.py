@@ -10,11 +10,11 @@ import pytest
 
 from jobflow.api.resources import VALIDATING_WEBHOOKS
 from support.cluster.completing_driver import (
-    assert_made_once_each,
+    all_jobs,
+    assert_created_once,
     create_diamonds,
     driven,
-    once_each,
-    writes_a_flow,
+    writes_per_flow,
 )
 from support.cluster.kubectl import Kubectl
 from support.cluster.real_cluster import RealCluster
@@ -27,18 +27,18 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 MANY = 100
 STATUS_WRITES = 6
-"""The most writes of a five-step flow's status, vcjobs completed at once."""
+"""Maximum writes of the status of a five-step flow whose vcjobs complete at once."""
 
 
-async def test_many_flows_cost_few_writes_each(
+async def test_each_of_many_flows_needs_few_writes(
     real: RealCluster, api: Server, tmp_path: Path
 ) -> None:
     with Served(real, tmp_path, webhook=False).running():
         async with driven(real, api.namespace) as driver:
             await create_diamonds(api, MANY)
-            await driver.over(MANY)
+            await driver.until_ended(MANY)
             assert driver.phases == {"Succeed": MANY}
-    writes = writes_a_flow(real, api.namespace, MANY)
+    writes = writes_per_flow(real, api.namespace, MANY)
     print(f"API writes a five-step flow, {MANY} at once:", writes)
     assert writes["create jobs"] == len(DIAMOND)
     assert writes["patch jobflows/status"] <= STATUS_WRITES
@@ -46,10 +46,10 @@ async def test_many_flows_cost_few_writes_each(
     lists = writes.pop("patch jobtemplates/status", 0)  # at most one in 30 s a template
     assert lists <= 0.2
     assert writes.keys() <= {"create jobs", "patch jobflows/status", "create events"}
-    assert real.audit.created("jobs", api.namespace) == once_each(MANY)
+    assert real.audit.created("jobs", api.namespace) == all_jobs(MANY)
 
 
-async def test_nothing_runs_twice_though_two_leaders_are_killed(
+async def test_no_job_runs_twice_although_two_leaders_are_killed(
     real: RealCluster, api: Server, tmp_path: Path
 ) -> None:
     one = Served(real, tmp_path, webhook=False)
@@ -59,18 +59,18 @@ async def test_nothing_runs_twice_though_two_leaders_are_killed(
             await create_diamonds(api, MANY)
             for jobs in (MANY, 3 * MANY):
                 await driver.until(lambda jobs=jobs: len(driver.jobs) >= jobs)
-                leader = await asyncio.to_thread(leading, one, other)
+                leader = await asyncio.to_thread(leader_of, one, other)
                 leader.kill()
                 assert driver.phases["Succeed"] < MANY, "killed too late"
                 await asyncio.to_thread(leader.start)
-            await driver.over(MANY)
+            await driver.until_ended(MANY)
             assert driver.phases == {"Succeed": MANY}
-            await asyncio.to_thread(assert_made_once_each, real, driver, MANY)
-    writes = writes_a_flow(real, api.namespace, MANY)
+            await asyncio.to_thread(assert_created_once, real, driver, MANY)
+    writes = writes_per_flow(real, api.namespace, MANY)
     print("API writes a five-step flow, two leaders killed:", writes)
 
 
-def leading(*replicas: Served) -> Served:
+def leader_of(*replicas: Served) -> Served:
     (leader,) = [replica for replica in replicas if replica.metric("leader") == 1]
     return leader
 
@@ -79,13 +79,13 @@ def leading(*replicas: Served) -> Served:
 def installed(real: RealCluster, served: Served) -> Iterator[None]:
     ca = {"mode": "files", "secretName": "unused", "caBundle": served.ca.decode()}
     values: dict[str, Any] = {"webhook": {"url": served.webhook_url}, "certificates": ca}
-    made = Rendered(values).one("ValidatingWebhookConfiguration")
+    configuration = Rendered(values).one("ValidatingWebhookConfiguration")
     path = VALIDATING_WEBHOOKS.path()
-    real.admin.post(path, json=made).raise_for_status()
+    real.admin.post(path, json=configuration).raise_for_status()
     try:
         yield
     finally:
-        real.admin.delete(f"{path}/{made['metadata']['name']}").raise_for_status()
+        real.admin.delete(f"{path}/{configuration['metadata']['name']}").raise_for_status()
 
 
 @pytest.mark.kubectl

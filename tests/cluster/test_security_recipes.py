@@ -1,4 +1,4 @@
-"""The policies in docs/security.md, applied to a real API server unchanged."""
+"""The policies in docs/security.md, applied unchanged to a real API server."""
 
 import asyncio
 import re
@@ -45,9 +45,9 @@ def applied(real: RealCluster, name: str) -> Iterator[None]:
             real.admin.delete(f"{path}/{name}").raise_for_status()
 
 
-async def answered(send: Callable[[], httpx.Response], *, success: bool) -> httpx.Response:
-    """Return the first answer that is a success, or is not, because a policy is in force some time
-    after it was stored."""
+async def until_answer(send: Callable[[], httpx.Response], *, success: bool) -> httpx.Response:
+    """Return the first answer with the expected success. A policy takes effect some time after
+    it is stored."""
     async with asyncio.timeout(WITHIN_SECONDS):
         while True:
             answer = await asyncio.to_thread(send)
@@ -56,8 +56,8 @@ async def answered(send: Callable[[], httpx.Response], *, success: bool) -> http
             await asyncio.sleep(0.2)
 
 
-async def refused(send: Callable[[], httpx.Response]) -> str:
-    return str((await answered(send, success=False)).json()["message"])
+async def until_refused(send: Callable[[], httpx.Response]) -> str:
+    return str((await until_answer(send, success=False)).json()["message"])
 
 
 async def test_flows_need_the_right_to_create_vcjobs(real: RealCluster) -> None:
@@ -70,7 +70,7 @@ async def test_flows_need_the_right_to_create_vcjobs(real: RealCluster) -> None:
 
         assert send().status_code == 201
         with applied(real, "jobflow-needs-vcjob-rights"):
-            message = await refused(send)
+            message = await until_refused(send)
             assert "alice may not create vcjobs (jobs.batch.volcano.sh) in namespace" in message
             admin = real.admin.post(JOBTEMPLATES.path(namespace), json=template("t"))
             assert admin.status_code == 201
@@ -96,10 +96,10 @@ async def test_jobs_stay_in_the_queues_of_their_namespace(real: RealCluster) -> 
         return real.admin.post(JOBS.path(namespace), json=job, params={"dryRun": "All"})
 
     with applied(real, "vcjob-queues"):
-        message = await refused(lambda: send("research"))
+        message = await until_refused(lambda: send("research"))
         assert "queue research is not one of default" in message
         assert send("default").status_code == 201
         annotations = {"metadata": {"annotations": {"example.com/queues": "default,research"}}}
         path = f"/api/v1/namespaces/{namespace}"
         real.admin.patch(path, json=annotations, headers=MERGE).raise_for_status()
-        await answered(lambda: send("research"), success=True)
+        await until_answer(lambda: send("research"), success=True)

@@ -1,4 +1,4 @@
-"""Fixtures of controller tests. Time leaps for the controller and its servers, so no test waits."""
+"""Fixtures of controller tests. Time is simulated for the controller and its servers."""
 
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable

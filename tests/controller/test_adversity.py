@@ -1,4 +1,4 @@
-"""Flows that run while watches repeat, lag and break, and writes fail."""
+"""Flows that run while watches repeat events, lag or break, and writes fail."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ WRITES = frozenset({"POST", "PATCH", "DELETE", "PUT"})
 
 
 class Repeating(Client):
-    """Every frame of a watch comes twice, and older ones come again in between."""
+    """A watch sends every frame twice, and repeats older ones in between."""
 
     async def watch(self, *args: Any, **more: Any) -> AsyncGenerator[bytes, None]:
         dice, past = random.Random(7), []
@@ -40,7 +40,7 @@ class Breaking(Client):
 
 
 class Forgetting(Client):
-    """The server forgets: now and then a watch loses its next frame and says 410 instead."""
+    """A watch sometimes loses its next frame and sends 410 instead."""
 
     async def watch(self, *args: Any, **more: Any) -> AsyncGenerator[bytes, None]:
         async with aclosing(super().watch(*args, **more)) as frames:
@@ -54,7 +54,7 @@ _coin = random.Random(5)
 
 
 class Lagging(Client):
-    """A watch is a while behind: everything we write is stored long before we see it."""
+    """A watch lags: every write is stored long before the watch shows it."""
 
     async def watch(self, *args: Any, **more: Any) -> AsyncGenerator[bytes, None]:
         async with aclosing(super().watch(*args, **more)) as frames:
@@ -63,7 +63,7 @@ class Lagging(Client):
                 yield frame
 
 
-async def carried(world: Cluster, client: Client, flows: int = 5) -> None:
+async def run_diamonds(world: Cluster, client: Client, flows: int = 5) -> None:
     """Run diamonds; check that each succeeds with one attempt of each step."""
     await world.apply(*(template(name) for name in DIAMOND))
     names = [f"f{number}" for number in range(flows)]
@@ -81,17 +81,17 @@ async def carried(world: Cluster, client: Client, flows: int = 5) -> None:
 @pytest.mark.parametrize("kind", [Repeating, Breaking, Forgetting, Lagging])
 async def test_a_faulty_watch_duplicates_and_delays_no_job(kind: type[Client]) -> None:
     async with cluster() as world:
-        await carried(world, kind.at(world.server.url))
+        await run_diamonds(world, kind.at(world.server.url))
         assert world.count("POST", JOBS) == 25
 
 
-def of_the_controller(dice: random.Random, share: float) -> Any:
-    """Picks a share of the writes of jobs and flow status."""
+def pick_writes(dice: random.Random, share: float) -> Any:
+    """Pick a share of the writes of jobs and flow statuses."""
 
     def picks(request: Request) -> bool:
-        ours = request.path.endswith("/jobs") or request.path.endswith("/status")
-        ours = ours and "/jobs/" not in request.path
-        return ours and request.method in WRITES and dice.random() < share
+        matches = request.path.endswith("/jobs") or request.path.endswith("/status")
+        matches = matches and "/jobs/" not in request.path
+        return matches and request.method in WRITES and dice.random() < share
 
     return picks
 
@@ -108,17 +108,17 @@ def of_the_controller(dice: random.Random, share: float) -> Any:
     ],
     ids=["409", "429", "500", "500 after commit", "cut", "cut after commit"],
 )
-async def test_writes_that_fail_in_bursts_are_made_once_in_the_end(fault: dict[str, Any]) -> None:
+async def test_writes_that_fail_in_bursts_take_effect_once(fault: dict[str, Any]) -> None:
     async with cluster() as world:
-        picks = of_the_controller(random.Random(3), 0.3)
-        trouble = InjectedFault(picks, times=20, **fault)
-        world.server.faults.append(trouble)
-        await carried(world, Client.at(world.server.url), flows=3)
-        assert trouble.times is not None
-        assert trouble.times <= 15
+        picks = pick_writes(random.Random(3), 0.3)
+        injected = InjectedFault(picks, times=20, **fault)
+        world.server.faults.append(injected)
+        await run_diamonds(world, Client.at(world.server.url), flows=3)
+        assert injected.times is not None
+        assert injected.times <= 15
 
 
-async def test_a_server_that_asks_for_time_gets_it() -> None:
+async def test_a_retry_waits_as_long_as_the_server_asks() -> None:
     async with cluster() as world, world.ends():
         waits: list[float] = []
         later = failure(429, "TooManyRequests", "later", retryAfterSeconds=1)

@@ -1,4 +1,4 @@
-"""A flow in backoff: its failing requests are repeated at the end of the backoff and not before."""
+"""A flow in backoff: its failing requests are repeated after the backoff and not before."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ BROKEN = failure(500, "InternalError", "etcdserver: mvcc: database space exceede
 
 @dataclass
 class Failing:
-    """Requests that fail, as long as `times` says, and when they came."""
+    """Requests that fail, and their times."""
 
     method: str
     ending: str
@@ -70,7 +70,7 @@ async def cause_events(world: Cluster, job: str, seconds: float) -> None:
         await asyncio.sleep(0.5)
 
 
-async def test_a_time_that_has_passed_does_not_undercut_the_backoff(world: Cluster) -> None:
+async def test_a_due_requeue_does_not_shorten_the_backoff(world: Cluster) -> None:
     await world.apply(flow("f", {"a": ""}, timeout="5s"))
     await world.until_jobs(f_a="")
     await set_phase(world.client, "f-a", "Running")
@@ -82,7 +82,7 @@ async def test_a_time_that_has_passed_does_not_undercut_the_backoff(world: Clust
     assert 5 <= len(failing.at) <= BACKOFFS
 
 
-async def test_events_do_not_repeat_what_failed(world: Cluster) -> None:
+async def test_events_do_not_repeat_failed_requests(world: Cluster) -> None:
     await world.apply(flow("f", {"a": ""}))
     await world.until_jobs(f_a="")
     failing = fail(world, Failing("PATCH", "/f/status"))
@@ -91,8 +91,8 @@ async def test_events_do_not_repeat_what_failed(world: Cluster) -> None:
     assert 5 <= len(failing.at) <= BACKOFFS
 
 
-async def test_events_carry_on_with_what_did_not_fail(world: Cluster) -> None:
-    """The create of b fails for long, and a and its successor c end meanwhile."""
+async def test_events_continue_the_steps_that_did_not_fail(world: Cluster) -> None:
+    """The create of b keeps failing while a and its dependant c end."""
     failing = fail(world, Failing("POST", "/jobs", name="f-b"))
     await world.apply(flow("f", {"a": "", "b": "", "c": "a"}))
     await world.until_jobs(f_a="")
@@ -115,7 +115,7 @@ async def test_a_request_is_repeated_after_the_backoff_despite_events(world: Clu
     assert len(failing.at) <= BACKOFFS
 
 
-async def test_a_server_that_asks_for_time_is_left_alone_by_the_flow(world: Cluster) -> None:
+async def test_a_flow_sends_nothing_while_a_server_asks_it_to_wait(world: Cluster) -> None:
     later = failure(429, "TooManyRequests", "later", retryAfterSeconds=30)
     await world.apply(flow("f", {"a": "", "b": "a"}))
     await world.until_jobs(f_a="")

@@ -1,4 +1,4 @@
-"""Cancelling a flow on a server: Commands act once, even if the controller crashes."""
+"""Cancelling a flow on a server: Commands take effect once, even if the controller crashes."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -26,12 +26,12 @@ async def apply_diamond(world: Cluster) -> None:
     await world.apply(flow("f", DIAMOND))
 
 
-async def order_at_the_right_time(world: Cluster) -> None:
+async def cancel_while_b_and_c_run(world: Cluster) -> None:
     await world.until_jobs(f_b="Running", f_c="Running")
     await world.order("TerminateJob")
 
 
-async def all_settled(world: Cluster) -> JobFlow:
+async def until_settled(world: Cluster) -> JobFlow:
     await world.ended("f")
     await world.seen(COMMANDS, Command, lambda commands: not commands)
     return await world.until("f", lambda flow: flow.final and not flow.status.handled_commands)
@@ -46,21 +46,21 @@ CANCELLED = {
 }
 
 
-def ends(done: JobFlow) -> dict[str, tuple[str, str]]:
+def outcomes(done: JobFlow) -> dict[str, tuple[str, str]]:
     conditions = done.status.conditions or {}
     return {key: (entry.phase, entry.reason) for key, entry in conditions.items()}
 
 
-async def carried(world: Cluster, point: Point) -> bool:
-    """A diamond, cancelled when b and c run, with a crash; returns whether there was one."""
+async def run_with_crash(world: Cluster, point: Point) -> bool:
+    """Cancel a diamond while b and c run, with a crash; return whether the crash happened."""
     await apply_diamond(world)
     async with volcano(Client.at(world.server.url)):
-        user = asyncio.create_task(order_at_the_right_time(world))
+        user = asyncio.create_task(cancel_while_b_and_c_run(world))
         reached = await first_life(world, point)
         async with world.controller():
             await user
-            done = await all_settled(world)
-    assert ends(done) == CANCELLED, point
+            done = await until_settled(world)
+    assert outcomes(done) == CANCELLED, point
     assert (done.status.state.phase, done.status.state.reason) == ("Failed", "Cancelled"), point
     assert await world.jobs() == {"f-a": "Completed", "f-b": "Aborted", "f-c": "Aborted"}, point
     assert world.count("POST", JOBS) == 3, point
@@ -71,23 +71,23 @@ async def carried(world: Cluster, point: Point) -> bool:
 
 @pytest.mark.law
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_wherever_the_controller_dies_a_cancel_acts_once(after: bool) -> None:
+async def test_a_cancel_takes_effect_once_wherever_the_controller_crashes(after: bool) -> None:
     for point in points(int(after), after=after):
         async with cluster() as world:
-            if not await carried(world, point):
+            if not await run_with_crash(world, point):
                 break
     assert point.number >= 18, "the crash points ran out early"
 
 
-async def test_a_second_cancel_and_an_action_that_is_for_jobs(world: Cluster) -> None:
+async def test_a_second_cancel_and_an_action_for_jobs_are_refused(world: Cluster) -> None:
     await apply_diamond(world)
     async with volcano(Client.at(world.server.url)), world.controller():
-        await order_at_the_right_time(world)
-        await all_settled(world)
+        await cancel_while_b_and_c_run(world)
+        await until_settled(world)
         await world.order("TerminateJob", name="again")
         await world.order("CompleteJob", name="complete")
         refused = await refusals(world, 2)
-        await all_settled(world)
+        await until_settled(world)
     assert refused == {
         "Command again (TerminateJob) was refused: the flow has ended (Failed)",
         "Command complete (CompleteJob) was refused: JobFlow executes AbortJob, RestartJob, "
@@ -105,17 +105,17 @@ async def refusals(world: Cluster, count: int) -> set[str]:
             await asyncio.sleep(0.01)
 
 
-async def test_a_flow_that_waits_for_a_mistyped_template(world: Cluster) -> None:
+async def test_a_flow_that_waits_for_a_missing_template_can_be_cancelled(world: Cluster) -> None:
     await world.apply(flow("f", {"a": "", "b": "a"}))
     async with world.controller():
         await world.until("f", lambda flow: flow.status.state.reason == "WaitingForTemplate")
         await world.order("TerminateJob")
-        done = await all_settled(world)
-    assert ends(done) == {"f-a": ("Skipped", "Stopped"), "f-b": ("Skipped", "Stopped")}
+        done = await until_settled(world)
+    assert outcomes(done) == {"f-a": ("Skipped", "Stopped"), "f-b": ("Skipped", "Stopped")}
     assert done.status.state.reason == "Cancelled"
 
 
-async def test_commands_on_other_kinds_are_let_alone(world: Cluster) -> None:
+async def test_commands_on_other_kinds_are_ignored(world: Cluster) -> None:
     await world.apply(template("a"), flow("f", {"a": ""}))
     target = OwnerReference(api_version=JOBS.api_version, kind="Job", name="f", uid="u")
     command = Command(metadata=ObjectMeta(name="x"), action="TerminateJob", target=target)
@@ -125,31 +125,31 @@ async def test_commands_on_other_kinds_are_let_alone(world: Cluster) -> None:
     assert [item["metadata"]["name"] for item in await world.raw(COMMANDS)] == ["x"]
 
 
-async def nudge(world: Cluster, note: str) -> None:
+async def change_flow(world: Cluster, note: str) -> None:
     body = b'{"metadata": {"labels": {"note": "%s"}}}' % note.encode()
     await world.client.patch(JOBFLOWS, NAMESPACE, "f", body)
 
 
-async def abort_commands(world: Cluster, holds: Any) -> None:
-    await world.seen(COMMANDS, Command, lambda commands: holds(commands.get("f-a-abort")))
+async def until_abort_command(world: Cluster, is_expected: Any) -> None:
+    await world.seen(COMMANDS, Command, lambda commands: is_expected(commands.get("f-a-abort")))
 
 
-async def test_a_job_that_is_not_aborted_is_deleted_in_the_end(world: Cluster) -> None:
+async def test_a_job_that_is_not_aborted_is_finally_deleted(world: Cluster) -> None:
     clock = Clock(datetime.now(UTC))
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.ends(otherwise="Running"), world.controller(now=clock):
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
         await world.order("TerminateJob")
-        await abort_commands(world, lambda command: command is not None)
+        await until_abort_command(world, lambda command: command is not None)
         await world.client.delete(COMMANDS, NAMESPACE, "f-a-abort")
-        clock.go(timedelta(seconds=11))
-        await nudge(world, "one")
-        await abort_commands(world, lambda command: command is not None)
-        clock.go(timedelta(seconds=50))
-        await nudge(world, "two")
+        clock.advance(timedelta(seconds=11))
+        await change_flow(world, "one")
+        await until_abort_command(world, lambda command: command is not None)
+        clock.advance(timedelta(seconds=50))
+        await change_flow(world, "two")
         done = await world.ended("f")
         await world.seen(JOBS, Job, lambda jobs: not jobs)
-    assert ends(done) == {"f-a": ("Failed", "Cancelled")}
+    assert outcomes(done) == {"f-a": ("Failed", "Cancelled")}
     assert done.status.terminated_jobs == ["f-a"]
 
 
@@ -161,6 +161,6 @@ async def test_a_job_is_deleted_if_no_command_can_be_created(world: Cluster) -> 
         await world.order("TerminateJob")
         world.fails("POST", "/commands", failure(403, "Forbidden", "no"), times=None)
         await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
-        clock.go(timedelta(seconds=61))
-        await nudge(world, "one")
+        clock.advance(timedelta(seconds=61))
+        await change_flow(world, "one")
         assert (await world.ended("f")).status.state.reason == "Cancelled"

@@ -1,8 +1,8 @@
-"""The big example with each Command at every state of the flow and its jobs. It always ends as
+"""The big example with each Command in every state of the flow and its jobs. It always ends as
 documented, `finally` runs, and no job is created twice.
 
-Time leaps (`leaping_loop`) and jobs end at once (`fast_volcano`). `make test` tries some of the
-states, others for each Command; `make test-long` tries all.
+Time is simulated (`leaping_loop`) and jobs end at once (`fast_volcano`). `make test` tries some of
+the states, different ones for each Command; `make test-long` tries all.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ SHARE = 24
 """Distance between two states that `make test` tries."""
 NEVER = Point(-1, after=False)
 LONG = 600.0
-"""Seconds in which anything that was to start would have started."""
+"""Seconds in which every waiting step would have started."""
 
 
 def suspend(action: str, state: int) -> Orders:
-    """Suspend it there, see that nothing starts, resume it."""
+    """Suspend the flow in this state, check that nothing starts, and resume it."""
 
     async def orders(watched: Watched) -> None:
         await watched.until(lambda: watched.changes >= state)
@@ -64,10 +64,10 @@ def ended(watched: Watched) -> bool:
 
 def run_with(orders: Orders | None) -> End:
     objects = list(yaml.safe_load_all(EXAMPLE.read_text()))
-    for each in objects:
-        each["metadata"]["namespace"] = NAMESPACE
+    for manifest in objects:
+        manifest["metadata"]["namespace"] = NAMESPACE
 
-    async def carried() -> End:
+    async def run_flow() -> End:
         async with cluster() as world:
             await world.apply(*objects)
 
@@ -76,11 +76,11 @@ def run_with(orders: Orders | None) -> End:
 
             return (await lives(connect, NAMESPACE, Tale(objects, orders), NEVER)).end
 
-    return in_leaps(carried())
+    return in_leaps(run_flow())
 
 
 @cache
-def undisturbed() -> tuple[End, int]:
+def without_commands() -> tuple[End, int]:
     states = 0
 
     async def orders(watched: Watched) -> None:
@@ -91,28 +91,28 @@ def undisturbed() -> tuple[End, int]:
     return run_with(orders), states
 
 
-def come_to(end: End, *names: str) -> Mapping[str, Any]:
+def results(end: End, *names: str) -> Mapping[str, Any]:
     return {
-        key: (picked(step, names), [picked(run, names) for run in step["runs"]])
+        key: (values_of(step, names), [values_of(run, names) for run in step["runs"]])
         for key, step in end.steps.items()
     }
 
 
-def picked(of: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
-    return tuple(of.get(name) for name in names)
+def values_of(step: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
+    return tuple(step.get(name) for name in names)
 
 
-def as_ever(end: End) -> None:
-    """To the last attempt as if there had been no Command."""
-    wanted, _ = undisturbed()
-    assert (end.state, end.steps, end.jobs) == (wanted.state, wanted.steps, wanted.jobs)
+def unchanged(end: End) -> None:
+    """Check for the same end, including attempts, as without a Command."""
+    expected, _ = without_commands()
+    assert (end.state, end.steps, end.jobs) == (expected.state, expected.steps, expected.jobs)
 
 
 def succeeded(end: End) -> None:
     """Check for the same results, with any number of attempts."""
-    wanted, _ = undisturbed()
-    assert end.state == wanted.state
-    assert come_to(end, "phase", "outputs") == come_to(wanted, "phase", "outputs")
+    expected, _ = without_commands()
+    assert end.state == expected.state
+    assert results(end, "phase", "outputs") == results(expected, "phase", "outputs")
     assert end.steps["search-release"]["decisions"] == {"case": 0}
 
 
@@ -132,49 +132,49 @@ def cancelled(end: End) -> None:
     assert set(outcomes.values()) <= allowed
 
 
-def nothing_twice(end: End) -> None:
+def check_no_job_twice(end: End) -> None:
     assert set(end.jobs.values()) <= {1}
 
 
 Story = tuple[Callable[[int], Orders], Callable[[End], None]]
 
 STORIES: Mapping[str, Story] = {
-    "suspend and resume": (lambda state: suspend("SuspendFlow", state), as_ever),
+    "suspend and resume": (lambda state: suspend("SuspendFlow", state), unchanged),
     "abort and resume": (lambda state: suspend("AbortJob", state), succeeded),
     "cancel": (lambda state: give("TerminateJob", state=state), cancelled),
     "cancel and retry": (lambda state: give("TerminateJob", "RestartJob", state=state), succeeded),
-    "resume": (lambda state: give("ResumeJob", state=state), as_ever),
-    "retry": (lambda state: give("RestartJob", state=state), as_ever),
+    "resume": (lambda state: give("ResumeJob", state=state), unchanged),
+    "retry": (lambda state: give("RestartJob", state=state), unchanged),
 }
 REFUSED = {"resume", "retry"}
 """Commands that are refused for a flow that is not suspended and has not failed."""
 
 
-def goes(story: str, states: Collection[int]) -> None:
+def check_story(story: str, states: Collection[int]) -> None:
     orders, ends = STORIES[story]
     for state in states:
         end = run_with(orders(state))
-        nothing_twice(end)
+        check_no_job_twice(end)
         if story in REFUSED:
             assert len(end.refused) == 1
-        (as_ever if end.refused else ends)(end)
+        (unchanged if end.refused else ends)(end)
 
 
-def test_undisturbed_it_succeeds() -> None:
-    end, states = undisturbed()
+def test_the_example_succeeds_without_commands() -> None:
+    end, states = without_commands()
     assert end.state["phase"] == "Succeed"
     assert not end.refused
     assert states > 50
-    nothing_twice(end)
+    check_no_job_twice(end)
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.replace(" ", "-"))
-def test_at_some_states(story: str) -> None:
+def test_a_command_in_some_states(story: str) -> None:
     first = 1 + 4 * [*STORIES].index(story)
-    goes(story, range(first, undisturbed()[1] + 1, SHARE))
+    check_story(story, range(first, without_commands()[1] + 1, SHARE))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.replace(" ", "-"))
-def test_at_every_state(story: str) -> None:
-    goes(story, range(1, undisturbed()[1] + 1))
+def test_a_command_in_every_state(story: str) -> None:
+    check_story(story, range(1, without_commands()[1] + 1))

@@ -1,8 +1,8 @@
 """Flows with every control feature and every Command, and a controller that crashes before or after
-any write: a new controller brings them to the same end, and no job is created twice.
+any write: with a new controller they end the same, and no job is created twice.
 
-Time leaps (`leaping_loop`) and jobs end at once (`fast_volcano`). `make test` tries some of the
-crash points of each tale, `make test-long` all.
+Time is simulated (`leaping_loop`) and jobs end at once (`fast_volcano`). `make test` tries some of
+the crash points of each tale, `make test-long` all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,8 +73,8 @@ async def commands(watched: Watched) -> None:
 
 def big_example() -> Tale:
     objects = list(yaml.safe_load_all((EXAMPLES / "hyperparameter-search.yaml").read_text()))
-    for each in objects:
-        each["metadata"]["namespace"] = NAMESPACE
+    for entry in objects:
+        entry["metadata"]["namespace"] = NAMESPACE
     return Tale(objects)
 
 
@@ -118,47 +118,47 @@ TALES = {
 }
 
 
-async def carried(given: Tale, point: Point) -> Lives:
+async def run_tale(story: Tale, point: Point) -> Lives:
     async with cluster() as world:
-        await world.apply(*(dict(each) for each in given.objects))
+        await world.apply(*(dict(entry) for entry in story.objects))
 
         async def connect() -> Dying:
             return Dying.at(world.server.url)
 
-        return await lives(connect, NAMESPACE, given, point)
+        return await lives(connect, NAMESPACE, story, point)
 
 
 @cache
-def undisturbed(name: str) -> Lives:
-    return in_leaps(carried(TALES[name], Point(-1, after=False)))
+def without_crash(name: str) -> Lives:
+    return in_leaps(run_tale(TALES[name], Point(-1, after=False)))
 
 
-def survives(name: str, numbers: Sequence[int], *, after: bool) -> None:
-    wanted = undisturbed(name).end
-    assert set(wanted.jobs.values()) == {1}
-    assert not wanted.refused
+def check_crashes(name: str, numbers: Sequence[int], *, after: bool) -> None:
+    expected = without_crash(name).end
+    assert set(expected.jobs.values()) == {1}
+    assert not expected.refused
     for number in numbers:
-        found = in_leaps(carried(TALES[name], Point(number, after)))
-        assert found.end == wanted, f"dead {Point(number, after)}: {found.written[number:]}"
+        result = in_leaps(run_tale(TALES[name], Point(number, after)))
+        assert result.end == expected, f"dead {Point(number, after)}: {result.written[number:]}"
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", TALES, ids=lambda name: name.replace(" ", "-"))
-def test_a_flow_ends_the_same_where_its_controller_died(name: str, after: bool) -> None:
-    survives(
-        name, range(SOME // 2 if after else 0, len(undisturbed(name).written), SOME), after=after
+def test_a_flow_ends_the_same_after_some_crashes(name: str, after: bool) -> None:
+    check_crashes(
+        name, range(SOME // 2 if after else 0, len(without_crash(name).written), SOME), after=after
     )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", TALES, ids=lambda name: name.replace(" ", "-"))
-def test_wherever_it_died(name: str, after: bool) -> None:
-    survives(name, range(len(undisturbed(name).written) + 2), after=after)
+def test_a_flow_ends_the_same_after_every_crash(name: str, after: bool) -> None:
+    check_crashes(name, range(len(without_crash(name).written) + 2), after=after)
 
 
-def test_the_tales_end_as_they_should() -> None:
-    assert {name: undisturbed(name).end.state["phase"] for name in TALES} == {
+def test_the_tales_have_the_expected_ends() -> None:
+    assert {name: without_crash(name).end.state["phase"] for name in TALES} == {
         "the big example": "Succeed",
         "loops": "Succeed",
         "failures": "Failed",

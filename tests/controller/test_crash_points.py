@@ -22,25 +22,25 @@ class Story:
     spec: Mapping[str, Any] | None = None
     requests: int = 0
     """Minimum number of requests to crash at."""
-    left: bool = True
+    jobs_exist: bool = True
     """Whether the jobs exist at the end."""
     driver: type[Ends] = Ends
     says: Mapping[str, str] = field(default_factory=dict)
     """Words in the message of each step at the end."""
 
 
-async def carried(world: Cluster, story: Story, point: Point) -> bool:
-    """One run; vcjobs go on while the controller is down. Returns whether the point was reached
-    before the flow had ended."""
+async def run_story(world: Cluster, story: Story, point: Point) -> bool:
+    """Run the story; vcjobs continue while the controller is down. Return whether the crash point
+    was reached before the end of the flow."""
     await world.apply(*(template(name) for name in story.steps))
     await world.apply(flow("f", story.steps, **(story.spec or {})))
     async with world.ends(story.jobs, otherwise="", driver=story.driver):
         reached = await first_life(world, point)
-        await _second_life(world, story, point)
+        await _restart(world, story, point)
     return reached
 
 
-async def _second_life(world: Cluster, story: Story, point: Point) -> None:
+async def _restart(world: Cluster, story: Story, point: Point) -> None:
     async with world.controller():
         done = await world.ended("f")
         assert done.status.state.phase == story.phase, point
@@ -48,11 +48,11 @@ async def _second_life(world: Cluster, story: Story, point: Point) -> None:
         assert all(entry.attempts <= 1 for entry in conditions.values()), point
         for step, words in story.says.items():
             assert words in str(conditions[f"f-{step}"]), point
-        if not story.left:
+        if not story.jobs_exist:
             await world.seen(JOBS, Job, lambda jobs: not jobs)
-    made = world.count("POST", JOBS)
-    assert made == len(story.jobs), f"{made} vcjobs made, {point}"
-    if story.left:
+    created = world.count("POST", JOBS)
+    assert created == len(story.jobs), f"{created} vcjobs made, {point}"
+    if story.jobs_exist:
         assert (await world.jobs()).keys() == story.jobs.keys(), point
 
 
@@ -69,7 +69,7 @@ STORIES = {
     "phases": Story(DIAMOND, jobs(**dict.fromkeys("abcde", "Pending Running Completed"))),
     "failure": Story(DIAMOND, FAILED, phase="Failed", requests=18),
     "delete": Story(
-        DIAMOND, jobs(**DONE), spec={"jobRetainPolicy": "delete"}, requests=25, left=False
+        DIAMOND, jobs(**DONE), spec={"jobRetainPolicy": "delete"}, requests=25, jobs_exist=False
     ),
     "probe that passes, outputs": Story(
         {"a": "", "b": "a"},
@@ -101,9 +101,11 @@ STORIES = {
 @pytest.mark.law
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", STORIES, ids=lambda name: name.replace(" ", "-"))
-async def test_wherever_the_controller_dies_each_job_is_made_once(name: str, after: bool) -> None:
+async def test_each_job_is_created_once_wherever_the_controller_crashes(
+    name: str, after: bool
+) -> None:
     for point in points(list(STORIES).index(name) + after, after=after):
         async with cluster() as world:
-            if not await carried(world, STORIES[name], point):
+            if not await run_story(world, STORIES[name], point):
                 break
     assert point.number >= STORIES[name].requests, "the crash points ran out early"

@@ -64,7 +64,7 @@ async def test_a_diamond_needs_few_writes() -> None:
         assert end["source"] == {"component": "jobflow"}
 
 
-async def test_a_template_that_comes_late_starts_the_step_that_waited() -> None:
+async def test_a_late_template_starts_the_step_that_waits_for_it() -> None:
     async with cluster() as world, world.controller(), world.ends():
         await world.apply(template("a"), flow("f", {"a": "", "b": "a"}))
         await world.until("f", reason("b", "WaitingForTemplate"))
@@ -72,7 +72,7 @@ async def test_a_template_that_comes_late_starts_the_step_that_waited() -> None:
         assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
-async def test_a_finished_job_deleted_by_hand_is_not_run_again() -> None:
+async def test_a_finished_job_that_a_user_deletes_is_not_run_again() -> None:
     async with cluster() as world, world.controller(), world.ends({"f-b": ""}):
         await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
         await world.until_jobs(f_b="")
@@ -82,7 +82,7 @@ async def test_a_finished_job_deleted_by_hand_is_not_run_again() -> None:
         assert world.count("POST", JOBS) == 2
 
 
-async def test_a_finished_job_deleted_while_nobody_looked_is_not_run_again() -> None:
+async def test_a_finished_job_deleted_without_a_controller_is_not_run_again() -> None:
     async with cluster() as world:
         await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
         async with world.controller(), world.ends({"f-b": ""}):
@@ -95,7 +95,7 @@ async def test_a_finished_job_deleted_while_nobody_looked_is_not_run_again() -> 
         assert world.count("POST", JOBS) == 2
 
 
-async def test_a_running_job_deleted_by_hand_is_a_new_attempt() -> None:
+async def test_a_running_job_that_a_user_deletes_is_attempted_again() -> None:
     async with cluster() as world, world.controller(), world.ends({"f-a": "Running"}):
         await world.apply(template("a"), flow("f", {"a": ""}))
         await world.until_jobs(f_a="Running")
@@ -106,7 +106,7 @@ async def test_a_running_job_deleted_by_hand_is_a_new_attempt() -> None:
         assert condition_of(done, "a").attempts == 2
 
 
-async def test_a_job_deleted_before_the_status_knew_of_it_is_a_new_attempt_too() -> None:
+async def test_a_job_deleted_before_it_is_in_the_status_is_attempted_again() -> None:
     async with cluster() as world, world.controller(), world.ends({"f-b": ""}):
         await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
         await world.until_jobs(f_b="")
@@ -128,7 +128,7 @@ async def test_the_second_of_two_flows_with_one_job_name_fails() -> None:
         assert (await world.ended("f-a")).status.state.phase == "Succeed"
 
 
-async def test_a_name_that_becomes_free_is_taken() -> None:
+async def test_a_name_that_becomes_free_is_used() -> None:
     async with cluster() as world, world.controller(), world.ends({}):
         metadata = {"name": "f-a", "namespace": NAMESPACE, "finalizers": ["test/hold"]}
         job = {"apiVersion": JOBS.api_version, "kind": "Job", "metadata": metadata}
@@ -140,7 +140,7 @@ async def test_a_name_that_becomes_free_is_taken() -> None:
         assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
-async def test_a_new_flow_waits_for_the_jobs_of_its_namesake() -> None:
+async def test_a_new_flow_waits_for_the_jobs_of_a_deleted_one_with_its_name() -> None:
     async with cluster() as world:
         await world.apply(template("a"), flow("f", {"a": ""}))
         async with world.controller():
@@ -154,7 +154,7 @@ async def test_a_new_flow_waits_for_the_jobs_of_its_namesake() -> None:
             assert (await world.ended("f")).status.state.phase == "Succeed"
 
 
-async def test_a_deleted_flow_is_left_alone() -> None:
+async def test_a_deleted_flow_is_ignored() -> None:
     async with cluster() as world, world.controller():
         await world.apply(template("a"), flow("f", {"a": ""}))
         await world.until_jobs(f_a="")
@@ -188,7 +188,7 @@ async def test_a_create_refused_as_invalid_fails_the_step() -> None:
         assert world.count("POST", JOBS) == 0
 
 
-async def test_a_job_lost_while_nobody_looked_is_a_new_attempt_after_a_live_read() -> None:
+async def test_a_job_lost_without_a_controller_is_attempted_again() -> None:
     async with cluster() as world:
         await world.apply(template("a"), flow("f", {"a": ""}))
         async with world.controller():
@@ -199,7 +199,7 @@ async def test_a_job_lost_while_nobody_looked_is_a_new_attempt_after_a_live_read
         assert await world.jobs() == {"f-a-r1": "Completed"}
 
 
-async def test_stopping_finishes_what_is_under_way_and_starts_nothing_new() -> None:
+async def test_a_controller_that_stops_finishes_its_requests_and_starts_nothing() -> None:
     async with cluster() as world:
         await world.apply(*(template(name) for name in DIAMOND))
         async with world.controller() as product:
@@ -232,7 +232,7 @@ async def lose_all_records(world: Cluster, job: str) -> None:
 
 
 async def run_and_lose_records(world: Cluster, end: str, condition: str) -> JobFlow:
-    """a ends and b starts because of it; then every record of the end is lost, except b."""
+    """a ends and b starts because of that; then every record of the end except b is lost."""
     depends_on = {"targets": ["a"], "condition": condition}
     steps = [{"name": "a"}, {"name": "b", "dependsOn": depends_on}]
     await world.apply(template("a"), template("b"), flow("f", {}, flows=steps))

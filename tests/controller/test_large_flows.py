@@ -1,6 +1,6 @@
-"""Large flows continue at once: nothing in them waits for a resync, or a second each time.
+"""Large flows continue at once: no step waits for a resync or for a second.
 
-So many waits in a row would exceed the time limit of a flow here.
+Many such waits in sequence would exceed the time limit of these flows.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ import pytest
 
 from jobflow.api.flow_status import JobFlowStatus
 from jobflow.controller.hooks import Hooks
-from support.cluster.fast_volcano import plays
+from support.cluster.fast_volcano import play_volcano
 from support.laws.effort_of_laws import THOROUGH
 from support.sandbox.manifests import template
 from support.sandbox.running_controller import Cluster, cluster, flow
@@ -41,17 +41,17 @@ TEMPLATES = (
 )
 
 
-async def carried(*steps: dict[str, Any], **spec: Any) -> Result:
+async def run_flow(*steps: dict[str, Any], **spec: Any) -> Result:
     retries = Mock(spec=Hooks)
-    async with cluster() as world, plays(world.client):
+    async with cluster() as world, play_volcano(world.client):
         await world.apply(*TEMPLATES)
         async with world.controller(hooks=retries):
             await world.apply(flow("f", {}, flows=[*steps], **spec))
             done = await world.ended("f", within=WITHIN_SECONDS)
-        return Result(done.status, retries.retried.call_count, counted(world))
+        return Result(done.status, retries.retried.call_count, count_requests(world))
 
 
-def counted(world: Cluster) -> Counter[tuple[str, str]]:
+def count_requests(world: Cluster) -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     for seen in world.server.requests:
         parts = seen.path.strip("/").split("/")
@@ -70,43 +70,45 @@ async def test_one_plan_skips_a_chain_of_steps() -> None:
         step("s0", when="false"),
         *(step(f"s{n}", f"s{n - 1}", when="true") for n in range(1, CHAIN)),
     ]
-    result = await carried(*chain)
+    result = await run_flow(*chain)
     assert (result.status.state.phase, result.status.progress) == ("Succeed", "50/50")
     assert result.requests["PATCH", "jobflows/status"] == 1
     assert result.retries == 0
 
 
-async def test_a_chain_of_decisions_waits_for_nothing_but_their_writes() -> None:
-    """Each step decides to have no items, which is stored before the next one decides."""
+async def test_a_chain_of_decisions_waits_only_for_their_writes() -> None:
+    """Each step decides to have no items, and that is stored before the next decision."""
     nothing = {"from": "params.none"}
     chain = [
         step(f"s{n}", f"s{n - 1}" if n else "", when="true", forEach=nothing) for n in range(CHAIN)
     ]
-    result = await carried(*chain, params=[{"name": "none", "value": []}])
+    result = await run_flow(*chain, params=[{"name": "none", "value": []}])
     assert (result.status.state.phase, result.status.progress) == ("Succeed", "50/50")
     assert result.requests["PATCH", "jobflows/status"] == 51
     assert result.retries == 0
 
 
 async def test_many_items_follow_each_other_at_once() -> None:
-    result = await carried(step("a", forEach={"count": ITEMS, "parallelism": AT_ONCE}))
+    result = await run_flow(step("a", forEach={"count": ITEMS, "parallelism": AT_ONCE}))
     assert result.status.state.phase == "Succeed"
     assert result.requests["POST", "jobs"] == ITEMS
     assert result.requests["PATCH", "jobflows/status"] <= 4 + WITHIN_SECONDS
     assert result.retries == 0
 
 
-async def test_many_items_that_are_tried_again_wait_for_their_pause_alone() -> None:
+async def test_many_items_that_are_retried_wait_only_for_their_backoff() -> None:
     retry = {"limit": 1, "backoff": {"duration": "0s"}}
-    result = await carried(step("a", forEach={"count": ITEMS}, retry=retry) | {"template": "flaky"})
+    result = await run_flow(
+        step("a", forEach={"count": ITEMS}, retry=retry) | {"template": "flaky"}
+    )
     assert result.status.state.phase == "Succeed"
     assert result.requests["POST", "jobs"] == 2 * ITEMS
     assert result.requests["GET", "jobs"] <= ITEMS + 10, "each is read live once before it"
     assert result.retries == 0
 
 
-async def test_outputs_of_many_items_are_there_when_the_next_step_decides() -> None:
-    result = await carried(
+async def test_outputs_of_many_items_are_known_when_the_next_step_decides() -> None:
+    result = await run_flow(
         step("a", forEach={"count": ITEMS, "parallelism": AT_ONCE}) | {"template": "out"},
         step("b", "a", when='steps["a"].items.all(i, i.outputs.n == 1)'),
     )

@@ -1,4 +1,4 @@
-"""Commands and a new leader: a Command that the last leader has executed does not act again."""
+"""Commands and a new leader: a Command that the last leader executed is not executed again."""
 
 from collections.abc import AsyncIterator
 
@@ -15,13 +15,13 @@ from support.time.alongside import until
 
 @pytest.fixture
 async def replica(world: Cluster) -> AsyncIterator[FollowingReplica[Client]]:
-    made = FollowingReplica(world.client)
-    await made.store.synced.wait()
-    yield made
-    await made.end()
+    follower = FollowingReplica(world.client)
+    await follower.store.synced.wait()
+    yield follower
+    await follower.end()
 
 
-async def carried_out_by_the_last_leader(world: Cluster) -> None:
+async def cancel_with_the_last_leader(world: Cluster) -> None:
     await world.apply(flow("f", {"a": ""}))
     handled = [await world.order("TerminateJob")]
     state = {"phase": "Failed", "reason": "Cancelled"}
@@ -29,19 +29,19 @@ async def carried_out_by_the_last_leader(world: Cluster) -> None:
     await write_status(world.client, JOBFLOWS, "f", status)
 
 
-async def test_stale_copies_hide_nothing(world: Cluster, replica: FollowingReplica[Client]) -> None:
+async def test_stale_copies_are_updated(world: Cluster, replica: FollowingReplica[Client]) -> None:
     await replica.stop_following(COMMANDS)
-    await carried_out_by_the_last_leader(world)
+    await cancel_with_the_last_leader(world)
     async with replica.leading():
         await world.seen(COMMANDS, Command, lambda commands: not commands)
     assert len((await world.flow("f")).status.handled_commands or ()) == 1
     assert [event for event in await world.events() if event["reason"] == "CommandRefused"] == []
 
 
-async def test_a_command_that_is_gone_does_not_act_while_commands_cannot_be_read(
+async def test_a_deleted_command_is_not_executed_while_commands_cannot_be_read(
     world: Cluster, replica: FollowingReplica[Client]
 ) -> None:
-    """The last leader has executed, deleted and forgotten it; then the flow was resumed."""
+    """The last leader executed and deleted the Command; then the flow was resumed."""
     await world.apply(template("a"), flow("f", {"a": ""}))
     await world.order("SuspendFlow")
     await until(lambda: replica.store.commands_of(NAMESPACE, "f"))

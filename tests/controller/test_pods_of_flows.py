@@ -37,7 +37,7 @@ def lists_of_pods(world: Cluster) -> list[str]:
     return [seen.method for seen in asked if seen.method == "GET"]
 
 
-async def test_a_pod_alone_starts_the_step_that_probes_its_task(world: Cluster) -> None:
+async def test_an_event_of_a_pod_starts_the_step_that_probes_its_task(world: Cluster) -> None:
     await world.apply(template("a"), template("b"))
     await world.apply(probing(taskStatusList=[{"taskName": "main", "phase": "Succeeded"}]))
     async with world.controller():
@@ -71,20 +71,20 @@ async def test_a_step_starts_when_its_target_answers(world: Cluster) -> None:
     assert asked == [("10.0.0.7", 80, "/ready"), ("10.0.0.8", 80, "/ready")]
 
 
-async def test_pods_of_flows_without_probes_cost_no_pass_and_no_request(world: Cluster) -> None:
+async def test_pods_of_flows_without_probes_cause_no_plan_and_no_request(world: Cluster) -> None:
     hooks = Mock(spec=Hooks)
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with world.controller(hooks=hooks) as made:
+    async with world.controller(hooks=hooks) as product:
         job = await running_a(world)
         await world.until("f", lambda flow: flow.status.state.phase == "Running")
         before = hooks.reconciled.call_count
         name = await make_pod(world.client, job.metadata)
         for number in range(5):
             await move_pod(world.client, NAMESPACE, name, "Running", podIP=f"10.0.0.{number}")
-        await until_watched(made, job, name, "10.0.0.4")
+        await until_watched(product, job, name, "10.0.0.4")
         passes = hooks.reconciled.call_count - before
         await end_pod(world.client, NAMESPACE, name, message="done")
-        await until_watched(made, job, name, "10.0.0.4", phase="Succeeded")
+        await until_watched(product, job, name, "10.0.0.4", phase="Succeeded")
         await set_phase(world.client, "f-a", "Completed")
         done = await world.ended("f")
     assert passes <= 1, "the status that was held back for a second may be written meanwhile"
@@ -93,16 +93,16 @@ async def test_pods_of_flows_without_probes_cost_no_pass_and_no_request(world: C
 
 
 async def until_watched(
-    made: Product, job: Job, name: str, ip: str, *, phase: str = "Running"
+    product: Product, job: Job, name: str, ip: str, *, phase: str = "Running"
 ) -> None:
     def is_watched() -> bool:
-        pod = made.store.pods.of(job.metadata.uid).get(name)
+        pod = product.store.pods.of(job.metadata.uid).get(name)
         return pod is not None and (pod.status.pod_ip, pod.phase) == (ip, phase)
 
     await until(is_watched)
 
 
-async def test_why_a_job_failed_is_read_once(world: Cluster) -> None:
+async def test_the_reason_of_a_failed_job_is_read_once(world: Cluster) -> None:
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.controller(), world.ends({"f-a": "Failed"}):
         done = await world.ended("f")
@@ -112,13 +112,13 @@ async def test_why_a_job_failed_is_read_once(world: Cluster) -> None:
 
 async def test_pods_of_an_ended_flow_are_dropped(world: Cluster) -> None:
     await world.apply(template("a"), flow("f", {"a": ""}))
-    async with world.controller() as made, world.ends(driver=PodEnds):
+    async with world.controller() as product, world.ends(driver=PodEnds):
         await world.ended("f")
-        await until(lambda: not len(made.store.pods.cache))
+        await until(lambda: not len(product.store.pods.cache))
     assert len(await world.raw(PODS)) == 1
 
 
-async def test_outputs_wait_for_a_server_that_cannot_list_pods_for_now(world: Cluster) -> None:
+async def test_outputs_wait_while_the_server_cannot_list_pods(world: Cluster) -> None:
     steps = flow("f", {"a": "", "b": "a"})
     steps["spec"]["flows"][1]["when"] = 'has(steps["a"].outputs.n)'
     await world.apply(template("a"), template("b"), steps)

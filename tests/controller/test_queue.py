@@ -1,4 +1,4 @@
-"""A work queue: each key once, one worker a key, delays and backoffs by an injected clock."""
+"""A work queue: each key once, one worker for a key, delays and backoffs by an injected clock."""
 
 import asyncio
 from unittest.mock import Mock
@@ -34,7 +34,7 @@ async def timed() -> Timed:
     return Timed()
 
 
-async def test_a_key_is_in_it_once_and_in_order(timed: Timed) -> None:
+async def test_a_key_is_queued_once_in_the_order_of_additions(timed: Timed) -> None:
     for key in "abacb":
         timed.queue.add(key)
     assert await timed.take() == ["a", "b", "c"]
@@ -83,7 +83,7 @@ async def test_a_delay_may_be_many_years(timed: Timed) -> None:
     assert await timed.take() == ["a"]
 
 
-async def test_backoff_doubles_for_each_key_alone_until_it_works(timed: Timed) -> None:
+async def test_the_backoff_of_each_key_doubles_until_it_succeeds(timed: Timed) -> None:
     assert [timed.queue.retry("a") for _ in range(3)] == [0.2, 0.4, 0.8]
     assert timed.queue.retry("b") == 0.2
     assert timed.queue.retry("b", at_least=7) == 7
@@ -92,7 +92,7 @@ async def test_backoff_doubles_for_each_key_alone_until_it_works(timed: Timed) -
     assert timed.hooks.retried.call_count == 6
 
 
-async def test_backoff_has_a_limit(timed: Timed) -> None:
+async def test_the_backoff_has_a_limit(timed: Timed) -> None:
     assert max(timed.queue.retry("a") for _ in range(100)) == 60
 
 
@@ -111,14 +111,14 @@ async def test_work_that_succeeds_ends_the_backoff(timed: Timed) -> None:
     assert await timed.take() == []
 
 
-async def test_a_waiting_worker_is_woken(timed: Timed) -> None:
+async def test_a_new_key_wakes_a_waiting_worker(timed: Timed) -> None:
     getting = asyncio.create_task(timed.queue.get())
     await asyncio.sleep(0)
     timed.queue.add("a")
     assert await getting == "a"
 
 
-async def test_a_worker_cancelled_as_it_is_woken_passes_the_key_on(timed: Timed) -> None:
+async def test_a_key_passes_on_if_its_worker_is_cancelled(timed: Timed) -> None:
     first, second = (asyncio.create_task(timed.queue.get()) for _ in range(2))
     await asyncio.sleep(0)
     timed.queue.add("a")

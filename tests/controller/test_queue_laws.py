@@ -13,7 +13,7 @@ from support.laws.effort_of_laws import tries
 from support.time.virtual_time import in_virtual_time
 
 QUIET = 1_000.0
-"""Time in seconds by which all keys have been handed out."""
+"""Seconds after which all keys have been handed out."""
 EPSILON = 1e-6
 KEYS = "abc"
 
@@ -51,7 +51,7 @@ class Pass:
     end: float = 0.0
     backoff_until: float = 0.0
     """The latest end that any backoff since the last success has had; 0 after a success."""
-    asked_until: float = 0.0
+    server_until: float = 0.0
     """The time that servers asked to wait."""
 
 
@@ -63,14 +63,14 @@ class Run:
     most_at_once: dict[str, int] = field(default_factory=dict)
 
     def of(self, key: str) -> list[Pass]:
-        return [each for each in self.passes if each.key == key]
+        return [entry for entry in self.passes if entry.key == key]
 
-    def followed(self) -> Iterator[tuple[Pass, Pass | None, list[float]]]:
-        """Each work with the next one of its key, and the events from its begin until then. An
-        event at the moment of the begin may belong to it."""
-        for key in {each.key for each in self.passes}:
-            mine = self.of(key)
-            for one, other in zip(mine, [*mine[1:], None], strict=True):
+    def with_next(self) -> Iterator[tuple[Pass, Pass | None, list[float]]]:
+        """Yield each work with the next one of its key, and the events from its start until then.
+        An event at the moment of the start may belong to it."""
+        for key in {entry.key for entry in self.passes}:
+            passes_of_key = self.of(key)
+            for one, other in zip(passes_of_key, [*passes_of_key[1:], None], strict=True):
                 until = other.begin if other else QUIET
                 times = [at for at, whose in self.events if whose == key]
                 yield one, other, [at for at in times if one.begin <= at <= until]
@@ -85,27 +85,27 @@ class Worker:
     async def work(self) -> None:
         now = asyncio.get_running_loop().time
         while (key := await self._queue.get()) is not None:
-            each = Pass(key, now(), self._script.pop(0) if self._script else Work())
-            self._run.passes.append(each)
+            entry = Pass(key, now(), self._script.pop(0) if self._script else Work())
+            self._run.passes.append(entry)
             self._working[key] = self._working.get(key, 0) + 1
             most = max(self._run.most_at_once.get(key, 0), self._working[key])
             self._run.most_at_once[key] = most
-            await asyncio.sleep(each.work.seconds)
-            each.end = now()
-            self._settle(each)
+            await asyncio.sleep(entry.work.seconds)
+            entry.end = now()
+            self._settle(entry)
             self._working[key] -= 1
             self._queue.done(key)
 
-    def _settle(self, each: Pass) -> None:
-        key, work = each.key, each.work
+    def _settle(self, entry: Pass) -> None:
+        key, work = entry.key, entry.work
         backoff, asked = self._backoffs.get(key, (0.0, 0.0))
         if work.ends == "failed":
             if work.after is not None and work.early:
                 self._queue.add_after(key, work.after)
             wait = self._queue.retry(key, at_least=work.at_least)
             assert wait >= max(work.at_least, FIRST_RETRY / 2)
-            backoff = max(backoff, each.end + wait)
-            asked = max(asked, each.end + work.at_least)
+            backoff = max(backoff, entry.end + wait)
+            asked = max(asked, entry.end + work.at_least)
             self._backoffs[key] = backoff, asked
         elif work.ends == "done":
             self._queue.forget(key)
@@ -113,11 +113,11 @@ class Worker:
             backoff = asked = 0.0
         if work.after is not None:
             self._queue.add_after(key, work.after)
-        each.backoff_until, each.asked_until = backoff, asked
+        entry.backoff_until, entry.server_until = backoff, asked
 
 
-def carried_out(history: History) -> Run:
-    """The history, and then QUIET seconds without an event."""
+def run_history(history: History) -> Run:
+    """Run the history, followed by QUIET seconds without an event."""
 
     async def main() -> Run:
         run, loop = Run(history.workers), asyncio.get_running_loop()
@@ -163,20 +163,20 @@ def no_key_is_worked_on_twice_at_once(run: Run) -> None:
     assert set(run.most_at_once.values()) <= {1}
 
 
-def nothing_that_was_requested_is_lost(run: Run) -> None:
-    """Every event, requeue, failure and hold is followed by work on the key."""
-    assert {key for _, key in run.events} == {each.key for each in run.passes}
-    for one, other, events in run.followed():
+def no_request_is_lost(run: Run) -> None:
+    """Work on the key follows every event, requeue, failure and hold."""
+    assert {key for _, key in run.events} == {entry.key for entry in run.passes}
+    for one, other, events in run.with_next():
         asks = one.backoff_until > 0 or one.work.after is not None
         if asks or any(at > one.begin for at in events):
             assert other is not None, one
 
 
-def nothing_comes_late_while_a_worker_is_free(run: Run) -> None:
+def work_is_on_time_while_a_worker_is_free(run: Run) -> None:
     if run.workers < len(KEYS):
         return  # a key may wait for a worker
-    for one, other, events in run.followed():
-        due = [max(at, one.end, one.asked_until) for at in events if at > one.begin]
+    for one, other, events in run.with_next():
+        due = [max(at, one.end, one.server_until) for at in events if at > one.begin]
         if one.work.after is not None:
             due.append(max(one.end + max(one.work.after, FLOOR), one.backoff_until))
         if one.backoff_until:
@@ -186,31 +186,31 @@ def nothing_comes_late_while_a_worker_is_free(run: Run) -> None:
             assert other.begin <= min(due) + EPSILON
 
 
-def only_an_event_comes_before_the_end_of_a_backoff(run: Run) -> None:
-    for one, other, events in run.followed():
+def only_an_event_interrupts_a_backoff(run: Run) -> None:
+    for one, other, events in run.with_next():
         if other is not None and not events:
             assert other.begin >= one.backoff_until - EPSILON
 
 
-def nothing_comes_before_the_time_that_a_server_asked_for(run: Run) -> None:
-    for one, other, _ in run.followed():
+def no_work_starts_before_the_time_that_a_server_asked_for(run: Run) -> None:
+    for one, other, _ in run.with_next():
         if other is not None:
-            assert other.begin >= one.asked_until - EPSILON
+            assert other.begin >= one.server_until - EPSILON
 
 
-def without_an_event_nothing_comes_before_the_floor(run: Run) -> None:
-    for one, other, events in run.followed():
+def without_an_event_no_work_starts_before_the_floor(run: Run) -> None:
+    for one, other, events in run.with_next():
         if other is not None and not events:
             assert other.begin >= one.end + FLOOR - EPSILON
 
 
 LAWS = (
     no_key_is_worked_on_twice_at_once,
-    nothing_that_was_requested_is_lost,
-    nothing_comes_late_while_a_worker_is_free,
-    only_an_event_comes_before_the_end_of_a_backoff,
-    nothing_comes_before_the_time_that_a_server_asked_for,
-    without_an_event_nothing_comes_before_the_floor,
+    no_request_is_lost,
+    work_is_on_time_while_a_worker_is_free,
+    only_an_event_interrupts_a_backoff,
+    no_work_starts_before_the_time_that_a_server_asked_for,
+    without_an_event_no_work_starts_before_the_floor,
 )
 
 
@@ -221,5 +221,5 @@ LAWS = (
 @example(history=BROKEN)
 @example(history=STORM)
 @example(history=ENDS_DURING)
-def test_laws(law: Callable[[Run], None], history: History) -> None:
-    law(carried_out(history))
+def test_the_queue_satisfies_the_laws(law: Callable[[Run], None], history: History) -> None:
+    law(run_history(history))

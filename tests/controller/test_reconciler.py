@@ -1,4 +1,4 @@
-"""Outcomes of reconciles: exceptions, statuses that are not stored, flows that plan in circles."""
+"""Outcomes of reconciles: exceptions, statuses that are not stored, and written statuses."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ async def world() -> AsyncIterator[World]:
         yield World(servers, await servers.flow("f"))
 
 
-async def test_status_that_nothing_waits_for_is_written_once_a_second_and_not_forgotten(
+async def test_a_status_that_is_not_urgent_is_written_once_a_second(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, (passed, writes, wait) in enumerate(
@@ -75,10 +75,10 @@ async def test_events_follow_their_status(world: World, monkeypatch: pytest.Monk
     world.now += 1
     await world.reconciler.reconcile(KEY)
     await world.recorder.flush()
-    assert [each["count"] for each in await world.servers.events()] == [1]
+    assert [entry["count"] for entry in await world.servers.events()] == [1]
 
 
-async def test_a_flow_that_is_gone_needs_nothing(world: World) -> None:
+async def test_a_deleted_flow_needs_no_requeue(world: World) -> None:
     outcome = await world.reconciler.reconcile((NAMESPACE, "none"))
     assert outcome == module.ReconcileOutcome()
 

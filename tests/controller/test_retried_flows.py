@@ -1,4 +1,4 @@
-"""Retried flows: earlier answers to their creates no longer count."""
+"""Retried flows: answers to creates from before the retry no longer count."""
 
 from datetime import UTC, datetime
 
@@ -10,12 +10,12 @@ from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template
 
 
-def asked(world: Cluster) -> int:
+def count_creates(world: Cluster) -> int:
     path = JOBS.path(NAMESPACE)
     return sum(r.method == "POST" and r.path == path for r in world.server.requests)
 
 
-async def failed(world: Cluster, reason: str) -> None:
+async def until_failed(world: Cluster, reason: str) -> None:
     done = await world.ended("f")
     conditions = done.status.conditions or {}
     assert (conditions["f-a"].phase, conditions["f-a"].reason) == ("Failed", reason)
@@ -30,35 +30,35 @@ def succeeded(flow: JobFlow) -> bool:
 )
 async def test_a_refused_create_is_sent_again(world: Cluster, spec: dict[str, object]) -> None:
     world.fails("POST", "/jobs", failure(422, "Refused", "not today"), times=2)
-    made = flow("f", {"a": ""})
-    made["spec"]["flows"][0] |= spec
-    await world.apply(template("a"), made)
+    manifest = flow("f", {"a": ""})
+    manifest["spec"]["flows"][0] |= spec
+    await world.apply(template("a"), manifest)
     async with world.ends(), world.controller():
-        await failed(world, "Refused")
-        before = asked(world)
+        await until_failed(world, "Refused")
+        before = count_creates(world)
         world.server.faults.clear()
         await world.order("RestartJob", name="restart")
         await world.until("f", succeeded)
-    assert asked(world) > before
+    assert count_creates(world) > before
 
 
-async def test_a_name_that_was_taken_is_asked_for_again(world: Cluster) -> None:
-    stranger = {**template("f-a"), "kind": "Job", "apiVersion": JOBS.api_version}
-    await world.apply(template("a"), stranger, flow("f", {"a": ""}))
+async def test_a_name_that_was_in_use_is_tried_again(world: Cluster) -> None:
+    foreign_job = {**template("f-a"), "kind": "Job", "apiVersion": JOBS.api_version}
+    await world.apply(template("a"), foreign_job, flow("f", {"a": ""}))
     async with world.ends({"f-a": ""}), world.controller():
-        await failed(world, "NameConflict")
-        before = asked(world)
+        await until_failed(world, "NameConflict")
+        before = count_creates(world)
         await world.order("RestartJob", name="restart")
         await world.until("f", lambda flow: not flow.status.handled_commands and flow.final)
-        await failed(world, "NameConflict")
-        assert asked(world) == before + 1
+        await until_failed(world, "NameConflict")
+        assert count_creates(world) == before + 1
         await world.client.delete(JOBS, NAMESPACE, "f-a")
     async with world.ends(), world.controller():
         await world.order("RestartJob", name="restart")
         await world.until("f", succeeded)
 
 
-async def test_a_backoff_from_before_is_not_waited_for(world: Cluster) -> None:
+async def test_a_retry_does_not_wait_for_an_earlier_backoff(world: Cluster) -> None:
     fault = world.fails("POST", "/jobs", failure(403, "Refused", "not today"), times=None)
     moment = datetime.now(UTC)
     await world.apply(template("a"), flow("f", {"a": ""}))

@@ -1,4 +1,4 @@
-"""A new leader knows what the last one did, even if no watch reports it: nothing runs twice."""
+"""A new leader knows the effects of the last one even if no watch shows them. No job runs twice."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -23,11 +23,11 @@ from support.time.alongside import until
 
 
 class Hearing(Client):
-    """While it does not hear, its watches hold events back and deliver them later."""
+    """A client whose watches can hold events back and deliver them later."""
 
-    def begin(self) -> None:
-        self._hears = asyncio.Event()
-        self._hears.set()
+    def start(self) -> None:
+        self._delivers = asyncio.Event()
+        self._delivers.set()
         self.answered: list[tuple[str, dict[str, str]]] = []
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
@@ -38,16 +38,16 @@ class Hearing(Client):
     async def until_listed(self, path: str) -> None:
         await until(lambda: any(path == seen for seen, _ in self.answered))
 
-    def stop_hearing(self) -> None:
-        self._hears.clear()
+    def hold_events(self) -> None:
+        self._delivers.clear()
 
-    def hear_again(self) -> None:
-        self._hears.set()
+    def deliver_events(self) -> None:
+        self._delivers.set()
 
     async def watch(self, *args: Any, **more: Any) -> AsyncGenerator[bytes, None]:
         async with aclosing(super().watch(*args, **more)) as frames:
             async for frame in frames:
-                await self._hears.wait()
+                await self._delivers.wait()
                 yield frame
 
 
@@ -55,10 +55,10 @@ class Hearing(Client):
 async def follower(world: Cluster) -> AsyncIterator[FollowingReplica[Hearing]]:
     async with Hearing.at(world.server.url) as client:
         assert isinstance(client, Hearing)
-        client.begin()
+        client.start()
         replica = FollowingReplica(client)
         await replica.store.synced.wait()
-        client.stop_hearing()
+        client.hold_events()
         try:
             yield replica
         finally:
@@ -75,9 +75,9 @@ async def test_existing_jobs_are_not_created_again(world: Cluster) -> None:
             await world.until("f", lambda flow: "f-b" in (flow.status.conditions or {}))
         replica.client.answered.clear()
         async with replica.leading():
-            await taken_over(world, replica)
+            await until_leading(world, replica)
             await set_phase(world.client, "f-b", "Completed")
-            replica.client.hear_again()
+            replica.client.deliver_events()
             done = await world.ended("f")
     assert done.status.state.phase == "Succeed"
     assert world.count("POST", JOBS) == 2
@@ -108,8 +108,8 @@ async def test_a_deleted_flow_gets_no_job(world: Cluster, monkeypatch: pytest.Mo
     assert set(await world.jobs()) == {"there-a"}
 
 
-async def test_the_end_of_a_job_that_is_gone_is_waited_for(world: Cluster) -> None:
-    """It completed and was deleted without a leader: only the watch shows how it ended."""
+async def test_a_new_leader_waits_for_the_end_of_a_deleted_job(world: Cluster) -> None:
+    """The job completed and was deleted without a leader, so only the watch shows its end."""
     await world.apply(template("a"), template("b"), flow("f", {"a": "", "b": "a"}))
     async with world.controller():
         await world.until_jobs(f_a="")
@@ -119,9 +119,9 @@ async def test_the_end_of_a_job_that_is_gone_is_waited_for(world: Cluster) -> No
         await set_phase(world.client, "f-a", "Completed")
         await world.client.delete(JOBS, NAMESPACE, "f-a")
         async with replica.leading(), world.ends():
-            await taken_over(world, replica)
+            await until_leading(world, replica)
             assert world.count("POST", JOBS) == 1
-            replica.client.hear_again()
+            replica.client.deliver_events()
             done = await world.ended("f")
     assert done.status.state.phase == "Succeed"
     assert world.count("POST", JOBS) == 2
@@ -154,7 +154,7 @@ async def test_one_list_reads_many_changes(world: Cluster, monkeypatch: pytest.M
         assert len(asked) == 2
 
 
-async def test_a_term_that_ends_before_anything_was_read_does_nothing(world: Cluster) -> None:
+async def test_a_term_that_ends_before_the_first_read_does_nothing(world: Cluster) -> None:
     ending = asyncio.Event()
     ending.set()
     store = Store()
@@ -163,7 +163,7 @@ async def test_a_term_that_ends_before_anything_was_read_does_nothing(world: Clu
 
 
 async def test_a_new_leader_reads_the_pods_of_ended_jobs(world: Cluster) -> None:
-    """Its watches show neither: the outputs are not lost."""
+    """Its watches show neither, but the outputs are not lost."""
     await world.apply(template("a"), flow("f", {"a": ""}))
     async with world.controller():
         await world.until_jobs(f_a="")
@@ -178,7 +178,7 @@ async def test_a_new_leader_reads_the_pods_of_ended_jobs(world: Cluster) -> None
     assert (done.status.conditions or {})["f-a"].outputs == {"text": "by the way"}
 
 
-async def taken_over(world: Cluster, replica: FollowingReplica[Hearing]) -> None:
+async def until_leading(world: Cluster, replica: FollowingReplica[Hearing]) -> None:
     """Wait until the replica leads, and for requests that it must not send."""
     await replica.client.until_listed(JOBS.path())
     await asyncio.sleep(0.2)
@@ -195,9 +195,9 @@ async def test_a_new_leader_continues_a_repeat(world: Cluster) -> None:
             await world.until("f", lambda flow: len(runs_of(flow)) == 2)
         replica.client.answered.clear()
         async with replica.leading():
-            await taken_over(world, replica)
+            await until_leading(world, replica)
             await set_phase(world.client, "f-a-1", "Completed")
-            replica.client.hear_again()
+            replica.client.deliver_events()
             done = await world.ended("f")
     assert done.status.state.phase == "Succeed"
     assert [run.phase for run in runs_of(done)] == ["Completed", "Completed"]
@@ -214,8 +214,8 @@ async def test_a_new_leader_keeps_the_delay_between_two_attempts(world: Cluster)
             before = await world.until("f", lambda flow: reason_of(flow, "f-a") == "Retrying")
         replica.client.answered.clear()
         async with replica.leading():
-            await taken_over(world, replica)
-            replica.client.hear_again()
+            await until_leading(world, replica)
+            replica.client.deliver_events()
             await asyncio.sleep(0.1)
     after = await world.flow("f")
     assert after.status.conditions == before.status.conditions

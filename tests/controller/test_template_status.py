@@ -1,4 +1,4 @@
-"""`jobDependsOnList` of templates: its content, and the number of writes."""
+"""`jobDependsOnList` of templates: its content and the number of writes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,12 +37,12 @@ class World:
         self.lists = self.leader()
 
     def leader(self) -> TemplateStatuses:
-        made = TemplateStatuses(self.servers.client, self.store, clock=lambda: self.now)
-        self.store.listeners.append(made)
-        return made
+        statuses = TemplateStatuses(self.servers.client, self.store, clock=lambda: self.now)
+        self.store.listeners.append(statuses)
+        return statuses
 
-    def job(self, name: str, made: int = 0, *, annotated: bool = True) -> Job:
-        """A job from `t`, created in second `made` of the hour."""
+    def job(self, name: str, second: int = 0, *, annotated: bool = True) -> Job:
+        """A job from `t`, created in this second of the hour."""
         self.version += 1
         source = {"volcano.sh/createdByJobTemplate": f"{NAMESPACE}.t"}
         meta: dict[str, Any] = {
@@ -50,7 +50,7 @@ class World:
             "namespace": NAMESPACE,
             "uid": f"uid-{name}",
             "resourceVersion": str(self.version),
-            "creationTimestamp": f"2026-01-01T00:{made // 60:02}:{made % 60:02}Z",
+            "creationTimestamp": f"2026-01-01T00:{second // 60:02}:{second % 60:02}Z",
             "annotations" if annotated else "labels": source,
         }
         job = msgspec.convert({"metadata": meta}, Job)
@@ -58,7 +58,7 @@ class World:
         return job
 
     async def wait(self, seconds: float) -> int:
-        """Let time pass and do what is due; return the number of writes."""
+        """Let time pass and run due work; return the number of writes."""
         before = self.writes
         self.now += seconds
         self.lists._due.release()
@@ -82,12 +82,12 @@ class World:
 async def world() -> AsyncIterator[World]:
     async with cluster() as servers:
         await servers.apply(template("t"))
-        made = World(servers, await servers.client.get(JOBTEMPLATES, *KEY, JobTemplate))
-        yield made
-        made.lists.stop()
+        world = World(servers, await servers.client.get(JOBTEMPLATES, *KEY, JobTemplate))
+        yield world
+        world.lists.stop()
 
 
-async def test_a_burst_of_jobs_is_one_write_the_newest_first(world: World) -> None:
+async def test_a_burst_of_jobs_causes_one_write_with_the_newest_first(world: World) -> None:
     for second in range(5):
         world.job(f"j{second}", second)
     assert await world.wait(SETTLE_SECONDS / 2) == 0
@@ -95,7 +95,7 @@ async def test_a_burst_of_jobs_is_one_write_the_newest_first(world: World) -> No
     assert await world.names() == ["j4", "j3", "j2", "j1", "j0"]
 
 
-async def test_a_template_rests_after_a_write(world: World) -> None:
+async def test_no_write_follows_another_within_the_rest_time(world: World) -> None:
     world.job("first", 1)
     assert await world.wait(SETTLE_SECONDS) == 1
     world.job("second", 2)
@@ -113,7 +113,7 @@ async def test_only_the_newest_hundred_jobs_are_listed(world: World) -> None:
     assert await world.names() == [f"j{second}" for second in reversed(range(30, MAX_NAMES + 30))]
 
 
-async def test_jobs_that_go_leave_the_list_and_an_empty_one_is_left_out(world: World) -> None:
+async def test_deleted_jobs_leave_the_list_and_an_empty_list_is_omitted(world: World) -> None:
     job = world.job("j")
     await world.wait(SETTLE_SECONDS)
     world.store.jobs.deleted(job)
@@ -121,7 +121,7 @@ async def test_jobs_that_go_leave_the_list_and_an_empty_one_is_left_out(world: W
     assert await world.names() is None
 
 
-async def test_volcanos_own_jobs_say_it_by_a_label(world: World) -> None:
+async def test_jobs_of_volcano_name_their_template_in_a_label(world: World) -> None:
     world.job("j", annotated=False)
     await world.wait(SETTLE_SECONDS)
     assert await world.names() == ["j"]
@@ -135,7 +135,7 @@ async def test_changes_of_an_existing_job_are_ignored(world: World) -> None:
     assert len(world.lists._due._due) == 0
 
 
-async def test_a_new_leader_writes_only_what_is_wrong(world: World) -> None:
+async def test_a_new_leader_writes_only_incorrect_lists(world: World) -> None:
     world.job("j")
     await world.wait(SETTLE_SECONDS)
     world.store.listeners.remove(world.lists)
@@ -147,7 +147,7 @@ async def test_a_new_leader_writes_only_what_is_wrong(world: World) -> None:
     assert await world.wait(SETTLE_SECONDS) == 1
 
 
-async def test_a_template_that_comes_later_gets_its_list(world: World) -> None:
+async def test_a_template_that_is_created_after_its_jobs_gets_its_list(world: World) -> None:
     world.job("j")
     found = world.store.templates.get(*KEY)
     assert found is not None
@@ -160,7 +160,7 @@ async def test_a_template_that_comes_later_gets_its_list(world: World) -> None:
 
 
 @pytest.mark.parametrize("code", [403, 404, 409, 500])
-async def test_a_write_that_failed_is_tried_again_after_a_rest(world: World, code: int) -> None:
+async def test_a_failed_write_is_retried_after_the_rest_time(world: World, code: int) -> None:
     world.servers.fails("PATCH", "", failure(code, "", "no"))
     world.job("j")
     assert await world.wait(SETTLE_SECONDS) == 0
@@ -168,7 +168,7 @@ async def test_a_write_that_failed_is_tried_again_after_a_rest(world: World, cod
     assert await world.names() == ["j"]
 
 
-async def test_a_list_is_no_new_generation_and_nobody_reviews_it(world: World) -> None:
+async def test_a_list_changes_no_generation_and_no_webhook_reviews_it(world: World) -> None:
     before = world.store.templates.get(*KEY)
     world.job("j")
     await world.wait(SETTLE_SECONDS)

@@ -13,10 +13,10 @@ from jobflow.api.jobflow import DependsOn, Step
 from jobflow.core.planning.view import PodsRead
 from jobflow.core.reasons import FlowReason, StepReason
 from support.paths import ROOT
-from support.plan.foreign_jobs import stranger
-from support.plan.loop_worlds import ends, leaves, repeated, retried, stepped
+from support.plan.foreign_jobs import foreign
+from support.plan.loop_worlds import end_jobs, finish, repeated, retried, two_steps
 from support.plan.plan_world import Planned, World, after, flow, world_of
-from support.plan.probing_worlds import SUCCEEDED, known, serving, workers
+from support.plan.probing_worlds import SUCCEEDED, plan_after_reads, serving, workers
 from support.plan.steps import step
 
 REFERENCE = ROOT / "docs" / "reference.md"
@@ -54,7 +54,7 @@ def unread() -> World:
 
 
 def timed_out() -> World:
-    return ends(stepped(timeout="1m").settled(), "Running", "f-a").later(60)
+    return end_jobs(two_steps(timeout="1m").settled(), "Running", "f-a").later(60)
 
 
 def blocked() -> World:
@@ -86,7 +86,7 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Waiting", "WaitingForTemplate"): lambda: flow("a").without_template("a"),
     ("Waiting", "Starting"): lambda: flow("a"),
     ("Waiting", "CreateRefused"): lambda: flow("a").stored().with_refusal("a", 403, retry_in=1),
-    ("Waiting", "NameInUse"): lambda: flow("a").stored().with_holder("a", stranger(deleting=True)),
+    ("Waiting", "NameInUse"): lambda: flow("a").stored().with_holder("a", foreign(deleting=True)),
     ("Waiting", "JobLost"): lost,
     ("Waiting", "Stopped"): two_branches,
     ("Waiting", "Terminating"): lambda: flow("a", b="a").with_jobs(a="Completed").being_deleted(),
@@ -96,14 +96,14 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     (RUNS, "Suspended"): lambda: started().with_command("AbortJob"),
     (RUNS, "FailurePolicy"): aborting,
     (RUNS, "DaemonEnded"): served,
-    ("Completed", "DaemonEnded"): lambda: ends(served().settled(), "Aborted", "f-a"),
-    ("Failed", "FailurePolicy"): lambda: ends(aborting().settled(), "Aborted", "f-b"),
-    ("Waiting", "Retrying"): lambda: ends(retried().settled(), "Failed", "f-a"),
+    ("Completed", "DaemonEnded"): lambda: end_jobs(served().settled(), "Aborted", "f-a"),
+    ("Failed", "FailurePolicy"): lambda: end_jobs(aborting().settled(), "Aborted", "f-b"),
+    ("Waiting", "Retrying"): lambda: end_jobs(retried().settled(), "Failed", "f-a"),
     (RUNS, "Timeout"): timed_out,
     (RUNS, "PodsUnread"): unread,
     ("Completed", "OutputsMissing"): without_a_pod,
-    ("Failed", "Timeout"): lambda: ends(timed_out().settled(), "Aborted", "f-a"),
-    ("Failed", "UntilNotReached"): lambda: ends(
+    ("Failed", "Timeout"): lambda: end_jobs(timed_out().settled(), "Aborted", "f-a"),
+    ("Failed", "UntilNotReached"): lambda: end_jobs(
         repeated("false", 1).settled(), "Completed", "f-a-0"
     ),
     (RUNS, "Cancelled"): lambda: started().with_command(),
@@ -113,11 +113,11 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Failed", "JobAborted"): lambda: started().with_jobs(a="Aborted"),
     ("Failed", "Cancelled"): lambda: started().cancelled().with_jobs(a="Aborted"),
     ("Failed", "Refused"): lambda: flow("a").stored().with_refusal("a", 422),
-    ("Failed", "NameConflict"): lambda: flow("a").stored().with_holder("a", stranger()),
+    ("Failed", "NameConflict"): lambda: flow("a").stored().with_holder("a", foreign()),
     ("Failed", "ProbeUnsatisfiable"): lambda: workers(
         serving(SUCCEEDED).with_jobs(serve="Completed"), "Succeeded Succeeded Failed"
     ),
-    ("Failed", "OutputsTooLarge"): lambda: leaves(flow("a").settled(), "f-a", "x" * 4096),
+    ("Failed", "OutputsTooLarge"): lambda: finish(flow("a").settled(), "f-a", "x" * 4096),
     ("Failed", "ExpressionError"): lambda: without_outputs().with_jobs(a="Completed"),
     ("Skipped", "NotTaken"): lambda: flow("a", b=after("a", condition="Failed")).with_jobs(
         a="Completed"
@@ -183,7 +183,7 @@ def phases_and_reasons(planned: Planned) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize(("phase", "reason"), STEPS)
 def test_a_reason_of_a_step_appears_and_is_explained(phase: str, reason: str) -> None:
-    planned = known(STEPS[phase, reason]())
+    planned = plan_after_reads(STEPS[phase, reason]())
     phases = {at for at, why in phases_and_reasons(planned) if why == reason}
     assert phases
     if phase == RUNS:
@@ -197,7 +197,7 @@ def test_a_reason_of_a_step_appears_and_is_explained(phase: str, reason: str) ->
 
 @pytest.mark.parametrize("reason", FLOWS)
 def test_a_reason_of_a_flow_appears_and_is_explained(reason: str) -> None:
-    planned = known(FLOWS[reason]())
+    planned = plan_after_reads(FLOWS[reason]())
     assert (planned.reason or NONE) == reason
     assert bool(planned.message) == (reason != NONE)
 

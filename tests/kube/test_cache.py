@@ -1,4 +1,4 @@
-"""A copy that follows lists, watches and writes in any order and never goes back."""
+"""A copy that follows lists, watches and writes in any order and never returns an older object."""
 
 from typing import Any
 
@@ -30,41 +30,41 @@ class Recording:
         self.calls.append(f"{sign}{obj.metadata.name}@{obj.metadata.resource_version}")
 
     @property
-    def held(self) -> dict[str, str]:
+    def objects(self) -> dict[str, str]:
         return {obj.metadata.name: obj.metadata.resource_version for obj in self.cache}
 
 
-def test_a_list_adds_changes_and_removes() -> None:
-    seen = Recording()
-    seen.cache.replace([job("a", 1), job("b", 2), job("c", 3)], "3")
-    seen.cache.replace([job("a", 1), job("b", 5), job("d", 6)], "6")
-    assert seen.calls == ["+a@1", "+b@2", "+c@3", "~b@5", "+d@6", "-c@3"]
+def test_a_list_adds_changes_and_removes_objects() -> None:
+    log = Recording()
+    log.cache.replace([job("a", 1), job("b", 2), job("c", 3)], "3")
+    log.cache.replace([job("a", 1), job("b", 5), job("d", 6)], "6")
+    assert log.calls == ["+a@1", "+b@2", "+c@3", "~b@5", "+d@6", "-c@3"]
 
 
-def test_a_doubted_copy_is_replaced_once_by_the_same_version() -> None:
-    seen = Recording()
-    seen.cache.replace([job("a", 1), job("b", 2)], "3")
-    seen.cache.doubt()
+def test_a_doubtful_copy_is_replaced_once_by_the_same_version() -> None:
+    log = Recording()
+    log.cache.replace([job("a", 1), job("b", 2)], "3")
+    log.cache.doubt()
     again = job("a", 1)
-    assert seen.cache.shared(again) is again
-    seen.cache.changed(job("b", 4))
+    assert log.cache.shared(again) is again
+    log.cache.changed(job("b", 4))
     for _ in range(2):
-        seen.cache.replace([again, job("b", 4)], "5")
-    assert seen.calls == ["+a@1", "+b@2", "~b@4", "~a@1"]
-    assert seen.cache.get("ns", "a") is again
-    assert seen.cache.shared(job("a", 1)) is again
+        log.cache.replace([again, job("b", 4)], "5")
+    assert log.calls == ["+a@1", "+b@2", "~b@4", "~a@1"]
+    assert log.cache.get("ns", "a") is again
+    assert log.cache.shared(job("a", 1)) is again
 
 
 def test_a_write_is_reported_once() -> None:
-    seen = Recording()
-    seen.cache.replace([], "5")
-    assert seen.cache.learn(job("a", 6))
-    seen.cache.changed(job("a", 6))
-    assert seen.calls == ["+a@6"]
+    log = Recording()
+    log.cache.replace([], "5")
+    assert log.cache.learn(job("a", 6))
+    log.cache.changed(job("a", 6))
+    assert log.calls == ["+a@6"]
 
 
 @pytest.mark.parametrize(
-    ("calls", "held"),
+    ("calls", "objects"),
     [
         ([("changed", "a", 1), ("learn", "a", 9), ("changed", "a", 7)], {"a": "9"}),
         ([("list", "", 5), ("learn", "a", 8), ("list", "", 7)], {"a": "8"}),
@@ -80,49 +80,49 @@ def test_a_write_is_reported_once() -> None:
         "a read of an earlier object",
     ],
 )
-def test_a_late_call_does_not_set_the_copy_back(calls: list[Any], held: dict[str, str]) -> None:
-    seen = Recording()
+def test_a_late_call_restores_no_older_version(calls: list[Any], objects: dict[str, str]) -> None:
+    log = Recording()
     for call, name, version, *uid in calls:
         if call == "list":
-            seen.cache.replace([], str(version))
+            log.cache.replace([], str(version))
         else:
-            getattr(seen.cache, call)(job(name, version, *uid))
-    assert seen.held == held
+            getattr(log.cache, call)(job(name, version, *uid))
+    assert log.objects == objects
 
 
-def test_a_recreated_object_is_another() -> None:
-    seen = Recording()
-    seen.cache.changed(job("a", 5, "first"))
-    seen.cache.changed(job("a", 9, "second"))
-    assert seen.calls == ["+a@5", "-a@5", "+a@9"]
-    seen.cache.deleted(job("a", 8, "first"))
-    assert seen.held == {"a": "9"}
+def test_a_recreated_object_is_a_new_object() -> None:
+    log = Recording()
+    log.cache.changed(job("a", 5, "first"))
+    log.cache.changed(job("a", 9, "second"))
+    assert log.calls == ["+a@5", "-a@5", "+a@9"]
+    log.cache.deleted(job("a", 8, "first"))
+    assert log.objects == {"a": "9"}
 
 
-def test_a_deletion_tells_the_newest_that_was_known() -> None:
-    seen = Recording()
-    seen.cache.changed(job("a", 5))
-    seen.cache.deleted(job("a", 7))
-    seen.cache.changed(job("b", 8))
-    seen.cache.learn(job("b", 12))
-    seen.cache.deleted(job("b", 10))
-    assert seen.calls[1:] == ["-a@7", "+b@8", "~b@12", "-b@12"]
+def test_a_deletion_reports_the_newest_known_version() -> None:
+    log = Recording()
+    log.cache.changed(job("a", 5))
+    log.cache.deleted(job("a", 7))
+    log.cache.changed(job("b", 8))
+    log.cache.learn(job("b", 12))
+    log.cache.deleted(job("b", 10))
+    assert log.calls[1:] == ["-a@7", "+b@8", "~b@12", "-b@12"]
 
 
 def test_a_copy_stays_if_the_listed_object_is_unreadable() -> None:
-    seen = Recording()
-    seen.cache.replace([job("a", 1), job("b", 2)], "2")
-    seen.cache.replace([], "9", unreadable={"uid-a"})
-    assert seen.held == {"a": "1"}
+    log = Recording()
+    log.cache.replace([job("a", 1), job("b", 2)], "2")
+    log.cache.replace([], "9", unreadable={"uid-a"})
+    assert log.objects == {"a": "1"}
 
 
 def test_changes_of_synced_and_served_are_reported() -> None:
-    seen = Recording()
+    log = Recording()
     states: list[tuple[bool, bool | None]] = []
-    seen.cache.on_state = lambda: states.append((seen.cache.synced, seen.cache.served))
-    seen.cache.absent()
-    seen.cache.replace([], "1")
-    seen.cache.absent()
+    log.cache.on_state = lambda: states.append((log.cache.synced, log.cache.served))
+    log.cache.absent()
+    log.cache.replace([], "1")
+    log.cache.absent()
     assert states == [(False, False), (True, True), (True, False)]
 
 
@@ -132,13 +132,12 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.randoms(use_true_random=False))
-def test_whatever_reaches_the_copy_in_whatever_order_it_ends_as_the_server_is(
+def test_the_copy_ends_like_the_server_in_any_order_of_calls(
     steps: list[tuple[str, str]], dice: object
 ) -> None:
-    """The watch brings every event in order; between its events come, at random, late answers to
-    writes, repeated old events and lists taken at any earlier moment that is not before the watch's
-    own place."""
-    seen, random = Recording(), dice
+    """The watch sends every event in order. Between its events arrive, at random, late answers to
+    writes, repeated old events, and lists that are at least as new as the last event."""
+    log, random = Recording(), dice
     server: dict[str, Job] = {}
     history: list[tuple[str, Job]] = []
     lists: list[tuple[int, list[Job]]] = [(0, [])]
@@ -148,41 +147,41 @@ def test_whatever_reaches_the_copy_in_whatever_order_it_ends_as_the_server_is(
             server[name] = job(name, version, uid)
             history.append(("MODIFIED", server[name]))
         elif name in server:
-            gone = server.pop(name)
-            history.append(("DELETED", job(name, version, gone.metadata.uid)))
+            deleted = server.pop(name)
+            history.append(("DELETED", job(name, version, deleted.metadata.uid)))
         lists.append((version, list(server.values())))
     for at, (type, obj) in enumerate(history):
-        here = int(obj.metadata.resource_version)
+        place = int(obj.metadata.resource_version)
         for _ in range(random.randrange(3)):  # type: ignore[attr-defined]
             kind, old = random.choice(history)  # type: ignore[attr-defined]
             if kind == "MODIFIED":
-                seen.cache.learn(old)
-            if int(old.metadata.resource_version) < here and at:
+                log.cache.learn(old)
+            if int(old.metadata.resource_version) < place and at:
                 past = history[random.randrange(at)]  # type: ignore[attr-defined]
-                (seen.cache.deleted if past[0] == "DELETED" else seen.cache.changed)(past[1])
+                (log.cache.deleted if past[0] == "DELETED" else log.cache.changed)(past[1])
         if type == "DELETED":
-            seen.cache.deleted(obj)
+            log.cache.deleted(obj)
         else:
-            seen.cache.changed(obj)
+            log.cache.changed(obj)
         if random.random() < 0.3:  # type: ignore[attr-defined]
-            version, objects = random.choice([one for one in lists if one[0] >= here])  # type: ignore[attr-defined]
-            seen.cache.replace(objects, str(version))
-    assert seen.held == {name: obj.metadata.resource_version for name, obj in server.items()}
+            version, objects = random.choice([one for one in lists if one[0] >= place])  # type: ignore[attr-defined]
+            log.cache.replace(objects, str(version))
+    assert log.objects == {name: obj.metadata.resource_version for name, obj in server.items()}
 
 
 def test_only_wanted_objects_are_kept() -> None:
     wanted = {"a", "b"}
-    seen = Recording()
-    seen.cache = Cache[Job](seen._tell, wanted=lambda job: job.metadata.name in wanted)
-    assert seen.cache.shared(job("x", 1)) is None
-    seen.cache.replace([job("a", 1), job("x", 2)], "3")
-    seen.cache.changed(job("b", 4))
-    seen.cache.changed(job("y", 5))
-    assert seen.cache.learn(job("z", 6))
-    assert seen.held == {"a": "1", "b": "4"}
+    log = Recording()
+    log.cache = Cache[Job](log._tell, wanted=lambda job: job.metadata.name in wanted)
+    assert log.cache.shared(job("x", 1)) is None
+    log.cache.replace([job("a", 1), job("x", 2)], "3")
+    log.cache.changed(job("b", 4))
+    log.cache.changed(job("y", 5))
+    assert log.cache.learn(job("z", 6))
+    assert log.objects == {"a": "1", "b": "4"}
     wanted.clear()
-    seen.cache.changed(job("a", 7))
-    assert seen.calls == ["+a@1", "+b@4", "-a@1"]
-    seen.cache.let_go(job("b", 4))
-    assert seen.held == {}
-    assert seen.calls == ["+a@1", "+b@4", "-a@1"]
+    log.cache.changed(job("a", 7))
+    assert log.calls == ["+a@1", "+b@4", "-a@1"]
+    log.cache.let_go(job("b", 4))
+    assert log.objects == {}
+    assert log.calls == ["+a@1", "+b@4", "-a@1"]

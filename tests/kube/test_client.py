@@ -20,7 +20,7 @@ async def client(server: ScriptedServer) -> AsyncIterator[Client]:
         yield client
 
 
-async def caught(client: Client) -> ApiError:
+async def error_of(client: Client) -> ApiError:
     with pytest.raises(ApiError) as info:
         await client.create(JOBS, "ns", b"{}")
     return info.value
@@ -29,7 +29,7 @@ async def caught(client: Client) -> ApiError:
 async def test_a_status_is_decoded(server: ScriptedServer, client: Client) -> None:
     body = failure(409, "AlreadyExists", 'jobs "x" already exists', name="x")
     server.others.append(Answer(409, body))
-    error = await caught(client)
+    error = await error_of(client)
     assert error.already_exists
     assert not error.conflict
     assert error.status.details is not None
@@ -50,11 +50,11 @@ async def test_a_status_is_decoded(server: ScriptedServer, client: Client) -> No
         (302, b"", "Unknown"),
     ],
 )
-async def test_a_body_that_is_no_status_becomes_one(
+async def test_a_body_that_is_no_status_is_converted_to_one(
     server: ScriptedServer, client: Client, code: int, body: bytes, reason: str
 ) -> None:
     server.others.append(Answer(code, body))
-    error = await caught(client)
+    error = await error_of(client)
     assert (error.code, error.reason) == (code, reason)
     assert error.message in (body.decode(errors="replace").strip(), "no")
 
@@ -70,7 +70,7 @@ async def test_a_body_that_is_no_status_becomes_one(
         ({}, {}, None),
     ],
 )
-async def test_retry_after_is_what_the_server_asks(
+async def test_retry_after_is_the_delay_that_the_server_asks_for(
     server: ScriptedServer,
     client: Client,
     headers: dict[str, str],
@@ -78,7 +78,7 @@ async def test_retry_after_is_what_the_server_asks(
     seconds: float | None,
 ) -> None:
     server.others.append(Answer(429, failure(429, **details), headers=headers))
-    assert (await caught(client)).retry_after == seconds
+    assert (await error_of(client)).retry_after == seconds
 
 
 QUOTA = 'jobs.batch.volcano.sh "x" is forbidden: exceeded quota: q, requested: count/jobs=1'
@@ -111,23 +111,23 @@ POLICY = "jobs.batch.volcano.sh \"x\" is forbidden: ValidatingAdmissionPolicy 'p
         (500, QUOTA, ""),
     ],
 )
-async def test_quotas_and_missing_rights_refuse_for_the_namespace(
+async def test_quotas_and_missing_rights_apply_to_the_whole_namespace(
     server: ScriptedServer, client: Client, code: int, message: str, cause: str
 ) -> None:
     server.others.append(Answer(code, failure(code, "Forbidden", message)))
-    found = (await caught(client)).for_the_namespace
+    found = (await error_of(client)).for_the_namespace
     assert found.startswith(cause)
     assert bool(found) == bool(cause)
 
 
 @pytest.mark.parametrize("end", ["cut", "hang"])
-async def test_half_an_answer_is_an_error(server: ScriptedServer, client: Client, end: Any) -> None:
+async def test_a_cut_answer_is_an_error(server: ScriptedServer, client: Client, end: Any) -> None:
     server.others.append(Answer(chunks=[b"{"], end=end))
     with pytest.raises(NETWORK_ERRORS):
         await client.request("GET", "/version", timeout=0.05 if end == "hang" else 60)
 
 
-async def test_nobody_listening_is_a_network_error() -> None:
+async def test_a_refused_connection_is_a_network_error() -> None:
     async with Client.at("http://127.0.0.1:1") as client:
         with pytest.raises(NETWORK_ERRORS):
             await client.request("GET", "/version")
@@ -136,19 +136,19 @@ async def test_nobody_listening_is_a_network_error() -> None:
 async def test_a_patch_is_a_merge_patch(server: ScriptedServer, client: Client) -> None:
     server.others.append(Answer(body={}))
     await client.patch(JOBFLOWS, "ns", "f", b'{"a":1}', subresource="status")
-    (asked,) = server.asked
-    assert asked.path == "/apis/flow.volcano.sh/v1alpha1/namespaces/ns/jobflows/f/status"
-    assert asked.headers["Content-Type"] == "application/merge-patch+json"
-    assert asked.body == b'{"a":1}'
+    (sent,) = server.asked
+    assert sent.path == "/apis/flow.volcano.sh/v1alpha1/namespaces/ns/jobflows/f/status"
+    assert sent.headers["Content-Type"] == "application/merge-patch+json"
+    assert sent.body == b'{"a":1}'
 
 
-async def test_a_delete_names_the_uid_it_means(server: ScriptedServer, client: Client) -> None:
+async def test_a_delete_names_the_uid(server: ScriptedServer, client: Client) -> None:
     server.others.append(Answer(body={}))
     await client.delete(JOBS, "ns", "j", uid="u1")
     assert json.loads(server.asked[0].body)["preconditions"] == {"uid": "u1"}
 
 
-async def test_deleting_what_is_gone_succeeds(server: ScriptedServer, client: Client) -> None:
+async def test_a_delete_of_nothing_succeeds(server: ScriptedServer, client: Client) -> None:
     server.others.append(Answer(404, failure(404, "NotFound")))
     await client.delete(JOBS, "ns", "j")
     server.others.append(Answer(409, failure(409, "Conflict")))
@@ -182,7 +182,7 @@ async def test_every_answer_is_observed(server: ScriptedServer, client: Client) 
     client.observe = lambda method, resource, code, seconds: calls.append((method, resource, code))
     server.others += [Answer(body={}), Answer(500, b""), Answer(end="cut")]
     await client.patch(JOBFLOWS, "ns", "f", b"{}", subresource="status")
-    await caught(client)
+    await error_of(client)
     with pytest.raises(NETWORK_ERRORS):
         await client.create(JOBS, "ns", b"{}")
     assert calls == [
@@ -209,11 +209,11 @@ def test_metrics_name_the_kind_of_a_path(path: str, resource: str) -> None:
 
 
 async def test_a_kind_is_found_by_discovery(server: ScriptedServer, client: Client) -> None:
-    served = [
+    kinds = [
         {"name": "replicasets/status", "kind": "ReplicaSet", "namespaced": True},
         {"name": "replicasets", "kind": "ReplicaSet", "namespaced": True},
     ]
-    server.others += [Answer(body={"resources": served}), Answer(404, b"404 page not found")]
+    server.others += [Answer(body={"resources": kinds}), Answer(404, b"404 page not found")]
     found = await client.resource_of_kind("apps/v1", "ReplicaSet")
     assert found.path("ns", "x") == "/apis/apps/v1/namespaces/ns/replicasets/x"
     assert await client.resource_of_kind("gone/v1", "Gone") is None
@@ -238,13 +238,13 @@ async def test_a_frame_may_exceed_any_buffer(server: ScriptedServer, client: Cli
     assert await frames(client) == [long.rstrip()]
 
 
-async def test_half_a_frame_at_the_end_is_dropped(server: ScriptedServer, client: Client) -> None:
+async def test_a_partial_last_frame_is_dropped(server: ScriptedServer, client: Client) -> None:
     text = frame("ADDED", thing("a", 1))
     server.watches.append(Answer(chunks=[text, text[:20]]))
     assert await frames(client) == [text.rstrip()]
 
 
-async def test_a_watch_asks_for_bookmarks(server: ScriptedServer, client: Client) -> None:
+async def test_a_watch_requests_bookmarks(server: ScriptedServer, client: Client) -> None:
     server.watches.append(Answer())
     await frames(client, timeout_seconds=42)
     assert server.asked[0].query == {
@@ -255,7 +255,7 @@ async def test_a_watch_asks_for_bookmarks(server: ScriptedServer, client: Client
     }
 
 
-async def test_a_watch_that_falls_silent_is_noticed(server: ScriptedServer, client: Client) -> None:
+async def test_a_silent_watch_is_an_error(server: ScriptedServer, client: Client) -> None:
     server.watches.append(Answer(chunks=[frame("ADDED", thing("a", 1))], end="hang"))
     with pytest.raises(NETWORK_ERRORS):
         await frames(client, silence=0.05)

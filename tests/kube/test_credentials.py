@@ -1,4 +1,4 @@
-"""Address and credentials of the API server, from kubeconfigs, plugins and pods."""
+"""Address and credentials of the API server from kubeconfigs, plugins and pods."""
 
 import base64
 import json
@@ -17,27 +17,27 @@ from jobflow.webhook.certificates.files import PkiFiles, write_development_pki
 from support.network.scripted_server import Answer, ScriptedServer, failure
 
 
-async def caught(client: Client) -> ApiError:
+async def error_of(client: Client) -> ApiError:
     with pytest.raises(ApiError) as info:
         await client.create(JOBS, "ns", b"{}")
     return info.value
 
 
 def kubeconfig(path: Path, server: str, authority: Path | None = None, **user: Any) -> str:
-    at = {"server": server}
+    cluster = {"server": server}
     if authority is not None:
-        at["certificate-authority-data"] = base64.b64encode(authority.read_bytes()).decode()
+        cluster["certificate-authority-data"] = base64.b64encode(authority.read_bytes()).decode()
     config = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u", "namespace": "team"}}],
-        "clusters": [{"name": "k", "cluster": at}],
+        "clusters": [{"name": "k", "cluster": cluster}],
         "users": [{"name": "u", "user": user}],
     }
     path.write_text(json.dumps(config))
     return str(path)
 
 
-async def test_a_kubeconfig_of_server_and_token(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_a_kubeconfig_gives_server_and_token(server: ScriptedServer, tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", server.url, token="t1")
     server.others.append(Answer(body={}))
     async with await Client.from_kubeconfig(path) as client:
@@ -52,19 +52,19 @@ async def test_a_refused_token_is_read_again(server: ScriptedServer, tmp_path: P
     async with await Client.from_kubeconfig(path) as client:
         kubeconfig(tmp_path / "config", server.url, token="t2")
         await client.create(JOBS, "ns", b'{"a":1}')
-    assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer t1", "Bearer t2"]
-    assert [asked.body for asked in server.asked] == [b'{"a":1}', b'{"a":1}']
+    assert [sent.headers["Authorization"] for sent in server.asked] == ["Bearer t1", "Bearer t2"]
+    assert [sent.body for sent in server.asked] == [b'{"a":1}', b'{"a":1}']
 
 
 async def test_an_unchanged_token_is_not_retried(server: ScriptedServer, tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", server.url, token="t1")
     server.others.append(Answer(401, failure(401, "Unauthorized")))
     async with await Client.from_kubeconfig(path) as client:
-        assert (await caught(client)).code == 401
+        assert (await error_of(client)).code == 401
     assert len(server.asked) == 1
 
 
-async def test_a_token_that_gets_old_is_read_again() -> None:
+async def test_an_old_token_is_read_again() -> None:
     clock = [0.0]
     tokens = iter(["t2", "t3"])
 
@@ -80,7 +80,7 @@ async def test_a_token_that_gets_old_is_read_again() -> None:
     assert (await credentials.login()).authorization == "t2"
 
 
-async def test_credentials_that_cannot_be_read_again_stay_as_they_were() -> None:
+async def test_credentials_stay_unchanged_if_they_cannot_be_read() -> None:
     async def broken() -> Login:
         raise ConfigError("token file is empty")
 
@@ -107,7 +107,7 @@ async def test_a_refusal_runs_the_plugin_again(server: ScriptedServer, tmp_path:
     async with await Client.from_kubeconfig(path) as client:
         await client.create(JOBS, "ns", b"{}")
         await client.create(JOBS, "ns", b"{}")
-    tokens = [asked.headers["Authorization"] for asked in server.asked]
+    tokens = [sent.headers["Authorization"] for sent in server.asked]
     assert tokens == ["Bearer t1", "Bearer t2", "Bearer t2"]
 
 
@@ -119,7 +119,7 @@ async def test_an_unusable_kubeconfig_is_reported(tmp_path: Path, text: str) -> 
         await Client.from_kubeconfig(str(path))
 
 
-async def test_a_kubeconfig_that_is_missing_is_named(tmp_path: Path) -> None:
+async def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         await Client.from_kubeconfig(str(tmp_path / "none"))
 
@@ -155,7 +155,7 @@ async def test_an_untrusted_server_is_refused(secure: ScriptedServer, tmp_path: 
     assert secure.asked == []
 
 
-async def test_in_a_pod_the_service_account_is_used_and_its_token_followed(
+async def test_a_pod_uses_its_service_account_and_its_new_tokens(
     secure: ScriptedServer, pki: PkiFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = tmp_path / "account"
@@ -175,11 +175,13 @@ async def test_in_a_pod_the_service_account_is_used_and_its_token_followed(
         await client.create(JOBS, "ns", b"{}")
         (account / "token").write_text("t2\n")
         await client.create(JOBS, "ns", b"{}")
-    tokens = [asked.headers["Authorization"] for asked in secure.asked]
+    tokens = [sent.headers["Authorization"] for sent in secure.asked]
     assert tokens == ["Bearer t1", "Bearer t1", "Bearer t2"]
 
 
-async def test_without_any_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_configuration_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -187,7 +189,7 @@ async def test_without_any_configuration(tmp_path: Path, monkeypatch: pytest.Mon
         await Client.from_kubeconfig(None)
 
 
-async def test_a_token_file(
+async def test_a_token_file_is_read_again(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(credentials, "REREAD_SECONDS", 0.0)
@@ -199,12 +201,12 @@ async def test_a_token_file(
         await client.create(JOBS, "ns", b"{}")
         token.write_text("t2")
         await client.create(JOBS, "ns", b"{}")
-    tokens = [asked.headers["Authorization"] for asked in server.asked]
+    tokens = [sent.headers["Authorization"] for sent in server.asked]
     assert tokens == ["Bearer t1", "Bearer t2"]
 
 
 @pytest.mark.parametrize(
-    ("server", "here"),
+    ("server", "expected"),
     [
         ("http://127.0.0.1:80", True),
         ("http://localhost:80", True),
@@ -213,5 +215,5 @@ async def test_a_token_file(
         ("https://localhost.example", False),
     ],
 )
-def test_no_proxy_is_asked_for_this_machine(server: str, here: bool) -> None:
-    assert is_loopback(server) is here
+def test_loopback_addresses_need_no_proxy(server: str, expected: bool) -> None:
+    assert is_loopback(server) is expected

@@ -1,4 +1,4 @@
-"""A copy that follows a server which pages, breaks off, forgets and refuses."""
+"""A copy that follows a server with pages, broken connections, expired versions and refusals."""
 
 import asyncio
 import json
@@ -32,17 +32,17 @@ class World:
         sign = "+" if old is None else "-" if new is None else "~"
         self.calls.append(sign + obj.metadata.name)
 
-    def held(self) -> list[str]:
+    def names(self) -> list[str]:
         return sorted(obj.metadata.name for obj in self.cache)
 
 
 @asynccontextmanager
 async def following(server: ScriptedServer) -> AsyncIterator[World]:
-    """A reflector at work, with backoffs of no time."""
+    """Run a reflector with very short backoffs."""
     world = World()
     async with Client.at(server.url) as client:
-        soon = ExponentialBackoff(first=0.0001, most=0.001)
-        world.reflector = Reflector(client, JOBS, Job, world.cache, backoff=soon)
+        short = ExponentialBackoff(first=0.0001, most=0.001)
+        world.reflector = Reflector(client, JOBS, Job, world.cache, backoff=short)
         task = asyncio.create_task(world.reflector.run())
         try:
             yield world
@@ -52,17 +52,17 @@ async def following(server: ScriptedServer) -> AsyncIterator[World]:
                 await task
 
 
-async def test_it_watches_from_the_version_of_its_list(server: ScriptedServer) -> None:
+async def test_a_watch_starts_at_the_version_of_the_list(server: ScriptedServer) -> None:
     server.lists += [page(7, thing("a", 1), more="next"), page(7, thing("b", 2))]
     async with following(server) as world:
         await server.until(lambda: server.watched)
-        assert world.held() == ["a", "b"]
+        assert world.names() == ["a", "b"]
         assert world.cache.synced
     assert server.watched[0].query["resourceVersion"] == "7"
     assert "resourceVersion" not in server.listed[0].query
 
 
-async def test_it_goes_on_from_the_last_event_after_any_break(server: ScriptedServer) -> None:
+async def test_a_broken_watch_continues_from_the_last_event(server: ScriptedServer) -> None:
     server.lists.append(page(7, thing("a", 1)))
     server.watches += [
         Answer(chunks=[frame("MODIFIED", thing("a", 8))]),
@@ -72,8 +72,8 @@ async def test_it_goes_on_from_the_last_event_after_any_break(server: ScriptedSe
     ]
     async with following(server) as world:
         await server.until(lambda: len(server.watched) == 5)
-        assert world.held() == ["b"]
-    versions = [asked.query["resourceVersion"] for asked in server.watched]
+        assert world.names() == ["b"]
+    versions = [sent.query["resourceVersion"] for sent in server.watched]
     assert versions == ["7", "8", "9", "12", "40"]
     assert len(server.listed) == 1
 
@@ -95,7 +95,7 @@ async def test_an_expired_version_starts_a_list(server: ScriptedServer, expired:
     assert server.watched[1].query["resourceVersion"] == "50"
 
 
-async def test_an_error_event_is_no_object(server: ScriptedServer) -> None:
+async def test_an_error_event_is_not_stored_as_an_object(server: ScriptedServer) -> None:
     server.lists += [page(7, thing("a", 1)), page(8, thing("a", 1))]
     server.watches.append(Answer(chunks=[frame("ERROR", failure(500, "InternalError", "etcd"))]))
     async with following(server) as world:
@@ -115,10 +115,10 @@ async def test_a_malformed_frame_starts_a_list(server: ScriptedServer, chunk: by
     server.watches.append(Answer(chunks=[chunk]))
     async with following(server) as world:
         await server.until(lambda: len(server.watched) == 2)
-        assert world.held() == ["a"]
+        assert world.names() == ["a"]
 
 
-async def test_a_server_that_is_initializing_has_no_empty_list(server: ScriptedServer) -> None:
+async def test_a_refused_list_is_no_empty_list(server: ScriptedServer) -> None:
     busy = failure(429, "TooManyRequests", "storage is (re)initializing")
     server.lists += [
         Answer(429, busy),
@@ -128,11 +128,11 @@ async def test_a_server_that_is_initializing_has_no_empty_list(server: ScriptedS
     ]
     async with following(server) as world:
         await server.until(lambda: server.watched)
-        assert world.held() == ["a"]
+        assert world.names() == ["a"]
         assert world.calls == ["+a"]
 
 
-async def test_a_throttled_watch_keeps_its_place(server: ScriptedServer) -> None:
+async def test_a_throttled_watch_keeps_its_version(server: ScriptedServer) -> None:
     server.lists.append(page(7))
     server.watches.append(Answer(429, failure(429, "TooManyRequests")))
     async with following(server):
@@ -148,11 +148,11 @@ async def test_an_expired_list_is_read_in_one_page(server: ScriptedServer) -> No
     ]
     async with following(server) as world:
         await server.until(lambda: server.watched)
-        assert world.held() == ["a", "b"]
-    assert [asked.query.get("limit") for asked in server.listed] == ["500", "500", None]
+        assert world.names() == ["a", "b"]
+    assert [sent.query.get("limit") for sent in server.listed] == ["500", "500", None]
 
 
-async def test_a_kind_not_served_is_retried(
+async def test_a_kind_that_is_not_served_is_retried(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reflector, "ABSENT_SECONDS", 0.0)
@@ -190,45 +190,45 @@ async def test_an_answer_without_a_list_is_requested_again(
         thing("bad", 2, status=[]),
     ],
 )
-async def test_a_malformed_object_hides_no_others(server: ScriptedServer, bad: Any) -> None:
+async def test_a_malformed_object_does_not_hide_others(server: ScriptedServer, bad: Any) -> None:
     server.lists.append(page(7, thing("a", 1), bad))
     server.watches.append(Answer(chunks=[frame("ADDED", bad), frame("ADDED", thing("b", 9))]))
     async with following(server) as world:
         await server.until(lambda: len(server.watched) == 2)
-        assert world.held() == ["a", "b"]
+        assert world.names() == ["a", "b"]
         assert world.reflector.unreadable == 1
     assert len(server.listed) == 1
     assert server.watched[1].query["resourceVersion"] == "9"
 
 
 DEPTHS = pytest.mark.parametrize("depth", [600, 984, 3_000, 30_000])
-"""Too deep to be read: some of them below the limits of an interpreter, some above."""
+"""Too deep to read, some below the limits of the interpreter and some above."""
 
 
-def deepened(written: bytes, depth: int) -> bytes:
-    """The JSON with so many maps in each other for the text DEEP."""
+def nest(encoded: bytes, depth: int) -> bytes:
+    """Replace the text DEEP in the JSON with this many nested maps."""
     deep = b'{"a":' * depth + b"1" + b"}" * depth
-    assert b'"DEEP"' in written
-    return written.replace(b'"DEEP"', deep)
+    assert b'"DEEP"' in encoded
+    return encoded.replace(b'"DEEP"', deep)
 
 
 @DEPTHS
-async def test_an_event_nested_too_deeply(server: ScriptedServer, depth: int) -> None:
+async def test_too_deeply_nested_events_are_skipped(server: ScriptedServer, depth: int) -> None:
     server.lists.append(page(7, thing("a", 1)))
-    deep = deepened(frame("ADDED", thing("deep", 8, spec="DEEP")), depth)
+    deep = nest(frame("ADDED", thing("deep", 8, spec="DEEP")), depth)
     server.watches.append(Answer(chunks=[deep]))
     server.watches.append(Answer(chunks=[frame("ADDED", thing("b", 9))]))
     async with following(server) as world:
         await server.until(lambda: len(server.watched) == 3)
-        assert world.held() == ["a", "b"]
+        assert world.names() == ["a", "b"]
         assert world.reflector.unreadable == 1
     assert server.watched[1].query["resourceVersion"] == "8"
 
 
 @DEPTHS
-async def test_a_listed_object_nested_too_deeply(server: ScriptedServer, depth: int) -> None:
+async def test_too_deeply_nested_objects_are_skipped(server: ScriptedServer, depth: int) -> None:
     listed = json.dumps(page(7, thing("a", 1), thing("deep", 8, spec="DEEP"), thing("b", 2)).body)
-    server.lists.append(Answer(body=deepened(listed.encode(), depth)))
+    server.lists.append(Answer(body=nest(listed.encode(), depth)))
     async with following(server) as world:
         await server.until(lambda: server.watched)
         assert world.calls == ["+a", "+b"]
@@ -239,7 +239,7 @@ async def test_a_listed_object_nested_too_deeply(server: ScriptedServer, depth: 
 async def test_the_last_readable_copy_is_kept(server: ScriptedServer, depth: int) -> None:
     server.lists.append(page(7, thing("a", 1)))
     changed, deleted = (
-        deepened(frame(word, thing("a", version, spec="DEEP")), depth)
+        nest(frame(word, thing("a", version, spec="DEEP")), depth)
         for word, version in (("MODIFIED", 8), ("DELETED", 9))
     )
     server.watches += [Answer(chunks=[changed]), Answer(chunks=[deleted])]
@@ -251,17 +251,17 @@ async def test_the_last_readable_copy_is_kept(server: ScriptedServer, depth: int
         assert world.reflector.unreadable == 0
 
 
-async def test_an_object_that_can_be_read_again_is_readable(
+async def test_an_object_that_becomes_readable_is_stored(
     server: ScriptedServer,
 ) -> None:
     server.lists.append(page(7, thing("a", 1, status=[])))
     server.watches.append(Answer(chunks=[frame("MODIFIED", thing("a", 8))]))
     async with following(server) as world:
         await server.until(lambda: len(server.watched) == 2)
-        assert (world.held(), world.reflector.unreadable) == (["a"], 0)
+        assert (world.names(), world.reflector.unreadable) == (["a"], 0)
 
 
-async def test_an_unreadable_object_is_logged_once_a_version(server: ScriptedServer) -> None:
+async def test_an_unreadable_object_is_logged_once_for_each_version(server: ScriptedServer) -> None:
     bad = thing("bad", 2, status=[])
     server.lists += [page(7, bad), page(8, bad), page(9, thing("bad", 9, status=[]))]
     server.watches += [Answer(410, failure(410, "Expired"))] * 2
@@ -272,7 +272,7 @@ async def test_an_unreadable_object_is_logged_once_a_version(server: ScriptedSer
     assert [entry["object"] for entry in entries] == ["ns/bad", "ns/bad"]
 
 
-def test_delays_double_up_to_a_limit_and_spread() -> None:
+def test_delays_double_up_to_a_limit_and_have_jitter() -> None:
     assert [delay(n, first=1, most=10, dice=lambda: 0.0) for n in range(6)] == [1, 2, 4, 8, 10, 10]
     assert delay(2, first=1, most=10, dice=lambda: 1.0) == 2
     assert delay(10_000, first=1, most=10, dice=lambda: 0.0) == 10
@@ -285,7 +285,7 @@ def test_a_success_resets_the_delays() -> None:
     assert backoff.next() == 1
 
 
-async def test_it_lists_only_after_what_it_waits_for(server: ScriptedServer) -> None:
+async def test_a_list_waits_for_the_given_prerequisite(server: ScriptedServer) -> None:
     server.lists += [Answer(body={}), page(5, thing("a", 3))]
     cache = Cache[Job]()
     async with Client.at(server.url) as client:
@@ -298,5 +298,5 @@ async def test_it_lists_only_after_what_it_waits_for(server: ScriptedServer) -> 
         await server.until(lambda: server.watched)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert [asked.path for asked in server.listed] == ["/first", JOBS.path()]
+    assert [sent.path for sent in server.listed] == ["/first", JOBS.path()]
     assert [job.metadata.name for job in cache] == ["a"]

@@ -1,4 +1,4 @@
-"""vcjobs that live as a script says, and what Volcano shows of them. Nothing here decides."""
+"""vcjobs that follow a script, and their status as Volcano writes it."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from support.plan.plan_pods import pod_of
 from support.sandbox.containers import ended, with_containers
 
 ENDED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
-SOON, DEAF = 1, 10**6
+SOON, NEVER = 1, 10**6
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,9 +22,9 @@ class Script:
     """The behavior of a vcjob, in whole seconds."""
 
     pending: int = 1
-    """From its creation to Running."""
+    """Seconds from its creation to Running."""
     lasts: int | None = 2
-    """From Running to its end; None: until somebody ends it."""
+    """Seconds from Running to its end; None: until it is aborted or deleted."""
     end: str = "Completed"
     runs: bool = True
     """Whether it is ever Running."""
@@ -32,15 +32,15 @@ class Script:
     """Its termination message."""
     node: str = "n1"
     watched: bool = True
-    """Whether its pods are seen by themselves, or only when they are read."""
+    """Whether its pods are watched, or only known when they are read."""
     obeys: int = SOON
-    """How long it continues when it is aborted; after more than a minute it is deleted."""
+    """Seconds that it continues when it is aborted; after more than a minute it is deleted."""
     refused: bool = False
-    """The API server does not take it (422)."""
+    """Whether the API server refuses it (422)."""
 
     def __repr__(self) -> str:
-        given = (each for each in fields(self) if getattr(self, each.name) != each.default)
-        return "Script(" + ", ".join(f"{e.name}={getattr(self, e.name)!r}" for e in given) + ")"
+        changed = (entry for entry in fields(self) if getattr(self, entry.name) != entry.default)
+        return "Script(" + ", ".join(f"{e.name}={getattr(self, e.name)!r}" for e in changed) + ")"
 
 
 @dataclass
@@ -50,11 +50,11 @@ class Vcjob:
     name: str
     uid: str
     script: Script
-    made: float
+    created_at: float
     phase: str = ""
     ran: float | None = None
     """When it was first Running."""
-    gone: bool = False
+    deleted: bool = False
     to_abort: float | None = None
     """When it is Aborted, if an abort was requested."""
 
@@ -64,8 +64,8 @@ class Vcjob:
 
     @property
     def alive(self) -> bool:
-        """Whether it takes up room."""
-        return not self.ended and not self.gone
+        """Whether it counts for the parallelism."""
+        return not self.ended and not self.deleted
 
     @property
     def output(self) -> Mapping[str, object] | None:
@@ -75,12 +75,12 @@ class Vcjob:
         """Return the time and the phase of its next change."""
         if not self.alive:
             return None
-        script, begins = self.script, math.ceil(self.made) + self.script.pending
+        script, start = self.script, math.ceil(self.created_at) + self.script.pending
         moves: list[tuple[float, str]] = []
         if not self.phase:
-            moves.append((begins, "Running" if script.runs else script.end))
+            moves.append((start, "Running" if script.runs else script.end))
         elif script.lasts is not None:
-            moves.append((begins + script.lasts, script.end))
+            moves.append((start + script.lasts, script.end))
         if self.to_abort is not None:
             moves.append((self.to_abort, "Aborted"))
         return min(moves, default=None)
@@ -91,11 +91,11 @@ class Vcjob:
             self.ran = now
 
     def abort(self, now: float) -> None:
-        if self.to_abort is None and self.script.obeys < DEAF:
+        if self.to_abort is None and self.script.obeys < NEVER:
             self.to_abort = math.ceil(now) + self.script.obeys
 
 
-def shown(job: Job, phase: str, at: datetime) -> Job:
+def with_phase(job: Job, phase: str, at: datetime) -> Job:
     at = at.replace(microsecond=0) + timedelta(seconds=1 if at.microsecond else 0)
     history = [*(job.status.conditions or ()), JobCondition(status=phase, last_transition_time=at)]
     status = JobStatus(

@@ -1,4 +1,4 @@
-"""A flow that uses nearly every control primitive, and what its vcjobs do."""
+"""A flow that uses nearly every control primitive, and the scripts of its vcjobs."""
 
 from typing import Any
 
@@ -84,8 +84,8 @@ SCRIPTS = {
 }
 
 
-def big(policy: str | None = None, **scripts: tuple[Script, ...]) -> carrying.Case:
-    """The flow; `scripts` are of steps whose vcjobs do something else."""
+def big_flow(policy: str | None = None, **scripts: tuple[Script, ...]) -> carrying.Case:
+    """The flow; `scripts` replace those of single steps."""
     spec = JobFlowSpec(
         flows=STEPS,
         finally_=FINALLY,

@@ -40,14 +40,14 @@ class Run:
     phase: str = ""
     """Completed or Failed; "" until it has ended."""
     reason: str = ""
-    kept: bool = False
+    completed_before: bool = False
     """Whether it is from before a retry of the flow."""
     again_at: float | None = None
     """When another attempt may start; None if one runs or the run has ended."""
     between: bool = False
     """Whether it was ended between two attempts, so that outputs of the last one do not count."""
     between_since: float = 0.0
-    """Since when it is between two attempts."""
+    """The time since which it is between two attempts."""
     late_at: float = 0.0
     """When another attempt must start, if there is room."""
 
@@ -74,7 +74,7 @@ class State:
 
     step: Step
     place: int
-    """In `spec.flows`; those of `finally` come behind them."""
+    """The position in `spec.flows`; steps of `finally` come after them."""
     finally_: bool = False
     phase: str = "Waiting"
     """Waiting, Running (also between attempts), Completed, Failed, Skipped."""
@@ -116,15 +116,15 @@ class State:
     @property
     def ran(self) -> bool:
         """Whether one of its vcjobs was ever Running since the last retry of the flow."""
-        new = (attempt for run in self.runs if not run.kept for attempt in run.attempts)
+        new = (attempt for run in self.runs if not run.completed_before for attempt in run.attempts)
         return any(attempt.vcjob.ran is not None for attempt in new)
 
     @property
-    def ever_made(self) -> int:
+    def attempts_so_far(self) -> int:
         return self.past.total() + sum(len(run.attempts) for run in self.runs)
 
     def forget(self, run: Run) -> None:
-        """Let a run start again; the names of its vcjobs stay in use."""
+        """Let a run start again. The names of its vcjobs stay in use."""
         self.past[run.index] += len(run.attempts)
         self.runs.remove(run)
 
@@ -139,8 +139,8 @@ class State:
 
 
 @dataclass(frozen=True)
-class Made:
-    """A created vcjob, by its own manifest."""
+class Created:
+    """A created vcjob, with fields of its manifest."""
 
     name: str
     step: str
@@ -153,8 +153,8 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A step as the flow's status shows it."""
+class ShownStep:
+    """A step as the status of the flow shows it."""
 
     phase: str
     reason: str
@@ -169,9 +169,9 @@ class Shown:
 class Batch:
     """The results of the creates of one plan."""
 
-    made: list[Made] = field(default_factory=list)
+    created: list[Created] = field(default_factory=list)
     refused: list[tuple[str, int | None]] = field(default_factory=list)
-    over: frozenset[str] = frozenset()
+    ended: frozenset[str] = frozenset()
     """Steps that have ended according to that plan."""
 
 
@@ -183,21 +183,21 @@ class Seen:
     aborted: set[str]
     deleted: set[str]
     """vcjobs that were deleted although they had not ended."""
-    steps: dict[str, Shown]
+    steps: dict[str, ShownStep]
     phase: str
     reason: str
     suspended: bool
     progress: str
     command: str = ""
     blurred: bool = False
-    """Whether something was known late, because pods had to be read."""
+    """Whether some information came late, because pods had to be read."""
     before: list[Batch] | None = None
     """The creates before the Command; None if nothing was in progress when it came."""
     before_at: float = 0.0
-    over_before: str = ""
+    result_before: str = ""
     """The final phase of the flow when the Command came, or ""."""
 
     @property
-    def made(self) -> set[tuple[str, int | None]]:
+    def created(self) -> set[tuple[str, int | None]]:
         """Return the step and index of each vcjob created now."""
-        return {(each.step, each.index) for batch in self.batches for each in batch.made}
+        return {(job.step, job.index) for batch in self.batches for job in batch.created}

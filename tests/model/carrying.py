@@ -1,7 +1,7 @@
-"""Carries a flow through by `plan` in simulated time, and asks the reference at every moment.
+"""Runs a flow with `plan` in simulated time, and compares it with the reference at every moment.
 
-Plans are carried out until one has nothing more to do; then time goes on to the next thing that
-happens, or to when the plan wants to look again. A plan that forgets to ask for that is found out.
+Plans are applied until one has nothing left to do. Then time advances to the next event, or to the
+time for which the plan asked. A plan that does not ask for a necessary one fails the test.
 """
 
 import json
@@ -18,8 +18,8 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import AbortJob, Action, CreateJob, DeleteJob, ReadPods
 from jobflow.core.planning.view import Refusal
-from model.acting import Script, Vcjob, pods, shown
-from model.books import ENDED, Batch, Made, Seen, Shown
+from model.acting import Script, Vcjob, pods, with_phase
+from model.books import ENDED, Batch, Created, Seen, ShownStep
 from model.reference import Reference
 from model.running import SLACK
 from support.plan.plan_world import NOW, World
@@ -49,7 +49,7 @@ class Case:
         spec = dict(msgspec.to_builtins(self.flow.spec))
         steps = [*spec.pop("flows"), *({"finally": s} for s in spec.pop("finally", ()))]
         lines = [f"spec: {spec}", *map(str, steps)]
-        lines += [f"{step}: {' | '.join(map(repr, made))}" for step, made in self.scripts.items()]
+        lines += [f"{step}: {' | '.join(map(repr, runs))}" for step, runs in self.scripts.items()]
         last = f"commands: {list(self.commands)}, crashes: {self.crashes}"
         return "\n" + "\n".join([*lines, last])
 
@@ -72,10 +72,10 @@ class Moment:
     blurred: bool = False
     before: list[Batch] | None = None
     before_at: float = 0.0
-    over_before: str = ""
+    result_before: str = ""
 
 
-class Carried:
+class Simulation:
     """Runs one flow from its start to its end."""
 
     def __init__(self, case: Case, interrupted: tuple[int, str] | None = None) -> None:
@@ -92,25 +92,25 @@ class Carried:
         self.vcjobs: dict[str, Vcjob] = {}
         self.commands = list(case.commands)
         self.moment = Moment()
-        self.ordered = 0
+        self.commands_sent = 0
 
     @property
     def now(self) -> float:
         return (self.world.now - NOW).total_seconds()
 
-    def to_the_end(self) -> World:
+    def run_to_end(self) -> World:
         """Run until the flow has ended and no more Commands come."""
         for _ in range(MOMENTS):
-            self.live()
+            self.advance()
             if self.world.flow.final and not self.commands:
                 return self.world
             self.world = self.world.later(self.next_time() - self.now)
         raise AssertionError(f"it does not end: {self.reference.open_steps()}")
 
-    def live(self) -> None:
+    def advance(self) -> None:
         self.moment = Moment(blurred=self.dice is not None)
-        self.move()
-        self.command()
+        self.move_vcjobs()
+        self.send_next_command()
         if not self.settle():
             self.interrupt()
         self.reference.at(self.now, self.seen())
@@ -133,15 +133,15 @@ class Carried:
         assert min(times) > self.now, f"time stands still at {self.now}"
         return min(times)
 
-    # ------------------------------------------------------------------ what happens
+    # ------------------------------------------------------------------------ events
 
-    def move(self) -> None:
+    def move_vcjobs(self) -> None:
         for name, vcjob in self.vcjobs.items():
             due = vcjob.next_move()
             if due is None or due[0] > self.now:
                 continue
             vcjob.move(due[1], self.now)
-            job = shown(self.world.jobs[name], vcjob.phase, self.world.now)
+            job = with_phase(self.world.jobs[name], vcjob.phase, self.world.now)
             self.world = self.world.with_job(job)
             if vcjob.phase == vcjob.script.end:
                 uid, ended = job.metadata.uid, pods(job, vcjob)
@@ -149,24 +149,24 @@ class Carried:
                 if vcjob.script.watched:
                     self.world = replace(self.world, pods={**self.world.pods, uid: ended})
 
-    def command(self) -> None:
+    def send_next_command(self) -> None:
         if self.commands and self.commands[0][0] + 0.5 <= self.now:
-            self.order(self.commands.pop(0)[1])
+            self.send_command(self.commands.pop(0)[1])
 
-    def order(self, action: str) -> None:
+    def send_command(self, action: str) -> None:
         self.moment.command = action
-        self.ordered += 1
+        self.commands_sent += 1
         self.world = replace(self.world, refusals={})
-        self.world = self.world.with_command(action, name=f"c{self.ordered}")
+        self.world = self.world.with_command(action, name=f"c{self.commands_sent}")
 
     def interrupt(self) -> None:
         assert self.interrupted is not None
         moment = self.moment
         moment.before, moment.batches, moment.before_at = moment.batches, [], self.now
         moment.blurred = True
-        moment.over_before = self.world.flow.status.state.phase if self.world.flow.final else ""
+        moment.result_before = self.world.flow.status.state.phase if self.world.flow.final else ""
         self.world = self.world.later(0.25)
-        self.order(self.interrupted[1])
+        self.send_command(self.interrupted[1])
         assert self.settle()
 
     def settle(self) -> bool:
@@ -175,28 +175,28 @@ class Carried:
             planned = self.world.plan()
             if planned.nothing:
                 return True
-            told = self.told(planned.status)
-            ended = frozenset(name for name, each in told.items() if each.phase in ENDED)
-            self.moment.batches.append(Batch(over=ended))
+            steps = self.shown_steps(planned.status)
+            ended = frozenset(name for name, step in steps.items() if step.phase in ENDED)
+            self.moment.batches.append(Batch(ended=ended))
             for action in planned.plan.actions:
-                if not self.crashed():
+                if not self.crashes_now():
                     self.act(action)
-            if not self.crashed():
+            if not self.crashes_now():
                 self.world = self.world.with_status(planned.status)
-            if self.crashed():
+            if self.crashes_now():
                 self.world = replace(self.world, aborts={}, missing=frozenset(), read={})
             self.plans += 1
             if self.interrupted is not None and self.plans == self.interrupted[0]:
                 return False
         raise AssertionError(f"plans without end at {self.now}")
 
-    def crashed(self) -> bool:
+    def crashes_now(self) -> bool:
         return self.dice is not None and self.dice.random() < CRASH
 
     def act(self, action: Action) -> None:
         match action:
             case CreateJob():
-                self.make(action)
+                self.create(action)
                 return
             case AbortJob():
                 self.moment.aborted.add(action.name)
@@ -205,9 +205,9 @@ class Carried:
                 self.delete(action)
             case ReadPods():
                 self.moment.blurred = True
-        self.world = self.world.acted(action)
+        self.world = self.world.apply_action(action)
 
-    def make(self, action: CreateJob) -> None:
+    def create(self, action: CreateJob) -> None:
         metadata = action.manifest["metadata"]
         index = int(metadata["labels"][INDEX]) if INDEX in metadata["labels"] else None
         attempt = int(metadata["labels"][labels.ATTEMPT])
@@ -218,11 +218,11 @@ class Carried:
             self.world = replace(self.world, refusals=refused)
             return
         assert action.name not in self.vcjobs, f"{action.name} was made twice"
-        self.world = self.world.acted(action)
+        self.world = self.world.apply_action(action)
         uid = self.world.jobs[action.name].metadata.uid
         vcjob = self.vcjobs[action.name] = Vcjob(action.name, uid, script, self.now)
-        self.moment.batches[-1].made.append(
-            Made(
+        self.moment.batches[-1].created.append(
+            Created(
                 name=action.name,
                 step=action.step,
                 index=index,
@@ -238,9 +238,9 @@ class Carried:
         vcjob = self.vcjobs[action.name]
         if not vcjob.ended:
             self.moment.deleted.add(action.name)
-            vcjob.gone = True
+            vcjob.deleted = True
 
-    # ------------------------------------------------------------------ what is shown
+    # ------------------------------------------------------------------------ status
 
     def seen(self) -> Seen:
         status = self.world.flow.status
@@ -248,7 +248,7 @@ class Carried:
             batches=self.moment.batches,
             aborted=self.moment.aborted,
             deleted=self.moment.deleted,
-            steps=self.told(status),
+            steps=self.shown_steps(status),
             phase=status.state.phase,
             reason=status.state.reason,
             suspended=status.suspended_at is not None,
@@ -257,21 +257,21 @@ class Carried:
             blurred=self.moment.blurred,
             before=self.moment.before,
             before_at=self.moment.before_at,
-            over_before=self.moment.over_before,
+            result_before=self.moment.result_before,
         )
 
-    def told(self, status: JobFlowStatus) -> dict[str, Shown]:
+    def shown_steps(self, status: JobFlowStatus) -> dict[str, ShownStep]:
         prefix = f"{self.case.flow.metadata.name}-"
         conditions = status.conditions or {}
-        return {key.removeprefix(prefix): step_shown(each) for key, each in conditions.items()}
+        return {key.removeprefix(prefix): shown_step(c) for key, c in conditions.items()}
 
 
-def step_shown(condition: StepCondition) -> Shown:
+def shown_step(condition: StepCondition) -> ShownStep:
     intents = {run.job: run.reason for run in condition.runs or [] if run.abort_time is not None}
     if not condition.runs and condition.abort_time is not None:
         intents = {condition.job: condition.reason}
     failed = frozenset(run.index for run in condition.runs or [] if run.phase == "Failed")
-    return Shown(condition.phase, condition.reason, _attempts(condition), intents, failed)
+    return ShownStep(condition.phase, condition.reason, _attempts(condition), intents, failed)
 
 
 def _attempts(condition: StepCondition) -> int:

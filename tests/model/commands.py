@@ -14,15 +14,15 @@ class Commands:
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
 
-    def obey(self, command: str) -> None:
+    def apply(self, command: str) -> None:
         reference = self.reference
         if command == "RestartJob":
             self.restart()
-        elif reference.over:
+        elif reference.result:
             return
-        elif command == "TerminateJob" and not reference.ending and not self.too_late():
+        elif command == "TerminateJob" and not reference.ending and not self.has_ended():
             reference.ending, reference.suspended = "Cancelled", False
-        elif command == "TerminateNow" and not self.too_late():
+        elif command == "TerminateNow" and not self.has_ended():
             reference.ending = reference.ending or "Cancelled"
             reference.suspended, reference.finally_too = False, True
         elif command in ("SuspendFlow", "AbortJob") and not reference.ending:
@@ -31,7 +31,7 @@ class Commands:
             reference.suspended = False
             reference.not_counted += reference.now - reference.suspended_since
 
-    def too_late(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the flow has ended except that its status is not stored yet."""
         return not self.reference.open_steps() and self.reference.seen.reason != "Cancelled"
 
@@ -47,32 +47,32 @@ class Commands:
 
     def restart(self) -> None:
         reference = self.reference
-        if reference.over != "Failed":
+        if reference.result != "Failed":
             return
-        back = self.going_back()
-        for name in back:
-            self.go_back(reference.states[name], back)
-        reference.over = reference.ending = ""
+        names = self.steps_to_reset()
+        for name in names:
+            self.reset(reference.states[name], names)
+        reference.result = reference.ending = ""
         reference.finally_too = False
         reference.suspended, reference.not_counted = False, 0.0
         reference.started = reference.now
 
-    def going_back(self) -> set[str]:
+    def steps_to_reset(self) -> set[str]:
         states = self.reference.states.values()
-        back = {
+        names = {
             state.name
             for state in states
             if state.finally_
             or state.phase == "Failed"
             or (state.phase == "Skipped" and state.reason != "NotTaken")
         }
-        for _ in states:  # targets may stand behind their dependants
+        for _ in states:  # targets may come after their dependants in the spec
             skipped = (state for state in states if state.phase == "Skipped")
-            back |= {state.name for state in skipped if back & set(state.step.targets)}
+            names |= {state.name for state in skipped if names & set(state.step.targets)}
         services = {s.name for s in states if s.step.daemon and s.reason == "DaemonEnded"}
-        return back | {name for name in services if self.behind(name) & back}
+        return names | {name for name in services if self.dependants_of(name) & names}
 
-    def behind(self, name: str) -> set[str]:
+    def dependants_of(self, name: str) -> set[str]:
         found: set[str] = set()
         for _ in self.reference.states:
             for state in self.reference.states.values():
@@ -80,17 +80,17 @@ class Commands:
                     found.add(state.name)
         return found
 
-    def go_back(self, state: State, back: set[str]) -> None:
+    def reset(self, state: State, names: set[str]) -> None:
         """Reset a step, except for completed items and the repeats before the one that failed."""
         state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
         state.decided, state.case, state.items, state.failed_at = False, None, None, None
         state.decided_at = None
         for_each, repeat = state.step.for_each, state.step.repeat
         other_items = for_each and any(
-            f'steps["{name}"]' in (for_each.from_ or "") for name in back
+            f'steps["{name}"]' in (for_each.from_ or "") for name in names
         )
         none_failed = repeat and all(run.phase != "Failed" for run in state.runs)
         for run in list(state.runs):
-            run.kept = run.phase == "Completed" and bool(for_each or repeat)
-            if not run.kept or state.finally_ or other_items or none_failed:
+            run.completed_before = run.phase == "Completed" and bool(for_each or repeat)
+            if not run.completed_before or state.finally_ or other_items or none_failed:
                 state.forget(run)

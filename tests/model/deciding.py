@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jobflow.api.control import Patch
 from jobflow.api.jobflow import JobFlow, Step
 from model.books import Run, State
-from model.words import Trouble, filled_in, items, truth
+from model.words import NoValue, items, substitute, truth
 
 if TYPE_CHECKING:
     from model.reference import Reference
@@ -32,7 +32,7 @@ class Deciding:
                 taken = state.case is not None
             if taken and step.for_each:
                 state.items = self.items(state, context)
-        except Trouble:
+        except NoValue:
             state.end("Failed", EXPRESSION_ERROR, now=self.reference.now)
             return
         state.decided = True
@@ -59,41 +59,41 @@ class Deciding:
             return step.switch[state.case].template or step.template_name
         return step.template_name
 
-    # ----------------------------------------------------------------- what is seen
+    # ------------------------------------------------------------------------ values
 
     def context(self, state: State) -> dict[str, Any]:
         """Return the values for expressions and references of a step."""
         flow, reference = self.reference.flow, self.reference
         params = {param.name: param.value for param in flow.spec.params or ()}
-        seen: dict[str, Any] = {"name": flow.metadata.name, "namespace": flow.metadata.namespace}
+        info: dict[str, Any] = {"name": flow.metadata.name, "namespace": flow.metadata.namespace}
         if state.finally_:
             others = (s for s in reference.states.values() if not s.finally_)
             broken = reference.ending or any(other.broken for other in others)
-            seen["phase"] = "Failed" if broken else "Succeed"
-        steps = {other.name: self.of_step(other) for other in reference.states.values()}
-        return {"params": params, "flow": seen, "steps": steps}
+            info["phase"] = "Failed" if broken else "Succeed"
+        steps = {other.name: self.step_values(other) for other in reference.states.values()}
+        return {"params": params, "flow": info, "steps": steps}
 
-    def of_step(self, state: State) -> dict[str, Any]:
-        shown = self.reference.seen.steps[state.name]
-        made: dict[str, Any] = {
+    def step_values(self, state: State) -> dict[str, Any]:
+        status = self.reference.seen.steps[state.name]
+        data: dict[str, Any] = {
             "phase": state.phase,
-            "reason": state.reason or shown.reason,
-            "attempts": state.ever_made,
+            "reason": state.reason or status.reason,
+            "attempts": state.attempts_so_far,
         }
         if state.step.for_each:
-            listed = state.step.for_each.items or range(state.step.for_each.count or 0)
-            count = len(listed if state.items is None else state.items)
+            items = state.step.for_each.items or range(state.step.for_each.count or 0)
+            count = len(items if state.items is None else state.items)
             runs = [state.run(index) for index in range(count)]
-            made["items"] = [self.of_run(run) if run else {"phase": "Skipped"} for run in runs]
+            data["items"] = [self.run_values(run) if run else {"phase": "Skipped"} for run in runs]
         elif state.runs:
-            made["outputs"] = state.runs[-1].outputs
-        return made
+            data["outputs"] = state.runs[-1].outputs
+        return data
 
-    def of_run(self, run: Run) -> dict[str, Any]:
+    def run_values(self, run: Run) -> dict[str, Any]:
         """Return the values of a run that has just ended, for `until` and `retry.when`."""
         return {"phase": run.phase, "reason": run.reason, "outputs": run.outputs}
 
-    def of_item(self, state: State, index: int | None) -> dict[str, Any]:
+    def item_values(self, state: State, index: int | None) -> dict[str, Any]:
         if index is None:
             return {}
         if state.items is None:
@@ -113,19 +113,19 @@ def expected_spec(reference: Reference, state: State, index: int | None) -> dict
     """Return the top-level fields of a vcjob: jobDefaults < template < patch < patch of the
     case."""
     defaults, step = reference.flow.spec.job_defaults, state.step
-    said: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
     if defaults is not None and defaults.queue is not None:
-        said["queue"] = defaults.queue
+        spec["queue"] = defaults.queue
     if defaults is not None and defaults.priority_class_name is not None:
-        said["priorityClassName"] = defaults.priority_class_name
+        spec["priorityClassName"] = defaults.priority_class_name
     template = reference.templates[reference.deciding.template(state)]
-    said |= {key: value for key, value in template.items() if key != "tasks"}
+    spec |= {key: value for key, value in template.items() if key != "tasks"}
     case = step.switch[state.case] if step.switch and state.case is not None else None
-    context = reference.deciding.context(state) | reference.deciding.of_item(state, index)
+    context = reference.deciding.context(state) | reference.deciding.item_values(state, index)
     for patch in (step.patch, case.patch if case else None):
-        said |= filled_in(_said(patch), context)
-    return said
+        spec |= substitute(patched_fields(patch), context)
+    return spec
 
 
-def _said(patch: Patch | None) -> dict[str, Any]:
+def patched_fields(patch: Patch | None) -> dict[str, Any]:
     return (patch.job_spec or patch.spec or {}) if patch is not None else {}

@@ -10,7 +10,7 @@ from jobflow.api.control import Backoff, Case, ForEach, JobDefaults, Param, Patc
 from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
 from model import carrying
-from model.acting import DEAF, Script
+from model.acting import NEVER, Script
 from support.plan.plan_world import FLOW_UID, NOW
 from support.plan.steps import TEMPLATE_SPEC
 
@@ -31,10 +31,10 @@ TEMPLATES: dict[str, dict[str, Any]] = {
 OUTPUTS: tuple[Mapping[str, object] | None, ...] = (
     None, {"n": 0}, {"n": 1, "l": [1, 2]}, {"n": 2, "l": []}, {"n": "none", "l": 3},
 )  # fmt: skip
-WELL = tuple(
+SUCCEEDING = tuple(
     Script(lasts=n, output=out, watched=w) for out in OUTPUTS for n in (1, 3) for w in (True, False)
 )
-BADLY = tuple(
+FAILING = tuple(
     Script(lasts=n, end=end, runs=runs, output=out, node=node)
     for end, runs, n, out, node in (
         ("Failed", True, 1, None, "n1"),
@@ -47,11 +47,11 @@ BADLY = tuple(
 ABORTED = (
     Script(lasts=7),
     Script(lasts=7, obeys=3),
-    Script(lasts=4, obeys=DEAF),
-    Script(lasts=90, obeys=DEAF),
+    Script(lasts=4, obeys=NEVER),
+    Script(lasts=90, obeys=NEVER),
     Script(pending=3, lasts=5),
 )
-FOREVER = (Script(lasts=None), Script(lasts=None, obeys=2), Script(lasts=None, obeys=DEAF))
+FOREVER = (Script(lasts=None), Script(lasts=None, obeys=2), Script(lasts=None, obeys=NEVER))
 RETRIES = (
     Retry(limit=1),
     Retry(limit=2, avoid_nodes=True),
@@ -65,19 +65,19 @@ UNTILS = ("true", "outputs.n > 1", "index > 0", "false", "!(outputs.n > 0)", 'ph
 ITEMS: tuple[list[Any], ...] = ([1], ["x", "y"], [{"k": "v"}, {"k": 1}], [3, 2, 1], [])
 
 
-def _some(draw: st.DrawFn, what: tuple[Any, ...] | list[Any], one_in: int = 3) -> Any:
-    """Mostly nothing."""
+def some_or_none(draw: st.DrawFn, what: tuple[Any, ...] | list[Any], one_in: int = 3) -> Any:
+    """Draw one of these values, or in most cases None."""
     return draw(st.sampled_from([*[None] * ((one_in - 1) * len(what)), *what]))
 
 
 class Drawing:
-    """One flow, being drawn."""
+    """A flow that is being drawn."""
 
     def __init__(self, draw: st.DrawFn, features: frozenset[str]) -> None:
         self.draw, self.features = draw, features
         self.params = "params" in features
-        self.over_before: dict[str, set[str]] = {}
-        """Steps that have ended when a step is decided, whatever happens."""
+        self.ended_before: dict[str, set[str]] = {}
+        """Steps that have ended in any case when a step is decided."""
         self.steps: dict[str, Step] = {}
 
     def has(self, feature: str, one_in: int = 3) -> bool:
@@ -87,14 +87,14 @@ class Drawing:
 
     def step(self, name: str, before: str) -> Step:
         depends_on = self.depends_on(before) if before else None
-        self.over_before[name] = self.known_over(depends_on)
+        self.ended_before[name] = self.known_ended(depends_on)
         return self.filled(name, depends_on)
 
-    def known_over(self, depends_on: DependsOn | None) -> set[str]:
+    def known_ended(self, depends_on: DependsOn | None) -> set[str]:
         if depends_on is None or depends_on.strategy == "any" or depends_on.condition == "Running":
             return set()
-        over = {name for name in depends_on.targets or () if not self.steps[name].daemon}
-        return over.union(*(self.over_before[name] for name in over))
+        names = {name for name in depends_on.targets or () if not self.steps[name].daemon}
+        return names.union(*(self.ended_before[name] for name in names))
 
     def filled(self, name: str, depends_on: DependsOn | None, *, last: bool = False) -> Step:
         """Draw the fields of a step besides its dependencies."""
@@ -110,8 +110,10 @@ class Drawing:
             switch=switch,
             for_each=self.for_each(name) if loop == "forEach" else None,
             repeat=self.repeat() if loop == "repeat" else None,
-            retry=_some(self.draw, RETRIES, 2) if "retry" in self.features else None,
-            timeout=_some(self.draw, ["2s", "4s"], 4) if "timeout" in self.features else None,
+            retry=some_or_none(self.draw, RETRIES, 2) if "retry" in self.features else None,
+            timeout=some_or_none(self.draw, ["2s", "4s"], 4)
+            if "timeout" in self.features
+            else None,
             daemon=True if daemon else None,
             continue_on_failure=True if self.has("continueOnFailure", 4) else None,
             patch=self.patch(name, loop) if self.has("references", 4) else None,
@@ -137,7 +139,7 @@ class Drawing:
             Case(
                 when=self.condition(name),
                 template=self.draw(st.sampled_from(["t", "u"])),
-                patch=_some(self.draw, [Patch(job_spec={"queue": "q-of-case"})]),
+                patch=some_or_none(self.draw, [Patch(job_spec={"queue": "q-of-case"})]),
             )
             for _ in range(self.draw(st.integers(1, 2)))
         ]
@@ -170,13 +172,13 @@ class Drawing:
     # ------------------------------------------------------------------- expressions
 
     def plain_before(self, name: str) -> list[str]:
-        before = sorted(self.over_before[name])
+        before = sorted(self.ended_before[name])
         return [n for n in before if not self.steps[n].for_each and not self.steps[n].repeat]
 
     def condition(self, name: str) -> str:
         texts = ["true", "false"]
         texts += ["params.n == 1", 'params.w == "y"'] if self.params else []
-        for other in sorted(self.over_before[name]):
+        for other in sorted(self.ended_before[name]):
             step = f'steps["{other}"]'
             texts += [f'{step}.phase == "{p}"' for p in ("Completed", "Failed", "Skipped")]
             texts.append(f'{step}.reason == "NotTaken"')
@@ -193,22 +195,22 @@ class Drawing:
         texts += [f'steps["{other}"].outputs.l' for other in self.plain_before(name)]
         return self.draw(st.sampled_from(texts))
 
-    # ----------------------------------------------------------------------- the rest
+    # ------------------------------------------------------------------- other fields
 
     def scripts(self, step: Step) -> tuple[Script, ...]:
-        kinds = [*WELL, *BADLY, *BADLY, *ABORTED]
+        kinds = [*SUCCEEDING, *FAILING, *FAILING, *ABORTED]
         if "refused" in self.features:
             kinds.append(Script(refused=True))
         if step.daemon:
-            kinds = [*FOREVER * 6, *BADLY, *ABORTED]
+            kinds = [*FOREVER * 6, *FAILING, *ABORTED]
         elif step.timeout:
             kinds += FOREVER
-        made = self.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3))
-        return tuple(made)
+        drawn = self.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3))
+        return tuple(drawn)
 
     def last_step(self, name: str) -> Step:
         """One of `finally`."""
-        self.over_before[name] = set(self.steps) - {"y", "z"}
+        self.ended_before[name] = set(self.steps) - {"y", "z"}
         step = self.filled(name, None, last=True)
         if step.when is not None and self.draw(st.booleans()):
             phase = self.draw(st.sampled_from(["Failed", "Succeed"]))
@@ -227,7 +229,7 @@ class Drawing:
         )
         daemons = sum(bool(step.daemon) for step in steps)
         most = self.draw(st.integers(1, 3)) + daemons if self.has("parallelism") else None
-        timeout = _some(self.draw, ["3s", "8s", "15s"], 4)
+        timeout = some_or_none(self.draw, ["3s", "8s", "15s"], 4)
         policies = [None, "Stop", "Abort", "Continue"]
         has = self.features.__contains__
         return JobFlowSpec(
@@ -260,7 +262,7 @@ def _plain(step: Step) -> Step:
 
 @st.composite
 def cases(draw: st.DrawFn, features: frozenset[str] = EVERY) -> carrying.Case:
-    """A flow with some of these primitives, and all that happens to it."""
+    """A flow with some of these primitives, and its events."""
     drawing = Drawing(draw, features)
     spec = drawing.spec()
     flow = JobFlow(
@@ -272,5 +274,5 @@ def cases(draw: st.DrawFn, features: frozenset[str] = EVERY) -> carrying.Case:
     scripts = {
         step.name: drawing.scripts(step) for step in (*(spec.flows or ()), *(spec.finally_ or ()))
     }
-    dice = draw(st.integers(0, 99)) if drawing.has("crashes", 4) else None
-    return carrying.Case(flow, TEMPLATES, scripts, drawing.commands(), dice)
+    crashes = draw(st.integers(0, 99)) if drawing.has("crashes", 4) else None
+    return carrying.Case(flow, TEMPLATES, scripts, drawing.commands(), crashes)

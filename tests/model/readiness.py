@@ -1,4 +1,4 @@
-"""When a step's dependencies are met, and what it ends as otherwise (docs/reference.md)."""
+"""Whether the dependencies of a step are met, or why it is skipped (docs/reference.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MET, NOT_YET, PASSED = "met", "not yet", "passed over"
 STOPPED, NOT_TAKEN, UPSTREAM = "Stopped", "NotTaken", "UpstreamFailed"
 
 
-def wanted(step: Step, target: Step) -> str:
+def required_condition(step: Step, target: Step) -> str:
     """Return the condition that a target must meet: Running for a daemon."""
     condition = step.depends_on.condition if step.depends_on else None
     if target.daemon and condition in (None, "Completed"):
@@ -25,7 +25,7 @@ def wanted(step: Step, target: Step) -> str:
 
 def reached(step: Step, target: State) -> str:
     """Return the state of a target for a step."""
-    condition = wanted(step, target.step)
+    condition = required_condition(step, target.step)
     if not target.ended:
         return MET if condition == "Running" and target.ran else NOT_YET
     match target.phase, target.reason:
@@ -71,21 +71,21 @@ def handles(state: State, states: Mapping[str, State]) -> bool:
     )
 
 
-def waits_for_writing(reference: Reference, state: State) -> bool:
+def waits_for_storage(reference: Reference, state: State) -> bool:
     """Whether the step, or one that it depends on, was decided in the plan of this batch, which
     only stores the decision: a failure that follows from it comes a plan later."""
-    written = state.decided_at == reference.now and state.name not in reference.batch.over
-    behind = (reference.states[name] for name in state.step.targets)
-    return written or any(waits_for_writing(reference, target) for target in behind)
+    stored_now = state.decided_at == reference.now and state.name not in reference.batch.ended
+    targets = (reference.states[name] for name in state.step.targets)
+    return stored_now or any(waits_for_storage(reference, target) for target in targets)
 
 
-def stops_just_now(reference: Reference, state: State) -> bool:
+def stops_now(reference: Reference, state: State) -> bool:
     """Whether the flow stops at this moment because of a step that does not depend on this one."""
     if reference.flow.spec.failure_policy == "Continue" or handles(state, reference.states):
         return False
     others = [s for s in reference.states.values() if not s.finally_ and s is not state]
     if state.finally_ or any(s.broken and s.failed_at != reference.now for s in others):
         return False
-    behind = reference.commands.behind(state.name)
+    dependants = reference.commands.dependants_of(state.name)
     failing = [s for s in others if reference.seen.steps[s.name].phase == "Failed"]
-    return any(not s.step.continue_on_failure and s.name not in behind for s in failing)
+    return any(not s.step.continue_on_failure and s.name not in dependants for s in failing)

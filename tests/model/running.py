@@ -9,12 +9,12 @@ from jobflow.api.control import Retry
 from jobflow.api.duration import parse_duration
 from model.books import Attempt, Run, State
 from model.deciding import EXPRESSION_ERROR, expected_spec
-from model.words import Trouble, truth
+from model.words import NoValue, truth
 
 if TYPE_CHECKING:
     from model.reference import Reference
 
-ENDED_SO = {"Failed": "JobFailed", "Terminated": "JobTerminated", "Aborted": "JobAborted"}
+FAILURE_REASONS = {"Failed": "JobFailed", "Terminated": "JobTerminated", "Aborted": "JobAborted"}
 SLACK = 1.0
 """Times in a status are whole seconds."""
 
@@ -27,13 +27,13 @@ class Running:
     def now(self) -> float:
         return self.reference.now
 
-    def go_over(self) -> None:
+    def update(self) -> None:
         for state in self.reference.states.values():
             if state.phase != "Running":
                 continue
             for run in state.runs:
-                self.go_over_run(state, run)
-            self.come_together(state)
+                self.update_run(state, run)
+            self.end_if_complete(state)
 
     def no_vcjob(self, state: State, index: int | None, why: str) -> None:
         """Fail a run whose vcjob can never be created."""
@@ -47,21 +47,21 @@ class Running:
         run.phase, run.reason, run.again_at = "Failed", why, None
         run.between = bool(run.attempts)
 
-    def look_into_references(self, state: State) -> None:
-        """One that has no value when a vcjob is to be made. Whether there is room left for it is
-        seen by that it fails; it has to, where there is (`check_nothing_is_left`)."""
-        shown = self.reference.seen.steps[state.name]
+    def check_references(self, state: State) -> None:
+        """Fail a run whose reference has no value if the status shows that failure. If there is
+        room for its vcjob, it must (`check_no_create_is_missing`)."""
+        status = self.reference.seen.steps[state.name]
         for index in list(self.ready(state, strict=True)):
             try:
                 expected_spec(self.reference, state, index)
-            except Trouble:
-                if shown.phase == "Failed" or index in shown.failed:
+            except NoValue:
+                if status.phase == "Failed" or index in status.failed:
                     self.no_vcjob(state, index, EXPRESSION_ERROR)
                     return
 
     # --------------------------------------------------------------------- attempts
 
-    def go_over_run(self, state: State, run: Run) -> None:
+    def update_run(self, state: State, run: Run) -> None:
         if run.phase or run.last is None:
             return
         attempt = run.last
@@ -69,18 +69,18 @@ class Running:
             self.time_out(state, attempt)
         elif run.again_at is None:
             self.attempt_ended(state, run, attempt)
-        elif self.begins_no_more(state) and not self.made_before_that_was_known(state, run):
+        elif self.is_halted(state) and not self.was_created_early(state, run):
             run.phase, run.reason = "Failed", ""
             run.between = run.between_since < self.now
 
-    def made_before_that_was_known(self, state: State, run: Run) -> bool:
+    def was_created_early(self, state: State, run: Run) -> bool:
         seen = self.reference.seen
-        return seen.blurred and (state.name, run.index) in seen.made
+        return seen.blurred and (state.name, run.index) in seen.created
 
-    def began_before_that_was_known(self, state: State) -> bool:
+    def has_early_items(self, state: State) -> bool:
         new = ((state.name, index) for index in range(len(state.items or ())))
-        unbegun = {key for key in new if state.run(key[1]) is None}
-        return self.reference.seen.blurred and bool(unbegun & self.reference.seen.made)
+        not_started = {key for key in new if state.run(key[1]) is None}
+        return self.reference.seen.blurred and bool(not_started & self.reference.seen.created)
 
     def time_out(self, state: State, attempt: Attempt) -> None:
         ran = attempt.vcjob.ran
@@ -89,8 +89,8 @@ class Running:
         if self.now >= ran + parse_duration(state.step.timeout):
             self.reference.intend(attempt, "Timeout")
 
-    def begins_no_more(self, state: State) -> bool:
-        """Whether a begun step gets no further vcjob."""
+    def is_halted(self, state: State) -> bool:
+        """Whether a started step gets no further vcjob."""
         reference = self.reference
         return reference.ends(state) or reference.aborts(state)
 
@@ -101,7 +101,7 @@ class Running:
         elif attempt.intent == "DaemonEnded":
             run.phase, run.reason = "Completed", "DaemonEnded"
         elif attempt.failed_by_itself:
-            self.failed(state, run, ENDED_SO[phase], for_good=False)
+            self.failed(state, run, FAILURE_REASONS[phase], for_good=False)
         elif attempt.intent == "Suspended":
             self.again(run, 0)
         else:
@@ -115,9 +115,9 @@ class Running:
         if again and retry is not None and not for_good and not self.ends_with_the_flow(state):
             try:
                 again = retry.when is None or self.holds(state, run, retry.when, "Failed")
-            except Trouble:
+            except NoValue:
                 again, run.reason = False, EXPRESSION_ERROR
-            if again and not self.begins_no_more(state):
+            if again and not self.is_halted(state):
                 self.again(run, backoff(retry, run.failures))
                 return
             if again:
@@ -126,9 +126,9 @@ class Running:
 
     def ends_with_the_flow(self, state: State) -> bool:
         """Whether no attempt follows one that ends now, because the flow is being ended, even
-        in this second."""
+        at this moment."""
         reference = self.reference
-        return reference.ends(state) or (not state.finally_ and reference.tells_timeout())
+        return reference.ends(state) or (not state.finally_ and reference.reports_timeout())
 
     def again(self, run: Run, seconds: float) -> None:
         run.again_at, run.between_since = self.now + seconds, self.now
@@ -136,8 +136,8 @@ class Running:
 
     def holds(self, state: State, run: Run, text: str, phase: str) -> bool:
         deciding = self.reference.deciding
-        outcome = deciding.of_run(run) | {"phase": phase, "index": run.index}
-        item = deciding.of_item(state, run.index)
+        outcome = deciding.run_values(run) | {"phase": phase, "index": run.index}
+        item = deciding.item_values(state, run.index)
         return truth(text, deciding.context(state) | item | outcome)
 
     def due(self) -> Iterator[float]:
@@ -155,12 +155,12 @@ class Running:
 
     # ------------------------------------------------------------------------- runs
 
-    def come_together(self, state: State) -> None:
+    def end_if_complete(self, state: State) -> None:
         """Derive the end of a step from its runs."""
         if state.step.repeat is not None:
-            self.come_round(state)
+            self.end_repeat(state)
         elif state.step.for_each is not None:
-            self.come_to_items(state)
+            self.end_for_each(state)
         elif state.runs and state.runs[0].phase:
             self.end_as(state, state.runs[0])
 
@@ -170,15 +170,15 @@ class Running:
         state.end(runs[0].phase, *(() if "" in reasons and runs[0].phase == "Failed" else reasons),
                   now=self.now)  # fmt: skip
         if state.step.daemon and (self.reference.ending or self.reference.aborts(state)):
-            self.reference.adopt(state)
+            self.reference.accept_shown(state)
 
-    def come_round(self, state: State) -> None:
+    def end_repeat(self, state: State) -> None:
         repeat, run = state.step.repeat, state.runs[-1]
         assert repeat is not None and run.index is not None
         if run.phase == "Failed":
             self.end_as(state, run)
         elif run.phase == "Completed" and not self.until_holds(state, run):
-            if run.index + 1 >= (repeat.max or 0) or self.begins_no_more(state):
+            if run.index + 1 >= (repeat.max or 0) or self.is_halted(state):
                 state.end("Failed", now=self.now)
 
     def until_holds(self, state: State, run: Run) -> bool:
@@ -189,15 +189,15 @@ class Running:
             if repeat.until is None or not self.holds(state, run, repeat.until, "Completed"):
                 return False
             state.end("Completed", "", now=self.now)
-        except Trouble:
+        except NoValue:
             state.end("Failed", EXPRESSION_ERROR, now=self.now)
         return True
 
-    def come_to_items(self, state: State) -> None:
+    def end_for_each(self, state: State) -> None:
         if any(not run.phase for run in state.runs):
             return
         failed = [run for run in state.runs if run.phase == "Failed"]
-        ended = self.begins_no_more(state) and not self.began_before_that_was_known(state)
+        ended = self.is_halted(state) and not self.has_early_items(state)
         if len(state.runs) < len(state.items or ()) and not ended:
             if not failed or self.runs_every_item(state):
                 return
@@ -209,23 +209,23 @@ class Running:
             state.end("Failed", now=self.now)
 
     def runs_every_item(self, state: State) -> bool:
-        """Whether all items run, however the others end."""
+        """Whether all items run, regardless of the ends of others."""
         policy = self.reference.flow.spec.failure_policy
         return bool(state.step.continue_on_failure) or policy == "Continue"
 
-    # ------------------------------------------------------------------- what is next
+    # --------------------------------------------------------------------- next runs
 
     def ready(self, state: State, *, strict: bool) -> Iterator[int | None]:
         """Yield indexes of runs whose vcjob may be created; `strict`: must be, if there is room."""
         reference = self.reference
-        if state.ended or reference.suspended or reference.over:
+        if state.ended or reference.suspended or reference.result:
             return
         if state.phase == "Waiting" and not reference.may_start(state):
             return
-        if strict and reference.need_not_be_made(state):
+        if strict and reference.may_be_omitted(state):
             return
         sure = strict or not reference.seen.blurred
-        if state.phase == "Running" and self.begins_no_more(state) and sure:
+        if state.phase == "Running" and self.is_halted(state) and sure:
             return
         if state.step.for_each is not None:
             yield from self.ready_items(state, strict=strict)
@@ -263,9 +263,9 @@ class Running:
             if places > 0 and state.run(index) is None and not tried:
                 yield index
                 places -= 1
-                looked_up = state.past[index] and not strict  # whether it is there, after a retry
+                looked_up = state.past[index] and not strict  # whether it exists, after a retry
                 if in_order and not looked_up:
-                    return  # one after another
+                    return  # items start one by one
 
     def nodes_to_avoid(self, run: Run) -> set[str]:
         return {
@@ -276,8 +276,8 @@ class Running:
 
 
 def backoff(retry: Retry, failures: int) -> float:
-    said = retry.backoff
-    first = parse_duration(said.duration) if said and said.duration else 1.0
-    factor = said.factor if said and said.factor is not None else 2.0
-    most = parse_duration(said.max) if said and said.max else 300.0
+    spec = retry.backoff
+    first = parse_duration(spec.duration) if spec and spec.duration else 1.0
+    factor = spec.factor if spec and spec.factor is not None else 2.0
+    most = parse_duration(spec.max) if spec and spec.max else 300.0
     return float(min(first * factor ** (failures - 1), most))

@@ -1,4 +1,4 @@
-"""The explorer finds no violation in small flows, and finds those that tests add."""
+"""The explorer finds no violation in small flows, but finds every fault that a test adds."""
 
 import time
 from dataclasses import replace
@@ -19,9 +19,9 @@ from model.explorer.sight import Planner, planned
 from support.plan.plan_world import flow
 
 SMALLEST = CONFIGURATIONS[:16]
-"""Explored to their end in a few seconds altogether."""
+"""Configurations that are explored to their end in a few seconds altogether."""
 TEN_MINUTES = 570.0
-"""Seconds, with some to spare."""
+"""Ten minutes in seconds, with a reserve."""
 SMALL = Configuration(flow("a"), {"fail": 1, "delete flow": 1}, name="small")
 
 
@@ -30,12 +30,12 @@ def _stories(explored: Explored) -> str:
 
 
 def test_every_flow_is_in_a_configuration() -> None:
-    explored = [each.world for each in CONFIGURATIONS]
+    explored = [entry.world for entry in CONFIGURATIONS]
     assert [name for name, world in FLOWS.items() if world not in explored] == []
 
 
-@pytest.mark.parametrize("configuration", SMALLEST, ids=lambda each: each.name)
-def test_every_state_of_the_smallest_flows_keeps_the_laws(configuration: Configuration) -> None:
+@pytest.mark.parametrize("configuration", SMALLEST, ids=lambda entry: entry.name)
+def test_every_state_of_the_smallest_flows_satisfies_the_laws(configuration: Configuration) -> None:
     explored = Search(configuration).run()
     assert explored.exhausted
     assert not explored.violations, _stories(explored)
@@ -43,18 +43,18 @@ def test_every_state_of_the_smallest_flows_keeps_the_laws(configuration: Configu
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_the_states_that_ten_minutes_reach_keep_the_laws(
+def test_states_within_ten_minutes_satisfy_the_laws(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Smallest configurations first; the later ones share the time that is left."""
+    """Smallest configurations first; the later ones share the remaining time."""
     end = time.monotonic() + TEN_MINUTES
     explored: list[Explored] = []
     for number, configuration in enumerate(CONFIGURATIONS):
-        left = (end - time.monotonic()) / (len(CONFIGURATIONS) - number)
-        explored.append(Search(configuration).run(until=time.monotonic() + max(left, 1.0)))
+        share = (end - time.monotonic()) / (len(CONFIGURATIONS) - number)
+        explored.append(Search(configuration).run(until=time.monotonic() + max(share, 1.0)))
     with capsys.disabled():
         print(f"\nexplorer: {summary(explored)}")
-    assert not any(each.violations for each in explored), "\n".join(map(_stories, explored))
+    assert not any(entry.violations for entry in explored), "\n".join(map(_stories, explored))
 
 
 def _asks_at_once(flow: JobFlow, view: View, now: datetime) -> Plan:
@@ -82,8 +82,8 @@ def _deletes_at_once(flow: JobFlow, view: View, now: datetime) -> Plan:
 
 def _sees_no_ends(flow: JobFlow, view: View, now: datetime) -> Plan:
     jobs = {name: job for name, job in view.jobs.items() if not job.ended}
-    gone = frozenset({"f-a", "f-a-r1", "f-a-r2", "f-a-r3"})
-    plan = planned(flow, replace(view, jobs=jobs, deleted=gone), now)
+    deleted = frozenset({"f-a", "f-a-r1", "f-a-r2", "f-a-r3"})
+    plan = planned(flow, replace(view, jobs=jobs, deleted=deleted), now)
     actions = [replace(a, guard=None) if isinstance(a, CreateJob) else a for a in plan.actions]
     return replace(plan, actions=tuple(actions))
 
@@ -100,24 +100,24 @@ def _takes_failures_for_successes(flow: JobFlow, view: View, now: datetime) -> P
     return planned(flow, replace(view, jobs=jobs), now)
 
 
-def _changes_its_mind(flow: JobFlow, view: View, now: datetime) -> Plan:
+def _changes_a_final_phase(flow: JobFlow, view: View, now: datetime) -> Plan:
     plan = planned(flow, view, now)
     phase = "Running" if flow.final else plan.status.state.phase
-    return _saying(plan, state=FlowState(phase=phase))
+    return _with_status(plan, state=FlowState(phase=phase))
 
 
 def _forgets_steps(flow: JobFlow, view: View, now: datetime) -> Plan:
     plan = planned(flow, view, now)
-    return _saying(plan, conditions=None) if flow.final else plan
+    return _with_status(plan, conditions=None) if flow.final else plan
 
 
-def _invents_words(flow: JobFlow, view: View, now: datetime) -> Plan:
+def _writes_unknown_reasons(flow: JobFlow, view: View, now: datetime) -> Plan:
     plan = planned(flow, view, now)
-    return _saying(plan, state=msgspec.structs.replace(plan.status.state, reason="Because"))
+    return _with_status(plan, state=msgspec.structs.replace(plan.status.state, reason="Because"))
 
 
-def _saying(plan: Plan, **said: object) -> Plan:
-    status: JobFlowStatus = msgspec.structs.replace(plan.status, **said)
+def _with_status(plan: Plan, **fields: object) -> Plan:
+    status: JobFlowStatus = msgspec.structs.replace(plan.status, **fields)
     return replace(plan, status=status)
 
 
@@ -125,26 +125,26 @@ FAULTY: dict[str, Planner] = {
     "no_plan_asks_for_itself": _asks_at_once,
     "nothing_starts_that_is_to_end": _does_not_see_deletions,
     "only_what_is_recorded_is_deleted": _deletes_at_once,
-    "the_status_is_well_formed": _invents_words,
+    "the_status_is_well_formed": _writes_unknown_reasons,
     "nothing_runs_twice": _sees_no_ends,
     "nothing_is_lost": _takes_failures_for_successes,
-    "final_stays_final": _changes_its_mind,
+    "final_stays_final": _changes_a_final_phase,
     "what_has_ended_stays_ended": _forgets_steps,
     "every_flow_ends": _writes_nothing,
 }
 
 
 @pytest.mark.parametrize(("law", "planner"), FAULTY.items(), ids=FAULTY.keys())
-def test_a_planner_that_breaks_a_law_is_found(law: str, planner: Planner) -> None:
+def test_the_explorer_finds_a_planner_that_breaks_a_law(law: str, planner: Planner) -> None:
     explored = Search(SMALL, planner).run(states=200)
     assert law in explored.violations
 
 
-def test_a_wake_for_nothing_is_found() -> None:
+def test_the_explorer_finds_a_needless_plan() -> None:
     assert "no_plan_asks_for_itself" in Search(SMALL, _wakes_for_nothing).run(states=50).violations
 
 
-def test_a_violation_is_told_by_a_shortest_story() -> None:
+def test_a_violation_has_a_shortest_sequence_of_moves() -> None:
     explored = Search(SMALL, _takes_failures_for_successes).run()
     story = explored.stories["nothing_is_lost"].splitlines()
     assert story[0] == "small breaks the law: nothing is lost"

@@ -1,4 +1,4 @@
-"""Small flows, each of which a random flow once showed to end in an unexpected way."""
+"""Small flows from random ones that once ended in an unexpected way."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,14 +10,14 @@ from jobflow.api.control import Case as Switched
 from jobflow.api.control import ForEach, Patch, Repeat, Retry
 from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
 from jobflow.api.meta import ObjectMeta
-from model.acting import DEAF, Script
-from model.carrying import Carried, Case
+from model.acting import NEVER, Script
+from model.carrying import Case, Simulation
 from model.random_flows import TEMPLATES
 from support.plan.plan_world import FLOW_UID, NOW, World
 from support.plan.steps import after
 
 
-def carried(
+def end_of(
     *steps: Step,
     commands: tuple[tuple[int, str], ...] = (),
     scripts: dict[str, tuple[Script, ...]],
@@ -25,21 +25,21 @@ def carried(
     **spec: Any,
 ) -> World:
     """Return the flow at its end. Steps without a script complete; each uses the template t."""
-    made = JobFlowSpec(flows=list(steps), **spec)
+    body = JobFlowSpec(flows=list(steps), **spec)
     metadata = ObjectMeta(
         name="f", namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
     )
-    names = [step.name for step in (*steps, *(made.finally_ or ()))]
-    told = {name: scripts.get(name, (Script(),)) for name in names}
-    case = Case(JobFlow(metadata=metadata, spec=made), TEMPLATES, told, commands, crashes)
-    return Carried(case).to_the_end()
+    names = [step.name for step in (*steps, *(body.finally_ or ()))]
+    by_step = {name: scripts.get(name, (Script(),)) for name in names}
+    case = Case(JobFlow(metadata=metadata, spec=body), TEMPLATES, by_step, commands, crashes)
+    return Simulation(case).run_to_end()
 
 
 def step(name: str, **fields: Any) -> Step:
     return Step(name=name, template="t", **fields)
 
 
-def uses_output(step: str) -> Patch:
+def use_output(step: str) -> Patch:
     return Patch(job_spec={"queue": f"q-$(steps.{step}.outputs.n)"})
 
 
@@ -55,7 +55,7 @@ NO_SUCH_ITEM = 'steps["a"].items[0].phase == "Completed"'
 
 def row(title: str, reasons: dict[str, str], *steps: Step, jobs: str = "", **fields: Any) -> Any:
     """A small flow and how it ends: the reason of each step, and its vcjobs (`f-…`) unless ""."""
-    flow = partial(carried, *steps, **{"scripts": {}, **fields})
+    flow = partial(end_of, *steps, **{"scripts": {}, **fields})
     return pytest.param(flow, reasons, jobs, id=title)
 
 
@@ -83,12 +83,12 @@ ROWS = [
         scripts={"b": (Script(lasts=9),), "c": FAILS},
         failure_policy="Abort",
     ),
-    # A step that completed never runs again, so they would be lost for good.
+    # A step that completed never runs again, so its outputs would be lost.
     row(
         "outputs of a job that completes although it is being aborted are kept",
         {"c": "", "y": ""},
         step("c"),
-        finally_=[step("y", patch=uses_output("c"))],
+        finally_=[step("y", patch=use_output("c"))],
         commands=((3, "AbortJob"), (6, "ResumeJob")),
         scripts={"c": (Script(lasts=3, output={"n": 0}),)},
     ),
@@ -120,7 +120,7 @@ ROWS = [
         {"a": "", "z": "ExpressionError", "y": "", "x": "NotTaken"},
         step("a"),
         finally_=[
-            step("z", patch=uses_output("a")),
+            step("z", patch=use_output("a")),
             step("y", when='flow.phase == "Succeed"'),
             step("x", when='flow.phase == "Failed"'),
         ],
@@ -137,7 +137,7 @@ ROWS = [
         "a step that ends between two attempts has no outputs",
         {"b": "Timeout", "z": "ExpressionError"},
         step("b", retry=Retry(limit=2)),
-        finally_=[step("z", patch=uses_output("b"))],
+        finally_=[step("z", patch=use_output("b"))],
         scripts={"b": (Script(end="Failed", output={"n": 1}),)},
         timeout="8s",
     ),
@@ -196,14 +196,17 @@ ROWS = [
         {"a": "", "b": "", "f": "ExpressionError"},
         step("a"),
         step("b", depends_on=after("a")),
-        step("f", depends_on=after("a"), when="true", patch=uses_output("a")),
+        step("f", depends_on=after("a"), when="true", patch=use_output("a")),
     ),
     row(
         "the order of starts stays after a restart of the controller",
         dict.fromkeys("abcde", ""),
         *[step(name, depends_on=after("a")) for name in "ed"],
         *[step(name) for name in "cba"],
-        scripts={"c": (Script(lasts=90, obeys=DEAF),), **dict.fromkeys("edba", (Script(lasts=1),))},
+        scripts={
+            "c": (Script(lasts=90, obeys=NEVER),),
+            **dict.fromkeys("edba", (Script(lasts=1),)),
+        },
         commands=((0, "SuspendFlow"), (1, "AbortJob"), (2, "SuspendFlow")),
         crashes=1,
         parallelism=1,
@@ -239,7 +242,7 @@ ROWS = [
         {"a": "", "z": "ExpressionError", "y": ""},
         step("a"),
         finally_=[
-            Step(name="z", patch=uses_output("a"), switch=[Switched(when="true", template="t")]),
+            Step(name="z", patch=use_output("a"), switch=[Switched(when="true", template="t")]),
             step("y"),
         ],
         parallelism=1,
@@ -248,7 +251,7 @@ ROWS = [
         "a step whose next attempt is refused has no outputs",
         {"a": "Refused", "z": "ExpressionError"},
         step("a", retry=Retry(limit=1)),
-        finally_=[step("z", patch=uses_output("a"))],
+        finally_=[step("z", patch=use_output("a"))],
         scripts={"a": (Script(end="Failed", output={"n": 1}), Script(refused=True))},
     ),
     row(
@@ -257,7 +260,7 @@ ROWS = [
         step("c", timeout="4s"),
         step("a"),
         step("b", depends_on=after("a"), retry=Retry(limit=1), daemon=True),
-        finally_=[step("y", patch=uses_output("b"))],
+        finally_=[step("y", patch=use_output("b"))],
         scripts={
             "c": (Script(lasts=None),),
             "a": (Script(lasts=1),),
@@ -295,14 +298,14 @@ def test_a_small_flow_ends_with_these_reasons(
 
 
 @pytest.mark.parametrize("end", ["Failed", "Terminated"])
-def test_a_job_that_fails_by_itself_during_a_suspension_has_failed(end: str) -> None:
-    world = carried(
+def test_a_job_that_fails_by_itself_during_a_suspension_is_failed(end: str) -> None:
+    world = end_of(
         step("a"),
         step("b", retry=Retry(limit=1)),
         commands=((2, "AbortJob"), (8, "ResumeJob")),
         scripts={
-            "a": (Script(lasts=3, end=end, obeys=DEAF),),
-            "b": (Script(lasts=3, end=end, obeys=DEAF), Script()),
+            "a": (Script(lasts=3, end=end, obeys=NEVER),),
+            "b": (Script(lasts=3, end=end, obeys=NEVER), Script()),
         },
         failure_policy="Continue",
     )
@@ -313,18 +316,18 @@ def test_a_job_that_fails_by_itself_during_a_suspension_has_failed(end: str) -> 
 @pytest.mark.parametrize("dice", [0, 4, 7])
 def test_a_later_item_exists_before_one_whose_create_was_lost(dice: int) -> None:
     steps = [step(name) for name in "abc"]
-    each = step("d", for_each=ForEach(items=["x", "y"]))
-    world = carried(*steps, each, scripts={}, crashes=dice)
+    loop = step("d", for_each=ForEach(items=["x", "y"]))
+    world = end_of(*steps, loop, scripts={}, crashes=dice)
     assert world.flow.status.state.phase == "Succeed"
 
 
 @pytest.mark.parametrize("parallelism", [None, 1, 2])
 @pytest.mark.parametrize("script", [FAILS, (Script(refused=True),)], ids=["fails", "refused"])
 @pytest.mark.parametrize("allowed", ["step", "flow"])
-def test_every_item_runs_however_the_others_end(
+def test_every_item_runs_regardless_of_the_ends_of_others(
     allowed: str, script: tuple[Script, ...], parallelism: int | None
 ) -> None:
-    world = carried(
+    world = end_of(
         step(
             "a",
             for_each=ForEach(count=4, parallelism=parallelism),
@@ -340,8 +343,8 @@ def test_every_item_runs_however_the_others_end(
 
 @pytest.mark.parametrize("watched", [True, False])
 def test_outputs_of_a_job_that_fails_while_it_is_aborted_are_kept_if_watched(watched: bool) -> None:
-    last = step("z", patch=uses_output("c"))
-    world = carried(
+    last = step("z", patch=use_output("c"))
+    world = end_of(
         step("c"),
         finally_=[last],
         commands=((2, "TerminateJob"),),
@@ -354,7 +357,7 @@ def test_outputs_of_a_job_that_fails_while_it_is_aborted_are_kept_if_watched(wat
 def test_completed_items_stay_if_only_their_names_match_steps_that_run_again(late: int) -> None:
     scripts = [Script(lasts=1), Script(lasts=1)]
     scripts[late] = Script(lasts=3)
-    world = carried(
+    world = end_of(
         step("a", for_each=ForEach(from_='["x", "y"]'), timeout="2s"),
         finally_=[step("y")],
         commands=((6, "RestartJob"),),
@@ -371,7 +374,7 @@ def test_a_step_without_items_completes_before_a_stored_failure(names: str) -> N
         "c": step("c", for_each=ForEach(items=[])),
         "f": step("f", depends_on=after("a"), when=NO_SUCH_ITEM),
     }
-    world = carried(*[steps[name] for name in names], scripts={})
+    world = end_of(*[steps[name] for name in names], scripts={})
     assert reasons(world) == {"a": "", "c": "", "f": "ExpressionError"}
 
 
@@ -379,10 +382,10 @@ def test_a_step_without_items_completes_before_a_stored_failure(names: str) -> N
 def test_a_step_with_room_starts_before_a_reference_without_a_value_fails(
     room: int, b: str
 ) -> None:
-    world = carried(
+    world = end_of(
         step("a"),
         step("b", depends_on=after("a")),
-        step("f", depends_on=after("a"), patch=uses_output("a")),
+        step("f", depends_on=after("a"), patch=use_output("a")),
         scripts={},
         parallelism=room,
     )

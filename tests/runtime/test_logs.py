@@ -1,4 +1,4 @@
-"""Log lines: one JSON object each, ours and the libraries'."""
+"""Log lines of JobFlow and of its libraries: one JSON object for each."""
 
 import io
 import json
@@ -23,8 +23,8 @@ def stream() -> Iterator[io.StringIO]:
     yield stream
     root.handlers, level = before
     root.setLevel(level)
-    for name, least in levels.items():
-        logging.getLogger(name).setLevel(least)
+    for name, library_level in levels.items():
+        logging.getLogger(name).setLevel(library_level)
     structlog.reset_defaults()
 
 
@@ -56,7 +56,7 @@ def test_libraries_log_in_the_same_format(stream: io.StringIO) -> None:
     )
 
 
-def test_info_lines_of_libraries_are_left_out(stream: io.StringIO) -> None:
+def test_info_lines_of_libraries_are_omitted(stream: io.StringIO) -> None:
     logging.getLogger("uvicorn.error").info("Started server process")
     structlog.get_logger("jobflow.test").debug("nothing to see")
     assert lines(stream) == []

@@ -11,11 +11,11 @@ async def endless() -> None:
     await asyncio.Event().wait()
 
 
-async def dying() -> None:
+async def die() -> None:
     raise OSError("disk on fire")
 
 
-async def ending() -> None:
+async def end() -> None:
     return
 
 
@@ -29,26 +29,26 @@ async def test_a_part_that_raises_ends_the_body_and_the_others() -> None:
     with pytest.raises(PartDied, match="^the pump died: disk on fire$") as raised:
         async with together() as parts:
             other = parts.start("endless", endless)
-            parts.start("the pump", dying)
+            parts.start("the pump", die)
             await asyncio.Event().wait()
     assert isinstance(raised.value.__cause__, OSError)
     assert other.cancelled()
 
 
-async def test_a_part_that_just_ends_has_died_too() -> None:
+async def test_a_part_that_ends_by_itself_counts_as_dead() -> None:
     with pytest.raises(PartDied, match="^the pump ended before it was told to$"):
         async with together() as parts:
-            parts.start("the pump", ending)
+            parts.start("the pump", end)
             await asyncio.Event().wait()
 
 
 async def test_a_part_may_end_after_stopping_was_set() -> None:
     async with together() as parts:
         parts.stopping = True
-        await parts.start("the pump", ending)
+        await parts.start("the pump", end)
 
 
-async def test_an_exception_of_the_body_comes_out_as_it_is() -> None:
+async def test_an_exception_of_the_body_is_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError):
         async with together() as parts:
             parts.start("endless", endless)
@@ -60,14 +60,14 @@ async def test_nested_groups_report_the_innermost_cause() -> None:
         async with together() as outer:
             outer.start("endless", endless)
             async with together() as inner:
-                inner.start("the pump", dying)
+                inner.start("the pump", die)
                 await asyncio.Event().wait()
 
 
 async def test_the_first_cause_of_a_group_is_reported() -> None:
     async def group() -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(dying())
+            tasks.create_task(die())
 
     with pytest.raises(PartDied, match="^the pump died: disk on fire$"):
         async with together() as parts:

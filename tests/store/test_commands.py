@@ -1,4 +1,4 @@
-"""Commands in the store: found by their flow, and reported to listeners."""
+"""Commands in the store: lookup by flow, and reports to listeners."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def command(name: str, target: dict[str, Any] | None, *, version: int = 1) -> Co
     return msgspec.convert({"metadata": meta, "action": "TerminateJob", "target": target}, Command)
 
 
-def about(name: str, *, kind: str = "JobFlow", api_version: str = FLOW) -> dict[str, Any]:
+def target_of(name: str, *, kind: str = "JobFlow", api_version: str = FLOW) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": kind, "name": name, "uid": "u"}
 
 
@@ -47,12 +47,12 @@ async def test_commands_are_unknown_until_they_are_listed() -> None:
 
 async def test_commands_are_found_by_their_flow() -> None:
     store = Store()
-    store.commands.replace([command("a", about("f")), command("b", about("g"))], "1")
+    store.commands.replace([command("a", target_of("f")), command("b", target_of("g"))], "1")
     assert (names(store, "f"), names(store, "g")) == (["a"], ["b"])
     assert store.commands_of("other", "f") == {}
-    store.commands.changed(command("a", about("g"), version=2))
+    store.commands.changed(command("a", target_of("g"), version=2))
     assert (names(store, "f"), names(store, "g")) == ([], ["a", "b"])
-    store.commands.deleted(command("a", about("g"), version=3))
+    store.commands.deleted(command("a", target_of("g"), version=3))
     assert names(store, "g") == ["b"]
 
 
@@ -60,10 +60,10 @@ async def test_commands_are_found_by_their_flow() -> None:
     "target",
     [
         None,
-        about("f", kind="Job"),
-        about("f", kind="JobTemplate"),
-        about("f", api_version="batch.volcano.sh/v1alpha1"),
-        about("f", api_version=""),
+        target_of("f", kind="Job"),
+        target_of("f", kind="JobTemplate"),
+        target_of("f", api_version="batch.volcano.sh/v1alpha1"),
+        target_of("f", api_version=""),
     ],
 )
 async def test_commands_on_other_objects_are_ignored(target: dict[str, Any] | None) -> None:
@@ -75,10 +75,10 @@ async def test_commands_on_other_objects_are_ignored(target: dict[str, Any] | No
     assert listener.calls == []
 
 
-async def test_listeners_hear_of_added_changed_and_deleted_commands() -> None:
+async def test_listeners_are_called_for_added_changed_and_deleted_commands() -> None:
     store, listener = Store(), Recorder()
     store.listeners.append(listener)
-    store.commands.replace([command("a", about("f"))], "1")
-    store.commands.changed(command("a", about("g"), version=2))
-    store.commands.deleted(command("a", about("g"), version=3))
+    store.commands.replace([command("a", target_of("f"))], "1")
+    store.commands.changed(command("a", target_of("g"), version=2))
+    store.commands.deleted(command("a", target_of("g"), version=3))
     assert listener.calls == ["a on f", "a on f", "a on g", "a on g"]

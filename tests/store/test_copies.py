@@ -23,8 +23,8 @@ class World:
 
     def flow(self, name: str, *templates: str, **status: Any) -> JobFlow:
         steps = [{"name": f"s{i}", "template": word} for i, word in enumerate(templates)]
-        made = {"metadata": self.meta(name), "spec": {"flows": steps}, "status": status}
-        flow = msgspec.convert(made, JobFlow)
+        manifest = {"metadata": self.meta(name), "spec": {"flows": steps}, "status": status}
+        flow = msgspec.convert(manifest, JobFlow)
         self.store.flows.changed(flow)
         return flow
 
@@ -48,7 +48,7 @@ async def world() -> World:
     return World()
 
 
-async def test_the_flows_of_a_template_follow_their_specs(world: World) -> None:
+async def test_the_flows_of_a_template_change_with_their_specs(world: World) -> None:
     world.flow("f", "t", "u")
     world.flow("g", "t")
     assert (world.users("t"), world.users("u")) == (["f", "g"], ["f"])
@@ -75,8 +75,8 @@ async def test_a_flow_uses_the_templates_of_steps_cases_and_finally(world: World
 async def test_a_recreated_flow_uses_the_templates_of_its_own_spec(world: World) -> None:
     for name, uid in (("t", "uid-1"), ("u", "uid-2")):
         meta = world.meta("f", generation=1, uid=uid)
-        made = {"metadata": meta, "spec": {"flows": [{"name": "a", "template": name}]}}
-        world.store.flows.changed(msgspec.convert(made, JobFlow))
+        manifest = {"metadata": meta, "spec": {"flows": [{"name": "a", "template": name}]}}
+        world.store.flows.changed(msgspec.convert(manifest, JobFlow))
     assert (world.users("t"), world.users("u")) == ([], ["f"])
 
 
@@ -109,7 +109,7 @@ async def test_the_end_of_a_deleted_job_is_kept(world: World, status: dict[str, 
     assert world.store.jobs_of("uid-f") == {}
 
 
-async def test_an_end_recorded_of_a_run_counts_too(world: World) -> None:
+async def test_the_recorded_end_of_a_run_counts_too(world: World) -> None:
     world.flow("f")
     for name in ("f-a-0", "f-a-1", "f-a-2"):
         world.store.jobs.deleted(world.job(name, "f", "Completed"))
@@ -144,7 +144,7 @@ async def test_a_deletion_counts_as_the_end_of_an_ended_job(world: World) -> Non
     assert world.store.deleted_of("uid-f") == {"j"}
 
 
-async def test_a_job_deleted_while_it_ran_is_kept(world: World) -> None:
+async def test_a_job_that_is_deleted_while_it_runs_is_kept(world: World) -> None:
     world.flow("f")
     world.store.jobs.deleted(world.job("j", "f", "Running"))
     assert world.store.deleted_of("uid-f") == {"j"}
@@ -162,7 +162,7 @@ async def test_kept_jobs_are_dropped_with_their_flow(world: World) -> None:
     assert world.store.jobs_of("uid-f") == {}
 
 
-async def test_the_last_counts_of_a_job_outlive_its_end_and_its_deletion(world: World) -> None:
+async def test_the_last_counts_of_a_job_are_kept_after_its_end_and_deletion(world: World) -> None:
     world.flow("f")
     failed = {"main": {"phase": {"Failed": 1}}}
     world.job("j", "f", "Running", taskStatusCount={"main": {"phase": {"Running": 1}}})
@@ -181,7 +181,7 @@ async def test_the_last_counts_of_a_job_outlive_its_end_and_its_deletion(world: 
     assert counts() == failed
 
 
-async def test_counts_are_not_those_of_another_job_of_the_name(world: World) -> None:
+async def test_counts_of_another_job_with_the_same_name_are_ignored(world: World) -> None:
     world.flow("f")
     world.job("j", "f", "Running", taskStatusCount={"main": {"phase": {"Running": 1}}})
     owner = {"kind": "JobFlow", "name": "f", "uid": "uid-f", "controller": True}
@@ -190,7 +190,7 @@ async def test_counts_are_not_those_of_another_job_of_the_name(world: World) -> 
     assert world.store.jobs_of("uid-f")["j"].status.task_status_count is None
 
 
-async def test_a_job_that_comes_back_under_its_name_is_the_live_one(world: World) -> None:
+async def test_a_recreated_job_is_the_live_one(world: World) -> None:
     world.flow("f")
     world.store.jobs.deleted(world.job("j", "f", "Completed"))
     world.job("j", "f", "Running")

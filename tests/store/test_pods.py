@@ -1,4 +1,4 @@
-"""Pods that the store keeps, their jobs, and the fields that are kept."""
+"""Pods that the store keeps, their jobs, and the fields that it keeps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,8 +29,8 @@ class World:
         self.store.flows.changed(flow)
         return flow
 
-    def tells(self, phase: str = "Completed") -> None:
-        """The flow's status records the end of `j`."""
+    def record_end(self, phase: str = "Completed") -> None:
+        """Record the end of `j` in the status of the flow."""
         self.flow(jobStatusList=[{"name": "j", "state": phase}])
 
     def job(self, phase: str = "", kind: str = "JobFlow", uid: str = "uid-j") -> Job:
@@ -47,7 +47,7 @@ class World:
 
     @property
     def kept(self) -> set[str]:
-        """Names of the pods in the copy, which the index has too."""
+        """Names of the pods in the copy, which the index also has."""
         names = {pod.metadata.name for pod in self.store.pods.cache}
         assert names == set(self.store.pods.of("uid-j"))
         return names
@@ -75,8 +75,8 @@ async def test_pods_are_found_by_the_uid_of_their_vcjob(world: World) -> None:
     world.job("Running")
     world.pod("j-worker-0", phase="Running")
     world.pod("j-worker-1")
-    of = world.store.pods.of("uid-j")
-    assert {name: pod.phase for name, pod in of.items()} == {
+    pods = world.store.pods.of("uid-j")
+    assert {name: pod.phase for name, pod in pods.items()} == {
         "j-worker-0": "Running",
         "j-worker-1": "Pending",
     }
@@ -85,14 +85,14 @@ async def test_pods_are_found_by_the_uid_of_their_vcjob(world: World) -> None:
     assert world.kept == {"j-worker-0"}
 
 
-async def test_a_pod_of_anything_else_is_not_kept(world: World) -> None:
+async def test_a_pod_without_a_vcjob_of_a_flow_is_not_kept(world: World) -> None:
     world.pod(job="")
     world.job("Running", kind="CronJob")
     world.pod()
     assert world.kept == set()
 
 
-async def test_a_pod_that_comes_before_its_vcjob_is_kept_until_that_is_known(world: World) -> None:
+async def test_a_pod_is_kept_until_its_vcjob_is_known(world: World) -> None:
     world.pod()
     assert world.kept == {"j-worker-0"}
     world.job(kind="CronJob")
@@ -105,9 +105,9 @@ async def test_pods_are_kept_until_the_status_has_the_end_of_their_vcjob(world: 
     world.pod(phase="Running")
     world.job("Completed")
     world.pod(phase="Succeeded")
-    world.tells("Running")
+    world.record_end("Running")
     assert world.kept == {"j-worker-0"}
-    world.tells()
+    world.record_end()
     assert world.kept == set()
     world.pod(phase="Succeeded")
     assert world.kept == set(), "what comes late is not kept either"
@@ -116,16 +116,16 @@ async def test_pods_are_kept_until_the_status_has_the_end_of_their_vcjob(world: 
 @pytest.mark.parametrize("order", ["fjp", "fpj", "jfp", "jpf", "pfj", "pjf"])
 async def test_the_order_of_lists_does_not_matter(world: World, order: str) -> None:
     reported: dict[str, Callable[[], object]] = {
-        "f": world.tells,
+        "f": world.record_end,
         "j": lambda: world.job("Completed"),
         "p": world.pod,
     }
-    for each in order:
-        reported[each]()
+    for letter in order:
+        reported[letter]()
     assert world.kept == set()
 
 
-async def test_pods_of_an_ended_flow_go_when_their_vcjobs_have_ended(world: World) -> None:
+async def test_pods_of_an_ended_flow_are_dropped_after_their_vcjobs_end(world: World) -> None:
     world.flow()
     world.job("Completed")
     world.pod()
@@ -133,7 +133,7 @@ async def test_pods_of_an_ended_flow_go_when_their_vcjobs_have_ended(world: Worl
     assert world.kept == set()
 
 
-async def test_pods_of_an_older_vcjob_of_the_name_are_not_the_newer_ones(world: World) -> None:
+async def test_pods_of_an_older_vcjob_with_the_same_name_are_separate(world: World) -> None:
     world.flow()
     world.job(uid="second")
     world.pod("j-worker-0", job="first")
@@ -142,7 +142,7 @@ async def test_pods_of_an_older_vcjob_of_the_name_are_not_the_newer_ones(world: 
     assert set(world.store.pods.of("second")) == {"j-worker-1"}
 
 
-async def test_a_list_without_a_pod_takes_it_away(world: World) -> None:
+async def test_a_list_without_a_pod_removes_it(world: World) -> None:
     world.flow()
     world.job("Running")
     pod = world.pod()
@@ -195,19 +195,19 @@ async def test_a_slim_pod_keeps_the_fields_that_are_read() -> None:
     assert slim.metadata.annotations is None
 
 
-async def test_a_task_that_only_an_annotation_names_stays_known() -> None:
+async def test_a_slim_pod_keeps_a_task_that_only_an_annotation_names() -> None:
     meta = {"name": "j-ps-3", "labels": {}, "annotations": {"volcano.sh/task-spec": "ps"}}
     slim = slim_pod(a_pod(meta, "uid-j"))
     assert (slim.task, slim.index) == ("ps", 3)
 
 
-@pytest.mark.parametrize(("index", "code", "kept"), [(0, 0, "said"), (1, 0, ""), (1, 3, "said")])
-async def test_only_messages_that_can_be_outputs_are_kept(index: int, code: int, kept: str) -> None:
+@pytest.mark.parametrize(("index", "code", "text"), [(0, 0, "said"), (1, 0, ""), (1, 3, "said")])
+async def test_only_messages_that_can_be_outputs_are_kept(index: int, code: int, text: str) -> None:
     state = {"terminated": {"exitCode": code, "message": "said"}}
     pod = a_pod({"name": f"j-w-{index}"}, "uid-j", containerStatuses=[{"state": state}])
     [container] = slim_pod(pod).status.container_statuses or []
     assert container.state.terminated is not None
-    assert container.state.terminated.message == kept
+    assert container.state.terminated.message == text
 
 
 async def test_equal_outlines_are_one_object() -> None:

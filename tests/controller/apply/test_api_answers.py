@@ -1,4 +1,4 @@
-"""Answers of the API server are forgotten when nothing needs them any more."""
+"""Answers of the API server are dropped when nothing needs them any more."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ async def test_a_refused_delete_is_sent_once(world: World, monkeypatch: pytest.M
     assert len(deletes) == 1, "the clock of the queue is stopped"
 
 
-async def test_deleted_and_ended_flows_are_forgotten() -> None:
+async def test_answers_for_deleted_and_ended_flows_are_dropped() -> None:
     async with cluster() as servers, Client.at(servers.server.url) as client:
         await servers.apply(template("a"), flow("f", {"a": ""}), flow("g", {"a": ""}))
         product = Product(client)
@@ -71,9 +71,9 @@ async def test_the_time_of_an_abort_is_kept_until_the_job_has_ended() -> None:
         world = Applying(servers, await servers.flow("f"))
         await world.apply(AbortJob("f-a", "uid-a"))
         for phase, kept in (("Running", True), ("Aborted", False)):
-            made = {
+            manifest = {
                 "metadata": {"name": "f-a", "uid": "uid-a"},
                 "status": {"state": {"phase": phase}},
             }
-            world.answers.outdate({"f-a": msgspec.convert(made, Job)})
+            world.answers.outdate({"f-a": msgspec.convert(manifest, Job)})
             assert world.answers.aborts == ({"uid-a": NOW} if kept else {})

@@ -35,26 +35,26 @@ async def test_a_job_of_the_flow_is_adopted(world: World) -> None:
     assert world.answers.holders == {}
 
 
-async def unreadable(world: World, **owner: Any) -> None:
+async def create_unreadable_job(world: World, **owner: Any) -> None:
     client, manifest = world.cluster.client, world.manifest("f-a", **owner)
     manifest["metadata"]["finalizers"] = ["test/hold"]
     await client.create(JOBS, NAMESPACE, json.dumps(manifest).encode())
-    odd = json.dumps({"status": {"state": [1]}}).encode()
-    await client.patch(JOBS, NAMESPACE, "f-a", odd, subresource="status")
+    invalid = json.dumps({"status": {"state": [1]}}).encode()
+    await client.patch(JOBS, NAMESPACE, "f-a", invalid, subresource="status")
     with pytest.raises(UnreadableAnswer):
         await client.get(JOBS, NAMESPACE, "f-a", Job)
 
 
-async def test_our_own_job_that_cannot_be_read_is_adopted_by_its_metadata(world: World) -> None:
-    await unreadable(world)
+async def test_an_unreadable_job_of_the_flow_is_adopted_by_its_metadata(world: World) -> None:
+    await create_unreadable_job(world)
     for action in (world.create(), ReadJob("f-a")):
         assert await world.apply(action) == Applied(again=True)
         jobs = world.store.jobs_of(world.flow.metadata.uid)
         assert {name: job.ended for name, job in jobs.items()} == {"f-a": False}
 
 
-async def test_a_job_of_somebody_else_that_cannot_be_read_has_its_name(world: World) -> None:
-    await unreadable(world, uid="x", name="other")
+async def test_an_unreadable_foreign_job_keeps_its_name(world: World) -> None:
+    await create_unreadable_job(world, uid="x", name="other")
     assert await world.apply(world.create()) == Applied(again=True)
     assert world.answers.holders.keys() == {"f-a"}
 
@@ -71,7 +71,7 @@ async def test_a_job_of_somebody_else_that_cannot_be_read_has_its_name(world: Wo
     ],
     ids=["alive", "gone", "another of its name", "looked up", "a kind not served", "no controller"],
 )
-async def test_the_owner_of_a_taken_name(world: World, owner: dict[str, Any], alive: bool) -> None:
+async def test_owner_of_a_name_in_use(world: World, owner: dict[str, Any], alive: bool) -> None:
     await world.cluster.apply(flow("g", {"a": ""}))
     if owner.get("name") == "g":
         owner = owner | {"uid": (await world.cluster.flow("g")).metadata.uid}
@@ -89,9 +89,9 @@ async def test_a_job_deleted_between_create_and_read_is_created_next(world: Worl
     assert world.answers.holders == {}
 
 
-@pytest.mark.parametrize(("gone", "reads"), [("", []), ("f-a", ["GET f-a"])])
-async def test_an_attempt_follows_a_live_read(world: World, gone: str, reads: list[str]) -> None:
-    assert await world.apply(world.create_again(gone)) == Applied()
+@pytest.mark.parametrize(("last", "reads"), [("", []), ("f-a", ["GET f-a"])])
+async def test_an_attempt_follows_a_live_read(world: World, last: str, reads: list[str]) -> None:
+    assert await world.apply(world.create_again(last)) == Applied()
     assert world.requests()[-2 - len(reads) :] == ["GET f", *reads, "POST jobs"]
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a-r1"}
 
@@ -102,7 +102,7 @@ async def test_a_further_attempt_is_not_created_while_the_latest_exists(world: W
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
 
 
-async def test_a_job_of_somebody_else_does_not_prevent_a_further_attempt(world: World) -> None:
+async def test_a_foreign_job_does_not_prevent_a_further_attempt(world: World) -> None:
     await world.there(uid="x", name="other")
     assert await world.apply(world.create_again("f-a")) == Applied()
     assert world.requests()[-1] == "POST jobs"
@@ -119,7 +119,7 @@ async def test_a_plan_with_a_new_attempt_is_dropped_if_the_flow_changed(world: W
 
 
 async def test_a_live_read_that_is_older_than_the_copy_is_an_error(world: World) -> None:
-    """The cluster was restored from a backup: planning at once would read the same again."""
+    """The cluster was restored from a backup: another plan would read the same version again."""
     newer = msgspec.structs.replace(world.flow.metadata, resource_version="999999")
     world.flow = msgspec.structs.replace(world.flow, metadata=newer)
     world.store.flows.learn(world.flow)
@@ -127,13 +127,13 @@ async def test_a_live_read_that_is_older_than_the_copy_is_an_error(world: World)
     assert (applied.again, len(applied.errors)) == (False, 1)
 
 
-async def test_a_plan_with_a_new_attempt_is_dropped_if_the_flow_is_gone(world: World) -> None:
+async def test_a_plan_with_a_new_attempt_is_dropped_without_its_flow(world: World) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     assert await world.apply(world.create_again()) == Applied()
     assert world.requests()[-1] == "GET f"
 
 
-async def test_if_the_flow_cannot_be_read_the_rest_of_the_plan_is_sent(world: World) -> None:
+async def test_the_other_actions_are_sent_if_the_flow_cannot_be_read(world: World) -> None:
     world.fails("GET", "/f", failure(500, "InternalError", "broken"))
     applied = await world.apply(world.create_again(), world.create("f-b"))
     assert applied.failed == {"CreateJob f-a-r1"}
@@ -141,7 +141,7 @@ async def test_if_the_flow_cannot_be_read_the_rest_of_the_plan_is_sent(world: Wo
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 413, 422])
-async def test_a_refusal_is_an_answer_with_a_doubling_backoff(world: World, code: int) -> None:
+async def test_a_refusal_is_retried_with_a_doubling_backoff(world: World, code: int) -> None:
     for seconds in (1, 2, 4):
         world.fails("POST", "/jobs", failure(code, "", "no"))
         applied = await world.apply(world.create())
@@ -154,7 +154,7 @@ async def test_a_refusal_is_an_answer_with_a_doubling_backoff(world: World, code
     assert world.answers.refusals == {}
 
 
-async def test_a_namespace_that_is_going_refuses_for_ever(world: World) -> None:
+async def test_a_create_in_a_terminating_namespace_is_not_retried(world: World) -> None:
     causes = [{"reason": "NamespaceTerminating", "message": "going", "field": "metadata.namespace"}]
     world.fails("POST", "/jobs", failure(403, "Forbidden", "terminating", causes=causes))
     await world.apply(world.create())
@@ -163,7 +163,7 @@ async def test_a_namespace_that_is_going_refuses_for_ever(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "wait"),
+    ("error", "wait"),
     [
         (failure(409, "Conflict", "quota"), 0.0),
         (failure(429, "TooManyRequests", "later", retryAfterSeconds=3), 3.0),
@@ -172,8 +172,8 @@ async def test_a_namespace_that_is_going_refuses_for_ever(world: World) -> None:
         (None, 0.0),
     ],
 )
-async def test_temporary_errors(world: World, how: RequestFailure | None, wait: float) -> None:
-    world.fails("POST", "/jobs", how)
+async def test_errors_are_retried(world: World, error: RequestFailure | None, wait: float) -> None:
+    world.fails("POST", "/jobs", error)
     applied = await world.apply(world.create())
     assert applied.errors
     assert applied.retry_after == wait
@@ -181,7 +181,7 @@ async def test_temporary_errors(world: World, how: RequestFailure | None, wait: 
     assert world.answers.refusals == {}
 
 
-async def test_one_failure_does_not_stop_the_other_actions(world: World) -> None:
+async def test_a_failed_action_does_not_stop_the_others(world: World) -> None:
     world.fails("POST", "/jobs", failure(500, "", "x"))
     applied = await world.apply(world.create("f-a"), world.create("f-b"), status=RUNNING)
     assert len(applied.errors) == 1
@@ -189,7 +189,7 @@ async def test_one_failure_does_not_stop_the_other_actions(world: World) -> None
     assert len(await world.cluster.jobs()) == 1
 
 
-async def test_only_the_job_that_was_meant_is_deleted(world: World) -> None:
+async def test_only_the_job_with_the_uid_is_deleted(world: World) -> None:
     job = await world.there()
     assert await world.apply(DeleteJob("f-a", "another")) == Applied()
     assert (await world.cluster.jobs()).keys() == {"f-a"}
@@ -198,7 +198,7 @@ async def test_only_the_job_that_was_meant_is_deleted(world: World) -> None:
     assert await world.cluster.jobs() == {}
 
 
-async def test_a_flow_is_deleted_as_it_was_read(world: World) -> None:
+async def test_a_flow_is_deleted_in_the_version_that_was_read(world: World) -> None:
     assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == Applied()
     assert await world.cluster.flow_names() == []
     assert await world.apply(DeleteFlow(world.flow.metadata.uid)) == Applied(), "it is gone"
@@ -213,7 +213,7 @@ async def test_a_flow_that_has_changed_is_not_deleted_but_planned_again(world: W
     assert await world.cluster.flow_names() == ["f"]
 
 
-async def test_another_flow_of_the_name_is_not_deleted(world: World) -> None:
+async def test_another_flow_with_the_same_name_is_not_deleted(world: World) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     await world.cluster.apply(flow("f", {"a": ""}))
     assert (await world.apply(DeleteFlow(world.flow.metadata.uid))).again
@@ -232,7 +232,7 @@ async def test_a_job_that_a_live_read_does_not_find_is_missing(world: World) -> 
     assert world.requests()[-2:] == ["GET f", "GET f-a"], "the flow is read before the job"
 
 
-async def test_a_job_that_the_watch_has_not_brought_is_found(world: World) -> None:
+async def test_a_live_read_finds_a_job_that_the_watch_has_not_shown(world: World) -> None:
     await world.there()
     await world.apply(ReadJob("f-a"))
     assert world.answers.missing == set()
@@ -248,7 +248,7 @@ async def test_answers_about_a_replaced_flow_are_ignored(world: World, again: bo
     assert world.answers.missing == set()
 
 
-async def test_a_status_is_written_for_the_version_it_was_made_from(world: World) -> None:
+async def test_a_status_is_written_only_to_the_version_of_its_plan(world: World) -> None:
     label = json.dumps({"metadata": {"labels": {"x": "y"}}}).encode()
     await world.cluster.client.patch(JOBFLOWS, NAMESPACE, "f", label)
     applied = await world.apply(status=RUNNING)
@@ -260,7 +260,7 @@ async def test_a_status_is_written_for_the_version_it_was_made_from(world: World
     assert (await world.cluster.flow("f")).status == RUNNING
 
 
-async def test_the_status_of_a_flow_that_is_gone_is_not_missed(world: World) -> None:
+async def test_the_status_of_a_deleted_flow_is_dropped_without_an_error(world: World) -> None:
     await world.cluster.client.delete(JOBFLOWS, NAMESPACE, "f")
     assert await world.apply(status=RUNNING) == Applied()
 
@@ -272,19 +272,19 @@ async def test_a_conflict_without_a_change_is_retried_with_a_backoff(world: Worl
     assert not applied.again
 
 
-async def test_the_requests_of_one_plan_are_bounded(world: World) -> None:
-    under_way, most = 0, 0
+async def test_a_plan_has_a_limited_number_of_concurrent_requests(world: World) -> None:
+    in_progress, most = 0, 0
     request = world.cluster.client.request
 
     async def counting(*args: Any, **more: Any) -> bytes:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
+        nonlocal in_progress, most
+        in_progress += 1
+        most = max(most, in_progress)
         await asyncio.sleep(0)
         try:
             return await request(*args, **more)
         finally:
-            under_way -= 1
+            in_progress -= 1
 
     world.cluster.client.request = counting  # type: ignore[method-assign]
     await world.apply(*(world.create(f"f-{number}") for number in range(50)))
@@ -298,14 +298,14 @@ ABORT = AbortJob("f-a", "uid-a")
 async def test_an_abort_is_a_command_that_the_job_owns(world: World) -> None:
     uid = (await world.there()).metadata.uid
     assert await world.apply(AbortJob("f-a", uid)) == Applied()
-    [made] = await world.cluster.raw(COMMANDS)
+    [command] = await world.cluster.raw(COMMANDS)
     job = {"apiVersion": JOBS.api_version, "kind": "Job", "name": "f-a", "uid": uid}
-    assert (made["metadata"]["name"], made["action"]) == ("f-a-abort", "AbortJob")
-    assert (made["target"], made["metadata"]["ownerReferences"]) == (job, [job])
+    assert (command["metadata"]["name"], command["action"]) == ("f-a-abort", "AbortJob")
+    assert (command["target"], command["metadata"]["ownerReferences"]) == (job, [job])
     assert world.answers.aborts == {uid: NOW}
 
 
-async def test_an_existing_abort_is_enough(world: World) -> None:
+async def test_an_existing_abort_is_not_sent_again(world: World) -> None:
     abort = AbortJob("f-a", (await world.there()).metadata.uid)
     await world.apply(abort)
     world.answers.aborts.clear()
@@ -321,9 +321,9 @@ async def test_a_refused_abort_is_not_sent_again_at_once(world: World, code: int
     assert world.answers.aborts == {"uid-a": NOW}
 
 
-@pytest.mark.parametrize("how", [failure(500, "", "x"), failure(429, "", "x"), None])
-async def test_an_abort_that_failed_is_retried(world: World, how: RequestFailure | None) -> None:
-    world.fails("POST", "/commands", how)
+@pytest.mark.parametrize("error", [failure(500, "", "x"), failure(429, "", "x"), None])
+async def test_an_abort_that_failed_is_retried(world: World, error: RequestFailure | None) -> None:
+    world.fails("POST", "/commands", error)
     applied = await world.apply(ABORT)
     assert len(applied.errors) == 1
     assert world.answers.aborts == {}
@@ -349,7 +349,7 @@ async def test_flows_that_wait_for_a_released_name_are_found(world: World) -> No
     assert world.memory.released((NAMESPACE, "f-a")) == set()
 
 
-async def test_answers_about_a_flow_are_forgotten_with_it(world: World) -> None:
+async def test_answers_about_a_flow_are_dropped_with_it(world: World) -> None:
     job = await world.there(uid="another")
     world.memory.hold(world.flow, job, owner_alive=False, now=NOW)
     reborn = msgspec.structs.replace(

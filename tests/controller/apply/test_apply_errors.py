@@ -31,11 +31,11 @@ class Requests:
             self.ended.append(name)
 
 
-async def mistaken() -> bytes:
+async def fail() -> bytes:
     raise ValueError("what a decoder says of an odd answer")
 
 
-async def broken_off() -> bytes:
+async def cancel() -> bytes:
     raise asyncio.CancelledError("the connections are being closed")
 
 
@@ -44,8 +44,8 @@ async def slow() -> bytes:
     return b"{}"
 
 
-@pytest.mark.parametrize("error", [mistaken, broken_off])
-async def test_an_error_waits_for_the_other_requests_and_is_part_of_the_outcome(
+@pytest.mark.parametrize("error", [fail, cancel])
+async def test_an_error_waits_for_the_other_requests_and_is_in_the_result(
     world: World, error: Callable[[], Awaitable[bytes]]
 ) -> None:
     requests = Requests(world, jobs=error, status=slow)
@@ -56,8 +56,8 @@ async def test_an_error_waits_for_the_other_requests_and_is_part_of_the_outcome(
     assert applied.status_written
 
 
-@pytest.mark.parametrize("error", [mistaken, broken_off])
-async def test_an_error_of_one_request(world: World, error: Callable[[], Awaitable[bytes]]) -> None:
+@pytest.mark.parametrize("error", [fail, cancel])
+async def test_one_request_can_fail(world: World, error: Callable[[], Awaitable[bytes]]) -> None:
     Requests(world, jobs=error)
     applied = await world.apply(world.create())
     assert len(applied.errors) == 1
@@ -65,7 +65,7 @@ async def test_an_error_of_one_request(world: World, error: Callable[[], Awaitab
 
 
 async def test_requests_that_succeeded_are_not_among_the_failed(world: World) -> None:
-    Requests(world, status=mistaken)
+    Requests(world, status=fail)
     applied = await world.apply(world.create(), ReadJob("f-b"), status=RUNNING)
     assert (applied.failed, applied.again) == ({STATUS}, True)
 
@@ -81,7 +81,7 @@ async def test_a_cancelled_plan_cancels_all_its_requests(world: World, also: boo
     assert sorted(requests.ended) == (["jobs", "status"] if also else ["jobs"])
 
 
-async def test_requests_that_are_the_same_in_the_next_plan_have_the_same_name(world: World) -> None:
+async def test_a_repeated_request_keeps_its_name(world: World) -> None:
     actions = [ReadJob("f-a"), ReadPods("f-a", "uid-a"), DeleteFlow("uid-f"), world.create()]
     names = ["ReadJob f-a", "ReadPods uid-a", "DeleteFlow uid-f", "CreateJob f-a"]
     assert [request_of(action) for action in actions] == names

@@ -62,19 +62,19 @@ async def test_the_next_process_continues_the_count(world: Recording) -> None:
 
 async def test_an_event_that_has_expired_is_created_again(world: Recording) -> None:
     await world.send("x")
-    (made,) = await world.cluster.events()
-    await world.cluster.client.delete(EVENTS, NAMESPACE, made["metadata"]["name"])
+    (event,) = await world.cluster.events()
+    await world.cluster.client.delete(EVENTS, NAMESPACE, event["metadata"]["name"])
     await world.send("x")
     assert await world.counts() == {"x": 1}
 
 
 async def test_an_event_is_about_the_flow(world: Recording) -> None:
     await world.send("x" * 5000)
-    (made,) = await world.cluster.events()
-    assert made["involvedObject"]["uid"] == world.subject.metadata.uid
-    assert made["type"] == "Warning"
-    assert len(made["message"]) == 1024
-    assert made["firstTimestamp"] == made["lastTimestamp"]
+    (event,) = await world.cluster.events()
+    assert event["involvedObject"]["uid"] == world.subject.metadata.uid
+    assert event["type"] == "Warning"
+    assert len(event["message"]) == 1024
+    assert event["firstTimestamp"] == event["lastTimestamp"]
 
 
 async def test_an_event_is_tried_three_times_and_then_dropped(world: Recording) -> None:
@@ -101,13 +101,13 @@ async def test_run_sends_events(world: Recording) -> None:
     sending = asyncio.create_task(world.recorder.run())
     for count, message in enumerate("xy", start=1):
         world.record(message)
-        await world.cluster.seen(EVENTS, JobFlow, lambda made, count=count: len(made) == count)
+        await world.cluster.seen(EVENTS, JobFlow, lambda stored, count=count: len(stored) == count)
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
 
 
-async def test_stop_does_not_cancel_the_request_under_way(world: Recording) -> None:
-    """Nobody would know whether it was executed, and a new leader would have to wait."""
+async def test_stop_does_not_cancel_a_request_in_progress(world: Recording) -> None:
+    """It would be unknown whether the request was executed, and a new leader would have to wait."""
     world.record("x")
     sending = asyncio.create_task(world.recorder.run())
     await asyncio.sleep(0)
@@ -116,7 +116,7 @@ async def test_stop_does_not_cancel_the_request_under_way(world: Recording) -> N
     assert len(await world.cluster.events()) == 1
 
 
-async def test_flush_sends_nothing_after_its_time(world: Recording) -> None:
+async def test_flush_sends_nothing_after_its_deadline(world: Recording) -> None:
     world.record("x")
     await world.recorder.flush(seconds=0)
     assert await world.cluster.events() == []

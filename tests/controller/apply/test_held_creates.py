@@ -1,4 +1,4 @@
-"""Creates that the namespace refuses: the number of tries, and recovery."""
+"""Creates that the namespace refuses: the number of attempts, and recovery."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from jobflow.controller.apply.applied import REQUESTS_AT_ONCE
 from jobflow.core.planning.actions import CreateJob
 from jobflow.kube.client import ApiError
 from jobflow.sandbox.apiserver.requests.failures import failure
-from support.plan.loop_worlds import each
+from support.plan.loop_worlds import for_each
 from support.plan.plan_world import NOW, World
 from support.sandbox.applier_world import World as Server
 from support.sandbox.running_controller import cluster, flow, template
@@ -30,7 +30,7 @@ class Namespace:
     """A flow in a namespace that refuses creates, planned whenever a plan is due."""
 
     world: World
-    lets_in: Callable[[str], bool] = lambda name: False
+    accepts: Callable[[str], bool] = lambda name: False
     memory: Memory = field(default_factory=lambda: Memory(dice=lambda: 0.0))
     tried: list[str] = field(default_factory=list)
     writes: int = 0
@@ -53,19 +53,19 @@ class Namespace:
         for action in planned.plan.actions:
             assert isinstance(action, CreateJob)
             self.tried.append(action.name)
-            if not self.lets_in(action.name):
+            if not self.accepts(action.name):
                 error = ApiError(Status(code=403, reason="Forbidden", message=QUOTA))
                 self.memory.refuse(self.world.flow, action.name, error, self.world.now)
                 break
             self.memory.let_in(self.world.flow, action.name, self.world.now)
-            self.world = self.world.acted(action)
+            self.world = self.world.apply_action(action)
         self.writes += planned.status != self.world.flow.status
         held = self.memory.of(self.world.flow).held
         self.world = replace(self.world.with_status(planned.status), held=held)
 
 
-def test_a_namespace_that_refuses_all_creates_gets_few() -> None:
-    namespace = Namespace(each(1000))
+def test_a_namespace_that_refuses_all_creates_receives_few() -> None:
+    namespace = Namespace(for_each(1000))
     namespace.run(15)
     assert len(namespace.tried) <= 5
     namespace.run(3600 - 15)
@@ -74,38 +74,38 @@ def test_a_namespace_that_refuses_all_creates_gets_few() -> None:
 
 
 def test_a_job_that_fits_is_created() -> None:
-    namespace = Namespace(each(8), lambda name: name == "f-a-6")
+    namespace = Namespace(for_each(8), lambda name: name == "f-a-6")
     namespace.run(600)
     assert sorted(namespace.world.jobs) == ["f-a-6"]
     assert namespace.tried[:8] == [f"f-a-{n}" for n in (0, 1, 2, 3, 4, 5, 6, 0)]
 
 
 def test_every_job_is_tried_before_one_is_tried_again() -> None:
-    namespace = Namespace(each(20))
+    namespace = Namespace(for_each(20))
     namespace.run(3600)
     rounds = [set(namespace.tried[n : n + 20]) for n in (0, 20, 40)]
     assert [len(tried) for tried in rounds] == [20, 20, 20]
 
 
 def test_after_a_create_succeeds_the_others_follow_at_once() -> None:
-    namespace = Namespace(each(200))
+    namespace = Namespace(for_each(200))
     namespace.run(300)
     before = len(namespace.tried)
-    namespace.lets_in = lambda name: True
+    namespace.accepts = lambda name: True
     namespace.run(LONGEST_HELD)
     assert len(namespace.world.jobs) == 200
     assert len(namespace.tried) - before == 200
 
 
-def test_a_free_place_takes_few_tries() -> None:
+def test_a_free_place_is_filled_after_few_attempts() -> None:
     places = 0
 
-    def lets_in(_: str) -> bool:
+    def accepts(_: str) -> bool:
         nonlocal places
         places -= 1
         return places >= 0
 
-    namespace = Namespace(each(100), lets_in)
+    namespace = Namespace(for_each(100), accepts)
     namespace.run(120)
     before = len(namespace.tried)
     for _ in range(20):
@@ -115,8 +115,8 @@ def test_a_free_place_takes_few_tries() -> None:
     assert len(namespace.tried) - before <= 7 * 20
 
 
-def test_a_refusal_of_one_job_alone_holds_back_no_other() -> None:
-    memory, subject = Memory(dice=lambda: 0.0), each(3).flow
+def test_a_refusal_of_one_job_does_not_delay_others() -> None:
+    memory, subject = Memory(dice=lambda: 0.0), for_each(3).flow
     denied = 'admission webhook "p" denied the request: ' + QUOTA
     memory.refuse(subject, "f-a-0", ApiError(Status(code=403, message=denied)), NOW)
     assert memory.of(subject).held is None
@@ -127,7 +127,7 @@ def test_a_refusal_of_one_job_alone_holds_back_no_other() -> None:
     ("reason", "creates", "most"),
     [("", 200, 1), ("", REQUESTS_AT_ONCE, REQUESTS_AT_ONCE), ("CreateRefused", 2, 1)],
 )
-async def test_a_plan_sends_no_more_creates_once_one_was_refused(
+async def test_a_plan_stops_creating_after_a_refusal(
     world: Server, reason: str, creates: int, most: int
 ) -> None:
     await world.apply(status=JobFlowStatus(state=FlowState(phase="Pending", reason=reason)))
@@ -145,7 +145,7 @@ async def test_a_plan_with_many_creates_sends_them_all(world: Server) -> None:
     assert len(await world.cluster.jobs()) == 100
 
 
-async def test_a_flow_gets_through_a_quota_that_is_lifted() -> None:
+async def test_a_flow_completes_after_a_quota_is_lifted() -> None:
     steps = {"a": "", "b": "", "c": "a b"}
     async with cluster() as world, world.controller(), world.ends():
         quota = world.fails("POST", "/jobs", failure(403, "Forbidden", QUOTA), times=None)

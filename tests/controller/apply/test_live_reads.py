@@ -1,4 +1,4 @@
-"""Live reads: their number is limited over all flows, and flows take turns."""
+"""Live reads: their number is limited for all flows together, and flows take turns."""
 
 import asyncio
 from typing import Any
@@ -25,17 +25,17 @@ MANY = 200
 class Slow(Client):
     def __init__(self) -> None:
         super().__init__(Credentials(Login("http://nowhere")))
-        self.under_way = 0
+        self.in_progress = 0
         self.most = 0
         self.asked: list[str] = []
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
         assert method == "GET"
         self.asked.append(path)
-        self.under_way += 1
-        self.most = max(self.most, self.under_way)
+        self.in_progress += 1
+        self.most = max(self.most, self.in_progress)
         await asyncio.sleep(READ_SECONDS)
-        self.under_way -= 1
+        self.in_progress -= 1
         return msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": []})
 
 
@@ -47,9 +47,9 @@ class World:
         self._applier = Applier(self.client, Store(), Memory())
 
     async def apply(self, name: str, *actions: Action) -> Applied:
-        made = flow(name, {"a": ""})
-        made["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "1"}
-        subject = msgspec.convert(made, JobFlow)
+        manifest = flow(name, {"a": ""})
+        manifest["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "1"}
+        subject = msgspec.convert(manifest, JobFlow)
         plan = Plan(actions=actions, status=subject.status)
         return await self._applier.apply(subject, plan, write_status=False)
 
@@ -58,7 +58,7 @@ def reads(name: str, count: int) -> tuple[Action, ...]:
     return tuple(ReadPods(f"{name}-{number}", f"uid-{name}-{number}") for number in range(count))
 
 
-def test_the_reads_of_all_flows_are_bounded() -> None:
+def test_the_reads_of_all_flows_have_a_common_limit() -> None:
     async def main() -> World:
         world = World()
         async with asyncio.TaskGroup() as group:
@@ -72,7 +72,7 @@ def test_the_reads_of_all_flows_are_bounded() -> None:
     assert len(client.asked) >= 32 * MANY // 4
 
 
-def test_flows_with_many_reads_do_not_keep_one_with_a_single_read_waiting() -> None:
+def test_flows_with_many_reads_do_not_delay_one_with_a_single_read() -> None:
     async def main() -> float:
         world, loop = World(), asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:

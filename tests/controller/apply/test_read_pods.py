@@ -30,7 +30,7 @@ async def test_the_pods_of_a_job_are_read_by_label_and_owner(world: World) -> No
     await world.cluster.client.create(PODS, NAMESPACE, json.dumps(other).encode())
     assert await world.apply(READ) == Applied(again=True)
     found = world.answers.read["uid-a"]
-    assert ([each.metadata.name for each in found.pods], found.trouble) == (["f-a-w-0"], "")
+    assert ([entry.metadata.name for entry in found.pods], found.trouble) == (["f-a-w-0"], "")
 
 
 @pytest.mark.parametrize("code", [403, 404])
@@ -43,7 +43,7 @@ async def test_a_definite_answer_is_final(world: World, code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "waits"),
+    ("error", "waits"),
     [
         (failure(401, "Unauthorized", "x"), (0.4, 0.8, 1.6, 3.2)),
         (failure(429, "TooManyRequests", "x", retryAfterSeconds=2), (2, 2, 2, 3.2)),
@@ -53,9 +53,9 @@ async def test_a_definite_answer_is_final(world: World, code: int) -> None:
     ],
 )
 async def test_a_failed_read_backs_off(
-    world: World, how: RequestFailure | None, waits: tuple[float, ...]
+    world: World, error: RequestFailure | None, waits: tuple[float, ...]
 ) -> None:
-    world.fails("GET", "/pods", how, times=None)
+    world.fails("GET", "/pods", error, times=None)
     for wait in waits:
         assert await world.apply(READ) == Applied(again=True)
         found = world.answers.read["uid-a"]
@@ -83,8 +83,8 @@ async def test_pods_that_were_read_are_kept_while_the_job_has_ended(world: World
     answers = world.answers
     for phase, kept in (("Completed", True), ("Running", False)):
         status = {"state": {"phase": phase}}
-        made = {"metadata": {"name": "f-a", "uid": "uid-a"}, "status": status}
-        answers.outdate({"f-a": msgspec.convert(made, Job)})
+        manifest = {"metadata": {"name": "f-a", "uid": "uid-a"}, "status": status}
+        answers.outdate({"f-a": msgspec.convert(manifest, Job)})
         assert ("uid-a" in answers.read) == kept
     await world.apply(READ)
     answers.outdate({})

@@ -12,7 +12,7 @@ from jobflow.api.meta import ObjectMeta
 from jobflow.controller.apply.status_patch import difference, status_patch
 
 
-def merged(target: Any, patch: Any) -> Any:
+def merge(target: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -20,7 +20,7 @@ def merged(target: Any, patch: Any) -> Any:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = merged(result.get(key), value)
+            result[key] = merge(result.get(key), value)
     return result
 
 
@@ -36,7 +36,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 
 @given(OBJECTS, OBJECTS)
 def test_a_patch_turns_objects_into_others(before: dict[str, Any], after: dict[str, Any]) -> None:
-    assert merged(before, difference(before, after)) == after
+    assert merge(before, difference(before, after)) == after
 
 
 @given(OBJECTS)
@@ -58,9 +58,9 @@ STATUSES = st.builds(
 
 
 @given(STATUSES, STATUSES)
-def test_a_patch_turns_a_status_into_another(before: JobFlowStatus, after: JobFlowStatus) -> None:
+def test_a_patch_turns_one_status_into_another(before: JobFlowStatus, after: JobFlowStatus) -> None:
     patch = msgspec.json.decode(status_patch(JobFlow(status=before), after))["status"]
-    assert merged(msgspec.to_builtins(before), patch) == msgspec.to_builtins(after)
+    assert merge(msgspec.to_builtins(before), patch) == msgspec.to_builtins(after)
 
 
 def test_the_patch_is_for_one_version_of_one_flow() -> None:

@@ -1,4 +1,4 @@
-"""Checks of one pod over real sockets: what passes, and the message for everything else."""
+"""Checks of one pod over real sockets: answers that pass, and messages for all others."""
 
 import asyncio
 import socket
@@ -41,18 +41,18 @@ IPV6 = pytest.param("::1", marks=pytest.mark.skipif(not has_ipv6(), reason="no I
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> Limits:
-    made = Limits()
-    monkeypatch.setattr(asyncio, "timeout", made)
-    return made
+    limit = Limits()
+    monkeypatch.setattr(asyncio, "timeout", limit)
+    return limit
 
 
 @pytest.mark.parametrize("ip", ["127.0.0.1", IPV6])
 @pytest.mark.parametrize("check", [HTTP, TCP])
 async def test_a_pod_that_answers_passes(ip: str, check: Check) -> None:
-    async with PodServer(answering(OK), ip) as there:
-        assert await ask(there.port, check, ip) == ""
-        await there.all_left()
-        assert len(there.visits) == 1
+    async with PodServer(answering(OK), ip) as server:
+        assert await ask(server.port, check, ip) == ""
+        await server.all_left()
+        assert len(server.visits) == 1
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ async def test_a_pod_that_answers_passes(ip: str, check: Check) -> None:
         status("200 OK", "X: caf\xe9"),
     ],
 )
-async def test_any_2xx_or_3xx_passes_in_whatever_form(answer: bytes) -> None:
+async def test_any_2xx_or_3xx_answer_passes(answer: bytes) -> None:
     assert await seen(answering(answer)) == ""
 
 
-async def test_a_head_in_pieces_passes() -> None:
+async def test_a_head_in_several_packets_passes() -> None:
     async def play(visit: Visit) -> None:
         await visit.hear()
         for byte in OK:
@@ -87,7 +87,7 @@ async def test_a_head_in_pieces_passes() -> None:
 
 
 @pytest.mark.parametrize("body", ["never sent", "endless"])
-async def test_the_body_is_not_waited_for(body: str) -> None:
+async def test_a_check_does_not_wait_for_the_body(body: str) -> None:
     async def play(visit: Visit) -> None:
         await visit.hear()
         await visit.say(status("200 OK", "Content-Length: 1000000000000"))
@@ -95,9 +95,9 @@ async def test_the_body_is_not_waited_for(body: str) -> None:
             await visit.say(b"x" * 65536)
         await visit.left()
 
-    async with PodServer(play) as there:
-        assert await ask(there.port) == ""
-        await there.all_left()
+    async with PodServer(play) as server:
+        assert await ask(server.port) == ""
+        await server.all_left()
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,11 @@ async def test_the_body_is_not_waited_for(body: str) -> None:
         (b"HTTP/1.1 200 " + b"x" * (1 << 20), "answers with a head of more than 64 KiB"),
     ],
 )
-async def test_every_other_answer_is_in_the_message(answer: bytes, message: str) -> None:
+async def test_the_message_describes_every_other_answer(answer: bytes, message: str) -> None:
     assert await seen(answering(answer)) == message
 
 
-async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+async def test_a_redirect_passes_and_is_not_followed() -> None:
     async with PodServer(answering(OK)) as elsewhere:
         target = f"Location: http://127.0.0.1:{elsewhere.port}/latest/meta-data"
         assert await seen(answering(status("302 Found", target))) == ""
@@ -146,13 +146,13 @@ async def test_a_closed_port_refuses_the_connection() -> None:
             assert await ask(port, check) == "refuses the connection"
 
 
-async def test_a_connection_that_is_not_taken(limits: Limits) -> None:
-    with full() as port:
+async def test_a_connection_that_is_not_accepted_fails(limits: Limits) -> None:
+    with full_backlog() as port:
         for check in (HTTP, TCP):
-            assert await late(port, check, limits) == "accepts no connection within a second"
+            assert await check_late(port, check, limits) == "accepts no connection within a second"
 
 
-async def late(port: int, check: Check, limits: Limits) -> str:
+async def check_late(port: int, check: Check, limits: Limits) -> str:
     checking = asyncio.create_task(ask(port, check))
     await asyncio.sleep(0)
     limits.time_is_up()
@@ -160,8 +160,8 @@ async def late(port: int, check: Check, limits: Limits) -> str:
 
 
 @contextmanager
-def full() -> Iterator[int]:
-    """The port of a socket whose backlog is full: the system lets further ones wait."""
+def full_backlog() -> Iterator[int]:
+    """The port of a socket whose backlog is full, so that further connections wait."""
     with socket.socket() as listening, socket.socket() as first, socket.socket() as second:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
@@ -171,7 +171,7 @@ def full() -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
-async def test_a_pod_that_never_answers(limits: Limits) -> None:
+async def test_a_pod_that_never_answers_fails(limits: Limits) -> None:
     message = "accepts the connection and answers nothing within a second"
     assert await seen(silent(limits)) == message
 
@@ -185,14 +185,16 @@ def silent(limits: Limits) -> Play:
     return play
 
 
-async def test_a_pod_that_drips(limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_that_answers_slowly_fails(
+    limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read, code = asyncio.Event(), pod_check._code
 
-    def seeing(receiver: h11.Connection) -> int | None:
+    def count_reads(receiver: h11.Connection) -> int | None:
         read.set()
         return code(receiver)
 
-    async def drips(visit: Visit) -> None:
+    async def answer_slowly(visit: Visit) -> None:
         await visit.hear()
         for byte in OK[:20]:
             await visit.say(bytes([byte]))
@@ -201,18 +203,18 @@ async def test_a_pod_that_drips(limits: Limits, monkeypatch: pytest.MonkeyPatch)
         limits.time_is_up()
         await visit.left()
 
-    monkeypatch.setattr(pod_check, "_code", seeing)
-    assert await seen(drips) == "does not finish the head of its answer within a second"
+    monkeypatch.setattr(pod_check, "_code", count_reads)
+    assert await seen(answer_slowly) == "does not finish the head of its answer within a second"
 
 
-async def test_the_limit_is_a_second_for_all_of_it(limits: Limits) -> None:
+async def test_a_whole_check_has_a_limit_of_one_second(limits: Limits) -> None:
     assert await seen(answering(OK)) == ""
     assert await seen(answering(OK), TCP) == ""
     assert limits.seconds == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("before", [b"", b"HTTP/1.1 200 OK\r\nX: y\r\n"])
-async def test_a_pod_that_hangs_up(before: bytes) -> None:
+async def test_a_pod_that_closes_the_connection_fails(before: bytes) -> None:
     async def play(visit: Visit) -> None:
         await visit.hear()
         await visit.say(before)
@@ -220,7 +222,7 @@ async def test_a_pod_that_hangs_up(before: bytes) -> None:
     assert await seen(play) == "closes the connection without an answer"
 
 
-async def test_a_pod_that_resets_the_connection() -> None:
+async def test_a_pod_that_resets_the_connection_fails() -> None:
     async def play(visit: Visit) -> None:
         await visit.hear()
         visit.reset()
@@ -228,7 +230,7 @@ async def test_a_pod_that_resets_the_connection() -> None:
     assert await seen(play) == "breaks off the connection"
 
 
-async def test_a_network_without_a_way_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_without_a_route_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     async def unreachable(*args: object, **more: object) -> None:
         raise OSError(101, "whatever the event loop says of it")
 
@@ -255,18 +257,20 @@ async def test_a_network_without_a_way_there(monkeypatch: pytest.MonkeyPatch) ->
         "",
     ],
 )
-async def test_an_ip_that_is_no_pods_is_not_asked(ip: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_ip_that_no_pod_can_have_is_not_requested(
+    ip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(asyncio, "open_connection", None)
     for check in (HTTP, TCP):
         assert await ask(80, check, ip) == "is not asked: a pod cannot have that IP"
 
 
 @pytest.mark.parametrize("ip", ["127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"])
-async def test_this_machine_is_asked_only_where_pods_are_its_processes(ip: str) -> None:
+async def test_loopback_is_not_requested_by_default(ip: str) -> None:
     assert (await check_pod(pod("web-0", ip=ip), HTTP)).startswith("is not asked")
 
 
-async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     async with PodServer(answering(status("502 Bad Gateway"))) as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
@@ -275,27 +279,27 @@ async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPa
         assert proxy.visits == []
 
 
-async def test_a_cookie_and_a_connection_are_of_one_check_only() -> None:
+async def test_checks_share_no_cookie_and_no_connection() -> None:
     async with PodServer(
         answering(status("200 OK", "Set-Cookie: a=b", "Content-Length: 0"))
-    ) as there:
+    ) as server:
         for _ in range(3):
-            assert await ask(there.port) == ""
-        assert len(there.visits) == 3
-        assert not any(b"ookie" in visit.request for visit in there.visits)
+            assert await ask(server.port) == ""
+        assert len(server.visits) == 3
+        assert not any(b"ookie" in visit.request for visit in server.visits)
 
 
-async def test_a_check_that_is_broken_off_leaves_no_connection() -> None:
+async def test_a_cancelled_check_closes_its_connection() -> None:
     async def silent(visit: Visit) -> None:
         assert await visit.hear()
         checking.cancel()
         assert await visit.left()
 
-    async with PodServer(silent) as there:
-        checking = asyncio.create_task(ask(there.port))
+    async with PodServer(silent) as server:
+        checking = asyncio.create_task(ask(server.port))
         await asyncio.wait([checking])
         assert checking.cancelled()
-        await there.all_left()
+        await server.all_left()
 
 
 async def _plays(limits: Limits) -> dict[str, str]:
@@ -309,8 +313,8 @@ async def _plays(limits: Limits) -> dict[str, str]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         answers["nobody"] = await ask(bound.getsockname()[1])
-    with full() as port:
-        answers["full"] = await late(port, HTTP, limits)
+    with full_backlog() as port:
+        answers["full"] = await check_late(port, HTTP, limits)
     return answers
 
 

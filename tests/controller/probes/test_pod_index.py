@@ -1,4 +1,4 @@
-"""Pod events that matter to a flow: it has a step that has not started and probes the pod's job."""
+"""Pod events that matter to a flow: a step that has not started probes the job of the pod."""
 
 from typing import Any
 
@@ -29,14 +29,14 @@ class World:
         flow = {"kind": "JobFlow", "name": "f", "uid": "uid-f", "controller": True}
         for step in "ac":
             notes = {"flow.volcano.sh/step": step} if annotations is None else annotations
-            made = meta(f"f-{step}", ownerReferences=[flow], annotations=notes)
-            self.store.jobs.changed(msgspec.convert({"metadata": made}, Job))
+            metadata = meta(f"f-{step}", ownerReferences=[flow], annotations=notes)
+            self.store.jobs.changed(msgspec.convert({"metadata": metadata}, Job))
         self.interest = PodIndex(self.store)
 
     def concerns(self, old: Pod | None, new: Pod | None) -> bool:
-        found = self.interest.flow_of(old, new)
-        assert found in (None, F)
-        return found is not None
+        key = self.interest.flow_of(old, new)
+        assert key in (None, F)
+        return key is not None
 
 
 def meta(name: str, **more: Any) -> dict[str, Any]:
@@ -51,8 +51,8 @@ def pod(phase: str = "Running", job: str = "f-a", uid: str = "", **more: Any) ->
         "uid": uid or f"uid-{job}",
         "controller": True,
     }
-    about = meta(f"{job}-worker-0", ownerReferences=[owner], **more.pop("metadata", {}))
-    return msgspec.convert({"metadata": about, "status": {"phase": phase, **more}}, Pod)
+    fields = meta(f"{job}-worker-0", ownerReferences=[owner], **more.pop("metadata", {}))
+    return msgspec.convert({"metadata": fields, "status": {"phase": phase, **more}}, Pod)
 
 
 async def test_events_of_probed_pods_concern_the_flow() -> None:
@@ -73,7 +73,7 @@ async def test_events_of_probed_pods_concern_the_flow() -> None:
     ],
     ids=["phase", "IP", "UID", "deletion", "restart"],
 )
-async def test_changes_that_a_probe_looks_at(changed: Pod, expected: bool) -> None:
+async def test_changes_that_a_probe_uses_concern_the_flow(changed: Pod, expected: bool) -> None:
     assert World().concerns(pod(), changed) is expected
 
 
@@ -93,7 +93,9 @@ RETRIED = {"f-b": {"phase": "Waiting", "attempts": 2, "pastAttempts": 2}}
     ],
     ids=["not probed", "older job", "unknown job", "no probes", "ended", "retried", "Volcano's"],
 )
-async def test_pods_that_matter(world: dict[str, Any], new: Pod, expected: bool) -> None:
+async def test_only_pods_of_probed_jobs_concern_the_flow(
+    world: dict[str, Any], new: Pod, expected: bool
+) -> None:
     assert World(**world).concerns(None, new) is expected
 
 

@@ -11,15 +11,15 @@ from support.network.pod_servers import OK, PodServer, answering, ask
 from support.network.probed_pods import web
 
 
-async def heard(check: Check) -> list[bytes]:
-    async with PodServer(answering(OK)) as there:
-        assert await ask(there.port, check) == ""
-        lines = there.visits[0].request.split(b"\r\n")
-    return [line.replace(b":%d" % there.port, b":PORT") for line in lines[:-2]]
+async def send_request(check: Check) -> list[bytes]:
+    async with PodServer(answering(OK)) as server:
+        assert await ask(server.port, check) == ""
+        lines = server.visits[0].request.split(b"\r\n")
+    return [line.replace(b":%d" % server.port, b":PORT") for line in lines[:-2]]
 
 
-async def test_the_request() -> None:
-    assert await heard(web(path="/healthz?ready=1&x=a%20b")) == [
+async def test_the_request_is_a_plain_get() -> None:
+    assert await send_request(web(path="/healthz?ready=1&x=a%20b")) == [
         b"GET /healthz?ready=1&x=a%20b HTTP/1.1",
         b"Host: 127.0.0.1:PORT",
         b"User-Agent: jobflow/" + jobflow.__version__.encode(),
@@ -46,20 +46,20 @@ async def test_the_request() -> None:
         ("/nul\0", b"/nul%00"),
     ],
 )
-async def test_a_path_is_one_target(path: str, target: bytes) -> None:
+async def test_any_path_is_one_request_target(path: str, target: bytes) -> None:
     request = http_request("10.0.0.7", web(path=path))
     assert request.startswith(b"GET " + target + b" HTTP/1.1\r\nHost: 10.0.0.7:8080\r\n")
     assert request.count(b"\r\n\r\n") == 1
 
 
 async def test_a_header_is_sent() -> None:
-    lines = await heard(replace(web(), header=("X-Token", " secret caf\xe9 ")))
+    lines = await send_request(replace(web(), header=("X-Token", " secret caf\xe9 ")))
     assert lines.count("X-Token: secret caf\xe9".encode()) == 1
 
 
 @pytest.mark.parametrize("name", ["Host", "host", "User-Agent", "ACCEPT"])
-async def test_a_header_takes_the_place_of_ours(name: str) -> None:
-    lines = await heard(replace(web(), header=(name, "mine")))
+async def test_a_header_replaces_the_default_one(name: str) -> None:
+    lines = await send_request(replace(web(), header=(name, "mine")))
     assert [line for line in lines if line.lower().startswith(name.lower().encode() + b":")] == [
         f"{name}: mine".encode()
     ]
@@ -85,13 +85,13 @@ async def test_a_header_takes_the_place_of_ours(name: str) -> None:
     ],
 )
 async def test_a_header_that_would_split_the_request_is_not_sent(header: tuple[str, str]) -> None:
-    async with PodServer(answering(OK)) as there:
-        message = await ask(there.port, replace(web(), header=header))
-        assert there.visits == []
+    async with PodServer(answering(OK)) as server:
+        message = await ask(server.port, replace(web(), header=header))
+        assert server.visits == []
     assert message == "is not asked: a probe cannot send its header"
 
 
-async def test_a_request_has_a_limit() -> None:
+async def test_a_request_has_a_size_limit() -> None:
     message = "is not asked: path and header have more than 16 KiB"
     assert await ask(1, web(path="/" + 20_000 * "x")) == message
     assert await ask(1, replace(web(), header=("X", 20_000 * "x"))) == message

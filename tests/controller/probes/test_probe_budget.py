@@ -1,5 +1,5 @@
-"""Number of connections of probes: the budget always holds, and a flow with a thousand pods does
-not delay others. In virtual time."""
+"""The number of connections of probes never exceeds the budget, and a flow with a thousand pods
+does not delay others. In virtual time."""
 
 import asyncio
 from bisect import bisect_left
@@ -16,7 +16,7 @@ def busiest(lab: Lab) -> int:
     return max(bisect_left(times, begin + 1 - 1e-6) - at for at, begin in enumerate(times))
 
 
-def many(lab: Lab, flows: int) -> None:
+def probe_flows(lab: Lab, flows: int) -> None:
     for n in range(flows):
         name = f"flow{n}"
         lab.have(pod("web-0", job=name))
@@ -25,7 +25,7 @@ def many(lab: Lab, flows: int) -> None:
 
 def test_a_thousand_probes_share_the_budget_evenly() -> None:
     lab = Lab(answers=lambda name: "answers 503", roll=0.5)
-    many(lab, 1000)
+    probe_flows(lab, 1000)
     lab.run(60)
     assert busiest(lab) == A_SECOND
     assert len(lab.count) == 1000
@@ -33,9 +33,9 @@ def test_a_thousand_probes_share_the_budget_evenly() -> None:
     assert max(lab.count.values()) - min(lab.count.values()) <= 1
 
 
-def test_pods_that_swallow_everything_hold_no_more_connections_than_allowed() -> None:
+def test_pods_that_never_answer_hold_no_more_connections_than_allowed() -> None:
     lab = Lab(answers=lambda name: "accepts no connection", takes=1.0)
-    many(lab, 1000)
+    probe_flows(lab, 1000)
     most = 0
 
     def look() -> None:
@@ -47,9 +47,9 @@ def test_pods_that_swallow_everything_hold_no_more_connections_than_allowed() ->
     assert 0 < most <= AT_ONCE
 
 
-def test_a_storm_of_events_does_not_beat_the_budget() -> None:
+def test_a_storm_of_events_does_not_exceed_the_budget() -> None:
     lab = Lab(answers=lambda name: "answers 503")
-    many(lab, 200)
+    probe_flows(lab, 200)
 
     def storm() -> None:
         """Replace every pod, and plan every flow again."""
@@ -63,10 +63,10 @@ def test_a_storm_of_events_does_not_beat_the_budget() -> None:
     assert len(lab.count) == 200
 
 
-def test_a_flow_with_a_thousand_pods_does_not_hold_up_the_others() -> None:
+def test_a_flow_with_a_thousand_pods_does_not_delay_the_others() -> None:
     lab = Lab().have(*(pod(f"web-{n}", job="big") for n in range(1000)))
     lab.want(probe(web(pods=1000), job="big"), flow=("ns", "big"), uid="uid-of-big")
-    lab.run(60, (2.0, lambda: many(lab, 20)))
+    lab.run(60, (2.0, lambda: probe_flows(lab, 20)))
     assert busiest(lab) == A_SECOND
     others = [time for time, name in lab.asked if not name.startswith("big")]
     assert len(others) == 20

@@ -1,4 +1,4 @@
-"""Rounds of a probe: when one passes, what prevents it, when the next begins. In virtual time."""
+"""Rounds of a probe: when they pass or fail, and when the next one starts. In virtual time."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,9 +18,9 @@ PASSED = ProbeResult(passed=True)
 
 def waiting(**lab: Any) -> Lab:
     """A probe of the pod web-0."""
-    made = Lab(**lab).have(pod("web-0"))
-    made.want(probe())
-    return made
+    created = Lab(**lab).have(pod("web-0"))
+    created.want(probe())
+    return created
 
 
 def test_a_probe_passes_when_every_pod_of_the_task_has_answered() -> None:
@@ -38,7 +38,7 @@ def test_a_passed_probe_sends_no_more_requests() -> None:
     assert lab.times == [0]
 
 
-def test_several_checks_have_to_pass_in_one_round() -> None:
+def test_all_checks_must_pass_in_one_round() -> None:
     lab = Lab().have(pod("web-0"), pod("ps-0", ip="10.0.0.9"))
     lab.answers = lambda name: "refuses the connection" if "ps" in name else ""
     lab.want(probe(web(), Check(task="ps", pods=1, port=2222)))
@@ -53,7 +53,7 @@ def test_a_repeated_check_sends_one_request() -> None:
     assert len(lab.asked) == 1
 
 
-def test_several_steps_that_wait_for_the_same_are_one_probe() -> None:
+def test_equal_checks_of_several_steps_are_one_probe() -> None:
     lab = Lab().have(pod("web-0"))
     lab.want(probe(step="a"), probe(step="b"), probe(web(path="/other"), step="c"))
     lab.run()
@@ -61,14 +61,14 @@ def test_several_steps_that_wait_for_the_same_are_one_probe() -> None:
     assert len(lab.asked) == 2
 
 
-def test_a_task_without_pods_has_nothing_to_answer() -> None:
+def test_a_probe_of_a_task_without_pods_passes() -> None:
     lab = Lab()
     lab.want(probe(web(pods=0)))
     assert lab.run().result() == PASSED
 
 
 @pytest.mark.parametrize(
-    ("there", "message"),
+    ("existing", "message"),
     [
         ((), "pod f-serve-web-0 does not exist yet"),
         ((pod("web-0", phase="Pending", ip=""),), "pod f-serve-web-0 is Pending"),
@@ -86,18 +86,18 @@ def test_a_task_without_pods_has_nothing_to_answer() -> None:
         ((pod("web-0"),), "pod f-serve-web-1 does not exist yet"),
     ],
 )
-def test_a_pod_that_cannot_answer_stops_the_round(there: tuple[Pod, ...], message: str) -> None:
-    lab = Lab().have(*there)
+def test_a_pod_that_cannot_answer_stops_the_round(existing: tuple[Pod, ...], message: str) -> None:
+    lab = Lab().have(*existing)
     lab.want(probe(web(pods=2)))
     assert lab.run(60).result() == ProbeResult(message=message)
     assert lab.asked == []
     assert lab.calls == [FLOW]
 
 
-def test_a_pod_that_belongs_to_another_job_is_not_asked() -> None:
+def test_a_pod_of_another_job_is_not_requested() -> None:
     lab = Lab()
-    stranger = pod("web-0", job="other")
-    lab.pods["uid-f-serve"] = {"f-serve-web-0": stranger}
+    foreign_pod = pod("web-0", job="other")
+    lab.pods["uid-f-serve"] = {"f-serve-web-0": foreign_pod}
     lab.want(probe())
     assert lab.run().result().message == "pod f-serve-web-0 does not exist yet"
     assert lab.asked == []
@@ -110,7 +110,7 @@ def test_an_ipv6_address_is_in_brackets() -> None:
     assert lab.run().result().message == message
 
 
-def test_a_long_path_does_not_hide_what_was_seen() -> None:
+def test_a_long_path_does_not_hide_the_result() -> None:
     lab = Lab(answers=lambda name: "answers 503").have(pod("web-0"))
     lab.want(probe(web(path="/" + 300 * "x")))
     message = lab.run().result().message
@@ -118,7 +118,7 @@ def test_a_long_path_does_not_hide_what_was_seen() -> None:
     assert len(message) < 140
 
 
-def test_an_exception_in_a_check_ends_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_a_check_does_not_end_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab().have(pod("web-0"), pod("web-0", job="g"))
 
     def answers(name: str) -> str:
@@ -140,7 +140,7 @@ def test_rounds_are_one_to_fifteen_seconds_apart(roll: float, waits: list[float]
     assert [after - before for before, after in pairwise(times)][:5] == waits
 
 
-def test_a_round_ends_at_the_first_that_fails_and_the_next_asks_it_first_and_alone() -> None:
+def test_a_round_ends_at_the_first_failure_and_the_next_starts_there() -> None:
     lab = Lab().have(*(pod(f"web-{n}") for n in range(1000)))
     lab.answers = lambda name: "answers 503" if name == "f-serve-web-700" else ""
     lab.want(probe(web(pods=1000)))
@@ -168,11 +168,11 @@ def test_a_change_of_a_pod_starts_the_next_round_at_once() -> None:
     lab = Lab().have(pod("web-0", phase="Pending", ip=""))
     lab.want(probe())
 
-    def runs() -> None:
+    def start_pod() -> None:
         lab.have(pod("web-0"))
         lab.want(probe())
 
-    assert lab.run(50, (40.3, runs)).result() == PASSED
+    assert lab.run(50, (40.3, start_pod)).result() == PASSED
     assert lab.times == [40.3]
 
 
@@ -180,21 +180,21 @@ def test_a_change_of_a_pod_starts_the_next_round_at_once() -> None:
 def test_a_new_pod_or_ip_resets_the_delay(event: Pod) -> None:
     lab = waiting(answers=lambda name: "answers 503")
 
-    def happens() -> None:
+    def change() -> None:
         lab.have(event)
         lab.want(probe())
 
-    assert lab.run(48, (40, happens)).times == [0, 2, 6, 14, 29, 40, 42, 46]
+    assert lab.run(48, (40, change)).times == [0, 2, 6, 14, 29, 40, 42, 46]
 
 
 def test_pods_of_other_tasks_and_unchanged_plans_have_no_effect() -> None:
     lab = waiting(answers=lambda name: "answers 503")
 
-    def happens() -> None:
+    def change() -> None:
         lab.have(pod("ps-0"))
         lab.want(probe())
 
-    assert lab.run(10, (3, happens), (4, happens)).times == [0, 2, 6]
+    assert lab.run(10, (3, change), (4, change)).times == [0, 2, 6]
 
 
 def test_an_unreported_event_counts_in_the_next_round() -> None:
@@ -217,11 +217,11 @@ def test_a_pod_replaced_during_its_check_resets_the_delay() -> None:
     assert lab.run(22, new).times == [0, 3, 8, 17, 18, 21]
 
 
-def test_a_pod_that_goes_while_others_are_asked_keeps_the_round_from_passing() -> None:
+def test_a_pod_deleted_during_a_round_prevents_the_pass() -> None:
     lab = Lab(takes=0.4).have(pod("web-0"), pod("web-1"))
     lab.want(probe(web(pods=2)))
-    gone = (0.2, lambda: lab.pods["uid-f-serve"].pop("f-serve-web-0"))
-    assert lab.run(0.5, gone).result().message == "pod f-serve-web-0 does not exist yet"
+    deletion = (0.2, lambda: lab.pods["uid-f-serve"].pop("f-serve-web-0"))
+    assert lab.run(0.5, deletion).result().message == "pod f-serve-web-0 does not exist yet"
 
 
 def test_the_last_answer_of_an_ended_pod_stays_in_the_message() -> None:
@@ -247,17 +247,17 @@ def test_a_probe_that_is_no_longer_wanted_stops_at_once() -> None:
     lab.want(probe(), probe(step="other", job="g"))
     seen = []
 
-    def fewer() -> None:
+    def drop_one() -> None:
         lab.want(probe(step="other", job="g"))
         asyncio.get_running_loop().call_later(0.01, lambda: seen.append(lab.open))
 
-    lab.run(0.8, (0.5, fewer))
+    lab.run(0.8, (0.5, drop_one))
     assert seen == [1]
     assert lab.prober.results(UID).keys() == {("other", "uid-g")}
 
 
 @pytest.mark.parametrize("end", ["forgotten", "wants nothing", "another of its name"])
-def test_a_flow_that_goes_takes_its_probes_along(end: str) -> None:
+def test_the_probes_of_a_deleted_flow_end(end: str) -> None:
     lab = waiting(answers=lambda name: "answers 503")
     ways: dict[str, Callable[[], object]] = {
         "forgotten": lambda: lab.prober.forget(FLOW),
@@ -270,7 +270,7 @@ def test_a_flow_that_goes_takes_its_probes_along(end: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["the prober", "the probe"])
-def test_a_stop_in_the_moment_in_which_a_pod_fails_is_a_stop(end: str) -> None:
+def test_a_stop_at_the_moment_of_a_failure_takes_effect(end: str) -> None:
     lab = Lab(answers=lambda name: "answers 503", takes=1.0)
     lab.have(*(pod(f"web-{n}") for n in range(20)))
     lab.want(probe(web(pods=20)))
@@ -285,7 +285,7 @@ def test_a_changed_check_starts_from_the_shortest_delay() -> None:
     assert lab.run(4, (3, lambda: lab.want(probe(web(path="/x"))))).times == [0, 2, 3]
 
 
-def test_forgetting_what_is_not_known_is_nothing() -> None:
+def test_forgetting_an_unknown_flow_has_no_effect() -> None:
     lab = Lab()
     lab.prober.forget(FLOW)
     lab.want()
@@ -305,7 +305,7 @@ def test_hooks_are_called_with_waiting_probes_and_checks() -> None:
     assert len(lab.prober) == 0
 
 
-def test_a_prober_that_stops_breaks_off_what_is_under_way() -> None:
+def test_a_prober_that_stops_cancels_its_checks() -> None:
     lab = Lab(takes=1.0).have(*(pod(f"web-{n}") for n in range(50)))
     lab.want(probe(web(pods=50)))
     lab.run(0.5)
@@ -313,7 +313,7 @@ def test_a_prober_that_stops_breaks_off_what_is_under_way() -> None:
     assert lab.result() == ProbeResult()
 
 
-def test_probes_wanted_between_two_runs_are_kept() -> None:
+def test_probes_requested_between_two_runs_are_kept() -> None:
     lab = Lab().have(pod("web-0"))
     lab.run(1)
     lab.want(probe())

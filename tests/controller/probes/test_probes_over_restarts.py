@@ -1,4 +1,4 @@
-"""Probes by real connections, through the whole controller: over its restarts, and many at once."""
+"""Probes with real connections and the whole controller: during restarts, and many at once."""
 
 import asyncio
 import sys
@@ -47,19 +47,19 @@ class Pods:
 
 @pytest.fixture
 async def pods() -> AsyncIterator[Pods]:
-    made = Pods()
-    async with await asyncio.start_server(made.answer, "0.0.0.0", 0) as listening:
-        made.port = listening.sockets[0].getsockname()[1]
-        yield made
+    servers = Pods()
+    async with await asyncio.start_server(servers.answer, "0.0.0.0", 0) as listening:
+        servers.port = listening.sockets[0].getsockname()[1]
+        yield servers
 
 
-def asking(name: str, targets: str, port: int, path: str = "/ready") -> dict[str, Any]:
+def probing_step(name: str, targets: str, port: int, path: str = "/ready") -> dict[str, Any]:
     probe = {"httpGetList": [{"taskName": "main", "path": path, "port": port}]}
     depends_on = {"targets": targets.split(), "probe": probe}
     return {"name": name, "template": "t", "dependsOn": depends_on}
 
 
-async def has_pod(world: Cluster, name: str, ip: str) -> None:
+async def start_pod(world: Cluster, name: str, ip: str) -> None:
     await world.seen(JOBS, Job, lambda jobs: name in jobs)
     await set_phase(world.client, name, "Running")
     job = await world.client.get(JOBS, NAMESPACE, name, Job)
@@ -67,17 +67,17 @@ async def has_pod(world: Cluster, name: str, ip: str) -> None:
     await move_pod(world.client, NAMESPACE, pod, "Running", podIP=ip)
 
 
-def says(flow: JobFlow, step: str, words: str) -> bool:
+def has_message(flow: JobFlow, step: str, words: str) -> bool:
     condition = (flow.status.conditions or {}).get(f"{flow.metadata.name}-{step}")
     return condition is not None and words in f"{condition.message} {condition.passed_targets}"
 
 
 async def test_the_next_controller_sends_a_waiting_probe(world: Cluster, pods: Pods) -> None:
     await world.apply(template("t"), template("a"))
-    await world.apply(flow("f", {}, flows=[{"name": "a"}, asking("b", "a", pods.port)]))
+    await world.apply(flow("f", {}, flows=[{"name": "a"}, probing_step("b", "a", pods.port)]))
     async with world.controller(check=CHECK):
-        await has_pod(world, "f-a", FIRST)
-        await world.until("f", lambda flow: says(flow, "b", "answers 503"))
+        await start_pod(world, "f-a", FIRST)
+        await world.until("f", lambda flow: has_message(flow, "b", "answers 503"))
     before = pods.asked.total()
     pods.ready = {FIRST}
     async with world.controller(check=CHECK):
@@ -88,14 +88,14 @@ async def test_the_next_controller_sends_a_waiting_probe(world: Cluster, pods: P
 
 async def test_the_next_controller_skips_a_passed_target(world: Cluster, pods: Pods) -> None:
     await world.apply(*map(template, "tab"))
-    steps = [{"name": "a"}, {"name": "b"}, asking("c", "a b", pods.port)]
+    steps = [{"name": "a"}, {"name": "b"}, probing_step("c", "a b", pods.port)]
     await world.apply(flow("f", {}, flows=steps))
     pods.ready = {FIRST}
     async with world.controller(check=CHECK):
-        await has_pod(world, "f-a", FIRST)
-        await has_pod(world, "f-b", SECOND)
-        await world.until("f", lambda flow: says(flow, "c", "['a']"))
-        await world.until("f", lambda flow: says(flow, "c", "of pod f-b-main-0 answers 503"))
+        await start_pod(world, "f-a", FIRST)
+        await start_pod(world, "f-b", SECOND)
+        await world.until("f", lambda flow: has_message(flow, "c", "['a']"))
+        await world.until("f", lambda flow: has_message(flow, "c", "of pod f-b-main-0 answers 503"))
     first = pods.asked[FIRST, "/ready"]
     pods.ready = {SECOND}
     async with world.controller(check=CHECK):
@@ -105,13 +105,13 @@ async def test_the_next_controller_skips_a_passed_target(world: Cluster, pods: P
 
 
 async def test_a_pass_counts_after_the_target_has_ended(world: Cluster, pods: Pods) -> None:
-    """b has passed, and its template comes when its target cannot be probed any more."""
+    """The probe of b has passed, and its template is created when its target has ended."""
     await world.apply(template("a"))
-    await world.apply(flow("f", {}, flows=[{"name": "a"}, asking("b", "a", pods.port)]))
+    await world.apply(flow("f", {}, flows=[{"name": "a"}, probing_step("b", "a", pods.port)]))
     pods.ready = {FIRST}
     async with world.controller(check=CHECK):
-        await has_pod(world, "f-a", FIRST)
-        await world.until("f", lambda flow: says(flow, "b", "['a']"))
+        await start_pod(world, "f-a", FIRST)
+        await world.until("f", lambda flow: has_message(flow, "b", "['a']"))
     pods.ready = set()
     await set_phase(world.client, "f-a", "Completed")
     await world.apply(template("t"))
@@ -124,21 +124,21 @@ async def test_two_flows_with_fifty_probes_share_the_budget(world: Cluster, pods
     paths = [f"/{number}" for number in range(50)]
     await world.apply(template("t"), template("a"))
     for name in "fg":
-        steps = [asking(f"s{n}", "a", pods.port, path) for n, path in enumerate(paths)]
+        steps = [probing_step(f"s{n}", "a", pods.port, path) for n, path in enumerate(paths)]
         await world.apply(flow(name, {}, flows=[{"name": "a"}, *steps]))
     async with world.controller(check=CHECK):
         await world.until_jobs(f_a="", g_a="")
-    await has_pod(world, "f-a", FIRST)
-    await has_pod(world, "g-a", SECOND)
+    await start_pod(world, "f-a", FIRST)
+    await start_pod(world, "g-a", SECOND)
     async with (
         world.ends({"f-a": "", "g-a": ""}),
         world.controller(check=CHECK),
-    ):  # both begin to probe at once
+    ):  # both start to probe at once
         for name in "fg":
             await world.until(
-                name, lambda flow: all(says(flow, f"s{n}", "answers 503") for n in range(50))
+                name, lambda flow: all(has_message(flow, f"s{n}", "answers 503") for n in range(50))
             )
-        assert _fair(pods.order[:100])
+        assert is_fair(pods.order[:100])
         pods.ready = {FIRST, SECOND}
         for name in "fg":
             await world.until(name, lambda flow: flow.status.progress == "50/51")
@@ -148,8 +148,8 @@ async def test_two_flows_with_fifty_probes_share_the_budget(world: Cluster, pods
     assert world.count("POST", JOBS) == 102
 
 
-def _fair(order: Sequence[str]) -> bool:
-    """While both probe, each has its share of every two tenths of a second."""
+def is_fair(order: Sequence[str]) -> bool:
+    """Whether each has its share of every two tenths of a second while both probe."""
     both = order[order.index(SECOND) : min(_last(order, FIRST), _last(order, SECOND))]
     shares = [Counter(both[at : at + 20]) for at in range(len(both) - 20)]
     return len(shares) > 40 and all(min(share[FIRST], share[SECOND]) >= 5 for share in shares)

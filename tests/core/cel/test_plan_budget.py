@@ -5,7 +5,7 @@ import pytest
 from jobflow.api.control import Param, Repeat, Retry
 from jobflow.core.cel.language.budget import MAX_STEPS, NEXT_PLAN_DELAY, PlanBudget
 from jobflow.core.planning import context
-from support.plan.loop_worlds import each, run, runs, there
+from support.plan.loop_worlds import for_each, jobs_in, run, runs
 from support.plan.plan_world import World, flow
 from support.plan.steps import step
 
@@ -22,7 +22,7 @@ def one_decision_per_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 def next_plan(world: World) -> World:
     """Apply the plan, and return the world at the time of the next plan."""
     assert world.plan().plan.requeue_after == NEXT_PLAN_DELAY
-    return world.carried_out().later(NEXT_PLAN_DELAY.total_seconds())
+    return world.apply().later(NEXT_PLAN_DELAY.total_seconds())
 
 
 def test_decisions_use_up_the_budget() -> None:
@@ -43,12 +43,12 @@ def test_many_long_conditions_are_decided_by_several_plans() -> None:
     decided, plans = 0, 0
     while decided < len(names):
         planned = world.plan()
-        now = sum(each.decisions is not None for each in planned.conditions.values())
+        now = sum(condition.decisions is not None for condition in planned.conditions.values())
         assert decided < now <= decided + 5
         decided, plans = now, plans + 1
         if decided < len(names):
             assert planned.plan.requeue_after == NEXT_PLAN_DELAY
-        world = world.carried_out().later(NEXT_PLAN_DELAY.total_seconds())
+        world = world.apply().later(NEXT_PLAN_DELAY.total_seconds())
     assert plans > 1
     assert world.run().flow.status.state.phase == "Succeed"
 
@@ -66,7 +66,7 @@ def test_a_step_that_is_not_decided_yet_is_starting() -> None:
 
 @pytest.mark.usefixtures("one_decision_per_plan")
 def test_retries_of_failed_jobs_are_decided_one_after_the_other() -> None:
-    world = each(3, retry=Retry(limit=1, when="true")).settled()
+    world = for_each(3, retry=Retry(limit=1, when="true")).settled()
     for index in range(3):
         world = world.ended(f"f-a-{index}", "Failed")
     assert runs(world.plan()) == {0: "Waiting Retrying", 1: "Pending", 2: "Pending"}
@@ -74,8 +74,8 @@ def test_retries_of_failed_jobs_are_decided_one_after_the_other() -> None:
     assert records == {"f-a-0": "Failed", "f-a-1": "Pending", "f-a-2": "Pending"}
     world = next_plan(next_plan(world))
     assert set(runs(world.plan()).values()) == {"Waiting Retrying"}
-    world = world.carried_out().later(2).settled()
-    assert [name for name, phase in there(world).items() if phase == "Pending"] == [
+    world = world.apply().later(2).settled()
+    assert [name for name, phase in jobs_in(world).items() if phase == "Pending"] == [
         "f-a-0-r1",
         "f-a-1-r1",
         "f-a-2-r1",

@@ -1,4 +1,4 @@
-"""The laws of `plan`, on random walks of flows and on flows that admission never saw."""
+"""Properties of `plan`, on random walks of flows and on flows that bypassed admission."""
 
 from dataclasses import replace
 from random import Random
@@ -22,15 +22,15 @@ from support.laws.effort_of_laws import tries
 from support.laws.random_flows import controlled_flows, flows_with_probes
 from support.laws.random_walk import Walk, walks
 from support.laws.unadmitted_flows import UnadmittedWorlds
-from support.plan.loop_worlds import stepped
+from support.plan.loop_worlds import two_steps
 from support.plan.plan_world import NOW, World
 
 JUSTIFIED_FIRST = (DeleteJob, AbortJob, DeleteCommand)
 """Actions that wait until their reason is stored."""
-SEEN = ("jobs", "templates", "refusals", "commands", "aborts", "pods", "live", "read", "probes")
+FIELDS = ("jobs", "templates", "refusals", "commands", "aborts", "pods", "live", "read", "probes")
 """Mappings of the view."""
-ORDER_TELLS = frozenset({"parallelism", "refused"})
-"""Primitives by which the order of the steps makes a difference."""
+ORDER_MATTERS = frozenset({"parallelism", "refused"})
+"""Primitives for which the order of the steps matters."""
 
 loops: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(
@@ -49,7 +49,7 @@ retries = st.none() | st.integers(0, 2).map(
     lambda limit: Retry(limit=limit, backoff=Backoff(duration="1s"), avoid_nodes=True)
 )
 loop_worlds = st.builds(
-    lambda loop, retry, timeout: stepped(retry=retry, timeout=timeout, **loop),
+    lambda loop, retry, timeout: two_steps(retry=retry, timeout=timeout, **loop),
     loops,
     retries,
     st.sampled_from([None, "5s"]),
@@ -65,7 +65,7 @@ ANY = PROBES | CONTROL | LOOPS
 def test_every_flow_ends_and_no_job_runs_again_without_a_reason(walk: Walk) -> None:
     world = walk.end_well()
     conditions = world.plan().conditions
-    assert {each.phase for each in conditions.values()} <= ENDED_STEP_PHASES
+    assert {condition.phase for condition in conditions.values()} <= ENDED_STEP_PHASES
     assert not walk.live()
     assert world.settled().plan().nothing
     for key, count in walk.created.items():
@@ -73,8 +73,8 @@ def test_every_flow_ends_and_no_job_runs_again_without_a_reason(walk: Walk) -> N
     assert set(walk.handled.values()) <= {1}, "a Command was obeyed twice"
     assert world.settled().commands == {}
     broken = any(
-        each.phase == "Failed" and not walk.steps[name].continue_on_failure
-        for name, each in conditions.items()
+        condition.phase == "Failed" and not walk.steps[name].continue_on_failure
+        for name, condition in conditions.items()
     )
     ended = world.flow.status.state.reason in ("Cancelled", "Timeout")
     assert world.flow.status.state.phase == ("Failed" if broken or ended else "Succeed")
@@ -82,7 +82,7 @@ def test_every_flow_ends_and_no_job_runs_again_without_a_reason(walk: Walk) -> N
 
 @given(PROBES | LOOPS, st.booleans())
 @tries(120)
-def test_a_cancelled_flow_ends_even_if_its_jobs_do_not_react(walk: Walk, deaf: bool) -> None:
+def test_a_cancelled_flow_ends_even_if_its_jobs_do_not_react(walk: Walk, ignored: bool) -> None:
     """The controller may restart again and again meanwhile."""
     walk.world = walk.world.with_command(name="cancel")
     started = walk.world.now
@@ -91,7 +91,7 @@ def test_a_cancelled_flow_ends_even_if_its_jobs_do_not_react(walk: Walk, deaf: b
             break
         before = walk.world
         walk.reconcile()
-        walk.random.choice((walk.restart, walk.wait) if deaf else (walk.obey, walk.wait))()
+        walk.random.choice((walk.restart, walk.wait) if ignored else (walk.obey, walk.wait))()
         if walk.world == before:
             walk.world = walk.world.later(1)
     assert walk.world.flow.final
@@ -101,7 +101,7 @@ def test_a_cancelled_flow_ends_even_if_its_jobs_do_not_react(walk: Walk, deaf: b
     assert walk.world.settled().commands == {}
 
 
-def seen_in_another_order(world: World, random: Random, fields: tuple[str, ...]) -> World:
+def shuffle_view(world: World, random: Random, fields: tuple[str, ...]) -> World:
     for field in fields:
         if items := getattr(world, field):
             shuffled: Any = dict(random.sample(sorted(items.items()), len(items)))
@@ -109,7 +109,7 @@ def seen_in_another_order(world: World, random: Random, fields: tuple[str, ...])
     return world
 
 
-def steps_in_another_order(world: World, random: Random) -> World:
+def shuffle_steps(world: World, random: Random) -> World:
     steps = random.sample(world.flow.steps, len(world.flow.steps))
     spec = msgspec.structs.replace(world.flow.spec, flows=steps)
     return replace(world, flow=msgspec.structs.replace(world.flow, spec=spec))
@@ -117,19 +117,19 @@ def steps_in_another_order(world: World, random: Random) -> World:
 
 @given(ANY)
 @tries(140)
-def test_a_plan_depends_only_on_its_view_and_not_on_the_order_there(walk: Walk) -> None:
+def test_a_plan_does_not_depend_on_the_order_in_its_view(walk: Walk) -> None:
     world = walk.world
     planned = world.plan()
     assert planned.plan == world.plan().plan
-    assert seen_in_another_order(world, walk.random, SEEN).plan().plan == planned.plan
+    assert shuffle_view(world, walk.random, FIELDS).plan().plan == planned.plan
 
 
-@given(PROBES | walks(controlled_flows(EVERY - ORDER_TELLS), 40))
+@given(PROBES | walks(controlled_flows(EVERY - ORDER_MATTERS), 40))
 @tries(100)
 def test_the_order_of_the_steps_changes_no_decision(walk: Walk) -> None:
     world = replace(walk.world, held=None)  # a full namespace is tried in the order of the steps
     planned = world.plan()
-    other = steps_in_another_order(world, walk.random).plan()
+    other = shuffle_steps(world, walk.random).plan()
     assert set(other.creates) == set(planned.creates)
     assert other.phases == planned.phases
     assert (other.skipped, other.failed) == (planned.skipped, planned.failed)
@@ -138,18 +138,18 @@ def test_the_order_of_the_steps_changes_no_decision(walk: Walk) -> None:
 
 @given(PROBES)
 @tries(60)
-def test_a_status_without_actions_allows_only_what_waited_for_it(walk: Walk) -> None:
+def test_a_stored_status_allows_only_actions_that_waited_for_it(walk: Walk) -> None:
     world = walk.world
     created: list[str] = []
     for _ in range(6):
         planned = world.plan()
         if not planned.plan.actions:
-            rest = world.stored().plan()
+            following = world.stored().plan()
             follows = (CreateJob,) if planned.plan.urgent else ()
-            assert all(isinstance(a, JUSTIFIED_FIRST + follows) for a in rest.plan.actions)
-            assert rest.status == planned.status
+            assert all(isinstance(a, JUSTIFIED_FIRST + follows) for a in following.plan.actions)
+            assert following.status == planned.status
         created += planned.creates
-        world = world.carried_out(planned)
+        world = world.apply(planned)
     assert world.plan().nothing
     assert len(created) == len(set(created))
 
@@ -167,18 +167,18 @@ def test_after_the_last_plan_a_restart_finds_nothing_to_do(walk: Walk) -> None:
 
 @given(LOOPS)
 @tries(40)
-def test_the_end_of_a_run_stays_as_it_was_written(walk: Walk) -> None:
+def test_the_stored_end_of_a_run_never_changes(walk: Walk) -> None:
     assume(not walk.world.commands)  # a retry of the flow starts ended runs again
     ended = {r.index: r for r in walk.stored("a").runs or () if r.phase in ENDED_STEP_PHASES}
     walk.end_well(retries=False)
-    left = {run.index: run for run in walk.stored("a").runs or ()}
-    assert {index: left[index] for index in ended} == ended
+    stored = {run.index: run for run in walk.stored("a").runs or ()}
+    assert {index: stored[index] for index in ended} == ended
 
 
 @given(CONTROL, st.sampled_from([None, "1m"]))
 @tries(40)
 def test_a_flow_that_is_being_deleted_stops_asking_for_plans(walk: Walk, timeout: Any) -> None:
-    """A finalizer keeps it: its jobs end, and then only time passes."""
+    """A finalizer keeps the flow: its jobs end, and then only time passes."""
     walk.world = walk.world.with_spec(timeout=timeout).being_deleted()
     for _ in range(100):
         before = walk.world
@@ -196,7 +196,7 @@ def test_a_flow_that_is_being_deleted_stops_asking_for_plans(walk: Walk, timeout
 @given(ANY)
 @tries(80)
 def test_an_event_is_written_once(walk: Walk) -> None:
-    """However often a plan is made, the events of a status are written with that status."""
+    """The events of a status are written with that status, and no later plan repeats them."""
     planned = walk.world.plan()
     again = walk.world.with_status(planned.status).plan()
     assert not set(planned.plan.events) & set(again.plan.events)
@@ -204,23 +204,23 @@ def test_an_event_is_written_once(walk: Walk) -> None:
 
 SEVERAL = 20
 SOON = 12
-"""Plans after which the status of an odd flow is settled."""
+"""Plans after which the status of an unadmitted flow is settled."""
 LONGEST = 2.0
-"""Seconds of CPU time for one plan. The longest takes 0.1 s, several times as much on a machine
-that is busy."""
+"""Seconds of CPU time for one plan. The longest takes 0.1 s, several times as much on a busy
+machine."""
 
 
 @given(st.integers(0, 2**32))
 @tries(25)
 def test_plans_of_an_unadmitted_flow_settle(seed: int) -> None:
-    odd = UnadmittedWorlds(Random(seed))
+    unadmitted = UnadmittedWorlds(Random(seed))
     for _ in range(SEVERAL):
-        settled(odd.world())
+        settled(unadmitted.world())
 
 
 def settled(world: World) -> World:
-    """The world once each plan's status has been stored: after a few plans there is nothing to
-    store, none of them takes long, and none asks for the next one at once."""
+    """Store the status of each plan until it no longer changes: that takes a few plans, none is
+    slow, and none asks for the next one at once."""
     for _ in range(SOON):
         planned, seconds = least_cpu(world.plan, LONGEST)
         assert seconds < LONGEST
@@ -236,9 +236,9 @@ def settled(world: World) -> World:
 @given(st.integers(0, 2**32))
 @tries(25)
 def test_an_unadmitted_flow_is_validated_and_explained(seed: int) -> None:
-    odd = UnadmittedWorlds(Random(seed))
+    unadmitted = UnadmittedWorlds(Random(seed))
     for _ in range(SEVERAL):
-        world = odd.world()
+        world = unadmitted.world()
         flow: JobFlow = world.flow
         assert explain(flow, now=NOW).sentences
         for name in {step.name for step in flow.all_steps}:

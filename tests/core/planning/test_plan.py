@@ -1,4 +1,4 @@
-"""Plans of whole flows: what starts, waits, is skipped, and when the flow has ended."""
+"""Plans of whole flows: which steps start, wait or are skipped, and the end of the flow."""
 
 from datetime import timedelta
 
@@ -14,27 +14,27 @@ def diamond() -> World:
     return flow("a", b="a", c="b", d="b", e="c d", name="test")
 
 
-def test_the_diamond_step_by_step() -> None:
+def test_a_diamond_runs_step_by_step() -> None:
     world = diamond()
     planned = world.plan()
     assert planned.creates == ["test-a"]
     assert (planned.phase, planned.status.progress, planned.plan.urgent) == ("Pending", "0/5", True)
 
-    world = world.carried_out(planned)
+    world = world.apply(planned)
     planned = world.plan()
     assert (planned.creates, planned.phases["a"], planned.phase) == ([], "Pending", "Pending")
     assert (planned.events, planned.plan.urgent) == (["JobCreated"], False)
 
-    world = world.carried_out(planned).later(1).with_jobs(a="Running")
+    world = world.apply(planned).later(1).with_jobs(a="Running")
     planned = world.plan()
     assert (planned.phase, planned.plan.urgent, planned.creates) == ("Running", True, [])
 
-    world = world.carried_out(planned).later(1).with_jobs(a="Completed")
+    world = world.apply(planned).later(1).with_jobs(a="Completed")
     planned = world.plan()
     assert (planned.creates, planned.status.progress) == (["test-b"], "1/5")
     assert (planned.phase, planned.events) == ("Running", ["StepCompleted"])
 
-    world = world.settled().later(1).with_jobs(b="Completed").carried_out()
+    world = world.settled().later(1).with_jobs(b="Completed").apply()
     assert sorted(world.jobs) == ["test-a", "test-b", "test-c", "test-d"]
 
     world = world.settled().later(1).with_jobs(c="Completed", d="Pending")
@@ -52,7 +52,7 @@ def test_the_diamond_step_by_step() -> None:
     assert world.settled().plan().nothing
 
 
-def test_a_vcjob_carries_its_step_and_its_flow() -> None:
+def test_a_vcjob_has_the_metadata_of_its_step_and_flow() -> None:
     action = diamond().plan().plan.actions[0]
     assert isinstance(action, CreateJob)
     metadata = action.manifest["metadata"]
@@ -61,7 +61,7 @@ def test_a_vcjob_carries_its_step_and_its_flow() -> None:
     assert metadata["ownerReferences"][0]["uid"] == "uid-f"
 
 
-def test_one_template_may_serve_several_steps() -> None:
+def test_several_steps_can_use_one_template() -> None:
     steps = [
         Step(name="one", template="t"),
         Step(name="two", template="t", patch=Patch(spec={"minAvailable": 0})),
@@ -72,7 +72,7 @@ def test_one_template_may_serve_several_steps() -> None:
     assert [spec["minAvailable"] for spec in specs] == [1, 0]
 
 
-def test_a_template_that_comes_late_starts_the_step_that_waits_for_it() -> None:
+def test_a_late_template_starts_the_step_that_waits_for_it() -> None:
     world = diamond().without_template("a").settled()
     planned = world.plan()
     assert planned.held_up == {"a": "WaitingForTemplate"}
@@ -87,7 +87,7 @@ def test_missing_templates_are_named_once() -> None:
     assert world.plan().message == "waits for the JobTemplates t0 and t1"
 
 
-def test_a_template_is_only_waited_for_when_the_step_could_start() -> None:
+def test_a_step_waits_for_its_template_only_when_it_could_start() -> None:
     planned = diamond().without_template("e").plan()
     assert (planned.held_up, planned.reason) == ({"a": "Starting"}, "")
 
@@ -112,7 +112,9 @@ def test_a_template_is_only_waited_for_when_the_step_could_start() -> None:
         ("Failed", "Aborting", False),
     ],
 )
-def test_what_a_target_must_reach(condition: str, phase: str, starts: bool) -> None:
+def test_a_step_starts_when_its_target_meets_the_condition(
+    condition: str, phase: str, starts: bool
+) -> None:
     world = flow("a", b=after("a", condition=condition)).with_jobs(a=phase)
     assert world.plan().creates == (["f-b"] if starts else [])
 
@@ -137,7 +139,7 @@ def test_a_message_names_the_targets(depends_on: DependsOn, targets: str) -> Non
     assert world.plan().waiting == {"join": f"waits for {targets}"}
 
 
-def test_a_flow_being_deleted_starts_nothing() -> None:
+def test_a_flow_that_is_being_deleted_starts_nothing() -> None:
     world = diamond().with_jobs(a="Completed").being_deleted()
     planned = world.plan()
     assert (planned.phase, planned.creates) == ("Terminating", [])
@@ -145,13 +147,13 @@ def test_a_flow_being_deleted_starts_nothing() -> None:
     assert world.settled().plan().nothing
 
 
-def test_a_flow_being_deleted_stays_so_when_its_jobs_end() -> None:
+def test_a_flow_that_is_being_deleted_stays_terminating_when_its_jobs_end() -> None:
     world = flow("a").with_jobs(a="Running").settled().being_deleted()
     assert world.with_jobs(a="Completed").plan().phase == "Terminating"
 
 
 @pytest.mark.parametrize("end", ["Completed", "Failed"])
-def test_a_final_flow_is_left_as_it_is(end: str) -> None:
+def test_a_finished_flow_does_not_change(end: str) -> None:
     world = flow("a", b="a").run(lambda step: end)
     assert world.flow.final
     for late in (world.with_jobs(a="Running"), world.being_deleted(), world.without_jobs("a", "b")):
@@ -159,7 +161,7 @@ def test_a_final_flow_is_left_as_it_is(end: str) -> None:
         assert late.plan().status is late.flow.status
 
 
-def test_an_invalid_flow_fails_in_the_words_of_admission() -> None:
+def test_an_invalid_flow_fails_with_the_messages_of_admission() -> None:
     planned = flow("a", b="x", c="c").plan()
     assert (planned.phase, planned.reason, planned.creates) == ("Failed", "Invalid", [])
     assert "spec.flows[1].dependsOn.targets[0]" in planned.message
@@ -168,14 +170,14 @@ def test_an_invalid_flow_fails_in_the_words_of_admission() -> None:
     assert diamond().with_status(planned.status).plan().nothing
 
 
-def test_many_faults_are_three_and_a_number() -> None:
+def test_a_message_names_at_most_three_faults() -> None:
     world = flow(**{f"s{n}": f"x{n}" for n in range(5)})
     message = world.plan().message
     assert len(message) <= 256
     assert message.count("spec.flows[") <= 3
 
 
-def test_an_invalid_flow_that_has_jobs_is_carried_on_as_far_as_it_goes() -> None:
+def test_an_invalid_flow_that_has_jobs_runs_its_valid_steps() -> None:
     world = flow("a", ok="a", b="x", loop1="loop2", loop2="loop1").with_jobs(a="Completed")
     planned = world.plan()
     assert planned.creates == ["f-ok"]
@@ -190,7 +192,7 @@ def test_an_invalid_flow_that_has_jobs_is_carried_on_as_far_as_it_goes() -> None
     assert world.with_jobs(loop2="Completed").plan().creates == ["f-ok"]
 
 
-def test_an_invalid_flow_that_was_taken_up_is_carried_on() -> None:
+def test_an_invalid_flow_that_was_valid_keeps_running() -> None:
     valid = flow("a", b="a").stored()
     world = flow("a", b="x").with_status(valid.flow.status)
     assert (world.plan().creates, world.plan().held_up["b"]) == (["f-a"], "Blocked")
@@ -200,7 +202,7 @@ def test_an_invalid_flow_that_is_being_deleted_does_not_fail() -> None:
     assert flow("a", b="x").being_deleted().plan().phase == "Terminating"
 
 
-def test_a_name_that_is_there_twice_means_the_first() -> None:
+def test_a_duplicate_name_means_the_first_step() -> None:
     world = world_of([Step(name="a"), Step(name="a", depends_on=after("b")), Step(name="b")])
     world = world.with_jobs(a="Completed")
     planned = world.plan()

@@ -1,4 +1,4 @@
-"""The work of a plan, in lines of Python: in proportion to steps, targets, runs and vcjobs."""
+"""The effort of a plan, in lines of Python, is proportional to steps, targets, runs and vcjobs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,13 +9,13 @@ from jobflow.api import labels
 from jobflow.api.control import Backoff, ForEach, Patch, Retry
 from jobflow.api.jobflow import Step
 from support.laws.counted_lines import lines_run
-from support.plan.loop_worlds import each, ends, repeated, with_step
+from support.plan.loop_worlds import end_jobs, for_each, repeated, with_step
 from support.plan.plan_world import World, flow, world_of
 from support.plan.steps import after, step
 
 
 def _wide(count: int, **spec: object) -> World:
-    """`x`, and as many steps beside it; all of them run."""
+    """`x` and `count` other steps; all of them run."""
     names = [f"s{i}" for i in range(count)]
     world = flow("x", *names).with_spec(**spec).settled()
     jobs = {name: world.ended(name, "Running").jobs[name] for name in world.jobs}
@@ -23,8 +23,8 @@ def _wide(count: int, **spec: object) -> World:
 
 
 def _aborting(count: int) -> World:
-    """All that run are to be aborted for one that has failed, and that is stored."""
-    world = ends(_wide(count, failure_policy="Abort"), "Failed", "f-x")
+    """One step has failed, and the abort of all others is stored."""
+    world = end_jobs(_wide(count, failure_policy="Abort"), "Failed", "f-x")
     assert world.plan().conditions["s1"].abort_time is not None
     return world
 
@@ -36,7 +36,7 @@ def _cancelled(count: int) -> World:
 
 
 def _stopped(count: int) -> World:
-    """A chain, and as many that handle failures, behind a step that has just failed."""
+    """A chain of steps and as many handlers, all behind a step that has just failed."""
     chain = [Step(name=f"c{i}", depends_on=after(f"c{i - 1}" if i else "x")) for i in range(count)]
     names = [f"h{i}" for i in range(count)]
     handlers = [Step(name=h, depends_on=after("x", condition="Failed")) for h in names]
@@ -46,8 +46,8 @@ def _stopped(count: int) -> World:
 
 
 def _waiting_for_one_that_runs(count: int) -> World:
-    wants = after("x", condition="Running")
-    others = [Step(name=f"s{i}", depends_on=wants) for i in range(count)]
+    depends_on = after("x", condition="Running")
+    others = [Step(name=f"s{i}", depends_on=depends_on) for i in range(count)]
     return world_of([Step(name="x"), *others]).settled()
 
 
@@ -55,23 +55,23 @@ def _conditions(count: int) -> World:
     steps = {
         f"s{i}": step(f"s{i - 1}", when=f'steps["s{i - 1}"].attempts >= 0') for i in range(1, count)
     }
-    return ends(flow("x", s0=step("x"), **steps).settled(), "Completed", "f-x")
+    return end_jobs(flow("x", s0=step("x"), **steps).settled(), "Completed", "f-x")
 
 
 def _items(count: int) -> World:
-    world = with_step(each(count), "a", timeout="1h").settled()
-    return ends(world, "Running", *world.jobs)
+    world = with_step(for_each(count), "a", timeout="1h").settled()
+    return end_jobs(world, "Running", *world.jobs)
 
 
 def _items_one_by_one(count: int) -> World:
-    return each(count, parallelism=1).settled()
+    return for_each(count, parallelism=1).settled()
 
 
 def _items_that_fail(count: int) -> World:
-    """All at once, and all of them are retried."""
+    """All items run at once, fail, and are retried."""
     retry = Retry(limit=3, backoff=Backoff(duration="1m"))
-    world = each(count, retry=retry).settled()
-    return ends(world, "Failed", *world.jobs)
+    world = for_each(count, retry=retry).settled()
+    return end_jobs(world, "Failed", *world.jobs)
 
 
 def _items_that_begin(count: int) -> World:
@@ -85,7 +85,7 @@ def _room_for_few(count: int) -> World:
 def _repeats(count: int) -> World:
     world = repeated("false", count).settled()
     for index in range(count - 1):
-        world = ends(world, "Completed", f"f-a-{index}")
+        world = end_jobs(world, "Completed", f"f-a-{index}")
     return world
 
 
@@ -131,28 +131,30 @@ def _ready_steps(count: int, patch: Patch) -> World:
 
 
 def _ready_items(count: int, patch: Patch) -> World:
-    """Four have run, and four more may."""
-    world = with_step(each(count), "a", patch=patch).with_spec(parallelism=4).settled()
+    """Four items have run, and there is room for four more."""
+    world = with_step(for_each(count), "a", patch=patch).with_spec(parallelism=4).settled()
     for name in world.jobs:
         world = world.ended(name, "Completed")
     return world
 
 
 def _items_to_retry(count: int, patch: Patch) -> World:
-    """They have run, two at once, and failed; there is room for four attempts."""
+    """All items have failed, and there is room for four attempts."""
     retry = Retry(limit=3, backoff=Backoff(duration="1s"))
-    world = with_step(each(count, retry=retry), "a", patch=patch).settled()
-    return ends(world, "Failed", *world.jobs).with_spec(parallelism=4).later(60)
+    world = with_step(for_each(count, retry=retry), "a", patch=patch).settled()
+    return end_jobs(world, "Failed", *world.jobs).with_spec(parallelism=4).later(60)
 
 
 @pytest.mark.parametrize("ready", [_ready_steps, _ready_items, _items_to_retry])
-def test_what_waits_for_room_is_not_built(ready: Callable[[int, Patch], World]) -> None:
-    """A manifest that costs more makes a plan cost more by what is made alone."""
+def test_manifests_of_steps_that_wait_for_room_are_not_built(
+    ready: Callable[[int, Patch], World],
+) -> None:
+    """A larger manifest increases the cost of a plan only for the jobs that it creates."""
 
     def cost_of_patch(count: int) -> int:
         worlds = [ready(count, _annotated(most)) for most in (50, 1)]
         for world in worlds:
-            assert len(world.plan().creates) == 4  # and what the spec says is known from now on
+            assert len(world.plan().creates) == 4  # and the compiled spec is cached from now on
         with_large, with_small = (lines_run(world.plan) for world in worlds)
         return with_large - with_small
 

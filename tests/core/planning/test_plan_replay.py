@@ -1,7 +1,7 @@
 """Replay of recorded vcjobs of a real Volcano: the status after their events.
 
-tests/data/volcano-vcjobs.jsonl was recorded on a real API server. Every event of a scenario's
-vcjob and pods comes in its order, and after each the flow is planned and its status stored.
+tests/data/volcano-vcjobs.jsonl was recorded on a real API server. The events of a scenario's
+vcjob and pods are replayed in order, and the status of a plan is stored after each.
 """
 
 import json
@@ -42,9 +42,9 @@ class Replay:
     def __init__(self, scenario: str) -> None:
         head, *self.lines = SCENARIOS[scenario]
         self.spec = msgspec.convert(head["spec"], JobOutline)
-        self.world = replace(flow("a"), asked_before=False)
+        self.world = replace(flow("a"), failed_pods_read=False)
         self.reads = 0
-        self.told: list[str] = []
+        self.events_seen: list[str] = []
 
     def run(self) -> World:
         for line in self.lines:
@@ -57,14 +57,14 @@ class Replay:
     def settle(self) -> None:
         while not (planned := self.world.plan()).nothing:
             self.reads += sum(isinstance(action, ReadPods) for action in planned.plan.actions)
-            self.told += planned.events
+            self.events_seen += planned.events
             if planned.creates:
                 return
-            self.world = self.world.carried_out(planned)
+            self.world = self.world.apply(planned)
 
     def job(self, line: Line) -> World:
         if line["type"] == "DELETED":
-            return self.world.last_seen("a")
+            return self.world.with_deleted("a")
         job = self.world.jobs.get("f-a") or self.world.job("a", "")
         created = job.metadata.creation_timestamp or self.world.now
         meta: ObjectMeta = msgspec.structs.replace(
@@ -87,7 +87,7 @@ class Replay:
         return replace(self.world, pods={uid: pods}, live={uid: pods})
 
 
-class Told(NamedTuple):
+class End(NamedTuple):
     phase: str
     reason: str = ""
     tasks: str = ""
@@ -97,55 +97,53 @@ class Told(NamedTuple):
     histories: str = "Pending Running"
     reads: int = 0
     failed: str = ""
-    """The pod that is to blame."""
+    """The pod that failed."""
 
 
-TOLD = {
-    "completes": Told(
-        "Completed", "", "t=Succeeded:1", "3s", histories="Pending Running Completed"
-    ),
-    "ps-worker": Told(
+ENDS = {
+    "completes": End("Completed", "", "t=Succeeded:1", "3s", histories="Pending Running Completed"),
+    "ps-worker": End(
         *("Completed", "", "ps=Running:1 worker=Succeeded:2", "4.042199818s"),
         histories="Pending Running Completing Completed",
         reads=1,
     ),
-    "fails-without-policy": Told(
+    "fails-without-policy": End(
         *("Failed", "JobFailed", "t=Failed:1", "3s"),
         histories="Pending Running Failed",
         failed="t-0",
     ),
-    "one-of-three-fails": Told(
+    "one-of-three-fails": End(
         *("Completed", "", "bad=Failed:1 ok=Succeeded:2", "4s"),
         histories="Pending Running Completed",
     ),
-    "restarts-then-fails": Told(
+    "restarts-then-fails": End(
         *("Failed", "JobFailed", "t=Failed:1", "5s", 2),
         histories="Pending Running Restarting Pending Running Restarting Failed",
         failed="t-0",
     ),
-    "aborts-on-failure": Told(
+    "aborts-on-failure": End(
         *("Failed", "JobAborted", "t=Failed:1", "2.963545008s"),
         histories="Pending Running Aborting Aborted",
         failed="t-0",
     ),
-    "terminates-on-failure": Told(
+    "terminates-on-failure": End(
         *("Failed", "JobTerminated", "t=Failed:1", "3.096041621s"),
         histories="Pending Running Terminating Terminated",
         failed="t-0",
     ),
-    "abort-command-then-resume": Told(
+    "abort-command-then-resume": End(
         *("Failed", "JobAborted", "t=Running:2", "14.511987072s"),
-        histories="Pending Running Aborting Aborted",  # that was the flow's end
+        histories="Pending Running Aborting Aborted",  # the flow had ended then
         reads=1,
     ),
-    "deleted-while-running": Told("Waiting", "JobLost"),
-    "pod-deleted-restarts": Told(
+    "deleted-while-running": End("Waiting", "JobLost"),
+    "pod-deleted-restarts": End(
         *("Running", "", "t=Running:1", "", 1),
         histories="Pending Running Restarting Pending Running",
     ),
-    "cannot-be-scheduled": Told("Pending", histories="Pending"),
-    "ttl-zero": Told("Completed", "", "t=Succeeded:1", "3s", histories="Pending Running Completed"),
-    "task-depends-on-task": Told(
+    "cannot-be-scheduled": End("Pending", histories="Pending"),
+    "ttl-zero": End("Completed", "", "t=Succeeded:1", "3s", histories="Pending Running Completed"),
+    "task-depends-on-task": End(
         *("Completed", "", "first=Succeeded:1 second=Succeeded:1", "3s"),
         histories="Pending Running Completed",
     ),
@@ -153,7 +151,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_status_after_a_recorded_job(scenario: str) -> None:
+def test_a_recorded_job_has_the_expected_status(scenario: str) -> None:
     replay = Replay(scenario)
     world = replay.run()
     condition = (world.flow.status.conditions or {})["f-a"]
@@ -165,7 +163,7 @@ def test_the_status_after_a_recorded_job(scenario: str) -> None:
     )
     failed = condition.failure.pod if condition.failure is not None else ""
     assert (
-        Told(
+        End(
             phase=condition.phase,
             reason=condition.reason,
             tasks=tasks,
@@ -175,9 +173,9 @@ def test_the_status_after_a_recorded_job(scenario: str) -> None:
             reads=replay.reads,
             failed=failed.removeprefix(f"{scenario}-"),
         )
-        == TOLD[scenario]
+        == ENDS[scenario]
     )
-    assert max(Counter(replay.told).values()) == 1
+    assert max(Counter(replay.events_seen).values()) == 1
     entries = record.running_histories or []
     starts = [entry.start_timestamp for entry in entries]
     assert starts[0] == record.start_timestamp

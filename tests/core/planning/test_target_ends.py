@@ -18,16 +18,16 @@ from jobflow.core.planning.context import TargetEnd
 from jobflow.core.planning.target_ends import MOST_BYTES, encode_ends, parse_ends
 from support.laws.effort_of_laws import tries
 from support.laws.random_flows import flows_with_probes
-from support.plan.loop_worlds import ends, runs, stepped, there
+from support.plan.loop_worlds import end_jobs, jobs_in, runs, two_steps
 from support.plan.plan_world import World, after, flow, world_of
 from support.plan.steps import step
 
 
-def recorded_by(world: World, name: str) -> Any:
+def recorded_ends(world: World, name: str) -> Any:
     return json.loads((world.jobs[name].metadata.annotations or {})[labels.TARGET_ENDS])
 
 
-def recording(world: World, name: str, value: object) -> World:
+def with_recorded_ends(world: World, name: str, value: object) -> World:
     """Set the annotation of a vcjob: a text unchanged, any other value as JSON."""
     text = value if isinstance(value, str) else json.dumps(value)
     known = world.jobs[name].metadata.annotations or {}
@@ -40,9 +40,9 @@ def without_status(world: World) -> World:
 
 def test_a_vcjob_records_the_ends_of_its_targets() -> None:
     world = flow("a", x=step(continue_on_failure=True), b=after("a x")).settled()
-    assert recorded_by(world, "f-a") == {}
-    world = ends(ends(world, "Completed", "f-a"), "Failed", "f-x")
-    assert recorded_by(world, "f-b") == {
+    assert recorded_ends(world, "f-a") == {}
+    world = end_jobs(end_jobs(world, "Completed", "f-a"), "Failed", "f-x")
+    assert recorded_ends(world, "f-b") == {
         "a": {"phase": "Completed", "attempts": 1},
         "x": {"phase": "Failed", "reason": "JobFailed", "attempts": 1},
     }
@@ -53,12 +53,12 @@ def test_skipped_targets_are_recorded_and_running_ones_are_not() -> None:
     world = world.with_spec(
         flows=[*world.flow.steps, Step(name="c", depends_on=after("s a", strategy="any"))]
     )
-    world = ends(world.settled(), "Completed", "f-a")
-    assert recorded_by(world, "f-b")["no"] == {"phase": "Skipped", "reason": "NotTaken"}
-    assert recorded_by(world, "f-c") == {"a": {"phase": "Completed", "attempts": 1}}
+    world = end_jobs(world.settled(), "Completed", "f-a")
+    assert recorded_ends(world, "f-b")["no"] == {"phase": "Skipped", "reason": "NotTaken"}
+    assert recorded_ends(world, "f-c") == {"a": {"phase": "Completed", "attempts": 1}}
 
 
-def test_more_ends_than_fit_are_left_out() -> None:
+def test_ends_beyond_the_size_limit_are_omitted() -> None:
     condition = StepCondition(phase="Completed", attempts=1)
     text = encode_ends({f"{n:04}{'x' * 59}": condition for n in range(1000)})
     assert MOST_BYTES - 120 < len(text) <= MOST_BYTES
@@ -133,22 +133,22 @@ values = st.recursive(
 @given(values.map(json.dumps) | st.text(max_size=60), st.sampled_from(["Running", "Failed"]))
 @tries(150)
 def test_a_plan_accepts_any_annotation(text: str, phase: str) -> None:
-    world = without_status(recording(flow("a", b="a").with_jobs(b=phase), "f-b", text))
+    world = without_status(with_recorded_ends(flow("a", b="a").with_jobs(b=phase), "f-b", text))
     planned = world.plan()
     assert planned.phases["a"] in ("Waiting", "Completed", "Failed", "Skipped")
     assert planned.plan == world.plan().plan
 
 
 def started(phase: str, *names: str, **fields: Any) -> World:
-    """a ended in this phase, b has started, and the vcjobs of a are gone."""
+    """a ended in this phase, b has started, and the vcjobs of a no longer exist."""
     condition = "Finished" if phase != "Completed" else None
     world = world_of(
         [Step(name="a", **fields), Step(name="b", depends_on=after("a", condition=condition))]
     )
     for name in names or ("f-a",):
-        world = ends(world.settled(), phase, name)
-    left = {name: job for name, job in world.jobs.items() if not name.startswith("f-a")}
-    return replace(world, jobs=left)
+        world = end_jobs(world.settled(), phase, name)
+    remaining = {name: job for name, job in world.jobs.items() if not name.startswith("f-a")}
+    return replace(world, jobs=remaining)
 
 
 @pytest.mark.parametrize(("phase", "reason"), [("Completed", ""), ("Failed", "JobFailed")], ids=str)
@@ -159,16 +159,16 @@ def test_a_step_whose_status_and_vcjob_are_lost_is_not_run_again(phase: str, rea
     condition = planned.conditions["a"]
     assert (condition.reason, condition.attempts, condition.job) == (reason, 1, "f-a")
     assert condition.message == "the job f-a is gone; a job that started after it recorded its end"
-    world = ends(planned.world.settled(), "Completed", "f-b")
+    world = end_jobs(planned.world.settled(), "Completed", "f-b")
     assert world.plan().phase == ("Succeed" if phase == "Completed" else "Failed")
     assert world.plan().nothing
 
 
-def test_a_recorded_end_counts_if_the_status_has_only_seen_the_start() -> None:
+def test_a_recorded_end_counts_if_the_status_has_only_the_start() -> None:
     """Its vcjob was created, ended and deleted before the next write of the status."""
     first = flow("a", b="a").stored()
-    world = replace(first.carried_out().settled(), flow=first.flow)
-    world = ends(world, "Completed", "f-a").without_jobs("a")
+    world = replace(first.apply().settled(), flow=first.flow)
+    world = end_jobs(world, "Completed", "f-a").without_jobs("a")
     world = replace(world, flow=first.flow)
     assert world.plan().phases == {"a": "Completed", "b": "Pending"}
     assert world.plan().creates == []
@@ -176,25 +176,25 @@ def test_a_recorded_end_counts_if_the_status_has_only_seen_the_start() -> None:
 
 def test_a_target_that_was_skipped_is_skipped_again() -> None:
     world = flow("x", a=after("x", condition="Failed"), b=after("a x", condition="Finished"))
-    world = ends(world.settled(), "Completed", "f-x").without_jobs("x")
+    world = end_jobs(world.settled(), "Completed", "f-x").without_jobs("x")
     planned = without_status(world).plan()
     assert planned.phases == {"x": "Completed", "a": "Skipped", "b": "Pending"}
     assert planned.skipped == {"a": "NotTaken"}
 
 
 def test_the_end_of_a_step_that_may_fail_is_not_inferred() -> None:
-    world = ends(flow(a=step(continue_on_failure=True), b="a").settled(), "Failed", "f-a")
+    world = end_jobs(flow(a=step(continue_on_failure=True), b="a").settled(), "Failed", "f-a")
     planned = without_status(world.without_jobs("a")).plan()
     assert planned.failed == {"a": "JobFailed"}
 
 
 def test_the_job_of_a_step_counts_before_a_recorded_end() -> None:
-    world = ends(flow("a", b="a").settled(), "Completed", "f-a")
+    world = end_jobs(flow("a", b="a").settled(), "Completed", "f-a")
     again = without_status(world.with_jobs(a="Failed"))
     assert again.plan().failed == {"a": "JobFailed"}
     running = without_status(world.with_jobs(a="Running"))
     assert running.plan().phases["a"] == "Running"
-    skipped = recording(running, "f-b", {"a": {"phase": "Skipped", "reason": "Stopped"}})
+    skipped = with_recorded_ends(running, "f-b", {"a": {"phase": "Skipped", "reason": "Stopped"}})
     assert skipped.plan().phases["a"] == "Running"
 
 
@@ -203,12 +203,12 @@ def test_a_later_attempt_makes_a_recorded_end_void() -> None:
     later = world.with_job(world.job("a", "Running", run=1))
     assert later.plan().phases["a"] == "Running"
     runs_on = StepCondition(phase="Running", job="f-a-r1", attempts=2)
-    gone = world.with_status(JobFlowStatus(conditions={"f-a": runs_on}))
-    assert gone.plan().job_reads == ["f-a-r1"]
+    deleted = world.with_status(JobFlowStatus(conditions={"f-a": runs_on}))
+    assert deleted.plan().job_reads == ["f-a-r1"]
 
 
 def test_an_earlier_attempt_does_not_make_a_recorded_end_void() -> None:
-    world = recording(flow("a", b="a").with_jobs(a="Failed", b="Running"), "f-b", {"a": {
+    world = with_recorded_ends(flow("a", b="a").with_jobs(a="Failed", b="Running"), "f-b", {"a": {
         "phase": "Completed", "attempts": 2}})  # fmt: skip
     planned = world.plan()
     assert planned.phases == {"a": "Completed", "b": "Running"}
@@ -217,10 +217,10 @@ def test_an_earlier_attempt_does_not_make_a_recorded_end_void() -> None:
 
 def test_the_recorded_end_after_the_most_attempts_counts() -> None:
     world = flow("a", h=after("a", condition="Failed"), b="a").with_jobs(h="Completed", b="Running")
-    world = recording(
+    world = with_recorded_ends(
         world, "f-h", {"a": {"phase": "Failed", "reason": "JobFailed", "attempts": 1}}
     )
-    world = recording(world, "f-b", {"a": {"phase": "Completed", "attempts": 2}})
+    world = with_recorded_ends(world, "f-b", {"a": {"phase": "Completed", "attempts": 2}})
     assert world.plan().phases["a"] == "Completed"
 
 
@@ -228,18 +228,18 @@ def test_the_recorded_end_after_the_most_attempts_counts() -> None:
     "end", [END, {"phase": "Skipped", "reason": "UpstreamFailed"}], ids=["failed", "skipped"]
 )
 def test_an_end_recorded_before_a_retry_of_the_flow_is_void(end: dict[str, Any]) -> None:
-    """A create that was sent before the flow ended arrives after the retry."""
+    """A create from before the end of the flow arrives after the retry."""
     attempts = end.get("attempts", 0)
     waits = StepCondition(phase="Waiting", attempts=attempts, past_attempts=attempts)
     world = flow("a", b=after("a", condition="Finished")).with_jobs(b="Running")
-    world = recording(world, "f-b", {"a": end})
+    world = with_recorded_ends(world, "f-b", {"a": end})
     conditions = {"f-a": waits, "f-b": StepCondition(phase="Waiting")}
     world = world.with_status(JobFlowStatus(conditions=conditions))
     assert world.plan().phases == {"a": "Waiting", "b": "Running"}
 
 
 def test_a_vcjob_that_the_status_knows_records_nothing() -> None:
-    world = recording(flow("a", b="a").with_jobs(b="Running"), "f-b", {"a": END})
+    world = with_recorded_ends(flow("a", b="a").with_jobs(b="Running"), "f-b", {"a": END})
     waiting = StepCondition(phase="Waiting")
     started_b = StepCondition(phase="Running", job="f-b", attempts=1)
     known = world.with_status_fields(conditions={"f-a": waiting, "f-b": started_b})
@@ -249,7 +249,7 @@ def test_a_vcjob_that_the_status_knows_records_nothing() -> None:
 
 def test_ends_of_steps_that_are_not_targets_are_ignored() -> None:
     recorded = {"a": END, "b": END, "x": END, "": END}
-    world = recording(flow("a", "x", b="a").with_jobs(b="Running"), "f-b", recorded)
+    world = with_recorded_ends(flow("a", "x", b="a").with_jobs(b="Running"), "f-b", recorded)
     assert world.plan().phases == {"a": "Failed", "x": "Skipped", "b": "Running"}
     assert world.plan().skipped == {"x": "Stopped"}
 
@@ -259,35 +259,35 @@ def step_of(job: Job) -> str:
 
 
 def ends_recorded_by(job: Job, world: World) -> set[str]:
-    ends = parse_ends((job.metadata.annotations or {})[labels.TARGET_ENDS])
-    now = {step: (world.flow.status.conditions or {})[f"f-{step}"] for step in ends}
+    recorded = parse_ends((job.metadata.annotations or {})[labels.TARGET_ENDS])
+    now = {step: (world.flow.status.conditions or {})[f"f-{step}"] for step in recorded}
     return {
         step
-        for step, end in ends.items()
+        for step, end in recorded.items()
         if end.attempts and (end.phase, end.attempts) == (now[step].phase, now[step].attempts)
     }
 
 
-def continued(world: World, random: Random, ends_: int) -> World:
+def run_on(world: World, random: Random, count: int) -> World:
     world = world.settled()
-    for _ in range(ends_):
-        live = [name for name in there(world) if not world.jobs[name].ended]
+    for _ in range(count):
+        live = [name for name in jobs_in(world) if not world.jobs[name].ended]
         if not live:
             break
-        world = ends(world, random.choice(("Completed", "Completed", "Failed")), live[0])
+        world = end_jobs(world, random.choice(("Completed", "Completed", "Failed")), live[0])
     return world
 
 
 @given(flows_with_probes(), st.randoms(use_true_random=False), st.integers(1, 7))
 @tries(100)
 def test_recorded_ends_survive_a_lost_status_and_lost_vcjobs(
-    made: World, random: Random, ends_: int
+    start: World, random: Random, count: int
 ) -> None:
-    world = continued(made, random, ends_)
-    recorded = {step: by for by in world.jobs.values() for step in ends_recorded_by(by, world)}
-    lost = {step for step, by in recorded.items() if step_of(by) not in recorded}
-    left = {name: job for name, job in world.jobs.items() if step_of(job) not in lost}
-    planned = without_status(replace(world, jobs=left)).plan()
+    world = run_on(start, random, count)
+    recorded = {step: job for job in world.jobs.values() for step in ends_recorded_by(job, world)}
+    lost = {step for step, job in recorded.items() if step_of(job) not in recorded}
+    remaining = {name: job for name, job in world.jobs.items() if step_of(job) not in lost}
+    planned = without_status(replace(world, jobs=remaining)).plan()
     for name in lost:
         before = (world.flow.status.conditions or {})[f"f-{name}"]
         now = planned.conditions[name]
@@ -309,23 +309,23 @@ def test_recorded_ends_survive_a_lost_status_and_lost_vcjobs(
 def test_a_loop_that_has_ended_does_not_run_again(
     loop: dict[str, Any], ended: list[str], end: str, lost: str
 ) -> None:
-    world = stepped(**loop).settled()
+    world = two_steps(**loop).settled()
     for names in ended:
-        world = ends(world, end, *names.split())
+        world = end_jobs(world, end, *names.split())
     recorded = {"phase": end, "attempts": 2} | ({"reason": "JobFailed"} if end == "Failed" else {})
-    assert recorded_by(world, "f-b") == {"a": recorded}
-    left = {name: job for name, job in world.jobs.items() if name not in lost.split()}
-    planned = without_status(replace(world, jobs=left)).plan()
+    assert recorded_ends(world, "f-b") == {"a": recorded}
+    remaining = {name: job for name, job in world.jobs.items() if name not in lost.split()}
+    planned = without_status(replace(world, jobs=remaining)).plan()
     assert (planned.creates, planned.job_reads, planned.phases["a"]) == ([], [], end)
     found = {index: phase.split()[0] for index, phase in runs(planned).items()}
-    assert found == {index: end for index in range(2) if f"f-a-{index}" in left}
+    assert found == {index: end for index in range(2) if f"f-a-{index}" in remaining}
 
 
 def test_a_retry_runs_a_step_known_to_have_failed_by_a_recorded_end() -> None:
     world = without_status(started("Failed")).settled()
-    world = ends(world, "Completed", "f-b")
+    world = end_jobs(world, "Completed", "f-b")
     assert world.plan().phase == "Failed"
     world = world.with_command("RestartJob").settled()
-    assert [name for name in there(world) if name.startswith("f-a")] == ["f-a-r1"]
-    world = ends(world, "Completed", "f-a-r1")
+    assert [name for name in jobs_in(world) if name.startswith("f-a")] == ["f-a-r1"]
+    world = end_jobs(world, "Completed", "f-a-r1")
     assert world.plan().phases["a"] == "Completed"

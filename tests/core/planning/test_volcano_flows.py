@@ -1,4 +1,4 @@
-"""Flows of Volcano: the same jobs in the same order, also for flows that its controller began."""
+"""Flows of Volcano run the same jobs in the same order, also if its controller started them."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -21,7 +21,7 @@ from support.plan.plan_world import NOW, World, flow, template, world_of
 CORPUS: list[dict[str, Any]] = yaml.safe_load(
     (ROOT / "tests" / "data" / "volcano-flows.yaml").read_text()
 )
-CARRIED = [case for case in CORPUS if "order" in case]
+ACCEPTED = [case for case in CORPUS if "order" in case]
 REFUSED = [case for case in CORPUS if "refused" in case]
 
 
@@ -30,34 +30,34 @@ def name_of(case: dict[str, Any]) -> str:
 
 
 def stored(case: dict[str, Any]) -> JobFlow:
-    """As an API server hands it on: without what the schema does not know, and with no status."""
+    """The flow as the API server stores it: without unknown fields and without a status."""
     flow = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow"} | case["flow"]
     assert schema_violations("JobFlow", flow, strict=False) == []
     flow = {key: value for key, value in flow.items() if key != "status"}
     return msgspec.convert(without_nulls("JobFlow", flow), JobFlow)
 
 
-def test_the_corpus_is_whole() -> None:
-    assert len(CARRIED) + len(REFUSED) == len(CORPUS) >= 30
+def test_the_corpus_is_complete() -> None:
+    assert len(ACCEPTED) + len(REFUSED) == len(CORPUS) >= 30
     assert len({name_of(case) for case in CORPUS}) == len(CORPUS)
 
 
-@pytest.mark.parametrize("case", CARRIED, ids=name_of)
-def test_what_volcano_takes_is_taken_without_a_word(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", ACCEPTED, ids=name_of)
+def test_flows_that_volcano_runs_are_admitted_without_warnings(case: dict[str, Any]) -> None:
     flow = stored(case)
     verdict = validate_flow(flow, knowing(*(template_of(step.name, "w") for step in flow.steps)))
     assert (verdict.violations, verdict.warnings) == ((), ())
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=name_of)
-def test_what_volcano_never_brings_to_an_end_is_refused(case: dict[str, Any]) -> None:
+def test_flows_that_volcano_never_ends_are_refused(case: dict[str, Any]) -> None:
     flow = stored(case)
     known = knowing(*(template_of(step.name) for step in flow.steps))
     assert [v.path for v in validate_flow(flow, known).violations] == case["refused"]
 
 
-@pytest.mark.parametrize("case", CARRIED, ids=name_of)
-def test_the_same_jobs_in_the_same_order_and_the_same_end(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", ACCEPTED, ids=name_of)
+def test_flows_run_the_jobs_of_volcano_in_its_order(case: dict[str, Any]) -> None:
     flow, fails = stored(case), case.get("fails", {})
     name = flow.metadata.name
     world = world_of(flow.steps, name=name, retain=flow.spec.job_retain_policy)
@@ -65,19 +65,19 @@ def test_the_same_jobs_in_the_same_order_and_the_same_end(case: dict[str, Any]) 
     for _ in range(len(flow.steps) + 1):
         before = set(world.jobs)
         world = world.settled()
-        made = [job for job in world.jobs if job not in before]
-        if not made:
+        created = [job for job in world.jobs if job not in before]
+        if not created:
             break
-        waves.append([job.removeprefix(f"{name}-") for job in made])
-        for job in made:
+        waves.append([job.removeprefix(f"{name}-") for job in created])
+        for job in created:
             world = world.ended(job, fails.get(job.removeprefix(f"{name}-"), "Completed"))
     assert waves == case["order"]
     assert world.flow.status.state.phase == case["end"]
-    assert sorted(there(world)) == sorted(case.get("left", all_jobs(case, name)))
+    assert sorted(jobs_in(world)) == sorted(case.get("left", all_jobs(case, name)))
     assert replace(world).plan().creates == []
 
 
-def there(world: World) -> set[str]:
+def jobs_in(world: World) -> set[str]:
     return set(world.jobs) - world.deleted
 
 
@@ -89,19 +89,19 @@ MIDFLIGHT = ROOT / "tests" / "data" / "volcano-jobflow-midflight.yaml"
 
 
 def midflight() -> World:
-    """A flow that Volcano's controllers began: a, b and d have completed, c runs."""
+    """A flow that Volcano's controller started: a, b and d have completed, c runs."""
     text = MIDFLIGHT.read_text()
     items = yaml.safe_load(text)["items"]
-    subject = msgspec.convert(next(i for i in items if i["kind"] == "JobFlow"), JobFlow)
+    jobflow = msgspec.convert(next(i for i in items if i["kind"] == "JobFlow"), JobFlow)
     templates = [msgspec.convert(i, JobTemplate) for i in items if i["kind"] == "JobTemplate"]
     jobs = [msgspec.convert(i, Job) for i in items if i["kind"] == "Job"]
-    world = World(subject, {t.metadata.name: t for t in templates})
-    made = subject.metadata.creation_timestamp
-    assert made is not None
-    return replace(world, jobs={j.metadata.name: j for j in jobs}, now=made + timedelta(seconds=20))
+    world = World(jobflow, {t.metadata.name: t for t in templates})
+    at = jobflow.metadata.creation_timestamp
+    assert at is not None
+    return replace(world, jobs={j.metadata.name: j for j in jobs}, now=at + timedelta(seconds=20))
 
 
-def test_volcanos_flow_is_carried_on() -> None:
+def test_a_flow_that_volcano_started_is_continued() -> None:
     world = midflight()
     planned = world.plan()
     assert (planned.creates, planned.job_reads, planned.events) == ([], [], [])
@@ -123,13 +123,13 @@ def test_volcanos_flow_is_carried_on() -> None:
     assert sorted(world.jobs) == [f"test-{step}" for step in "abcde"]
 
 
-def test_volcanos_records_are_kept_as_they_are() -> None:
+def test_the_records_of_volcano_are_kept() -> None:
     world = midflight()
     assert world.plan().status.job_status_list == world.flow.status.job_status_list
 
 
-def test_volcanos_job_status_list_remembers_where_its_conditions_do_not() -> None:
-    """Volcano drops the condition of a vcjob that is gone."""
+def test_jobs_without_a_condition_are_known_from_the_job_status_list() -> None:
+    """Volcano drops the condition of a deleted vcjob."""
     world = midflight()
     status = world.flow.status
     running = {"test-c": (status.conditions or {})["test-c"]}
@@ -152,7 +152,7 @@ def test_a_running_job_of_volcano_that_is_lost_is_confirmed_and_run_again() -> N
     ("phase", "then", "reason"),
     [("Terminated", "Failed", "JobTerminated"), ("Failed", "Failed", "JobFailed"), ("", "", "")],
 )
-def test_what_volcano_remembers_of_jobs_that_are_gone(phase: str, then: str, reason: str) -> None:
+def test_conditions_have_the_ends_of_deleted_jobs(phase: str, then: str, reason: str) -> None:
     conditions = {"f-a": StepCondition(phase=phase, create_time=NOW)}
     world = flow("a", "b").with_status(JobFlowStatus(conditions=conditions)).with_jobs(b="Running")
     planned = world.plan()

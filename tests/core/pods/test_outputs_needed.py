@@ -8,7 +8,7 @@ import pytest
 from jobflow.api.control import Patch
 from jobflow.api.jobflow import DependsOn, Step
 from jobflow.core.planning.view import PodsRead
-from support.plan.loop_worlds import leaves, repeated, stepped
+from support.plan.loop_worlds import finish, repeated, two_steps
 from support.plan.plan_world import World, world_of
 
 NAMED = {"when": "steps['a'].outputs.n > 1"}
@@ -23,7 +23,7 @@ def needing(**fields: object) -> World:
 
 @pytest.mark.parametrize("fields", [NAMED, PATCHED], ids=["in an expression", "in a patch"])
 def test_outputs_are_read_if_their_pod_was_not_watched(fields: dict[str, object]) -> None:
-    world = leaves(needing(**fields), "f-a", '{"n": 2, "q": "x"}', watched=False)
+    world = finish(needing(**fields), "f-a", '{"n": 2, "q": "x"}', watched=False)
     planned = world.plan()
     assert planned.reads == ["f-a"]
     assert planned.phases["a"] == "Pending"
@@ -34,7 +34,7 @@ def test_outputs_are_read_if_their_pod_was_not_watched(fields: dict[str, object]
 
 
 def test_unused_outputs_are_not_read() -> None:
-    world = leaves(stepped().settled(), "f-a", '{"n": 2}', watched=False)
+    world = finish(two_steps().settled(), "f-a", '{"n": 2}', watched=False)
     assert world.plan().reads == []
     assert world.plan().phases["a"] == "Completed"
     assert world.plan().conditions["a"].reason == ""
@@ -77,7 +77,7 @@ def test_a_step_waits_for_temporarily_unreadable_pods() -> None:
 
 
 def test_outputs_that_are_readable_later_are_used() -> None:
-    world = leaves(needing(**NAMED), "f-a", '{"n": 2}', watched=False)
+    world = finish(needing(**NAMED), "f-a", '{"n": 2}', watched=False)
     world = unread(world).stored().later(299).settled()
     assert world.plan().conditions["a"].outputs == {"n": 2}
     assert "f-b" in world.jobs
@@ -111,24 +111,24 @@ def test_a_cancelled_flow_waits_for_no_pods() -> None:
 
 
 def test_a_failure_waits_for_unreadable_pods() -> None:
-    world = replace(needing(**NAMED).later(1), asked_before=False).ended("f-a", "Failed")
+    world = replace(needing(**NAMED).later(1), failed_pods_read=False).ended("f-a", "Failed")
     assert unread(world).plan().conditions["a"].reason == "PodsUnread"
     assert unread(unread(world).stored().later(300)).plan().failed == {"a": "JobFailed"}
 
 
 def test_outputs_of_an_empty_message_are_not_missing() -> None:
-    world = leaves(needing(**NAMED), "f-a", "", watched=False)
+    world = finish(needing(**NAMED), "f-a", "", watched=False)
     condition = world.settled().plan().conditions["a"]
     assert (condition.phase, condition.reason, condition.outputs) == ("Completed", "", None)
 
 
 def test_the_event_of_missing_outputs_is_a_warning() -> None:
-    world = needing(**NAMED).later(1).ended("f-a", "Completed").carried_out()
+    world = needing(**NAMED).later(1).ended("f-a", "Completed").apply()
     events = [(event.type, event.reason) for event in world.plan().plan.events]
     assert ("Warning", "OutputsMissing") in events
 
 
 def test_outputs_that_until_uses_are_read() -> None:
-    world = leaves(repeated().settled(), "f-a-0", '{"done": true}', watched=False)
+    world = finish(repeated().settled(), "f-a-0", '{"done": true}', watched=False)
     assert world.plan().reads == ["f-a-0"]
     assert world.settled().plan().phases["a"] == "Completed"

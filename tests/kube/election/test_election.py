@@ -29,14 +29,14 @@ async def world() -> AsyncIterator[Cluster]:
         yield world
 
 
-async def until_asked(client: Client, ending: asyncio.Event) -> None:
+async def until_ending(client: Client, ending: asyncio.Event) -> None:
     await ending.wait()
 
 
 class Replica:
-    """An election of its own, and who else should know of its leading."""
+    """A replica with its own election, and the changes that it reported."""
 
-    def __init__(self, world: Cluster, name: str, work: Work = until_asked) -> None:
+    def __init__(self, world: Cluster, name: str, work: Work = until_ending) -> None:
         self.changes: list[bool] = []
         self.election = Election(
             world.client,
@@ -48,7 +48,7 @@ class Replica:
         )
 
     @asynccontextmanager
-    async def standing(self) -> AsyncIterator[asyncio.Task[None]]:
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
         task = asyncio.create_task(self.election.run())
         try:
             yield task
@@ -71,11 +71,11 @@ async def lease(world: Cluster) -> dict[str, Any]:
     return spec
 
 
-async def test_one_of_two_leads_and_the_lease_says_who(world: Cluster) -> None:
+async def test_one_of_two_replicas_leads_and_the_lease_names_it(world: Cluster) -> None:
     one, other = Replica(world, "one"), Replica(world, "other")
-    async with one.standing():
+    async with one.running():
         await one.until(leads=True)
-        async with other.standing() as task:
+        async with other.running() as task:
             spec = await lease(world)
             assert spec["holderIdentity"] == "one"
             assert spec["leaseDurationSeconds"] == QUICK.lease
@@ -85,7 +85,7 @@ async def test_one_of_two_leads_and_the_lease_says_who(world: Cluster) -> None:
     assert (await lease(world))["holderIdentity"] == "one"
 
 
-async def test_a_term_ends_without_renewal_and_another_may_begin(world: Cluster) -> None:
+async def test_a_term_ends_without_renewal_and_another_can_start(world: Cluster) -> None:
     clients: list[Client] = []
 
     async def keep(client: Client, ending: asyncio.Event) -> None:
@@ -93,22 +93,22 @@ async def test_a_term_ends_without_renewal_and_another_may_begin(world: Cluster)
         await ending.wait()
 
     one = Replica(world, "one", keep)
-    async with one.standing():
+    async with one.running():
         await one.until(leads=True)
         no_quorum = failure(500, "InternalError", "no quorum")
-        trouble = world.fails("", "/leases/jobflow", no_quorum, times=None)
+        fault = world.fails("", "/leases/jobflow", no_quorum, times=None)
         await one.until(leads=False)
         with pytest.raises(NotLeading):
             await clients[0].create(JOBS, "default", b"{}")
-        world.server.faults.remove(trouble)
+        world.server.faults.remove(fault)
         await one.until(leads=True)
     assert one.changes[:3] == [True, False, True]
     assert len(clients) == 2
     assert (await lease(world))["leaseTransitions"] == 0
 
 
-async def test_the_lease_waits_for_no_connection_that_others_keep_busy(world: Cluster) -> None:
-    """More watches than a client has connections, as slow reads would be."""
+async def test_the_lease_does_not_wait_for_busy_connections(world: Cluster) -> None:
+    """More watches than a client has connections, like slow reads."""
 
     async def keep_busy() -> None:
         async for _ in world.client.watch(JOBS, resource_version="1"):
@@ -117,29 +117,29 @@ async def test_the_lease_waits_for_no_connection_that_others_keep_busy(world: Cl
     watching = [asyncio.create_task(keep_busy()) for _ in range(CONNECTIONS + 1)]
     one = Replica(world, "one")
     try:
-        async with one.standing() as task:
+        async with one.running() as task:
             await one.until(leads=True)
             await one.ended(task)
     finally:
-        for each in watching:
-            each.cancel()
+        for watcher in watching:
+            watcher.cancel()
         await asyncio.wait(watching)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after it was stored"])
-async def test_a_claim_without_an_answer_is_looked_after(world: Cluster, after: bool) -> None:
+async def test_a_claim_without_an_answer_is_read_back(world: Cluster, after: bool) -> None:
     world.server.faults.append(
         InjectedFault(
             lambda request: request.method == "POST" and "leases" in request.path, after=after
         )
     )
     one = Replica(world, "one")
-    async with one.standing():
+    async with one.running():
         await one.until(leads=True)
     assert (await lease(world))["holderIdentity"] == "one"
 
 
-async def test_an_error_of_the_work_is_raised_and_the_lease_released(world: Cluster) -> None:
+async def test_an_error_of_the_work_is_raised_and_the_lease_is_released(world: Cluster) -> None:
     async def die(client: Client, ending: asyncio.Event) -> None:
         raise RuntimeError("boom")
 
@@ -158,7 +158,7 @@ async def test_a_leader_without_work_ends_and_the_lease_is_released(world: Clust
     assert "holderIdentity" not in await lease(world)
 
 
-async def test_work_under_way_is_finished_before_the_lease_is_released(world: Cluster) -> None:
+async def test_work_in_progress_is_finished_before_the_lease_is_released(world: Cluster) -> None:
     holders: list[str] = []
 
     async def slow(client: Client, ending: asyncio.Event) -> None:
@@ -168,23 +168,23 @@ async def test_work_under_way_is_finished_before_the_lease_is_released(world: Cl
             holders.append((await lease(world))["holderIdentity"])
 
     one = Replica(world, "one", slow)
-    async with one.standing() as task:
+    async with one.running() as task:
         await one.until(leads=True)
         await one.ended(task)
     assert holders == ["one"] * 3
     assert "holderIdentity" not in await lease(world)
 
 
-async def test_a_lease_that_cannot_be_released_delays_no_end(world: Cluster) -> None:
+async def test_a_failed_release_of_the_lease_does_not_delay_the_end(world: Cluster) -> None:
     one = Replica(world, "one")
-    async with one.standing() as task:
+    async with one.running() as task:
         await one.until(leads=True)
         unavailable = failure(503, "Unavailable", "gone fishing")
         world.fails("", "/leases/jobflow", unavailable, times=None)
         await one.ended(task)
 
 
-async def test_no_two_processes_have_one_identity() -> None:
+async def test_every_process_has_its_own_identity() -> None:
     async with Client.at("http://127.0.0.1:1") as client:
-        one, other = (Election(client, until_asked, namespace="default") for _ in range(2))
+        one, other = (Election(client, until_ending, namespace="default") for _ in range(2))
         assert one.identity != other.identity

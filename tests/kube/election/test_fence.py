@@ -1,4 +1,4 @@
-"""Writes behind a fence begin only before a given time, and end soon after it."""
+"""Writes behind a fence start only before a given time, and end soon after it."""
 
 import asyncio
 import socket
@@ -33,7 +33,7 @@ async def fenced(
         yield client, fence
 
 
-async def test_a_write_goes_out_while_the_fence_is_open(server: ScriptedServer) -> None:
+async def test_a_write_is_sent_while_the_fence_is_open(server: ScriptedServer) -> None:
     server.others.append(STORED)
     async with fenced(server) as (client, fence):
         await client.create(JOBS, "ns", b"{}", query=[("fieldManager", "me")])
@@ -65,16 +65,16 @@ async def test_reads_need_no_leadership(server: ScriptedServer) -> None:
         assert (await client.get(JOBS, "ns", "a", Object)).metadata.name == "a"
 
 
-@pytest.mark.parametrize("looks", [1, 2], ids=["before the head", "before the body"])
-async def test_a_fence_that_closes_late_stops_the_write(server: ScriptedServer, looks: int) -> None:
-    passed = iter([0.0] * looks)
+@pytest.mark.parametrize("reads", [1, 2], ids=["before the head", "before the body"])
+async def test_a_fence_that_closes_late_stops_the_write(server: ScriptedServer, reads: int) -> None:
+    passed = iter([0.0] * reads)
     async with fenced(server, clock=lambda: next(passed, 20.0)) as (client, _):
         with pytest.raises(NETWORK_ERRORS):
             await client.create(JOBS, "ns", b"{}")
     assert server.asked == []
 
 
-async def test_a_put_that_the_http_client_repeats_by_itself_meets_the_fence_again() -> None:
+async def test_a_put_that_the_http_client_repeats_passes_the_fence_again() -> None:
     """aiohttp repeats a PUT if a kept connection turns out to be closed."""
     asked: list[bytes] = []
     closed_after = 2
@@ -108,7 +108,7 @@ async def test_a_put_that_the_http_client_repeats_by_itself_meets_the_fence_agai
     assert len(asked) == closed_after
 
 
-async def test_a_write_without_an_answer_is_given_up_and_in_doubt(server: ScriptedServer) -> None:
+async def test_a_write_without_an_answer_is_in_doubt(server: ScriptedServer) -> None:
     server.others.append(Answer(201, end="hang"))
     async with fenced(server, write_seconds=0.05) as (client, fence):
         with pytest.raises(TimeoutError):
@@ -127,7 +127,9 @@ async def test_a_cancelled_write_is_in_doubt(server: ScriptedServer) -> None:
 
 
 @pytest.mark.parametrize(("code", "in_doubt"), [(409, 0.0), (422, 0.0), (500, 4.0), (504, 4.0)])
-async def test_clear_answers_end_doubt(server: ScriptedServer, code: int, in_doubt: float) -> None:
+async def test_clear_answers_end_the_doubt(
+    server: ScriptedServer, code: int, in_doubt: float
+) -> None:
     server.others.append(Answer(code, failure(code)))
     async with fenced(server) as (client, fence):
         with pytest.raises(ApiError):
@@ -135,7 +137,7 @@ async def test_clear_answers_end_doubt(server: ScriptedServer, code: int, in_dou
         assert fence.in_doubt == in_doubt
 
 
-async def test_the_kernel_keeps_nothing_to_send_later(server: ScriptedServer) -> None:
+async def test_the_kernel_does_not_keep_data_to_send_later(server: ScriptedServer) -> None:
     async with fenced(server) as (client, _):
         address = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 0))
         with client._connections._socket(address) as sock:  # type: ignore[attr-defined]
@@ -145,17 +147,17 @@ async def test_the_kernel_keeps_nothing_to_send_later(server: ScriptedServer) ->
                 assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 4000
 
 
-async def test_the_client_and_its_connections_use_that_socket(server: ScriptedServer) -> None:
+async def test_the_client_uses_that_kind_of_socket(server: ScriptedServer) -> None:
     server.others.append(STORED)
-    made: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     async with fenced(server) as (client, _):
         connections = client._connections
         plain = connections._socket  # type: ignore[attr-defined]
-        connections._socket = lambda address: made.append(plain(address)) or made[-1]  # type: ignore[attr-defined,func-returns-value]
+        connections._socket = lambda address: sockets.append(plain(address)) or sockets[-1]  # type: ignore[attr-defined,func-returns-value]
         await client.create(JOBS, "ns", b"{}")
-    assert len(made) == 1
+    assert len(sockets) == 1
 
 
-def test_the_clock_never_goes_back() -> None:
+def test_the_clock_is_monotonic() -> None:
     times = [boot_clock() for _ in range(100)]
     assert times == sorted(times)

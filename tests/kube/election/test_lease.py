@@ -15,7 +15,7 @@ TIMING = Timing(lease=15, renew=10, retry=2, look=1)
 
 
 def stored(version: str = "1", **spec: Any) -> Lease:
-    """A Lease as an API server answers with it."""
+    """A Lease as an API server returns it."""
     meta = {"name": "jobflow", "namespace": "ns", "uid": "u", "resourceVersion": version}
     return Lease({"metadata": {**meta, "labels": {"team": "hpc"}}, "spec": spec})
 
@@ -25,11 +25,11 @@ def spec_of(body: bytes) -> dict[str, Any]:
     return spec
 
 
-def test_a_first_claim_says_who_since_when_and_for_how_long() -> None:
-    made = json.loads(first_claim("ns", "jobflow", "me", 15, NOW))
-    assert (made["apiVersion"], made["kind"]) == ("coordination.k8s.io/v1", "Lease")
-    assert made["metadata"] == {"name": "jobflow", "namespace": "ns"}
-    assert made["spec"] == {
+def test_a_first_claim_has_holder_time_and_duration() -> None:
+    manifest = json.loads(first_claim("ns", "jobflow", "me", 15, NOW))
+    assert (manifest["apiVersion"], manifest["kind"]) == ("coordination.k8s.io/v1", "Lease")
+    assert manifest["metadata"] == {"name": "jobflow", "namespace": "ns"}
+    assert manifest["spec"] == {
         "holderIdentity": "me",
         "leaseDurationSeconds": 15,
         "acquireTime": "2026-03-04T05:06:07.000089Z",
@@ -54,7 +54,7 @@ def test_a_new_holder_counts_a_transition(holder: str, transitions: int, acquire
     assert spec["renewTime"] == "2026-03-04T05:06:07.000089Z"
 
 
-def test_a_claim_keeps_what_others_put_there_and_names_its_version() -> None:
+def test_a_claim_keeps_foreign_fields_and_names_the_version() -> None:
     before = stored("7", holderIdentity="other", strategy="OldestEmulationVersion")
     body = json.loads(before.claimed("me", 15, NOW))
     assert body["metadata"] == before.body["metadata"]
@@ -72,7 +72,7 @@ def test_a_released_lease_has_no_holder() -> None:
     assert spec["leaseTransitions"] == 2
 
 
-def test_an_empty_spec_is_free() -> None:
+def test_a_lease_with_an_empty_spec_is_free() -> None:
     lease = Lease({"metadata": {"uid": "u", "resourceVersion": "1"}})
     assert (lease.holder, lease.seconds) == ("", None)
     assert spec_of(lease.claimed("me", 15, NOW))["leaseTransitions"] == 1
@@ -83,16 +83,16 @@ def test_an_empty_spec_is_free() -> None:
     [{"renew": 15.0}, {"retry": 10.0}, {"lease": 5}, {"retry": 0.0}, {"look": 0.0}],
     ids=str,
 )
-def test_timings_that_promise_no_single_leader_are_refused(invalid: dict[str, float]) -> None:
+def test_timings_that_allow_two_leaders_are_refused(invalid: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="retry .* < renew deadline .* < lease duration"):
         Timing(**invalid)  # type: ignore[arg-type]
 
 
-def test_a_write_ends_before_another_may_lead() -> None:
+def test_a_write_ends_before_another_process_can_lead() -> None:
     assert Timing().write < Timing().lease - Timing().renew
 
 
-class Stand:
+class World:
     def __init__(self) -> None:
         self.candidate = Candidate("me", "ns", "jobflow", TIMING)
 
@@ -114,107 +114,107 @@ class Stand:
 
 
 @pytest.fixture
-def stand() -> Stand:
-    return Stand()
+def world() -> World:
+    return World()
 
 
-def test_a_candidate_looks_first(stand: Stand) -> None:
-    assert stand.at(0) == LOOK
-    assert not stand.leads(0)
+def test_a_candidate_reads_the_lease_first(world: World) -> None:
+    assert world.at(0) == LOOK
+    assert not world.leads(0)
 
 
-def test_a_missing_lease_is_created(stand: Stand) -> None:
-    stand.candidate.gone(0)
-    step = stand.at(0)
+def test_a_missing_lease_is_created(world: World) -> None:
+    world.candidate.gone(0)
+    step = world.at(0)
     assert isinstance(step, Claim)
     assert step.create
 
 
-def test_a_term_lasts_from_the_answer_to_the_deadline_after_sending(stand: Stand) -> None:
-    stand.candidate.gone(0)
-    stand.wins(sent=1, came=4)
-    assert stand.leads(4)
-    assert stand.leads(10.9)
-    assert not stand.leads(11)
+def test_a_term_lasts_from_the_answer_to_the_renew_deadline(world: World) -> None:
+    world.candidate.gone(0)
+    world.wins(sent=1, came=4)
+    assert world.leads(4)
+    assert world.leads(10.9)
+    assert not world.leads(11)
 
 
-def test_a_leader_renews_after_the_retry_period(stand: Stand) -> None:
-    stand.wins(sent=1, came=1.5)
-    assert stand.at(1.5) == Wait(1.5)
-    step = stand.at(3)
+def test_a_leader_renews_after_the_retry_period(world: World) -> None:
+    world.wins(sent=1, came=1.5)
+    assert world.at(1.5) == Wait(1.5)
+    step = world.at(3)
     assert isinstance(step, Claim)
     assert not step.create
 
 
-def test_an_answer_that_never_came_is_looked_after(stand: Stand) -> None:
-    stand.wins(sent=1, came=1)
-    stand.candidate.failed(5)
-    assert stand.leads(5)
-    assert stand.at(5) == Wait(2)
-    assert stand.at(7) == LOOK
-    stand.sees("me", 7.5, version="3")
-    assert stand.claims(7.5)
-    assert not stand.leads(11)
+def test_the_lease_is_read_after_a_renewal_without_an_answer(world: World) -> None:
+    world.wins(sent=1, came=1)
+    world.candidate.failed(5)
+    assert world.leads(5)
+    assert world.at(5) == Wait(2)
+    assert world.at(7) == LOOK
+    world.sees("me", 7.5, version="3")
+    assert world.claims(7.5)
+    assert not world.leads(11)
 
 
-def test_a_lost_race_is_looked_after_at_once(stand: Stand) -> None:
-    stand.candidate.gone(0)
-    stand.candidate.refused()
-    assert stand.at(0) == LOOK
+def test_the_lease_is_read_at_once_after_a_conflict(world: World) -> None:
+    world.candidate.gone(0)
+    world.candidate.refused()
+    assert world.at(0) == LOOK
 
 
-def test_another_holder_is_waited_for_from_when_its_claim_was_seen(stand: Stand) -> None:
-    stand.sees("other", 5)
-    assert stand.at(5) == Wait(1)
-    assert stand.at(6) == LOOK
-    stand.sees("other", 19.5)
-    assert stand.at(19.5) == Wait(0.5)
-    assert stand.claims(20)
+def test_a_candidate_waits_for_another_holder_since_it_saw_the_claim(world: World) -> None:
+    world.sees("other", 5)
+    assert world.at(5) == Wait(1)
+    assert world.at(6) == LOOK
+    world.sees("other", 19.5)
+    assert world.at(19.5) == Wait(0.5)
+    assert world.claims(20)
 
 
-def test_the_holders_own_duration_counts_if_it_is_longer(stand: Stand) -> None:
-    stand.sees("other", 0, seconds=60)
-    assert not stand.claims(59)
-    assert stand.claims(60)
+def test_the_duration_of_the_holder_counts_if_it_is_longer(world: World) -> None:
+    world.sees("other", 0, seconds=60)
+    assert not world.claims(59)
+    assert world.claims(60)
 
 
-def test_a_released_lease_is_claimed_at_once(stand: Stand) -> None:
-    stand.sees("", 0)
-    assert stand.claims(0)
+def test_a_released_lease_is_claimed_at_once(world: World) -> None:
+    world.sees("", 0)
+    assert world.claims(0)
 
 
-def test_its_own_lease_without_a_term_is_renewed_first(stand: Stand) -> None:
-    stand.sees("me", 0)
-    assert not stand.leads(0)
-    assert stand.claims(0)
+def test_a_candidate_renews_its_own_lease_before_it_leads(world: World) -> None:
+    world.sees("me", 0)
+    assert not world.leads(0)
+    assert world.claims(0)
 
 
-@pytest.mark.parametrize("word", ["other", ""])
-def test_a_leader_stops_when_another_holds_the_lease(stand: Stand, word: str) -> None:
-    stand.wins(sent=0, came=0)
-    stand.sees(word, 3, version="9")
-    assert not stand.leads(3)
+@pytest.mark.parametrize("holder", ["other", ""])
+def test_a_leader_stops_when_another_holds_the_lease(world: World, holder: str) -> None:
+    world.wins(sent=0, came=0)
+    world.sees(holder, 3, version="9")
+    assert not world.leads(3)
 
 
-def test_a_deleted_lease_is_created_and_led_a_lease_later(stand: Stand) -> None:
-    stand.wins(sent=0, came=0)
-    stand.candidate.gone(3)
-    assert not stand.leads(3)
-    assert stand.claims(3)
-    stand.wins(sent=3, came=3, version="7")
-    assert stand.at(3) == Wait(2)
-    assert stand.candidate.release(4, NOW) is None
+def test_a_recreated_lease_is_led_only_after_its_duration(world: World) -> None:
+    world.wins(sent=0, came=0)
+    world.candidate.gone(3)
+    assert not world.leads(3)
+    assert world.claims(3)
+    world.wins(sent=3, came=3, version="7")
+    assert world.at(3) == Wait(2)
+    assert world.candidate.release(4, NOW) is None
     for now in range(5, 18, 2):
-        stand.wins(sent=now, came=now, version=str(now))
-        assert stand.leads(now) == (now >= 3 + TIMING.lease)
+        world.wins(sent=now, came=now, version=str(now))
+        assert world.leads(now) == (now >= 3 + TIMING.lease)
 
 
-def test_release_gives_back_only_what_is_held_for_certain(stand: Stand) -> None:
-    stand.sees("other", 0)
-    assert stand.candidate.release(0, NOW) is None
-    stand.wins(sent=1, came=1)
-    stand.candidate.failed(2)
-    assert stand.candidate.release(2, NOW) is None
-    stand.wins(sent=3, came=3)
-    assert stand.candidate.release(3, NOW) is not None
-    assert not stand.leads(3)
+def test_only_a_lease_that_is_certainly_held_is_released(world: World) -> None:
+    world.sees("other", 0)
+    assert world.candidate.release(0, NOW) is None
+    world.wins(sent=1, came=1)
+    world.candidate.failed(2)
+    assert world.candidate.release(2, NOW) is None
+    world.wins(sent=3, came=3)
+    assert world.candidate.release(3, NOW) is not None
+    assert not world.leads(3)

@@ -1,5 +1,5 @@
-"""At most one process leads, and only its writes are stored, whatever faults processes and network
-have."""
+"""At most one process leads, and only its writes are stored, regardless of faults of processes and
+network."""
 
 import pytest
 from hypothesis import example, given
@@ -10,9 +10,9 @@ from support.time.fault_plan import Life, Mishap, Stretch, Weather
 from support.time.simulated_processes import Simulation, simulate
 
 CALM = 90.0
-"""No fault begins after this time."""
+"""No fault starts after this time."""
 END = CALM + 60.0
-"""A lease that expires, and time enough to claim it and write."""
+"""Enough time for a lease to expire, and for another process to claim it and write."""
 
 times = st.floats(0.0, 60.0)
 stretches = st.lists(
@@ -31,7 +31,7 @@ lives = st.lists(st.builds(Life, stretches, mishaps, st.floats(0.98, 1.02)), min
 seeds = st.integers(0, 2**32)
 
 
-def ends_well(world: Simulation) -> None:
+def check_end(world: Simulation) -> None:
     """No write was late, and the remaining processes have a leader."""
     assert world.latecomers() == []
     alive = [process.identity for process in world.survivors]
@@ -48,10 +48,10 @@ def ends_well(world: Simulation) -> None:
 @example([Life((Stretch(10, 25, Weather.SLOW),), (Mishap(20, "stop"),)), Life()], 2)
 @example([Life(mishaps=(Mishap(20, "wall", -1e6), Mishap(40, "wall", 1e6))), Life()], 2)
 @example([Life(mishaps=(Mishap(20, "freeze"),)), Life(mishaps=(Mishap(20, "freeze"),))], 2)
-def test_one_leads_and_only_its_writes_are_stored(lives: list[Life], seed: int) -> None:
+def test_one_process_leads_and_only_its_writes_are_stored(lives: list[Life], seed: int) -> None:
     world = simulate(*lives, until=END, seed=seed)
     assert world.trespasses() == []
-    ends_well(world)
+    check_end(world)
 
 
 @tries(8)
@@ -63,30 +63,30 @@ def test_one_leads_and_only_its_writes_are_stored(lives: list[Life], seed: int) 
     seeds,
 )
 def test_a_deleted_lease_is_safe(lives: list[Life], deleted_at: list[float], seed: int) -> None:
-    # all have seen the lease before: a process that has not cannot know that there was one
+    # all have seen the lease before, because another process cannot know that it existed
     lives = [
         Life(tuple(Stretch(s.at + 1, s.seconds, s.weather) for s in life.stretches), (), life.rate)
         for life in lives
     ]
-    by_hand = tuple(Mishap(at + 2, "delete") for at in deleted_at)
-    lives[0] = Life(lives[0].stretches, by_hand, lives[0].rate)
-    ends_well(simulate(*lives, until=END, seed=seed))
+    deletions = tuple(Mishap(at + 2, "delete") for at in deleted_at)
+    lives[0] = Life(lives[0].stretches, deletions, lives[0].rate)
+    check_end(simulate(*lives, until=END, seed=seed))
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_killed_leader_is_followed_within_the_lease_and_two_looks(seed: int) -> None:
-    doomed = Life(mishaps=(Mishap(20.0, "kill"),))
-    world = simulate(doomed, Life(mishaps=()), until=60, seed=seed)
+def test_a_killed_leader_is_replaced_within_the_lease_duration(seed: int) -> None:
+    killed = Life(mishaps=(Mishap(20.0, "kill"),))
+    world = simulate(killed, Life(mishaps=()), until=60, seed=seed)
     (_, first), *rest = world.leaders
     if first == "process-0":
         (at, second) = rest[0]
         assert second == "process-1"
         assert 20 < at <= 20 + world.timing.lease + world.timing.look + 0.1
-    ends_well(world)
+    check_end(world)
 
 
-def led_by(first: str, *lives: Life, until: float) -> Simulation:
-    """A run in which this process leads first."""
+def simulate_led_by(first: str, *lives: Life, until: float) -> Simulation:
+    """Return a simulation in which this process leads first."""
     for seed in range(100):
         world = simulate(*lives, until=until, seed=seed)
         if world.leaders[0][1] == first:
@@ -94,25 +94,25 @@ def led_by(first: str, *lives: Life, until: float) -> Simulation:
     raise AssertionError(f"{first} never leads")
 
 
-def test_a_released_lease_is_taken_at_the_next_look() -> None:
-    world = led_by("process-0", Life(mishaps=(Mishap(20.0, "stop"),)), Life(), until=30)
+def test_a_released_lease_is_claimed_at_the_next_read() -> None:
+    world = simulate_led_by("process-0", Life(mishaps=(Mishap(20.0, "stop"),)), Life(), until=30)
     at, second = world.leaders[1]
     assert second == "process-1"
     assert 20 < at <= 20 + world.timing.look + 0.5
     assert world.trespasses() == []
 
 
-def test_an_unreachable_server_ends_the_term_before_another_begins() -> None:
+def test_an_unreachable_server_ends_the_term_before_another_starts() -> None:
     cut = Life((Stretch(20, 30, Weather.REQUESTS_LOST),))
-    world = led_by("process-0", cut, Life(), until=80)
+    world = simulate_led_by("process-0", cut, Life(), until=80)
     assert [name for _, name in world.leaders] == ["process-0", "process-1"]
-    last = max(each.at for each in world.server.landed if each.writer == "process-0")
+    last = max(write.at for write in world.server.landed if write.writer == "process-0")
     assert last < world.leaders[1][0]
 
 
 def test_a_process_that_wakes_up_late_writes_nothing() -> None:
     for kind in ("pause", "suspend"):
-        slept = Life(mishaps=(Mishap(20.0, kind, 25.0),))
-        world = led_by("process-0", slept, Life(), until=80)
+        sleeper = Life(mishaps=(Mishap(20.0, kind, 25.0),))
+        world = simulate_led_by("process-0", sleeper, Life(), until=80)
         assert [name for _, name in world.leaders] == ["process-0", "process-1"]
-        assert max(each.at for each in world.server.landed if each.writer == "process-0") < 21
+        assert max(write.at for write in world.server.landed if write.writer == "process-0") < 21

@@ -18,25 +18,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, help="CPU time for each; else to its end")
     parser.add_argument("--states", type=int, help="states for each; else all")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    given = parser.parse_args(arguments)
-    wanted = tuple(given.names) or ("",)
-    numbers = [n for n, each in enumerate(CONFIGURATIONS) if each.name.startswith(wanted)]
+    options = parser.parse_args(arguments)
+    prefixes = tuple(options.names) or ("",)
+    numbers = [n for n, entry in enumerate(CONFIGURATIONS) if entry.name.startswith(prefixes)]
     explored = []
-    with ProcessPoolExecutor(given.processes) as pool:
-        explore = partial(explored_alone, seconds=given.seconds, states=given.states)
-        for done in as_completed([pool.submit(explore, number) for number in numbers]):
-            explored.append(done.result())
+    with ProcessPoolExecutor(options.processes) as pool:
+        explore = partial(explored_alone, seconds=options.seconds, states=options.states)
+        for future in as_completed([pool.submit(explore, number) for number in numbers]):
+            explored.append(future.result())
             print(explored[-1], flush=True)
     print(summary(explored))
-    return int(any(each.violations for each in explored))
+    return int(any(entry.violations for entry in explored))
 
 
 def summary(explored: Sequence[Explored]) -> str:
     """Return one line for all configurations."""
-    exhausted = sum(each.exhausted for each in explored)
-    states, moves = sum(each.states for each in explored), sum(each.moves for each in explored)
-    violations = sum(sum(each.violations.values()) for each in explored)
-    seconds = sum(each.seconds for each in explored)
+    exhausted = sum(r.exhausted for r in explored)
+    states, moves = sum(r.states for r in explored), sum(r.moves for r in explored)
+    violations = sum(sum(r.violations.values()) for r in explored)
+    seconds = sum(r.seconds for r in explored)
     return (
         f"{len(explored)} configurations, {exhausted} exhausted: {states} states, {moves} moves, "
         f"{violations} violations, {seconds:.0f} s of CPU time"

@@ -1,5 +1,5 @@
-"""The API server's and Volcano's side: what becomes of a state when requests arrive, in full or in
-part. It follows `controller/apply/apply.py` and decides nothing."""
+"""The API server and Volcano: the effects of requests on a state, in full or in part. It follows
+`controller/apply/apply.py`. No decisions are made here."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class Part:
     """Whether a status that is sent is stored."""
 
 
-def carried_out(sight: Sight, state: State, plan: Plan, part: Part) -> State:
+def apply_plan(sight: Sight, state: State, plan: Plan, part: Part) -> State:
     """Return the state after this part of a plan was applied."""
     base = state.known
     if part.acts and state.known != state.flow and any(map(_is_guarded, plan.actions)):
@@ -45,38 +45,38 @@ def carried_out(sight: Sight, state: State, plan: Plan, part: Part) -> State:
         for action in plan.actions:
             state = _ACTIONS[type(action)](sight, state, action, part.act_answers)
     if part.writes and plan.status != base.status.value:
-        state = _written(sight, state, plan, base, part)
-    return _forgotten(state) if base.final else state
+        state = _store(sight, state, plan, base, part)
+    return _without_notes(state) if base.final else state
 
 
-def restarted(state: State) -> State:
+def restart(state: State) -> State:
     """Return the state after another process, which lists everything, has taken over."""
     jobs = tuple(
         replace(job, seen=0 if job.gone else len(job.phases), seen_gone=job.gone)
         for job in state.jobs
     )
     state = replace(state, known=state.flow, known_commands=state.commands, events=(), jobs=jobs)
-    return _forgotten(state)
+    return _without_notes(state)
 
 
-def moved(state: State, job: Vcjob, phase: str, now: int) -> State:
+def move_job(state: State, job: Vcjob, phase: str, now: int) -> State:
     """Return the state after a vcjob enters a phase, with its event on the way."""
     after = replace(job, phases=(*job.phases, (phase, now)))
-    return changed(state, after, Event(job.uid, len(after.phases)))
+    return replace_job(state, after, Event(job.uid, len(after.phases)))
 
 
-def deleted(state: State, job: Vcjob) -> State:
+def delete_job(state: State, job: Vcjob) -> State:
     """Return the state after a vcjob is deleted, with its event on the way."""
     records = state.flow.status.value.job_status_list or ()
-    told = job.ended and any((r.name, r.state) == (job.name, job.phase) for r in records)
-    return changed(
-        state, replace(job, gone=True, lost=not told), Event(job.uid, len(job.phases), gone=True)
+    stored = job.ended and any((r.name, r.state) == (job.name, job.phase) for r in records)
+    return replace_job(
+        state, replace(job, gone=True, lost=not stored), Event(job.uid, len(job.phases), gone=True)
     )
 
 
-def changed(state: State, job: Vcjob, event: Event | None = None) -> State:
+def replace_job(state: State, job: Vcjob, event: Event | None = None) -> State:
     """Return the state with this version of a vcjob."""
-    jobs = tuple(job if each.uid == job.uid else each for each in state.jobs)
+    jobs = tuple(job if other.uid == job.uid else other for other in state.jobs)
     return replace(state, jobs=jobs, events=(*state.events, event) if event else state.events)
 
 
@@ -89,14 +89,14 @@ def seen(job: Vcjob, phases: int, *, gone: bool) -> Vcjob:
 def _create(sight: Sight, state: State, action: Action, answered: bool) -> State:
     """Create the vcjob, unless one of this name exists."""
     assert isinstance(action, CreateJob)
-    if action.guard is not None and (latest := _there(state, action.guard.gone)) is not None:
-        return _found(state, latest)
-    there = _there(state, action.name)
-    if there is None:
-        there = _new(sight, state, action)
-        jobs = tuple(sorted((*state.jobs, there), key=lambda job: job.uid))
-        state = replace(state, jobs=jobs, events=(*state.events, Event(there.uid, 1)))
-    return _found(state, there) if answered else state
+    if action.guard is not None and (latest := _existing(state, action.guard.gone)) is not None:
+        return _learn(state, latest)
+    job = _existing(state, action.name)
+    if job is None:
+        job = _new(sight, state, action)
+        jobs = tuple(sorted((*state.jobs, job), key=lambda job: job.uid))
+        state = replace(state, jobs=jobs, events=(*state.events, Event(job.uid, 1)))
+    return _learn(state, job) if answered else state
 
 
 def _new(sight: Sight, state: State, action: CreateJob) -> Vcjob:
@@ -117,15 +117,15 @@ def _new(sight: Sight, state: State, action: CreateJob) -> Vcjob:
 def _delete(sight: Sight, state: State, action: Action, answered: bool) -> State:
     assert isinstance(action, DeleteJob)
     job = state.job(action.uid)
-    return state if job.gone else deleted(state, job)
+    return state if job.gone else delete_job(state, job)
 
 
 def _abort(sight: Sight, state: State, action: Action, answered: bool) -> State:
-    """Request an abort; `moves` says when Volcano reacts."""
+    """Request an abort; Volcano reacts in `moves`."""
     assert isinstance(action, AbortJob)
     job = state.job(action.uid)
     if not job.gone and not job.ended:
-        state = changed(state, replace(job, asked=True))
+        state = replace_job(state, replace(job, asked=True))
     if answered:
         aborts = tuple(sorted({**dict(state.aborts), action.uid: state.now}.items()))
         state = replace(state, aborts=aborts)
@@ -134,8 +134,8 @@ def _abort(sight: Sight, state: State, action: Action, answered: bool) -> State:
 
 def _delete_command(sight: Sight, state: State, action: Action, answered: bool) -> State:
     assert isinstance(action, DeleteCommand)
-    left = tuple(command for command in state.commands if command.uid != action.uid)
-    return replace(state, commands=left)
+    remaining = tuple(command for command in state.commands if command.uid != action.uid)
+    return replace(state, commands=remaining)
 
 
 def _delete_flow(sight: Sight, state: State, action: Action, answered: bool) -> State:
@@ -151,15 +151,15 @@ def _read_job(sight: Sight, state: State, action: Action, answered: bool) -> Sta
     if not answered:
         return state
     state = replace(state, known=state.flow)
-    there = _there(state, action.name)
-    if there is not None:
-        return _found(state, there)
+    job = _existing(state, action.name)
+    if job is not None:
+        return _learn(state, job)
     return replace(state, not_found=state.not_found | {action.name})
 
 
 def _read(sight: Sight, state: State, action: Action, answered: bool) -> State:
     assert isinstance(action, ReadPods)
-    return changed(state, replace(state.job(action.uid), read=True)) if answered else state
+    return replace_job(state, replace(state.job(action.uid), read=True)) if answered else state
 
 
 _ACTIONS: dict[type[Action], Callable[[Sight, State, Action, bool], State]] = {
@@ -177,17 +177,17 @@ def _is_guarded(action: Action) -> bool:
     return isinstance(action, CreateJob) and action.guard is not None
 
 
-def _there(state: State, name: str) -> Vcjob | None:
+def _existing(state: State, name: str) -> Vcjob | None:
     return next((job for job in state.jobs if job.name == name and not job.gone), None)
 
 
-def _found(state: State, job: Vcjob) -> State:
+def _learn(state: State, job: Vcjob) -> State:
     """Return the state after the controller received this vcjob as an answer."""
-    state = changed(state, seen(job, len(job.phases), gone=False))
+    state = replace_job(state, seen(job, len(job.phases), gone=False))
     return replace(state, not_found=state.not_found - {job.name})
 
 
-def _written(sight: Sight, state: State, plan: Plan, base: Flow, part: Part) -> State:
+def _store(sight: Sight, state: State, plan: Plan, base: Flow, part: Part) -> State:
     """Store the status if the flow has not changed since the plan; else read the flow."""
     if base != state.flow:
         return replace(state, known=state.flow)
@@ -203,7 +203,7 @@ def _written(sight: Sight, state: State, plan: Plan, base: Flow, part: Part) -> 
     )
 
 
-def _forgotten(state: State) -> State:
+def _without_notes(state: State) -> State:
     """Return the state without the notes about a flow that has ended."""
     jobs = tuple(replace(job, read=False) if job.read else job for job in state.jobs)
     return replace(state, jobs=jobs, not_found=frozenset(), aborts=(), probed=frozenset())

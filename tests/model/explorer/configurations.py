@@ -1,6 +1,6 @@
-"""The configurations: small flows, and how often each rare thing may happen to them.
+"""The configurations: small flows, each with a budget of rare events.
 
-A name says both: the flow, then the rare things.
+A name has both: the flow, then the rare events.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ COMMANDS = {
     "cancel": "TerminateJob",
     "retry": "RestartJob",
 }
-"""Commands that users make, by what a budget calls them."""
+"""Commands of users, by their names in a budget."""
 RARE = frozenset(
     {"crash", "lost answer", "fail", "delete job", "delete flow", "template", "late", *COMMANDS}
 )
@@ -29,7 +29,7 @@ RARE = frozenset(
 
 @dataclass(frozen=True)
 class Configuration:
-    """A flow, and how often each rare thing may happen to it."""
+    """A flow, and how often each rare event may happen."""
 
     world: World
     budget: Mapping[str, int]
@@ -37,7 +37,7 @@ class Configuration:
     """Whether the controller has to read the pods of vcjobs that failed; else it has read them."""
     name: str = ""
     rare: tuple[str, ...] = field(init=False)
-    """The rare things that have a budget, by name."""
+    """The rare events that have a budget, by name."""
 
     def __post_init__(self) -> None:
         assert not validate_flow(self.world.flow, Known(templates=self.world.templates)).violations
@@ -56,7 +56,9 @@ class Configuration:
     @cached_property
     def times_jobs(self) -> bool:
         """Whether the time of a vcjob's phase matters."""
-        ttl = any("ttlSecondsAfterFinished" in each.spec for each in self.world.templates.values())
+        ttl = any(
+            "ttlSecondsAfterFinished" in entry.spec for entry in self.world.templates.values()
+        )
         return ttl or any(step.timeout for step in self.steps.values())
 
     @cached_property
@@ -106,26 +108,26 @@ FLOWS: dict[str, World] = {
     "step timeout": flow(a=step(timeout="30s"), b="a"),
     "step timeout and retry": flow(a=step(timeout="30s", retry=ONCE), b="a"),
     "flow timeout": flow("a", b="a").with_spec(timeout="100s"),
-    "flow timeout and finally": flow("a", b="a").with_spec(timeout="100s").with_last("z"),
+    "flow timeout and finally": flow("a", b="a").with_spec(timeout="100s").with_finally("z"),
     "parallelism": flow("a", "b").with_spec(parallelism=1),
     "parallelism and a chain": flow("a", "b", c="a").with_spec(parallelism=1),
     "Abort": flow("a", "b").with_spec(failure_policy="Abort"),
     "Abort with a handler": flow(
         "a", "b", h=step("a", condition="Finished")
     ).with_spec(failure_policy="Abort"),
-    "Abort and finally": flow("a", "b").with_spec(failure_policy="Abort").with_last("z"),
+    "Abort and finally": flow("a", "b").with_spec(failure_policy="Abort").with_finally("z"),
     "Continue": flow("a", "b", c="a").with_spec(failure_policy="Continue"),
     "continueOnFailure": flow(
         a=step(continue_on_failure=True), b="a", h=step("a", condition="Failed")
     ),
-    "finally": flow("a", b="a").with_last("z"),
+    "finally": flow("a", b="a").with_finally("z"),
     "daemon": flow(d=step(daemon=True), b=step("d", condition="Running")),
     "daemon and Abort": flow(
         "x", d=step(daemon=True), b=step("d", condition="Running")
     ).with_spec(failure_policy="Abort"),
     "daemon and finally": flow(
         d=step(daemon=True), b=step("d", condition="Running")
-    ).with_last("z"),
+    ).with_finally("z"),
     "created suspended": flow("a", b="a").with_spec(suspend=True),
     "probe of a task": flow("a", b=_probing(RUNNING)),
     "probe of a port": flow("a", b=_probing(PORT)),
@@ -135,79 +137,79 @@ FLOWS: dict[str, World] = {
 }  # fmt: skip
 
 
-def _explored(name: str, *rare: str, reads: bool = False) -> Configuration:
+def _configuration(name: str, *rare: str, reads: bool = False) -> Configuration:
     """`rare`: "crash" once, "fail 2" twice."""
     budget: dict[str, int] = {}
-    for each in rare:
-        what, _, times = each.rpartition(" ")
-        budget |= {what: int(times)} if times.isdigit() else {each: 1}
+    for entry in rare:
+        event, _, times = entry.rpartition(" ")
+        budget |= {event: int(times)} if times.isdigit() else {entry: 1}
     return Configuration(FLOWS[name], budget, reads, f"{name}: {', '.join(rare)}")
 
 
 CONFIGURATIONS: tuple[Configuration, ...] = (
-    _explored("one step", "fail", "crash", reads=True),
-    _explored("one step", "crash", "fail", "retry"),
-    _explored("ttl of the flow", "crash", "retry", "fail"),
-    _explored("one step", "crash", "lost answer", "fail"),
-    _explored("ttl of the flow", "crash", "lost answer", "fail"),
-    _explored("created suspended", "crash", "resume"),
-    _explored("chain", "crash", "late", "fail", reads=True),
-    _explored("when", "crash", "lost answer", "fail"),
-    _explored("retry when", "crash", "fail 2", reads=True),
-    _explored("chain", "crash", "lost answer", "fail"),
-    _explored("chain", "crash", "template", "fail"),
-    _explored("retain policy delete", "crash", "lost answer", "fail"),
-    _explored("forEach", "crash", "fail"),
-    _explored("switch", "crash", "lost answer", "fail"),
-    _explored("on failure", "crash", "lost answer", "fail"),
-    _explored("retry", "crash", "template", "fail"),
-    _explored("forEach from", "crash", "fail"),
-    _explored("forEach that continues", "crash", "fail"),
-    _explored("retry at once", "crash", "lost answer", "fail 2"),
-    _explored("retry", "crash", "lost answer", "fail 2"),
-    _explored("probe of a task", "crash", "lost answer", "fail"),
-    _explored("parallelism and a chain", "crash", "lost answer", "fail"),
-    _explored("repeat", "crash", "lost answer", "fail"),
-    _explored("chain", "crash", "fail", "suspend", "resume"),
-    _explored("Continue", "crash", "fail"),
-    _explored("retry", "crash", "retry", "fail 3"),
-    _explored("repeat", "crash", "fail", "retry"),
-    _explored("chain of 3", "crash 2", "lost answer", "fail"),
-    _explored("finally", "crash", "fail", "retry"),
-    _explored("chain", "crash", "fail", "retry", "template"),
-    _explored("chain", "crash", "delete job", "fail"),
-    _explored("fan-in", "crash", "lost answer", "fail"),
-    _explored("chain", "crash", "fail", "cancel"),
-    _explored("one step", "fail", "suspend and abort", "resume"),
-    _explored("ttl of jobs", "crash", "lost answer", "fail"),
-    _explored("daemon", "crash", "lost answer", "fail"),
-    _explored("finally", "crash", "lost answer", "fail", "delete flow"),
-    _explored("retry", "crash", "delete job", "fail"),
-    _explored("any Running", "crash", "fail"),
-    _explored("retry", "crash", "suspend", "resume", "fail"),
-    _explored("Abort", "crash", "lost answer", "fail"),
-    _explored("repeat", "crash", "delete job", "fail"),
-    _explored("chain", "cancel", "suspend and abort"),
-    _explored("chain", "crash", "fail", "retry", "delete job"),
-    _explored("parallelism", "crash", "delete job", "lost answer", "fail"),
-    _explored("step timeout and retry", "crash", "late"),
-    _explored("daemon and finally", "crash", "cancel"),
-    _explored("finally", "crash", "fail", "cancel"),
-    _explored("daemon and Abort", "delete flow", "crash", "fail"),
-    _explored("forEach one by one", "crash", "delete job", "fail"),
-    _explored("daemon", "crash", "fail", "retry"),
-    _explored("step timeout", "crash", "late", "fail"),
-    _explored("Abort and finally", "crash", "fail"),
-    _explored("flow timeout", "suspend and abort", "resume", "crash"),
-    _explored("forEach", "cancel", "fail"),
-    _explored("repeat with retry", "crash", "fail", "suspend and abort", "resume"),
-    _explored("Abort with a handler", "crash", "lost answer", "fail"),
-    _explored("continueOnFailure", "crash", "delete job", "fail"),
-    _explored("retry", "suspend and abort", "cancel", "fail"),
-    _explored("probe of a port", "crash", "fail", "delete job"),
-    _explored("flow timeout and finally", "late", "crash"),
-    _explored("flow timeout", "delete flow", "fail", "crash"),
-    _explored("chain", "crash", "fail", "suspend and abort", "resume"),
-    _explored("forEach one by one", "suspend and abort", "resume", "fail"),
+    _configuration("one step", "fail", "crash", reads=True),
+    _configuration("one step", "crash", "fail", "retry"),
+    _configuration("ttl of the flow", "crash", "retry", "fail"),
+    _configuration("one step", "crash", "lost answer", "fail"),
+    _configuration("ttl of the flow", "crash", "lost answer", "fail"),
+    _configuration("created suspended", "crash", "resume"),
+    _configuration("chain", "crash", "late", "fail", reads=True),
+    _configuration("when", "crash", "lost answer", "fail"),
+    _configuration("retry when", "crash", "fail 2", reads=True),
+    _configuration("chain", "crash", "lost answer", "fail"),
+    _configuration("chain", "crash", "template", "fail"),
+    _configuration("retain policy delete", "crash", "lost answer", "fail"),
+    _configuration("forEach", "crash", "fail"),
+    _configuration("switch", "crash", "lost answer", "fail"),
+    _configuration("on failure", "crash", "lost answer", "fail"),
+    _configuration("retry", "crash", "template", "fail"),
+    _configuration("forEach from", "crash", "fail"),
+    _configuration("forEach that continues", "crash", "fail"),
+    _configuration("retry at once", "crash", "lost answer", "fail 2"),
+    _configuration("retry", "crash", "lost answer", "fail 2"),
+    _configuration("probe of a task", "crash", "lost answer", "fail"),
+    _configuration("parallelism and a chain", "crash", "lost answer", "fail"),
+    _configuration("repeat", "crash", "lost answer", "fail"),
+    _configuration("chain", "crash", "fail", "suspend", "resume"),
+    _configuration("Continue", "crash", "fail"),
+    _configuration("retry", "crash", "retry", "fail 3"),
+    _configuration("repeat", "crash", "fail", "retry"),
+    _configuration("chain of 3", "crash 2", "lost answer", "fail"),
+    _configuration("finally", "crash", "fail", "retry"),
+    _configuration("chain", "crash", "fail", "retry", "template"),
+    _configuration("chain", "crash", "delete job", "fail"),
+    _configuration("fan-in", "crash", "lost answer", "fail"),
+    _configuration("chain", "crash", "fail", "cancel"),
+    _configuration("one step", "fail", "suspend and abort", "resume"),
+    _configuration("ttl of jobs", "crash", "lost answer", "fail"),
+    _configuration("daemon", "crash", "lost answer", "fail"),
+    _configuration("finally", "crash", "lost answer", "fail", "delete flow"),
+    _configuration("retry", "crash", "delete job", "fail"),
+    _configuration("any Running", "crash", "fail"),
+    _configuration("retry", "crash", "suspend", "resume", "fail"),
+    _configuration("Abort", "crash", "lost answer", "fail"),
+    _configuration("repeat", "crash", "delete job", "fail"),
+    _configuration("chain", "cancel", "suspend and abort"),
+    _configuration("chain", "crash", "fail", "retry", "delete job"),
+    _configuration("parallelism", "crash", "delete job", "lost answer", "fail"),
+    _configuration("step timeout and retry", "crash", "late"),
+    _configuration("daemon and finally", "crash", "cancel"),
+    _configuration("finally", "crash", "fail", "cancel"),
+    _configuration("daemon and Abort", "delete flow", "crash", "fail"),
+    _configuration("forEach one by one", "crash", "delete job", "fail"),
+    _configuration("daemon", "crash", "fail", "retry"),
+    _configuration("step timeout", "crash", "late", "fail"),
+    _configuration("Abort and finally", "crash", "fail"),
+    _configuration("flow timeout", "suspend and abort", "resume", "crash"),
+    _configuration("forEach", "cancel", "fail"),
+    _configuration("repeat with retry", "crash", "fail", "suspend and abort", "resume"),
+    _configuration("Abort with a handler", "crash", "lost answer", "fail"),
+    _configuration("continueOnFailure", "crash", "delete job", "fail"),
+    _configuration("retry", "suspend and abort", "cancel", "fail"),
+    _configuration("probe of a port", "crash", "fail", "delete job"),
+    _configuration("flow timeout and finally", "late", "crash"),
+    _configuration("flow timeout", "delete flow", "fail", "crash"),
+    _configuration("chain", "crash", "fail", "suspend and abort", "resume"),
+    _configuration("forEach one by one", "suspend and abort", "resume", "fail"),
 )
 """The smallest come first, by the states that they have."""

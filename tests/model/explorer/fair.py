@@ -1,10 +1,10 @@
-"""The fair continuation, in which nothing rare happens any more, and its law: every flow ends, or
-waits for something that its status names."""
+"""The fair continuation, without further rare events, and its law: every flow ends, or waits for
+something that its status names."""
 
 from dataclasses import replace
 
 from jobflow.core.reasons import FlowReason, StepReason
-from model.explorer.cluster import carried_out, moved, seen
+from model.explorer.cluster import apply_plan, move_job, seen
 from model.explorer.configurations import COMMANDS
 from model.explorer.keys import Key, Keys
 from model.explorer.moves import ALL, probing
@@ -16,7 +16,7 @@ MOST = 400
 
 
 class Fairness:
-    """Follows states to the end of their flow; states that led to an end before are known."""
+    """Follows states to the end of their flow, and keeps those that are known to reach one."""
 
     def __init__(self, sight: Sight, keys: Keys) -> None:
         self._sight = sight
@@ -24,14 +24,14 @@ class Fairness:
         self._ends: set[Key] = set()
 
     def every_flow_ends(self, state: State) -> str:
-        """Return why a flow does not end although nothing rare happens, or ""."""
-        on_the_way: list[Key] = []
+        """Return why a flow does not end without rare events, or ""."""
+        path: list[Key] = []
         for _ in range(MOST):
             key = self._keys.fair_key(state)
             if key in self._ends:
                 break
-            on_the_way.append(key)
-            after = follows(self._sight, state)
+            path.append(key)
+            after = next_state(self._sight, state)
             if after is None:
                 if why := _stuck(state):
                     return why
@@ -39,30 +39,30 @@ class Fairness:
             state = after
         else:
             return f"it has not ended after {MOST} moves"
-        self._ends.update(on_the_way)
+        self._ends.update(path)
         return ""
 
 
-def follows(sight: Sight, state: State) -> State | None:
+def next_state(sight: Sight, state: State) -> State | None:
     """Return the next state; None: nothing follows. Events arrive, then the controller acts, then
     vcjobs move, then time passes, and at last the flow gets what its status asks for."""
     if state.flow.gone:
         return None
     if state.events or state.known != state.flow or state.known_commands != state.commands:
-        return _seen(state)
+        return _observe_all(state)
     plan = sight.plan(state)
     if not sight.idles(state):
-        return carried_out(sight, state, plan, ALL)
+        return apply_plan(sight, state, plan, ALL)
     after = _volcano(sight, state) or next((to for _, to in probing(sight, state)), None)
     if after is not None:
         return after
     if plan.requeue_after is not None:
         seconds = max(1, -int(-plan.requeue_after.total_seconds() // 1))
         return replace(state, now=state.now + seconds)
-    return _granted(state)
+    return _grant(state)
 
 
-def _seen(state: State) -> State:
+def _observe_all(state: State) -> State:
     for event in state.events:
         jobs = tuple(
             seen(job, event.phases, gone=event.gone) if job.uid == event.uid else job
@@ -80,17 +80,17 @@ def _volcano(sight: Sight, state: State) -> State | None:
         if not job.alive:
             continue
         if job.phase == "Aborting":
-            return moved(state, job, "Aborted", now)
+            return move_job(state, job, "Aborted", now)
         if job.asked:
-            return moved(state, job, "Aborting", now)
+            return move_job(state, job, "Aborting", now)
         if job.phase == "Pending":
-            return moved(state, job, "Running", now)
+            return move_job(state, job, "Running", now)
         if not sight.configuration.steps[job.step].daemon:
-            return moved(state, job, "Completed", now)
+            return move_job(state, job, "Completed", now)
     return None
 
 
-def _granted(state: State) -> State | None:
+def _grant(state: State) -> State | None:
     """Return the state after a user has done what the status asks for."""
     status = state.flow.status.value
     reasons = {step.reason for step in (status.conditions or {}).values()}
@@ -105,10 +105,10 @@ def _granted(state: State) -> State | None:
 
 
 def _stuck(state: State) -> str:
-    """Return why this is not an end, or "". The controller does not delete the vcjobs of a flow
+    """Return why the flow has not ended, or "". The controller does not delete the vcjobs of a flow
     that is being deleted."""
     if state.flow.gone or state.flow.terminating or (state.flow.final and not state.commands):
         return ""
     status = state.flow.status.value
-    steps = {key: (each.phase, each.reason) for key, each in (status.conditions or {}).items()}
+    steps = {key: (c.phase, c.reason) for key, c in (status.conditions or {}).items()}
     return f"nothing follows: the flow is {status.state.phase} {status.state.reason}, {steps}"

@@ -1,7 +1,7 @@
-"""Keys of states: two states with one key are one state, because the same can follow.
+"""Keys of states: two states with one key are one state, because the same moves follow.
 
-Time is counted from now, and only as far as something waits for it. Values that many states share
-are stored once, under a number.
+Times are relative to now, and only counted if something waits for them. Values that many states
+share are stored once, under a number.
 """
 
 from collections.abc import Hashable
@@ -13,7 +13,7 @@ from model.explorer.statuses import FLOW_TIMES, WAITED_FOR
 
 Key = tuple[int, ...]
 
-ASKED_AGAIN = 10
+ABORT_INTERVAL = 10
 """Seconds after which a vcjob may be asked to abort again."""
 LONG_AGO = 200
 """Seconds after which no timeout or ttl of a vcjob is left."""
@@ -36,17 +36,17 @@ class Keys:
         flow = self._flow(state.flow, state.now)
         same = state.known == state.flow
         known = flow if same else self._flow(state.known, state.now)
-        asked = tuple((uid, min(state.now - at, ASKED_AGAIN)) for uid, at in state.aborts)
-        memory = state.not_found, asked, state.probed, state.missing, state.round
-        orders = state.commands, state.known_commands
+        aborts = tuple((uid, min(state.now - at, ABORT_INTERVAL)) for uid, at in state.aborts)
+        memory = state.not_found, aborts, state.probed, state.missing, state.round
+        commands = state.commands, state.known_commands
         jobs = tuple(self._job(job, state.now) for job in state.jobs)
-        return flow, known, *jobs, -1, self._number((memory, orders, state.events))
+        return flow, known, *jobs, -1, self._number((memory, commands, state.events))
 
     def _flow(self, flow: Flow, now: int) -> int:
         moments = tuple(
-            max(at - now, WAITED_FOR[what])
-            for what, at in flow.status.moments
-            if self._times_flow or what not in FLOW_TIMES
+            max(at - now, WAITED_FOR[field])
+            for field, at in flow.status.moments
+            if self._times_flow or field not in FLOW_TIMES
         )
         return self._number((flow.status.shape, moments, flow.terminating, flow.gone))
 

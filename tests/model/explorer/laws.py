@@ -1,4 +1,4 @@
-"""The laws of every state and of every move. A law yields in words how it is broken."""
+"""The laws of every state and of every move. A law yields a message for each violation."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -57,8 +57,8 @@ def nothing_outlives_its_flow(sight: Sight, state: State) -> Broken:
 
 
 def nothing_starts_that_is_to_end(sight: Sight, state: State) -> Broken:
-    """A job that starts in a flow that is over, suspended, cancelled or deleted costs machines that
-    nobody wants to pay, and holds up the flow's end."""
+    """A job that starts in a flow that has ended, or is suspended, cancelled or deleted, wastes
+    machines and delays the end of the flow."""
     known = state.known
     status = known.status.value
     for action in sight.plan(state).actions:
@@ -74,11 +74,13 @@ def nothing_starts_that_is_to_end(sight: Sight, state: State) -> Broken:
 
 
 def only_what_is_recorded_is_deleted(sight: Sight, state: State) -> Broken:
-    """The status is the only memory: what is deleted before its reason is stored is forgotten by
-    the next process."""
+    """The status is the only memory: the next process does not know the reason of a deletion that
+    was not stored."""
     status = state.known.status.value
     for action in sight.plan(state).actions:
-        if isinstance(action, DeleteJob) and not _may_go(sight, state, state.job(action.uid)):
+        if isinstance(action, DeleteJob) and not may_be_deleted(
+            sight, state, state.job(action.uid)
+        ):
             yield f"{action.name} is deleted, and the status does not say why"
         if isinstance(action, DeleteCommand) and action.uid not in (status.handled_commands or ()):
             yield f"Command {action.name} is deleted, and the status does not say what it did"
@@ -86,22 +88,22 @@ def only_what_is_recorded_is_deleted(sight: Sight, state: State) -> Broken:
             yield "the flow is deleted before its end is stored"
 
 
-def _may_go(sight: Sight, state: State, job: Vcjob) -> bool:
+def may_be_deleted(sight: Sight, state: State, job: Vcjob) -> bool:
     status = state.known.status.value
     seen = job.phases[job.seen - 1][0]
     records = {record.name: record.state for record in status.job_status_list or ()}
     if seen in ENDED_PHASES:
         return records.get(job.name) == seen
     if state.known.final and job.name not in records:
-        return True  # its create landed after the end
+        return True  # its create arrived after the end
     aborting = sight.configuration.world.flow.spec.failure_policy == "Abort"
     condition = condition_of(state.known.status, job)
-    told = condition is not None and condition.abort_time is not None
-    return told or aborting or status.state.reason in HALTS
+    recorded = condition is not None and condition.abort_time is not None
+    return recorded or aborting or status.state.reason in HALTS
 
 
 def the_status_is_well_formed(sight: Sight, state: State) -> Broken:
-    """The API server refuses a status that its schema does not take, and what reads a status knows
+    """The API server refuses a status that its schema does not allow, and readers of a status know
     no other words."""
     yield from _faults(state.flow.status)
 
@@ -109,16 +111,16 @@ def the_status_is_well_formed(sight: Sight, state: State) -> Broken:
 @lru_cache(10_000)
 def _faults(status: Status) -> tuple[str, ...]:
     errors = _schema().iter_errors(msgspec.to_builtins(status.value))
-    return (*(error.message for error in errors), *_strange_words(status.value))
+    return (*(error.message for error in errors), *_unknown_words(status.value))
 
 
-def _strange_words(value: JobFlowStatus) -> Broken:
+def _unknown_words(value: JobFlowStatus) -> Broken:
     if value.state.reason not in _FLOW_REASONS:
         yield f"{value.state.reason!r} is no reason of a flow"
     for key, condition in (value.conditions or {}).items():
-        for each in (condition, *(condition.runs or ())):
-            if each.phase not in _STEP_PHASES or each.reason not in _STEP_REASONS:
-                yield f"{key} is {each.phase!r} for {each.reason!r}"
+        for entry in (condition, *(condition.runs or ())):
+            if entry.phase not in _STEP_PHASES or entry.reason not in _STEP_REASONS:
+                yield f"{key} is {entry.phase!r} for {entry.reason!r}"
 
 
 @cache
@@ -136,7 +138,7 @@ def nothing_runs_twice(sight: Sight, before: State, after: State) -> Broken:
         condition = condition_of(before.flow.status, job)
         if condition is not None and condition.phase in ENDED_STEP_PHASES:
             yield f"{job.name} is made, and its run is stored as {condition.phase}"
-        others = [each for each in after.jobs if each.run == job.run and each.uid != job.uid]
+        others = [other for other in after.jobs if other.run == job.run and other.uid != job.uid]
         for other in others:
             if other.alive:
                 yield f"{job.name} is made while {other.name} is {other.phase}"
@@ -150,8 +152,8 @@ def nothing_runs_twice(sight: Sight, before: State, after: State) -> Broken:
 
 
 def _counts(sight: Sight, earlier: Vcjob, job: Vcjob) -> bool:
-    """Whether the end of an earlier vcjob of the run still holds when another one is made: a retry
-    of the flow runs again what failed, `finally`, services, and loops that look at those."""
+    """Whether the end of an earlier vcjob of the run still counts when another one is created: a
+    retry of the flow repeats failed steps, `finally`, daemons, and loops that use those."""
     step = sight.configuration.steps[job.step]
     keeps = not (
         step.daemon or step.for_each or step.repeat or job.step in sight.configuration.last
@@ -161,9 +163,9 @@ def _counts(sight: Sight, earlier: Vcjob, job: Vcjob) -> bool:
 
 
 def nothing_is_lost(sight: Sight, before: State, after: State) -> Broken:
-    """When a flow ends, its status tells of every vcjob how it ended, and of every run what its
-    last vcjob came to: dependants and users have no other source. A vcjob whose create was not
-    answered, and which no watch has shown, cannot be known."""
+    """When a flow ends, its status has the end of every vcjob and, for every run, that of its last
+    vcjob: dependants and users have no other source. A vcjob whose create got no answer, and
+    that no watch has shown, cannot be known."""
     if before.flow.final or not after.flow.final:
         return
     records = {r.name: r.state for r in after.flow.status.value.job_status_list or ()}
@@ -182,8 +184,8 @@ def nothing_is_lost(sight: Sight, before: State, after: State) -> Broken:
             continue
         condition = condition_of(after.flow.status, job)
         if condition is None or condition.phase != job.phase:
-            said = condition.phase if condition is not None else "not there"
-            yield f"{job.name} ended {job.phase}, and its run is {said}"
+            phase = condition.phase if condition is not None else "not there"
+            yield f"{job.name} ended {job.phase}, and its run is {phase}"
 
 
 def final_stays_final(sight: Sight, before: State, after: State) -> Broken:
@@ -194,7 +196,7 @@ def final_stays_final(sight: Sight, before: State, after: State) -> Broken:
 
 
 def what_has_ended_stays_ended(sight: Sight, before: State, after: State) -> Broken:
-    """Dependants have started on it."""
+    """Dependants have started because of it."""
     if before.flow.status is after.flow.status or after.round > before.round:
         return
     now = after.flow.status.value.conditions or {}

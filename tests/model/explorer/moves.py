@@ -1,5 +1,5 @@
-"""Moves: everything that may happen next, one generator for each cause. A move is a name and
-the state that follows."""
+"""Moves: all possible next events, one generator for each cause. A move is a name and the state
+that follows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,11 +8,11 @@ from jobflow.core.planning.actions import Plan
 from model.explorer.cluster import (
     CAN_BE_ABORTED,
     Part,
-    carried_out,
-    changed,
-    deleted,
-    moved,
-    restarted,
+    apply_plan,
+    delete_job,
+    move_job,
+    replace_job,
+    restart,
     seen,
 )
 from model.explorer.configurations import COMMANDS
@@ -22,9 +22,9 @@ from model.explorer.states import Command, Event, State, Vcjob
 Move = tuple[str, State]
 
 LAG = 3
-"""Events of vcjobs that may be on their way before Volcano's next move has to wait for them."""
+"""Undelivered events of vcjobs after which Volcano waits with its next move."""
 LATE = 100
-"""Seconds in which nobody looks, when that is in the budget."""
+"""Seconds without a plan, if the budget allows them."""
 ALL = Part()
 
 
@@ -36,16 +36,16 @@ def moves(sight: Sight, state: State) -> Iterator[Move]:
         yield from mover(sight, state)
 
 
-def spent(sight: Sight, state: State, what: str) -> State | None:
+def spend(sight: Sight, state: State, event: str) -> State | None:
     """Return the state with one less of this in the budget; None if nothing is left."""
     rare = sight.configuration.rare
-    if what not in rare:
+    if event not in rare:
         return None
-    at = rare.index(what)
-    left = state.budget[at]
-    if not left:
+    at = rare.index(event)
+    count = state.budget[at]
+    if not count:
         return None
-    return replace(state, budget=(*state.budget[:at], left - 1, *state.budget[at + 1 :]))
+    return replace(state, budget=(*state.budget[:at], count - 1, *state.budget[at + 1 :]))
 
 
 def planning(sight: Sight, state: State) -> Iterator[Move]:
@@ -53,41 +53,41 @@ def planning(sight: Sight, state: State) -> Iterator[Move]:
     if sight.idles(state):
         return
     plan = sight.plan(state)
-    yield "the controller applies its plan", carried_out(sight, state, plan, ALL)
+    yield "the controller applies its plan", apply_plan(sight, state, plan, ALL)
     both = bool(plan.actions) and plan.status != state.known.status.value
     if both and not plan.urgent:
-        later = carried_out(sight, state, plan, Part(writes=False))
+        later = apply_plan(sight, state, plan, Part(writes=False))
         yield "the controller acts, and writes its status later", later
-    if (rest := spent(sight, state, "crash")) is not None:
-        yield from _crashes(sight, rest, plan)
-    if (rest := spent(sight, state, "lost answer")) is not None:
-        yield from _lost_answers(sight, rest, plan)
+    if (paid := spend(sight, state, "crash")) is not None:
+        yield from _crashes(sight, paid, plan)
+    if (paid := spend(sight, state, "lost answer")) is not None:
+        yield from _lost_answers(sight, paid, plan)
 
 
 def _crashes(sight: Sight, state: State, plan: Plan) -> Iterator[Move]:
     if plan.actions:
-        half = carried_out(sight, state, plan, Part(writes=False))
-        yield "the controller acts and crashes before it writes its status", restarted(half)
+        half = apply_plan(sight, state, plan, Part(writes=False))
+        yield "the controller acts and crashes before it writes its status", restart(half)
     if plan.status != state.known.status.value:
-        half = carried_out(sight, state, plan, Part(acts=False))
-        yield "the controller writes its status and crashes before it acts", restarted(half)
+        half = apply_plan(sight, state, plan, Part(acts=False))
+        yield "the controller writes its status and crashes before it acts", restart(half)
 
 
 def _lost_answers(sight: Sight, state: State, plan: Plan) -> Iterator[Move]:
     if plan.actions:
-        lost = carried_out(sight, state, plan, Part(act_answers=False))
+        lost = apply_plan(sight, state, plan, Part(act_answers=False))
         yield "the controller's actions are carried out, their answers are lost", lost
     if plan.status != state.known.status.value:
-        lost = carried_out(sight, state, plan, Part(write_answer=False))
+        lost = apply_plan(sight, state, plan, Part(write_answer=False))
         yield "the controller's status is stored, the answer is lost", lost
-        refused = carried_out(sight, state, plan, Part(stored=False))
+        refused = apply_plan(sight, state, plan, Part(stored=False))
         yield "the controller acts, and its status is not stored", refused
 
 
 def restarting(sight: Sight, state: State) -> Iterator[Move]:
-    """A crash before a plan, or after one."""
-    if (rest := spent(sight, state, "crash")) is not None:
-        yield "the controller starts again", restarted(rest)
+    """The controller crashes before a plan, or after one."""
+    if (paid := spend(sight, state, "crash")) is not None:
+        yield "the controller starts again", restart(paid)
 
 
 def passing(sight: Sight, state: State) -> Iterator[Move]:
@@ -97,19 +97,19 @@ def passing(sight: Sight, state: State) -> Iterator[Move]:
     if after is not None and sight.idles(state):
         seconds = max(1, -int(-after.total_seconds() // 1))
         yield f"{seconds} seconds pass", replace(state, now=state.now + seconds)
-    if (rest := spent(sight, state, "late")) is not None:
-        yield f"{LATE} seconds pass", replace(rest, now=rest.now + LATE)
+    if (paid := spend(sight, state, "late")) is not None:
+        yield f"{LATE} seconds pass", replace(paid, now=paid.now + LATE)
 
 
 def watching(sight: Sight, state: State) -> Iterator[Move]:
-    """The next event arrives. Events of vcjobs are in order; other kinds have watches of their own,
-    which show an object as it is by then."""
+    """The next event arrives. Events of vcjobs are in order; other kinds have their own watches,
+    which show the current object."""
     if state.events:
-        event, *rest = state.events
+        event, *later = state.events
         job = seen(state.job(event.uid), event.phases, gone=event.gone)
         yield (
-            f"the watch shows {_shown(job, event)}",
-            changed(replace(state, events=tuple(rest)), job),
+            f"the watch shows {_describe(job, event)}",
+            replace_job(replace(state, events=tuple(later)), job),
         )
     if state.known != state.flow:
         yield "the watch shows the flow", replace(state, known=state.flow)
@@ -117,7 +117,7 @@ def watching(sight: Sight, state: State) -> Iterator[Move]:
         yield "the watch shows the Commands", replace(state, known_commands=state.commands)
 
 
-def _shown(job: Vcjob, event: Event) -> str:
+def _describe(job: Vcjob, event: Event) -> str:
     return f"{job.name} {'gone' if event.gone else job.phases[event.phases - 1][0]}"
 
 
@@ -139,51 +139,54 @@ def running(sight: Sight, state: State) -> Iterator[Move]:
         if job.gone or job.ended:
             continue
         if job.phase == "Pending":
-            yield f"{job.name} runs", moved(state, job, "Running", now)
+            yield f"{job.name} runs", move_job(state, job, "Running", now)
         if job.phase == "Running":
-            yield f"{job.name} completes", moved(state, job, "Completed", now)
-            if (rest := spent(sight, state, "fail")) is not None:
-                yield f"{job.name} fails", moved(rest, job, "Failed", now)
+            yield f"{job.name} completes", move_job(state, job, "Completed", now)
+            if (paid := spend(sight, state, "fail")) is not None:
+                yield f"{job.name} fails", move_job(paid, job, "Failed", now)
         if job.asked and job.phase in CAN_BE_ABORTED:
-            yield f"Volcano begins to abort {job.name}", moved(state, job, "Aborting", now)
+            yield f"Volcano begins to abort {job.name}", move_job(state, job, "Aborting", now)
         if job.phase == "Aborting":
-            yield f"{job.name} is aborted", moved(state, job, "Aborted", now)
+            yield f"{job.name} is aborted", move_job(state, job, "Aborted", now)
 
 
 def ordering(sight: Sight, state: State) -> Iterator[Move]:
-    """Somebody makes a Command that makes sense then."""
+    """A user creates a Command that makes sense in this state."""
     status = state.flow.status.value
-    for what, action in COMMANDS.items():
-        if what == "retry" and status.state.phase != "Failed":
+    for name, action in COMMANDS.items():
+        if name == "retry" and status.state.phase != "Failed":
             continue
-        if what == "resume" and status.suspended_at is None:
+        if name == "resume" and status.suspended_at is None:
             continue
-        if (rest := spent(sight, state, what)) is not None:
-            left = rest.budget[sight.configuration.rare.index(what)]
-            command = Command(f"{action.lower()}-{left}", action)
-            yield f"somebody asks to {what}", replace(rest, commands=(*rest.commands, command))
+        if (paid := spend(sight, state, name)) is not None:
+            count = paid.budget[sight.configuration.rare.index(name)]
+            command = Command(f"{action.lower()}-{count}", action)
+            yield (f"somebody asks to {name}", replace(paid, commands=(*paid.commands, command)))
 
 
 def deleting(sight: Sight, state: State) -> Iterator[Move]:
-    """Somebody deletes a vcjob, or the flow, which a finalizer keeps."""
-    if (rest := spent(sight, state, "delete job")) is not None:
+    """A user deletes a vcjob, or the flow, which a finalizer keeps."""
+    if (paid := spend(sight, state, "delete job")) is not None:
         for job in state.jobs:
             if not job.gone:
-                yield f"somebody deletes {job.name}", deleted(rest, job)
-    rest = spent(sight, state, "delete flow")
-    if rest is not None and not state.flow.terminating:
-        yield "somebody deletes the flow", replace(rest, flow=replace(rest.flow, terminating=True))
+                yield f"somebody deletes {job.name}", delete_job(paid, job)
+    paid = spend(sight, state, "delete flow")
+    if paid is not None and not state.flow.terminating:
+        yield (
+            "somebody deletes the flow",
+            replace(paid, flow=replace(paid.flow, terminating=True)),
+        )
 
 
 def templating(sight: Sight, state: State) -> Iterator[Move]:
-    """A template goes, or is back."""
+    """A user deletes a template, or creates it again."""
     for name in sorted(state.missing):
         yield f"template {name} is back", replace(state, missing=state.missing - {name})
-    rest = spent(sight, state, "template")
-    if rest is not None:
+    paid = spend(sight, state, "template")
+    if paid is not None:
         for name in sight.configuration.world.templates:
             if name not in state.missing:
-                yield f"template {name} goes", replace(rest, missing=state.missing | {name})
+                yield f"template {name} goes", replace(paid, missing=state.missing | {name})
 
 
 MOVERS: tuple[Callable[[Sight, State], Iterator[Move]], ...] = (

@@ -1,4 +1,4 @@
-"""The search: breadth-first, so that the first violation found has a shortest story."""
+"""The search: breadth-first, so that the first violation has a shortest sequence of moves."""
 
 import time
 from collections import deque
@@ -14,8 +14,8 @@ from model.explorer.sight import Planner, Sight, planned
 from model.explorer.states import State
 from model.explorer.statuses import Status
 
-LOOKS = 200
-"""States between two looks at the clock."""
+CLOCK_INTERVAL = 200
+"""The number of states between two reads of the clock."""
 
 
 @dataclass
@@ -26,13 +26,13 @@ class Explored:
     states: int = 0
     moves: int = 0
     exhausted: bool = False
-    """Whether no state is left to look at."""
+    """Whether all states have been explored."""
     seconds: float = 0.0
     """CPU time."""
     violations: dict[str, int] = field(default_factory=dict)
     """How often each law was broken."""
     stories: dict[str, str] = field(default_factory=dict)
-    """For each broken law the first story."""
+    """The first story for each broken law."""
 
     def __str__(self) -> str:
         end = "exhausted" if self.exhausted else "cut off"
@@ -41,7 +41,7 @@ class Explored:
 
 
 class Search:
-    """Looks at the states of one configuration."""
+    """Explores the states of one configuration."""
 
     def __init__(self, configuration: Configuration, planner: Planner = planned) -> None:
         self._sight = Sight(configuration, planner)
@@ -49,7 +49,7 @@ class Search:
         self._fairness = Fairness(self._sight, self._keys)
         self._start = State(tuple(configuration.budget[rare] for rare in configuration.rare))
         self._came_from: dict[Key, tuple[Key, int] | None] = {}
-        """For each state that was found: from which, and by which of its moves."""
+        """For each state, the previous one and the number of the move from there."""
         self.explored = Explored(configuration.name)
 
     def run(
@@ -57,46 +57,48 @@ class Search:
     ) -> Explored:
         """Explore all states, or until a limit of CPU seconds, monotonic time or states."""
         explored, began = self.explored, time.process_time()
-        left = deque([(self._keys.key(self._start), self._start)])
-        self._came_from[left[0][0]] = None
-        while left and (states is None or explored.states < states):
-            if explored.states % LOOKS == 0:
+        queue = deque([(self._keys.key(self._start), self._start)])
+        self._came_from[queue[0][0]] = None
+        while queue and (states is None or explored.states < states):
+            if explored.states % CLOCK_INTERVAL == 0:
                 if seconds is not None and time.process_time() - began > seconds:
                     break
                 if until is not None and time.monotonic() > until:
                     break
-            left.extend(self._expanded(*left.popleft()))
-        explored.exhausted = not left
+            queue.extend(self._expand(*queue.popleft()))
+        explored.exhausted = not queue
         explored.seconds = time.process_time() - began
         return explored
 
-    def _expanded(self, key: Key, state: State) -> Iterator[tuple[Key, State]]:
+    def _expand(self, key: Key, state: State) -> Iterator[tuple[Key, State]]:
         """Return the new states that follow this one."""
         self.explored.states += 1
         for law in OF_A_STATE:
-            for said in law(self._sight, state):
-                self._broken(law.__name__, said, key)
+            for message in law(self._sight, state):
+                self._record(law.__name__, message, key)
         if why := self._fairness.every_flow_ends(state):
-            self._broken("every_flow_ends", why, key)
+            self._record("every_flow_ends", why, key)
         for number, (_, after) in enumerate(moves(self._sight, state)):
             self.explored.moves += 1
             for move_law in OF_A_MOVE:
-                for said in move_law(self._sight, state, after):
-                    self._broken(move_law.__name__, said, key, number)
-            then = self._keys.key(after)
-            if then not in self._came_from:
-                self._came_from[then] = key, number
-                yield then, after
+                for message in move_law(self._sight, state, after):
+                    self._record(move_law.__name__, message, key, number)
+            next_key = self._keys.key(after)
+            if next_key not in self._came_from:
+                self._came_from[next_key] = key, number
+                yield next_key, after
 
     # ------------------------------------------------------------------------- violations
 
-    def _broken(self, law: str, said: str, key: Key, last: int | None = None) -> None:
+    def _record(self, law: str, message: str, key: Key, last: int | None = None) -> None:
         explored = self.explored
         explored.violations[law] = explored.violations.get(law, 0) + 1
         if law not in explored.stories:
-            story = told(self._path(key, last), self._start)
+            story = format_story(self._path(key, last), self._start)
             name = law.replace("_", " ")
-            explored.stories[law] = f"{explored.name} breaks the law: {name}\n{story}\n  => {said}"
+            explored.stories[law] = (
+                f"{explored.name} breaks the law: {name}\n{story}\n  => {message}"
+            )
 
     def _path(self, key: Key, last: int | None) -> list[tuple[str, State]]:
         """Return the moves that lead to a state, and one more."""
@@ -118,18 +120,18 @@ def explored_alone(
     return Search(CONFIGURATIONS[number]).run(seconds=seconds, states=states)
 
 
-def told(moves: list[tuple[str, State]], start: State) -> str:
-    """The moves in their order, each with what it changed."""
+def format_story(moves: list[tuple[str, State]], start: State) -> str:
+    """Format the moves in order, each with its changes."""
     lines = []
     before = start
-    for what, after in moves:
-        news = "; ".join(_news(before, after))
-        lines.append(f"  {after.now:>4} s  {what}{': ' if news else ''}{news}")
+    for move, after in moves:
+        changes = "; ".join(_differences(before, after))
+        lines.append(f"  {after.now:>4} s  {move}{': ' if changes else ''}{changes}")
         before = after
     return "\n".join(lines)
 
 
-def _news(before: State, after: State) -> Iterator[str]:
+def _differences(before: State, after: State) -> Iterator[str]:
     known = {job.uid: job for job in before.jobs}
     for job in after.jobs:
         was = known.get(job.uid)
@@ -142,12 +144,12 @@ def _news(before: State, after: State) -> Iterator[str]:
     for name in sorted(after.not_found - before.not_found):
         yield f"{name} is not there"
     if after.flow.status is not before.flow.status:
-        yield from _changes(before.flow.status, after.flow.status)
+        yield from _stored_changes(before.flow.status, after.flow.status)
     if after.known is not before.known and after.known != after.flow:
         yield "the controller does not know it yet"
 
 
-def _changes(before: Status, after: Status) -> Iterator[str]:
+def _stored_changes(before: Status, after: Status) -> Iterator[str]:
     was, now = before.value, after.value
     if (was.state.phase, was.state.reason) != (now.state.phase, now.state.reason):
         yield f"stored: flow {_words(now.state.phase, now.state.reason)}"

@@ -1,5 +1,4 @@
-"""The controller's view of a state, made as `store` and `Answers` make it, and its plan. Nothing
-changes here."""
+"""The controller's view of a state, as `store` and `Answers` build it, and its plan."""
 
 from collections.abc import Callable, Hashable
 from datetime import datetime, timedelta
@@ -23,8 +22,8 @@ from model.explorer.statuses import Statuses
 from support.plan.plan_world import NOW
 
 Planner = Callable[[JobFlow, View, datetime], Plan]
-KEPT = 20_000
-"""Plans that are remembered: many states look the same to the controller."""
+MAX_PLANS = 20_000
+"""The number of cached plans: many states look the same to the controller."""
 
 
 def planned(flow: JobFlow, view: View, now: datetime) -> Plan:
@@ -33,7 +32,7 @@ def planned(flow: JobFlow, view: View, now: datetime) -> Plan:
 
 
 class Sight:
-    """Looks at the states of one configuration."""
+    """Views and plans for the states of one configuration."""
 
     def __init__(self, configuration: Configuration, planner: Planner = planned) -> None:
         self.configuration = configuration
@@ -41,7 +40,7 @@ class Sight:
         self._planner = planner
         self._manifests: dict[bytes, int] = {}
         self._made: list[Job] = []
-        """By the number of the manifest."""
+        """Vcjobs by the number of their manifest."""
         self._jobs: dict[Hashable, Job] = {}
         self._plans: dict[Hashable, Plan] = {}
 
@@ -57,7 +56,7 @@ class Sight:
         key = state.known, now, jobs, remembered, state.missing
         plan = self._plans.get(key)
         if plan is None:
-            if len(self._plans) > KEPT:
+            if len(self._plans) > MAX_PLANS:
                 self._plans.clear()
             at = NOW + timedelta(seconds=now)
             plan = self._planner(self.flow(state.known), self.view(state), at)
@@ -71,26 +70,26 @@ class Sight:
 
     def flow(self, known: states.Flow) -> JobFlow:
         """The JobFlow object."""
-        made = self.configuration.world.flow
-        meta = made.metadata
+        jobflow = self.configuration.world.flow
+        meta = jobflow.metadata
         if known.terminating:
             meta = msgspec.structs.replace(meta, deletion_timestamp=NOW)
-        return msgspec.structs.replace(made, metadata=meta, status=known.status.value)
+        return msgspec.structs.replace(jobflow, metadata=meta, status=known.status.value)
 
     def view(self, state: State) -> View:
-        """All that a plan may look at."""
+        """Everything that a plan may use."""
         flow = self.flow(state.known)
         jobs: dict[str, Job] = {}
         deleted: set[str] = set()
-        for each in sorted(state.jobs, key=lambda job: not job.seen_gone):
-            job = self._job(each) if each.seen else None
-            if job is None or (each.seen_gone and _recorded(flow, job)):
+        for vcjob in sorted(state.jobs, key=lambda job: not job.seen_gone):
+            job = self._job(vcjob) if vcjob.seen else None
+            if job is None or (vcjob.seen_gone and _recorded(flow, job)):
                 continue
-            jobs[each.name] = job
-            (deleted.add if each.seen_gone else deleted.discard)(each.name)
+            jobs[vcjob.name] = job
+            (deleted.add if vcjob.seen_gone else deleted.discard)(vcjob.name)
         templates = self.configuration.world.templates
         return View(
-            templates={n: made for n, made in templates.items() if n not in state.missing},
+            templates={n: template for n, template in templates.items() if n not in state.missing},
             jobs=jobs,
             deleted=frozenset(deleted | (state.not_found - jobs.keys())),
             commands={command.name: _command(command) for command in state.known_commands},
@@ -106,7 +105,7 @@ class Sight:
     # ------------------------------------------------------------------------ vcjobs
 
     def manifest(self, action: CreateJob) -> int:
-        """Return the number of the manifest of a vcjob that is being made."""
+        """Return the number of the manifest of a vcjob that is being created."""
         sent = msgspec.json.encode(action.manifest)
         if sent not in self._manifests:
             self._manifests[sent] = len(self._made)
@@ -114,15 +113,15 @@ class Sight:
         return self._manifests[sent]
 
     def _job(self, job: Vcjob) -> Job:
-        """A vcjob as the controller has seen it last."""
+        """A vcjob as the controller last saw it."""
         phases = job.phases[: job.seen]
         key = job.uid, job.manifest, phases
         found = self._jobs.get(key)
         if found is None:
-            made = self._made[job.manifest]
+            parsed = self._made[job.manifest]
             first = NOW + timedelta(seconds=phases[0][1])
-            meta = msgspec.structs.replace(made.metadata, uid=job.uid, creation_timestamp=first)
-            full = msgspec.structs.replace(made, metadata=meta, status=_status(phases))
+            meta = msgspec.structs.replace(parsed.metadata, uid=job.uid, creation_timestamp=first)
+            full = msgspec.structs.replace(parsed, metadata=meta, status=_status(phases))
             found = self._jobs[key] = slim_job(full)
         return found
 

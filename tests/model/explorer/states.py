@@ -18,9 +18,9 @@ class Vcjob:
     attempt: int
     uid: str
     manifest: int
-    """Which of the manifests that were sent in this search."""
+    """The number of its manifest in this search."""
     phases: tuple[tuple[str, int], ...]
-    """Every phase that it has been in, with the second in which the phase began."""
+    """Every phase so far, with the second in which it started."""
     round: int = 0
     """The number of retries of the flow before the vcjob was created."""
     gone: bool = False
@@ -105,7 +105,7 @@ class State:
     commands: tuple[Command, ...] = ()
     known_commands: tuple[Command, ...] = ()
     missing: frozenset[str] = frozenset()
-    """Templates that are not there."""
+    """Templates that do not exist."""
     not_found: frozenset[str] = frozenset()
     """vcjobs that a live read of the controller did not find."""
     aborts: tuple[tuple[str, int], ...] = ()

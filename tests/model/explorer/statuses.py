@@ -1,7 +1,7 @@
 """Statuses of explored flows: each is kept once, and compared by identity.
 
-A status says the same as another if both are equal but for times that only tell when something was
-(`shape`), and if the times that something waits for (`moments`) are as far away.
+Two statuses are the same if they are equal without times that nothing waits for (`shape`), and if
+the times that something waits for (`moments`) are equally far away.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ WAITED_FOR = {
     "suspendedAt": -1000,
     "completionTime": -1000,
 }
-"""Times that something waits for, and after how many seconds they make no further difference."""
+"""Times that something waits for, and the seconds after which they no longer matter."""
 FLOW_TIMES = frozenset({"startTime", "suspendedAt", "completionTime"})
 """The times that only a flow with a timeout or a ttl waits for."""
-_TOLD = frozenset(
+_IGNORED = frozenset(
     {
         "createTime",
         "startTimestamp",
@@ -44,23 +44,23 @@ class Status:
     shape: bytes
     """The status as JSON, without times."""
     moments: tuple[tuple[str, int], ...]
-    """The times that something may wait for: their field, and seconds since NOW."""
+    """The field of each time that something may wait for, and its seconds since NOW."""
 
 
 def _without_times(value: Any, moments: list[tuple[str, int]]) -> Any:
     if isinstance(value, list):
-        return [_without_times(each, moments) for each in value]
+        return [_without_times(inner, moments) for inner in value]
     if not isinstance(value, dict):
         return value
-    left: dict[str, Any] = {}
-    for key, each in value.items():
+    remaining: dict[str, Any] = {}
+    for key, inner in value.items():
         if key in WAITED_FOR:
-            at = msgspec.convert(each, type(NOW), strict=False)
+            at = msgspec.convert(inner, type(NOW), strict=False)
             moments.append((key, round((at - NOW).total_seconds())))
-            left[key] = None
-        elif key not in _TOLD:
-            left[key] = _without_times(each, moments)
-    return left
+            remaining[key] = None
+        elif key not in _IGNORED:
+            remaining[key] = _without_times(inner, moments)
+    return remaining
 
 
 def _status(encoded: bytes) -> Status:
@@ -80,7 +80,7 @@ class Statuses:
         self._known: dict[bytes, Status] = {}
 
     def of(self, value: JobFlowStatus) -> Status:
-        """Return the one Status that says this."""
+        """Return the one Status object for this value."""
         encoded = msgspec.json.encode(value)
         if encoded not in self._known:
             self._known[encoded] = _status(encoded)

@@ -43,7 +43,7 @@ class Asked:
 
 
 class Audit:
-    """An audit log. `mark` sends one request that can be told from all others."""
+    """An audit log. `mark` sends one request that differs from all others."""
 
     def __init__(self, log: Path, mark: Callable[[str], None]) -> None:
         self._log = log
@@ -51,7 +51,7 @@ class Audit:
         self._marks = 0
 
     def asked(self, namespace: str = "", *, user: str = "") -> list[Asked]:
-        """All requests so far, in the order of their answers, of this namespace and user."""
+        """Return all requests of this namespace and user so far, in the order of their answers."""
         self._settle()
         return [
             asked
@@ -62,14 +62,14 @@ class Audit:
     def writes(self, namespace: str = "", *, user: str = "") -> Counter[str]:
         """Return the number of writes by kind: `create jobs`, `patch jobflows/status`."""
         asked = self.asked(namespace, user=user)
-        return Counter(f"{each.verb} {each.resource}" for each in asked if each.writes)
+        return Counter(f"{call.verb} {call.resource}" for call in asked if call.writes)
 
     def created(self, resource: str, namespace: str) -> Counter[str]:
         """Return the number of creates by name."""
         return Counter(
-            each.name
-            for each in self.asked(namespace)
-            if (each.verb, each.resource) == ("create", resource) and each.writes
+            call.name
+            for call in self.asked(namespace)
+            if (call.verb, call.resource) == ("create", resource) and call.writes
         )
 
     def denied(
@@ -79,11 +79,11 @@ class Audit:
         for the whole cluster. `since` excludes earlier tests on the same server."""
         places = ("", namespace)
         return [
-            each
-            for each in self.asked(user=user)
-            if each.denied
-            and (not namespace or each.namespace in places)
-            and (since is None or each.came >= since)
+            call
+            for call in self.asked(user=user)
+            if call.denied
+            and (not namespace or call.namespace in places)
+            and (since is None or call.came >= since)
         ]
 
     def _settle(self) -> None:

@@ -1,6 +1,6 @@
 """A driver for many flows on a real API server that completes each job as soon as it exists.
 
-It uses the API server directly, not what a test puts before `jobflow serve`.
+It uses the API server directly, without the proxies that tests put before `jobflow serve`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Driven:
     """The flows and jobs of one namespace from a watch. Completes the jobs."""
 
     def __init__(self, client: Client, namespace: str) -> None:
-        self.flows = Cache[JobFlow](lambda old, new: self._news())
+        self.flows = Cache[JobFlow](lambda old, new: self._notify())
         self.jobs = Cache[Job](self._job_changed)
         self.completes = True
         """Whether new jobs are completed."""
@@ -38,17 +38,17 @@ class Driven:
         self._client = client
         self.namespace = namespace
         self._changed = asyncio.Event()
-        self._begun: set[str] = set()
+        self._started: set[str] = set()
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
         """Complete jobs until cancelled."""
-        quick = ExponentialBackoff(first=0.001, most=0.2)
-        here = self.namespace
+        fast = ExponentialBackoff(first=0.001, most=0.2)
+        namespace = self.namespace
         async with asyncio.TaskGroup() as self._tasks:
             for follow in (
-                Reflector(self._client, JOBFLOWS, JobFlow, self.flows, namespace=here),
-                Reflector(self._client, JOBS, Job, self.jobs, namespace=here, backoff=quick),
+                Reflector(self._client, JOBFLOWS, JobFlow, self.flows, namespace=namespace),
+                Reflector(self._client, JOBS, Job, self.jobs, namespace=namespace, backoff=fast),
             ):
                 self._tasks.create_task(follow.run())
 
@@ -62,7 +62,7 @@ class Driven:
         except TimeoutError:
             raise AssertionError(f"never came true: flows {self.phases}") from None
 
-    async def over(self, flows: int) -> None:
+    async def until_ended(self, flows: int) -> None:
         """Return when this number of flows is final."""
         await self.until(lambda: sum(flow.final for flow in self.flows) == flows)
 
@@ -71,18 +71,18 @@ class Driven:
         """Return the number of flows by phase."""
         return Counter(flow.status.state.phase or "new" for flow in self.flows)
 
-    def _news(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
 
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
-        self._news()
+        self._notify()
         if new is not None:
             self.uids.setdefault(new.metadata.name, set()).add(new.metadata.uid)
         if new is None or new.status.state.phase or not self.completes:
             return
-        if new.metadata.uid in self._begun:
+        if new.metadata.uid in self._started:
             return
-        self._begun.add(new.metadata.uid)
+        self._started.add(new.metadata.uid)
         assert self._tasks is not None
         self._tasks.create_task(self._complete(new.metadata.name))
 
@@ -95,7 +95,7 @@ class Driven:
                 if error.not_found:
                     return
             except NETWORK_ERRORS:
-                pass  # the API server is away, as the test wants it
+                pass  # the test has stopped the API server
             await asyncio.sleep(AGAIN_SECONDS)
 
 
@@ -120,7 +120,7 @@ def names(count: int) -> list[str]:
     return [f"f{number}" for number in range(count)]
 
 
-def assert_made_once_each(
+def assert_created_once(
     real: RealCluster, driver: Driven, flows: int, *, all_logged: bool = True
 ) -> None:
     """Check that every job of the diamonds was created once, although requests were broken off.
@@ -129,25 +129,25 @@ def assert_made_once_each(
     the UIDs from the watch are checked too. `all_logged`: the API server was not killed while it
     wrote its log.
     """
-    wanted = once_each(flows)
-    assert {name: len(uids) for name, uids in driver.uids.items()} == wanted
+    expected = all_jobs(flows)
+    assert {name: len(uids) for name, uids in driver.uids.items()} == expected
     asked = real.audit.asked(driver.namespace)
-    creates = [each for each in asked if (each.verb, each.resource) == ("create", "jobs")]
-    made = Counter(each.name for each in creates if each.code == 201)
-    assert not [name for name, times in made.items() if times > 1]
-    broken_off = {each.name for each in creates if each.code >= 500}
-    assert wanted.keys() - made.keys() <= broken_off or not all_logged
-    assert not [each for each in asked if each.verb == "delete" and each.resource == "jobs"]
+    creates = [call for call in asked if (call.verb, call.resource) == ("create", "jobs")]
+    created = Counter(call.name for call in creates if call.code == 201)
+    assert not [name for name, times in created.items() if times > 1]
+    broken_off = {call.name for call in creates if call.code >= 500}
+    assert expected.keys() - created.keys() <= broken_off or not all_logged
+    assert not [call for call in asked if call.verb == "delete" and call.resource == "jobs"]
 
 
-def once_each(count: int) -> dict[str, int]:
+def all_jobs(count: int) -> dict[str, int]:
     """Return the names of the jobs of the diamonds."""
     return {f"{name}-{step}": 1 for name in names(count) for step in DIAMOND}
 
 
-def writes_a_flow(real: RealCluster, namespace: str, flows: int) -> dict[str, float]:
-    """Return the number of writes of our replicas for each flow."""
-    ours: Counter[str] = Counter()
+def writes_per_flow(real: RealCluster, namespace: str, flows: int) -> dict[str, float]:
+    """Return the number of writes of the replicas for each flow."""
+    writes: Counter[str] = Counter()
     for user in ("jobflow", "jobflow-2"):
-        ours += real.audit.writes(namespace, user=user)
-    return {what: count / flows for what, count in sorted(ours.items())}
+        writes += real.audit.writes(namespace, user=user)
+    return {write: count / flows for write, count in sorted(writes.items())}

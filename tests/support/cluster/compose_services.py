@@ -1,7 +1,7 @@
 """docker-compose.yml without containers: the command lines of its services as local processes.
 
 Paths of mounts become folders of one directory, ports become free ones, and service names become
-127.0.0.1. Volcano and KWOK are left out.
+127.0.0.1. Volcano and KWOK are omitted.
 """
 
 import os
@@ -17,14 +17,14 @@ from typing import Any, BinaryIO
 
 import yaml
 
-from support.cluster.control_plane import ended, free_port
+from support.cluster.control_plane import end_process, free_port
 from support.cluster.control_plane_binaries import MODULE
 
 COMPLETED = "service_completed_successfully"
 WITHIN_SECONDS = 60
-LOOK_AGAIN_SECONDS = 0.2
+RETRY_SECONDS = 0.2
 ETCD, ETCD_PEERS, API_SERVER, HTTP, WEBHOOK = "2379", "2380", "6443", "8080", "8443"
-LEFT_OUT = {"volcano-controllers", "volcano-scheduler", "volcano-admission", "kwok"}
+OMITTED = {"volcano-controllers", "volcano-scheduler", "volcano-admission", "kwok"}
 ENTRYPOINTS = {"jobflow": ["jobflow"], "kubectl": ["kubectl"]}
 """Entry points of the images that have one."""
 
@@ -48,14 +48,14 @@ class Composition:
         """Return the folder that containers mount as /<folder>."""
         return self.home / folder
 
-    # ---------------------------------------------------------------------- the whole
+    # ---------------------------------------------------------------------- lifecycle
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Like `docker compose up --wait`; all processes have ended afterwards."""
         self.mount()
         try:
-            for name in self._in_order():
+            for name in self._ordered():
                 if name in self._awaited():
                     self.complete(name)
                 else:
@@ -69,24 +69,24 @@ class Composition:
                 self.stop(name)
 
     def complete(self, name: str) -> None:
-        """Run a service to its end, again after a failure if it restarts on failure."""
+        """Run a service to its end, and repeat it after a failure if it restarts on failure."""
         deadline = time.monotonic() + WITHIN_SECONDS
         while self._run(name) != 0:
             assert self.services[name].get("restart") == "on-failure", self.output(name)
             assert time.monotonic() < deadline, self.output(name)
-            time.sleep(LOOK_AGAIN_SECONDS)
+            time.sleep(RETRY_SECONDS)
 
     def stop(self, name: str) -> int:
         """Send SIGTERM to a service and return its exit code."""
-        return ended(self._processes.pop(name))
+        return end_process(self._processes.pop(name))
 
     def output(self, name: str) -> str:
         """Return the end of a service's output."""
         return (self.home / f"{name}.log").read_text()[-4000:]
 
-    # ---------------------------------------------------------------------- changes
+    # ---------------------------------------------------------------------- command lines
 
-    def here(self, text: str) -> str:
+    def localize(self, text: str) -> str:
         """Return docker-compose.yml with `$$` replaced by `$`, as containers see it."""
         text = text.replace("$$", "$")
         text = re.sub(rf"\b({'|'.join(self._ports)})\b", lambda m: self._ports[m[0]], text)
@@ -102,7 +102,7 @@ class Composition:
         if name == "volcano-definitions":
             words = [word for word in words if not word.startswith("--filename=https://")]
             words.append(f"--filename={MODULE / 'crds'}")
-        return [self.here(word) for word in words]
+        return [self.localize(word) for word in words]
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -140,19 +140,19 @@ class Composition:
         for config in self._configs():
             path = Path(f"{self.home}{config['target']}")
             path.rmdir()
-            path.write_text(self.here(self._file["configs"][config["source"]]["content"]))
+            path.write_text(self.localize(self._file["configs"][config["source"]]["content"]))
 
-    def _in_order(self) -> list[str]:
+    def _ordered(self) -> list[str]:
         needs = {name: service.get("depends_on", {}) for name, service in self.services.items()}
-        return [name for name in TopologicalSorter(needs).static_order() if name not in LEFT_OUT]
+        return [name for name in TopologicalSorter(needs).static_order() if name not in OMITTED]
 
     def _awaited(self) -> set[str]:
         """The services that another waits for to complete."""
         return {
             needed
             for service in self.services.values()
-            for needed, how in service.get("depends_on", {}).items()
-            if how["condition"] == COMPLETED
+            for needed, dependency in service.get("depends_on", {}).items()
+            if dependency["condition"] == COMPLETED
         }
 
     def _start(self, name: str) -> None:
@@ -177,9 +177,9 @@ class Composition:
     def _await_healthy(self, name: str) -> None:
         form, *words = self.services[name]["healthcheck"]["test"]
         assert form == "CMD"
-        check = [self.here(word) for word in words]
+        check = [self.localize(word) for word in words]
         deadline = time.monotonic() + WITHIN_SECONDS
         while subprocess.run(check, env=self._environment, capture_output=True).returncode:
             assert self._processes[name].poll() is None, self.output(name)
             assert time.monotonic() < deadline, self.output(name)
-            time.sleep(LOOK_AGAIN_SECONDS)
+            time.sleep(RETRY_SECONDS)

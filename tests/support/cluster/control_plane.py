@@ -67,8 +67,8 @@ def kubeconfig_of(
     return json.dumps(config)
 
 
-def ended(process: subprocess.Popen[bytes], *, hard: bool = False) -> int:
-    """End a process by SIGTERM, or by SIGKILL; returns its exit code when it is gone."""
+def end_process(process: subprocess.Popen[bytes], *, hard: bool = False) -> int:
+    """End a process by SIGTERM or SIGKILL, and return its exit code."""
     process.kill() if hard else process.terminate()
     try:
         return process.wait(STOPPED_WITHIN_SECONDS)
@@ -137,7 +137,7 @@ class ControlPlane:
         )
 
     def start_api_server(self) -> None:
-        """Start it, always on the same port; returns when it is ready."""
+        """Start the API server, always on the same port; returns when it is ready."""
         self._start(
             API_SERVER,
             f"--etcd-servers={self.etcd_url}",
@@ -177,14 +177,14 @@ class ControlPlane:
             self.end(name)
 
     def end(self, name: str, *, hard: bool = False) -> None:
-        """End a process by SIGTERM, or by SIGKILL; returns when it is gone."""
-        ended(self.processes.pop(name), hard=hard)
+        """End a process by SIGTERM or SIGKILL; returns after its end."""
+        end_process(self.processes.pop(name), hard=hard)
 
     def log(self, name: str) -> str:
         """Return the end of a process's output."""
         return (self.directory / f"{name}.log").read_text()[-2000:]
 
-    # ---------------------------------------------------------------------- for clients
+    # ---------------------------------------------------------------------- clients
 
     def connect(self, user: str = "admin") -> httpx.Client:
         """A client with the token of this user."""
@@ -202,7 +202,7 @@ class ControlPlane:
         return path
 
     def compact(self) -> None:
-        """Let etcd forget every version but the newest, as happens every five minutes."""
+        """Let etcd drop every version except the newest, as it does every five minutes."""
         revision = self._etcd("/v3/kv/range", {"key": "AA=="})["header"]["revision"]
         self._etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
 
@@ -250,7 +250,7 @@ class ControlPlane:
 
 @contextlib.contextmanager
 def control_plane(assets: Path, directory: Path, **options: Any) -> Iterator[ControlPlane]:
-    """A control plane that runs while the body does; options as of ControlPlane."""
+    """Run a control plane while the body runs; options as of ControlPlane."""
     plane = ControlPlane(assets, directory, **options)
     try:
         plane.start()

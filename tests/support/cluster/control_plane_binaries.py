@@ -20,8 +20,8 @@ MISSING = "no kube-apiserver: set KUBEBUILDER_ASSETS, or install Go and run `mak
 
 def find() -> Path | None:
     """Return the folder with all three binaries; None if it does not exist yet."""
-    named = os.environ.get("KUBEBUILDER_ASSETS")
-    folder = Path(named) if named else _cache()
+    chosen = os.environ.get("KUBEBUILDER_ASSETS")
+    folder = Path(chosen) if chosen else _cache()
     return folder if all((folder / name).is_file() for name in BINARIES) else None
 
 
@@ -33,18 +33,18 @@ def build() -> Path | None:
     """
     if (found := find()) or (go := shutil.which("go")) is None:
         return found
-    if named := os.environ.get("KUBEBUILDER_ASSETS"):
-        raise FileNotFoundError(f"KUBEBUILDER_ASSETS={named} lacks one of {', '.join(BINARIES)}")
+    if chosen := os.environ.get("KUBEBUILDER_ASSETS"):
+        raise FileNotFoundError(f"KUBEBUILDER_ASSETS={chosen} lacks one of {', '.join(BINARIES)}")
     folder = _cache()
-    making = folder.with_name(f"{folder.name}.{os.getpid()}")
-    making.mkdir(parents=True)
+    target = folder.with_name(f"{folder.name}.{os.getpid()}")
+    target.mkdir(parents=True)
     print(f"building {', '.join(BINARIES)} into {folder}", file=sys.stderr)
     subprocess.run(
-        [go, "build", "-ldflags", _stamp(), "-o", f"{making}/", "tool"], cwd=MODULE, check=True
+        [go, "build", "-ldflags", _stamp(), "-o", f"{target}/", "tool"], cwd=MODULE, check=True
     )
-    (making / "server").rename(making / "etcd")
+    (target / "server").rename(target / "etcd")
     shutil.rmtree(folder, ignore_errors=True)
-    making.rename(folder)
+    target.rename(folder)
     return folder
 
 

@@ -1,8 +1,8 @@
-"""Plays Volcano and its nodes at once: vcjobs go as their sandbox annotations say, without the time
-that they say. One that would take longer than a minute runs until it is to be aborted.
+"""Plays Volcano and its nodes: vcjobs end at once as their sandbox annotations say, without their
+duration. A vcjob that would take longer than a minute runs until it is aborted.
 
-It honours AbortJob, and deletes the Command first, as Volcano does. Nothing here relies on the
-sandbox's server.
+It executes AbortJob, and deletes the Command first, as Volcano does. It does not need the server
+of the sandbox.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from support.time.leaping_loop import now
 LONG_SECONDS = 60.0
 
 
-class Plays:
+class Player:
     """The jobs of a namespace, or of all namespaces, from a watch."""
 
     def __init__(self, client: Client, namespace: str = "") -> None:
@@ -36,7 +36,7 @@ class Plays:
         """The UIDs of all jobs that ever existed, by name."""
         self.jobs = Cache[Job](self._job_changed)
         self.changed: Callable[[], object] = lambda: None
-        """Called whenever something has happened to a vcjob."""
+        """Called after every change of a vcjob."""
         self._commands = Cache[Command](self._command_changed)
         self._client = client
         self._namespace = namespace
@@ -45,14 +45,14 @@ class Plays:
 
     async def run(self) -> None:
         """Play Volcano until cancelled."""
-        quick = ExponentialBackoff(first=0.001, most=0.1)
+        fast = ExponentialBackoff(first=0.001, most=0.1)
         async with asyncio.TaskGroup() as self._tasks:
             for resource, kind, cache in (
                 (JOBS, Job, self.jobs),
                 (COMMANDS, Command, self._commands),
             ):
                 follow: Reflector[Any] = Reflector(
-                    self._client, resource, kind, cache, namespace=self._namespace, backoff=quick
+                    self._client, resource, kind, cache, namespace=self._namespace, backoff=fast
                 )
                 self._tasks.create_task(follow.run())
 
@@ -67,12 +67,12 @@ class Plays:
 
     def _begin(self, work: Any) -> None:
         assert self._tasks is not None
-        self._tasks.create_task(_unless_gone(work))
+        self._tasks.create_task(_ignore_not_found(work))
 
     async def _play(self, job: Job) -> None:
         meta, script = job.metadata, script_of(job)
-        began = now()
-        await self._set(job, "Running", began, Running=began)
+        start = now()
+        await self._set(job, "Running", start, Running=start)
         tasks = [task.name or "" for task in job.spec.tasks or ()]
         pod = await make_pod(self._client, meta, tasks[0])
         if (script.duration or 0.0) > LONG_SECONDS:
@@ -81,14 +81,14 @@ class Plays:
         await end_pod(self._client, meta.namespace, pod, code=last.exit_code, message=last.message)
         if meta.uid not in self._aborted:
             end = "Failed" if last.exit_code else "Completed"
-            await self._set(job, end, now(), Running=began)
+            await self._set(job, end, now(), Running=start)
 
     async def _set(self, job: Job, phase: str, when: datetime, **before: datetime) -> None:
         stamps = {**before, phase: when}
         status = {
             "state": {"phase": phase, "lastTransitionTime": _text(when)},
             "conditions": [
-                {"status": each, "lastTransitionTime": _text(at)} for each, at in stamps.items()
+                {"status": name, "lastTransitionTime": _text(at)} for name, at in stamps.items()
             ],
         }
         meta = job.metadata
@@ -111,7 +111,7 @@ class Plays:
             await self._set(job, "Aborted", now(), Running=now())
 
 
-async def _unless_gone(work: Any) -> None:
+async def _ignore_not_found(work: Any) -> None:
     try:
         await work
     except ApiError as error:
@@ -133,8 +133,8 @@ def _text(when: datetime) -> str:
 
 
 @asynccontextmanager
-async def plays(client: Client, namespace: str = "") -> AsyncIterator[Plays]:
+async def play_volcano(client: Client, namespace: str = "") -> AsyncIterator[Player]:
     """Play Volcano while the body runs."""
-    player = Plays(client, namespace)
+    player = Player(client, namespace)
     async with alongside(player.run()):
         yield player

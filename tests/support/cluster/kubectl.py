@@ -1,4 +1,4 @@
-"""kubectl as tests call it: its own home, its own cache, both streams kept."""
+"""kubectl for tests, with its own home and cache, and both output streams."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ class Kubectl:
     home: Path
 
     def run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> Answer:
-        done = subprocess.run(
+        process = subprocess.run(
             ["kubectl", "--cache-dir", str(self.home / "cache"), *arguments],
             env=self.environment,
             input=stdin,
@@ -37,7 +37,7 @@ class Kubectl:
             timeout=timeout,
             check=False,
         )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return Answer(process.returncode, process.stdout, process.stderr)
 
     @property
     def environment(self) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """A node for tests on a control plane without one: pods are processes on this machine.
 
 It binds pods, runs each container's command line with its service account's token, probes it,
-writes the pod's status and ends it when the pod is deleted. `port` acts as a Service: it leads to
-the pods that are ready. Everything else is done by the real controllers.
+writes the pod's status and ends it when the pod is deleted. `port` acts as a Service: it forwards
+to pods that are ready. The real controllers do everything else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from support.cluster.control_plane import ControlPlane, free_port, kubeconfig_of
 
 IMAGE_ENTRYPOINT = "jobflow"
 """The program of the Dockerfile; a container's args are its arguments."""
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 IDLE_WITHIN_SECONDS = 60
 NODE = "node-of-test"
 NOW = "2026-01-01T00:00:00Z"
@@ -34,8 +34,8 @@ NOW = "2026-01-01T00:00:00Z"
 
 @dataclass
 class Running:
-    """A pod, its process, and the ports that its container ports became: pods share an address
-    here, so each gets free ones."""
+    """A pod, its process, and the local ports of its container ports. Pods share an address here,
+    so each gets free ports."""
 
     manifest: dict[str, Any]
     directory: Path
@@ -81,7 +81,7 @@ class Kubelet:
         async with httpx.AsyncClient(
             base_url=self._plane.url, headers=head, verify=self._plane.trust(), trust_env=False
         ) as self._admin:
-            task = asyncio.create_task(self._look_after())
+            task = asyncio.create_task(self._poll())
             try:
                 yield self
             finally:
@@ -95,39 +95,39 @@ class Kubelet:
                 raise error
 
     async def idle(self) -> None:
-        """Return once no pod is left."""
+        """Return after all pods have ended."""
         async with asyncio.timeout(IDLE_WITHIN_SECONDS):
-            while self.pods:  # noqa: ASYNC110 - what ends them is another server's doing
-                await asyncio.sleep(LOOK_SECONDS)
+            while self.pods:  # noqa: ASYNC110 - another server ends them
+                await asyncio.sleep(POLL_SECONDS)
 
     @asynccontextmanager
     async def port(self, name: str) -> AsyncIterator[int]:
         """A port of this machine that leads to this container port of a pod that is ready."""
 
-        async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             ready = [pod.ports[name] for pod in self.pods.values() if pod.ready]
             with contextlib.suppress(OSError, IndexError):
-                its_reader, its_writer = await asyncio.open_connection("127.0.0.1", ready[0])
-                await asyncio.gather(_carry(reader, its_writer), _carry(its_reader, writer))
+                pod_reader, pod_writer = await asyncio.open_connection("127.0.0.1", ready[0])
+                await asyncio.gather(_forward(reader, pod_writer), _forward(pod_reader, writer))
             writer.close()
 
-        async with await asyncio.start_server(lead, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
             yield server.sockets[0].getsockname()[1]
 
     # ---------------------------------------------------------------------- pods
 
-    async def _look_after(self) -> None:
+    async def _poll(self) -> None:
         while True:
             listed = (await self._admin.get(self._pods)).json()["items"]
             for pod in listed:
-                await self._look_at(pod)
-            there = {pod["metadata"]["uid"] for pod in listed}
-            for uid in [uid for uid in self.pods if uid not in there]:  # gone without notice
+                await self._update(pod)
+            uids = {pod["metadata"]["uid"] for pod in listed}
+            for uid in [uid for uid in self.pods if uid not in uids]:  # deleted at once
                 await _end(self.pods[uid])
                 self.ended.append(self.pods.pop(uid))
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _look_at(self, manifest: dict[str, Any]) -> None:
+    async def _update(self, manifest: dict[str, Any]) -> None:
         known = self.pods.get(manifest["metadata"]["uid"])
         if known is None and "deletionTimestamp" not in manifest["metadata"]:
             if manifest.get("status", {}).get("phase") == "Pending":
@@ -161,37 +161,37 @@ class Kubelet:
     async def _command(
         self, manifest: dict[str, Any], directory: Path, ports: dict[str, int]
     ) -> list[str]:
-        """The container's command line as it is here: its ports and paths have become others."""
+        """Return the command line of the container with local ports and paths."""
         container = manifest["spec"]["containers"][0]
-        moved = await self._volumes(manifest, directory)
-        renumbered = {
+        paths = await self._volumes(manifest, directory)
+        local_ports = {
             port["containerPort"]: ports[port["name"]] for port in container.get("ports", ())
         }
         line = []
         for argument in container.get("args", ()):
             flag, equals, value = argument.partition("=")
-            if value.isdigit() and int(value) in renumbered:
-                value = str(renumbered[int(value)])
-            for path, here in moved.items():
+            if value.isdigit() and int(value) in local_ports:
+                value = str(local_ports[int(value)])
+            for path, local in paths.items():
                 if value == path or value.startswith(f"{path}/"):
-                    value = f"{here}{value.removeprefix(path)}"
+                    value = f"{local}{value.removeprefix(path)}"
             line.append(f"{flag}{equals}{value}")
         entry = container.get("command", [IMAGE_ENTRYPOINT])
         return [str(Path(sys.executable).with_name(entry[0])), *entry[1:], *line]
 
     async def _volumes(self, manifest: dict[str, Any], directory: Path) -> dict[str, Path]:
         """Return folders with the content of the volumes, by mount path."""
-        spec, moved = manifest["spec"], {}
+        spec, paths = manifest["spec"], {}
         volumes = {volume["name"]: volume for volume in spec.get("volumes", ())}
         for mount in spec["containers"][0].get("volumeMounts", ()):
-            folder = moved[mount["mountPath"]] = directory / "volumes" / mount["name"]
+            folder = paths[mount["mountPath"]] = directory / "volumes" / mount["name"]
             folder.mkdir(parents=True)
             if secret := volumes[mount["name"]].get("secret"):
                 home = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/secrets"
                 found = await self._ask("GET", f"{home}/{secret['secretName']}")
                 for name, content in found["data"].items():
                     (folder / name).write_bytes(base64.b64decode(content))
-        return moved
+        return paths
 
     async def _environment(self, manifest: dict[str, Any], directory: Path) -> dict[str, str]:
         meta, spec = manifest["metadata"], manifest["spec"]
@@ -201,11 +201,11 @@ class Kubelet:
             "spec.nodeName": NODE,
             "status.podIP": "127.0.0.1",
         }
-        given = {
-            each["name"]: each["value"]
-            if "value" in each
-            else fields[each["valueFrom"]["fieldRef"]["fieldPath"]]
-            for each in spec["containers"][0].get("env", ())
+        variables = {
+            variable["name"]: variable["value"]
+            if "value" in variable
+            else fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+            for variable in spec["containers"][0].get("env", ())
         }
         kubeconfig = await self._kubeconfig(
             meta["namespace"], spec["serviceAccountName"], directory
@@ -215,7 +215,7 @@ class Kubelet:
             "KUBECONFIG": str(kubeconfig),
             "HOSTNAME": meta["name"],
             "TMPDIR": str(directory / "tmp"),
-            **given,
+            **variables,
         }
 
     async def _kubeconfig(self, namespace: str, account: str, directory: Path) -> Path:
@@ -244,7 +244,7 @@ class Kubelet:
             await self._report(pod)
 
     async def _finish(self, manifest: dict[str, Any], known: Running | None) -> None:
-        """The pod is being deleted: SIGTERM, the grace period, SIGKILL, gone."""
+        """Delete the pod: SIGTERM, the grace period, SIGKILL, then the object."""
         if known is not None:
             known.ready = False
             await _end(known, manifest["metadata"].get("deletionGracePeriodSeconds", 30))
@@ -291,7 +291,7 @@ class Kubelet:
 
 
 async def _end(pod: Running, grace: float = 30) -> None:
-    """End a process as a node does; one that had to be killed is a fault of ours."""
+    """End a process as a node does."""
     if pod.process.returncode is None:
         pod.process.send_signal(signal.SIGTERM)
         try:
@@ -302,7 +302,7 @@ async def _end(pod: Running, grace: float = 30) -> None:
     pod.code = pod.process.returncode
 
 
-async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+async def _forward(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
         while piece := await source.read(65536):
             sink.write(piece)

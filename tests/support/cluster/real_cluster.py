@@ -1,4 +1,4 @@
-"""The one real control plane of a test session: our CRDs and Volcano's on it, users, audit log.
+"""The real control plane of a test session, with the CRDs of JobFlow and Volcano, users, audit log.
 
 A pytest plugin for its fixtures, because tests/cluster and tests/contract share the control plane.
 """
@@ -21,7 +21,7 @@ from support.cluster.audit import Audit
 from support.cluster.control_plane import ControlPlane, control_plane
 from support.cluster.control_plane_binaries import MISSING, MODULE, find
 
-OURS = MODULE.parent.parent / "charts" / "jobflow" / "crds"
+CRDS = MODULE.parent.parent / "charts" / "jobflow" / "crds"
 SERVED_WITHIN_SECONDS = 30
 DEFAULT_QUEUE = {
     "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -30,11 +30,11 @@ DEFAULT_QUEUE = {
     "spec": {"reclaimable": True, "weight": 1},
     "status": {"state": "Open"},
 }
-"""Volcano makes it when it starts."""
+"""Volcano creates it when it starts."""
 
 
 def object_schema(**properties: Any) -> dict[str, Any]:
-    """Return the schema of an object with these properties, for a definition of somebody else."""
+    """Return the schema of an object with these properties, for a foreign definition."""
     return {"type": "object", "properties": properties}
 
 
@@ -48,7 +48,7 @@ class RealCluster:
         self._numbers = itertools.count(1)
 
     async def client(self, user: str = "admin") -> Client:
-        """A client of the product's own kind, to be closed."""
+        """Return a client of the product; the caller closes it."""
         return await Client.from_kubeconfig(str(self.plane.kubeconfig(user)))
 
     def new_namespace(self, prefix: str) -> str:
@@ -92,7 +92,7 @@ class RealCluster:
 
 @contextmanager
 def volcanos_cluster(assets: Path, directory: Path, **options: Any) -> Iterator[RealCluster]:
-    """A control plane with Volcano's definitions and none of ours; options as of ControlPlane."""
+    """A control plane with the definitions of Volcano only; options as of ControlPlane."""
     with control_plane(assets, directory, **options) as plane, plane.connect() as admin:
         cluster = RealCluster(plane, admin)
         cluster.install_all(MODULE / "crds")
@@ -102,9 +102,9 @@ def volcanos_cluster(assets: Path, directory: Path, **options: Any) -> Iterator[
 
 @contextmanager
 def real_cluster(assets: Path, directory: Path) -> Iterator[RealCluster]:
-    """A control plane with everything on it that flows need."""
+    """A control plane with everything that flows need."""
     with volcanos_cluster(assets, directory) as cluster:
-        cluster.install_all(OURS)
+        cluster.install_all(CRDS)
         for role in yaml.safe_load_all((MODULE / "roles.yaml").read_text()):
             cluster.install(role)
         yield cluster

@@ -33,7 +33,7 @@ class Release:
 
     @property
     def account(self) -> str:
-        """The user that the API server knows the replicas as."""
+        """The user of the replicas on the API server."""
         return f"system:serviceaccount:{self.namespace}:{NAME}"
 
     async def install(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Release:
         """`helm uninstall --wait`."""
         await asyncio.to_thread(self.helm.uninstall, NAME, wait="watcher", timeout=WAIT_SECONDS)
 
-    async def gone(self) -> None:
+    async def remove(self) -> None:
         """Uninstall the release if it exists."""
         await asyncio.to_thread(
             self.helm.uninstall, NAME, wait="watcher", timeout=WAIT_SECONDS, ignore_not_found=True
@@ -75,8 +75,8 @@ class Release:
 async def release(
     cluster: RealCluster, namespace: str, folder: Path, *, files: bool = False
 ) -> AsyncIterator[Release]:
-    """Run a node and a Service for a later release. `files`: its certificate is in a Secret that
-    exists already; otherwise it makes its own."""
+    """Run a node and a Service for a later release. `files`: the certificate is in an existing
+    Secret; otherwise the release generates one."""
     kubelet = Kubelet(cluster.plane, namespace, folder)
     async with kubelet.running(), kubelet.port("webhook") as port:
         values: dict[str, Any] = {
@@ -84,14 +84,14 @@ async def release(
             "webhook": {"url": f"https://127.0.0.1:{port}"},
         }
         if files:
-            values["certificates"] = _kept(cluster, namespace)
+            values["certificates"] = _certificate_values(cluster, namespace)
         with helm_python.Config(
             kubeconfig_path=cluster.plane.kubeconfig("admin"), namespace=namespace
         ) as helm:
             yield Release(cluster, helm, kubelet, namespace, values)
 
 
-def _kept(cluster: RealCluster, namespace: str) -> dict[str, Any]:
+def _certificate_values(cluster: RealCluster, namespace: str) -> dict[str, Any]:
     """A Secret with a serving certificate, and the values that go with it."""
     pki = make_pki(["127.0.0.1"])
     secret = {

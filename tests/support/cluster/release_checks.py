@@ -43,8 +43,8 @@ async def apply_diamond(
     """Create templates and a flow, and return the flow's path."""
     for step in DIAMOND:
         await post(bare, JOBTEMPLATES.path(namespace), template(step, duration=duration))
-    made = await post(bare, JOBFLOWS.path(namespace), jobflow(name, DIAMOND, **spec))
-    assert made["kind"] == "JobFlow", made
+    created = await post(bare, JOBFLOWS.path(namespace), jobflow(name, DIAMOND, **spec))
+    assert created["kind"] == "JobFlow", created
     return JOBFLOWS.path(namespace, name)
 
 

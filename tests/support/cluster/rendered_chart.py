@@ -70,7 +70,7 @@ VALUES: dict[str, dict[str, Any]] = {
         },
     },
 }
-"""Sets of values that belong together; every template has its branches in one of them."""
+"""Sets of values; together they cover all branches of the templates."""
 
 
 class Rendered:
@@ -103,7 +103,7 @@ class Rendered:
 
     @property
     def pod(self) -> dict[str, Any]:
-        """The pod that the Deployment makes."""
+        """The pod template of the Deployment."""
         found: dict[str, Any] = self.one("Deployment")["spec"]["template"]
         return found
 
@@ -115,5 +115,5 @@ class Rendered:
 
 def flags_of(arguments: list[str]) -> dict[str, str]:
     """The values of a command line's flags by name, such as `http-port`; "" without a value."""
-    flags = [each.removeprefix("--") for each in arguments if each.startswith("--")]
+    flags = [argument.removeprefix("--") for argument in arguments if argument.startswith("--")]
     return dict(flag.partition("=")[::2] for flag in flags)

@@ -61,7 +61,7 @@ class Served:
 
     @contextmanager
     def running(self, *, ready: bool = True) -> Iterator[None]:
-        """Run it while the body runs; it is ready when the body begins, unless `ready` is False."""
+        """Run it while the body runs; it is ready when the body starts, unless `ready` is False."""
         try:
             self.start() if ready else self.launch()
             yield
@@ -146,11 +146,11 @@ class Served:
 
 @contextmanager
 def registered(real: RealCluster, served: Served) -> Iterator[None]:
-    """Let the API server call this replica's webhook; returns when the call has begun."""
+    """Let the API server call the webhook of this replica; returns after the first call."""
     path = VALIDATING_WEBHOOKS.path()
-    made = webhook_configuration(served.webhook_url, served.ca)
-    real.admin.post(path, json=made).raise_for_status()
-    name = made["metadata"]["name"]
+    configuration = webhook_configuration(served.webhook_url, served.ca)
+    real.admin.post(path, json=configuration).raise_for_status()
+    name = configuration["metadata"]["name"]
     try:
         _await_refusal(real)
         yield

@@ -31,7 +31,7 @@ def flows_with_probes(draw: st.DrawFn) -> World:
     world = world_of(draw(st.permutations(steps)), retain=draw(st.sampled_from([None, "delete"])))
     assert not validate_flow(world.flow, Known()).violations
     templates = {name: template(name, SPEC) for name in world.templates}
-    return replace(world, templates=templates, asked_before=False)
+    return replace(world, templates=templates, failed_pods_read=False)
 
 
 @st.composite
@@ -43,4 +43,4 @@ def controlled_flows(draw: st.DrawFn, features: frozenset[str] = EVERY) -> World
     flow = JobFlow(metadata=metadata, spec=Drawing(draw, features).spec())
     assert not validate_flow(flow, Known()).violations
     known = {name: template(name, spec) for name, spec in TEMPLATES.items()}
-    return World(flow, known, asked_before=False)
+    return World(flow, known, failed_pods_read=False)

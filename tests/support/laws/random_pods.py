@@ -126,7 +126,7 @@ class PodHistory:
     def read(self, world: World, action: ReadPods) -> World:
         """Read the pods; some reads fail, temporarily or permanently."""
         if self.random.random() < 0.8:
-            return world.acted(action)
+            return world.apply_action(action)
         later = self.random.choice((None, world.now, world.now + timedelta(seconds=2)))
         answer = PodsRead(trouble="no", retry_at=later)
         return replace(world, read={**world.read, action.uid: answer})

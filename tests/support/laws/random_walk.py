@@ -96,7 +96,7 @@ class Walk:
             if self.history is not None and isinstance(action, ReadPods):
                 self.world = self.history.read(self.world, action)
             else:
-                self.world = self.world.acted(action)
+                self.world = self.world.apply_action(action)
             self.replaceable.update(before[name] for name in before.keys() - self.live().keys())
             if isinstance(action, CreateJob):
                 self.created[key_of(self.world.jobs[action.name])] += 1

@@ -18,13 +18,13 @@ DROPPED = frozenset({"host", "connection", "transfer-encoding", "content-length"
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """An error answer; `carried_out`: the request was executed all the same."""
+    """An error answer; `executed`: the server executed the request."""
 
     code: int
     reason: str
     message: str = ""
     retry_after: int | None = None
-    carried_out: bool = False
+    executed: bool = False
 
     @property
     def status(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class FaultyProxy(LocalServer):
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         fault = self.faults(request)
         match fault:
-            case Refuse(carried_out=False):
+            case Refuse(executed=False):
                 self.faulted[f"{fault.code}"] += 1
                 return fault.answer()
             case ErrorFrame(error):

@@ -1,4 +1,4 @@
-"""Flows with statuses made by hand, for tests of the text and the drawings that show them."""
+"""Flows with handwritten statuses, for tests of the text and the drawings that show them."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -41,7 +41,7 @@ def several(
     """A flow of these steps, `last` in its finally. `status`: fields of its own status."""
     steps, last = list(steps), list(last)
     conditions = {f"{name}-{step.name}": condition for step, condition in (*steps, *last)}
-    made = JobFlowStatus(
+    flow_status = JobFlowStatus(
         state=FlowState(phase=phase),
         start_time=START,
         conditions=conditions,
@@ -52,7 +52,7 @@ def several(
         spec=JobFlowSpec(
             flows=[step for step, _ in steps], finally_=[step for step, _ in last] or None, **spec
         ),
-        status=msgspec.structs.replace(made, **(status or {})),
+        status=msgspec.structs.replace(flow_status, **(status or {})),
     )
 
 
@@ -60,8 +60,8 @@ def _records(conditions: Iterable[StepCondition]) -> Iterable[JobRecord]:
     for condition in conditions:
         for run in condition.runs or (condition,):
             if run.job:
-                over = run.phase in ("Completed", "Failed")
-                end = START + timedelta(seconds=2) if over else None
+                ended = run.phase in ("Completed", "Failed")
+                end = START + timedelta(seconds=2) if ended else None
                 yield JobRecord(
                     name=run.job, state=run.phase, start_timestamp=START, end_timestamp=end
                 )
@@ -72,14 +72,14 @@ def run(index: int, phase: str, step: str = "a", **fields: Any) -> RunCondition:
 
 
 def items(phases: str, total: int, phase: str = "Running", **fields: Any) -> JobFlow:
-    """A forEach of `total` items; those that have begun stand so: `Completed Running`."""
+    """A forEach of `total` items; `phases` are those of the started ones: `Completed Running`."""
     runs = [run(index, word) for index, word in enumerate(phases.split())]
     step = Step(name="a", for_each=ForEach(count=total))
     return one(step, StepCondition(phase=phase, runs=runs, attempts=len(runs), **fields))
 
 
 def repeat(phases: str, phase: str = "Running", **fields: Any) -> JobFlow:
-    """A repeat of at most 10 runs, until it is good enough; those that have begun stand so."""
+    """A repeat of at most 10 runs; `phases` are those of the started ones."""
     outputs = {"accuracy": 0.9}
     runs = [
         run(index, word, outputs=outputs if word == "Completed" else None)
@@ -120,12 +120,12 @@ def standing(
 ) -> JobFlow:
     """A flow with these steps; `after` has the targets of a step as words."""
     pairs, done = [], 0
-    for step, given in steps.items():
-        word, reason, message = given if isinstance(given, tuple) else (given, "", "")
-        job = "" if word in ("Waiting", "Skipped") else f"{name}-{step}"
-        done += word in ("Completed", "Failed", "Skipped")
+    for step, entry in steps.items():
+        step_phase, reason, message = entry if isinstance(entry, tuple) else (entry, "", "")
+        job = "" if step_phase in ("Waiting", "Skipped") else f"{name}-{step}"
+        done += step_phase in ("Completed", "Failed", "Skipped")
         condition = StepCondition(
-            phase=word, reason=reason, message=message, job=job, attempts=int(bool(job))
+            phase=step_phase, reason=reason, message=message, job=job, attempts=int(bool(job))
         )
         targets = (after or {}).get(step)
         depends_on = DependsOn(targets=targets.split()) if targets else None

@@ -19,7 +19,7 @@ def owner(name: str, uid: str) -> OwnerReference:
     )
 
 
-def stranger(*, owner_alive: bool = True, deleting: bool = False, owned: bool = True) -> Holder:
+def foreign(*, owner_alive: bool = True, deleting: bool = False, owned: bool = True) -> Holder:
     metadata = ObjectMeta(
         name="f-a",
         uid="uid-other",

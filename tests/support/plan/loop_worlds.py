@@ -1,6 +1,6 @@
-"""Steps with runs and retries for tests of `plan`: what they are, and how their vcjobs end.
+"""Steps with runs and retries for tests of `plan`, and ways in which their vcjobs end.
 
-The step is `a`, and `b` depends on it. Nothing here decides anything.
+The step is `a`, and `b` depends on it. No decisions are made here.
 """
 
 from dataclasses import replace
@@ -18,37 +18,37 @@ from support.plan.steps import after
 from support.sandbox.containers import ended, with_containers
 
 
-def stepped(*, condition: str | None = None, **fields: Any) -> World:
+def two_steps(*, condition: str | None = None, **fields: Any) -> World:
     steps = [Step(name="a", **fields), Step(name="b", depends_on=after("a", condition=condition))]
     return world_of(steps)
 
 
-def each(count: int = 3, *, parallelism: int | None = None, **fields: Any) -> World:
-    return stepped(for_each=ForEach(count=count, parallelism=parallelism), **fields)
+def for_each(count: int = 3, *, parallelism: int | None = None, **fields: Any) -> World:
+    return two_steps(for_each=ForEach(count=count, parallelism=parallelism), **fields)
 
 
 def repeated(until: str = "outputs.done", most: int = 3, **fields: Any) -> World:
-    return stepped(repeat=Repeat(until=until, max=most), **fields)
+    return two_steps(repeat=Repeat(until=until, max=most), **fields)
 
 
 def retried(limit: int = 2, *, step: dict[str, Any] | None = None, **retry: Any) -> World:
-    """`a` is retried, with backoffs of a second unless that is said."""
+    """`a` is retried, with backoffs of a second unless `retry` sets another one."""
     retry.setdefault("backoff", Backoff(duration="1s", factor=1))
-    return stepped(retry=Retry(limit=limit, **retry), **(step or {}))
+    return two_steps(retry=Retry(limit=limit, **retry), **(step or {}))
 
 
-def ends(world: World, phase: str, *names: str) -> World:
-    """These vcjobs go into a phase, a second later; then all is done that can be."""
+def end_jobs(world: World, phase: str, *names: str) -> World:
+    """Set the phase of these vcjobs a second later, and apply plans until nothing is left to do."""
     world = world.later(1)
     for name in names:
         world = world.ended(name, phase)
     return world.settled()
 
 
-def leaves(
+def finish(
     world: World, name: str, message: str, *, phase: str = "Completed", watched: bool = True
 ) -> World:
-    """A vcjob ends, and its pod leaves a message; it is not yet planned what follows."""
+    """End a vcjob whose pod has a termination message. Nothing is planned after it yet."""
     world = world.later(1).ended(name, phase)
     job = world.jobs[name]
     failed = phase != "Completed"
@@ -59,20 +59,20 @@ def leaves(
     return replace(world, live={**world.live, **pods}, pods=seen)
 
 
-def waited(world: World) -> World:
+def wait(world: World) -> World:
     """Wait until the next plan is due, and apply plans until nothing is left to do."""
     wake = world.plan().plan.requeue_after
     assert wake is not None, "no plan is due"
     return world.later(wake.total_seconds()).settled()
 
 
-def there(world: World) -> dict[str, str]:
-    left = [name for name in sorted(world.jobs) if name not in world.deleted]
-    return {name: world.jobs[name].phase for name in left}
+def jobs_in(world: World) -> dict[str, str]:
+    names = [name for name in sorted(world.jobs) if name not in world.deleted]
+    return {name: world.jobs[name].phase for name in names}
 
 
 def runs(planned: Planned, step: str = "a") -> dict[int, str]:
-    """The phase and reason of each run that has begun: `Completed`, `Failed JobFailed`."""
+    """The phase and reason of each run that has started: `Completed`, `Failed JobFailed`."""
     known = planned.conditions[step].runs or []
     return {
         run.index: f"{run.phase} {run.reason}".strip() for run in known if run.index is not None
@@ -80,11 +80,11 @@ def runs(planned: Planned, step: str = "a") -> dict[int, str]:
 
 
 def run(planned: Planned, index: int, step: str = "a") -> RunCondition:
-    return next(each for each in planned.conditions[step].runs or () if each.index == index)
+    return next(entry for entry in planned.conditions[step].runs or () if entry.index == index)
 
 
 def with_step(world: World, name: str, **fields: Any) -> World:
-    """The flow as if the step had always had these fields."""
+    """Change these fields of a step, as if it had always had them."""
     steps = [
         msgspec.structs.replace(step, **fields) if step.name == name else step
         for step in world.flow.steps

@@ -1,4 +1,4 @@
-"""Pods for worlds of `plan`, as Volcano makes them. Nothing here decides anything."""
+"""Pods for worlds of `plan`, as Volcano creates them. No decisions are made here."""
 
 from datetime import datetime
 
@@ -13,12 +13,12 @@ from jobflow.api.resources import JOBS
 
 def pods_of(job: Job, /, **tasks: str) -> dict[str, Pod]:
     """Pods by name: `worker="Running Succeeded"` gives the first two of a task."""
-    made = [
+    pods = [
         pod_of(job, task, index, phase)
         for task, phases in tasks.items()
         for index, phase in enumerate(phases.split())
     ]
-    return {pod.metadata.name: pod for pod in made}
+    return {pod.metadata.name: pod for pod in pods}
 
 
 def pod_of(job: Job, task: str, index: int, phase: str = "Running") -> Pod:
@@ -36,6 +36,6 @@ def pod_of(job: Job, task: str, index: int, phase: str = "Running") -> Pod:
     return Pod(metadata=metadata, status=PodStatus(phase=phase))
 
 
-def going(pod: Pod, since: datetime) -> Pod:
+def deleting_pod(pod: Pod, since: datetime) -> Pod:
     metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=since)
     return msgspec.structs.replace(pod, metadata=metadata)

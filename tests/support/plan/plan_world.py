@@ -1,7 +1,7 @@
-"""Worlds for tests of `plan`: a flow, what the cluster looks like to it, and a small driver.
+"""Worlds for tests of `plan`: a flow, the cluster as the flow sees it, and a small driver.
 
-A world is a value; every `with_…` gives another one. Steps are named by themselves, vcjobs are
-made of them: `flow("a", b="a").with_jobs(a="Completed")`. Nothing here decides anything.
+A world is a value; every `with_…` returns a new one. Methods take the names of steps, and
+vcjobs follow from them: `flow("a", b="a").with_jobs(a="Completed")`. No decisions are made here.
 """
 
 from __future__ import annotations
@@ -52,31 +52,31 @@ PHASES_BEFORE = {
 
 
 def flow(*entries: str, name: str = "f", retain: str | None = None, **steps: Any) -> World:
-    """Entries have no dependencies; `b="a c"` depends on a and c; `b=after(…)` says how, and
-    `b=step("a", when="false")` says more."""
-    made = [Step(name=entry) for entry in entries]
+    """Entries have no dependencies; `b="a c"` depends on a and c; `b=after(…)` sets the condition,
+    and `b=step("a", when="false")` sets other fields."""
+    step_list = [Step(name=entry) for entry in entries]
     for step, depends_on in steps.items():
         if isinstance(depends_on, str):
             depends_on = after(depends_on)
-        said = depends_on if isinstance(depends_on, Step) else Step(depends_on=depends_on)
-        made.append(msgspec.structs.replace(said, name=step))
-    return world_of(made, name=name, retain=retain)
+        fields = depends_on if isinstance(depends_on, Step) else Step(depends_on=depends_on)
+        step_list.append(msgspec.structs.replace(fields, name=step))
+    return world_of(step_list, name=name, retain=retain)
 
 
 def world_of(steps: list[Step], *, name: str = "f", retain: str | None = None) -> World:
     """The world of a flow with these steps, a template for each, and nothing else."""
-    subject = JobFlow(
+    jobflow = JobFlow(
         metadata=ObjectMeta(
             name=name, namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
         ),
         spec=JobFlowSpec(flows=steps, job_retain_policy=retain),
     )
     templates = {step.template_name: template(step.template_name) for step in steps}
-    return World(subject, templates)
+    return World(jobflow, templates)
 
 
 def job_status(phase: str, at: datetime, *, since: datetime | None = None) -> JobStatus:
-    """As Volcano writes it: every phase with its time, a second apart; `at` is the last one's."""
+    """Every phase with its time, a second apart, as Volcano writes it; the last one is at `at`."""
     if not phase:
         return JobStatus()
     phases = PHASES_BEFORE.get(phase, ("Pending", "Running", phase))
@@ -93,28 +93,28 @@ def job_status(phase: str, at: datetime, *, since: datetime | None = None) -> Jo
 
 @dataclass(frozen=True)
 class World:
-    """A flow as stored, the cluster as its View shows it, and the time."""
+    """A stored flow, the cluster as its View shows it, and the time."""
 
     flow: JobFlow
     templates: Mapping[str, JobTemplate]
     jobs: Mapping[str, Job] = field(default_factory=dict)
     deleted: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
-    """Vcjobs that ReadJob did not find."""
+    """Names of vcjobs that ReadJob did not find."""
     holders: Mapping[str, Holder] = field(default_factory=dict)
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     held: Held | None = None
     commands: Mapping[str, Command] | None = field(default_factory=dict)
     aborts: Mapping[str, datetime] = field(default_factory=dict)
     pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
-    """As they were last watched, by their vcjob's UID and by name."""
+    """Watched pods, by the UID of their vcjob and by name."""
     live: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
-    """As they are: what ReadPods finds."""
+    """Current pods, which ReadPods finds."""
     read: Mapping[str, PodsRead] = field(default_factory=dict)
     probes: Mapping[tuple[str, str], ProbeResult] = field(default_factory=dict)
-    asked_before: bool = True
-    """Whether the pods of failed vcjobs have been read already, where no test gives them any: there
-    are none."""
+    failed_pods_read: bool = True
+    """Whether the pods of failed vcjobs have been read already. If a test sets none, there are
+    none."""
     now: datetime = NOW
 
     @property
@@ -129,14 +129,14 @@ class World:
             commands=self.commands,
             aborts=self.aborts,
             pods=self.pods,
-            read={**self._asked_before(), **self.read},
+            read={**self._failed_pods_read(), **self.read},
             probes=self.probes,
         )
 
-    def _asked_before(self) -> dict[str, PodsRead]:
+    def _failed_pods_read(self) -> dict[str, PodsRead]:
         failed = [job.metadata.uid for job in self.jobs.values() if job.phase in FAILURES]
         known = self.live.keys() | self.pods.keys()
-        return {uid: PodsRead() for uid in failed if uid not in known and self.asked_before}
+        return {uid: PodsRead() for uid in failed if uid not in known and self.failed_pods_read}
 
     def plan(self) -> Planned:
         return Planned(plan(self.flow, self.view, now=self.now), self)
@@ -145,12 +145,12 @@ class World:
         """Change the spec of the flow, and add a template for each new step."""
         spec = msgspec.structs.replace(self.flow.spec, **changes)
         changed = msgspec.structs.replace(self.flow, spec=spec)
-        made = {name: template(name) for name in changed.templates}
-        return replace(self, flow=changed, templates={**made, **self.templates})
+        new_templates = {name: template(name) for name in changed.templates}
+        return replace(self, flow=changed, templates={**new_templates, **self.templates})
 
-    def with_last(self, *entries: str, **steps: Step) -> World:
+    def with_finally(self, *entries: str, **steps: Step) -> World:
         last = [Step(name=entry) for entry in entries]
-        last += [msgspec.structs.replace(said, name=name) for name, said in steps.items()]
+        last += [msgspec.structs.replace(fields, name=name) for name, fields in steps.items()]
         return self.with_spec(finally_=last)
 
     def name_of(self, step: str, run: int = 0, index: int | None = None) -> str:
@@ -159,24 +159,24 @@ class World:
     def job(self, step: str, phase: str, *, run: int = 0, **annotations: str) -> Job:
         """A vcjob of a step as JobFlow makes it, in `phase` since now."""
         name = self.name_of(step, run)
-        old = self.jobs.get(name)
-        made = old.metadata.creation_timestamp if old is not None else self.now
+        known = self.jobs.get(name)
+        created = known.metadata.creation_timestamp if known is not None else self.now
         metadata = ObjectMeta(
             name=name,
             namespace="ns",
             uid=f"uid-{name}",
-            creation_timestamp=made,
+            creation_timestamp=created,
             labels={labels.STEP: step, labels.ATTEMPT: str(run + 1)},
             annotations={labels.STEP: step, labels.TARGET_ENDS: "{}", **annotations},
             owner_references=[owner(self.flow.metadata.name, self.flow.metadata.uid)],
         )
-        status = job_status(phase, self.now, since=made)
+        status = job_status(phase, self.now, since=created)
         return Job(metadata=metadata, spec=self.outline(step), status=status)
 
     def outline(self, step: str) -> JobOutline:
         """Return the part of a vcjob's spec that a View keeps. Patches are ignored."""
-        made = self.templates.get(self._template_names.get(step, ""))
-        return msgspec.convert(made.spec if made else TEMPLATE_SPEC, JobOutline)
+        found = self.templates.get(self._template_names.get(step, ""))
+        return msgspec.convert(found.spec if found else TEMPLATE_SPEC, JobOutline)
 
     @cached_property
     def _template_names(self) -> dict[str, str]:
@@ -188,8 +188,8 @@ class World:
 
     def with_jobs(self, **phases: str) -> World:
         """The first vcjob of each of these steps, in this phase."""
-        made = [self.job(step, phase) for step, phase in phases.items()]
-        jobs = {job.metadata.name: job for job in made}
+        jobs_made = [self.job(step, phase) for step, phase in phases.items()]
+        jobs = {job.metadata.name: job for job in jobs_made}
         return replace(self, jobs={**self.jobs, **jobs}, deleted=self.deleted - jobs.keys())
 
     def with_metadata(self, name: str, **changes: Any) -> World:
@@ -205,14 +205,14 @@ class World:
     def with_ttl(self, step: str, phase: str, seconds: object) -> World:
         return self.with_job(self.job(step, phase, run=0, **{labels.TTL_SECONDS: str(seconds)}))
 
-    def last_seen(self, *steps: str) -> World:
-        """These steps' vcjobs are gone; their last objects are still known."""
+    def with_deleted(self, *steps: str) -> World:
+        """Delete the vcjobs of these steps. Their last objects are still known."""
         return replace(self, deleted=self.deleted | {self.name_of(step) for step in steps})
 
     def without_jobs(self, *steps: str) -> World:
-        """These steps' vcjobs are gone without a trace."""
-        gone = {self.name_of(step) for step in steps}
-        return replace(self, jobs={n: job for n, job in self.jobs.items() if n not in gone})
+        """Remove the vcjobs of these steps without a trace."""
+        names = {self.name_of(step) for step in steps}
+        return replace(self, jobs={n: job for n, job in self.jobs.items() if n not in names})
 
     def with_pods(self, step: str, *, run: int = 0, watched: bool = True, **tasks: str) -> World:
         """All pods of a step's vcjob: `with_pods("a", worker="Running Succeeded")`."""
@@ -250,7 +250,7 @@ class World:
     def with_held(
         self, *tried: str, room: int = 1, retry_in: float | None = 0, why: str = "exceeded quota"
     ) -> World:
-        """The namespace takes no more vcjobs; `tried`: names that were refused, in this order."""
+        """The namespace accepts no more vcjobs; `tried`: refused names, in this order."""
         retry_at = None if retry_in is None else self.now + timedelta(seconds=retry_in)
         return replace(self, held=Held(why, retry_at, tried, room))
 
@@ -261,32 +261,32 @@ class World:
         return replace(self, templates={**self.templates, name: template(name)})
 
     def with_command(
-        self, action: str = "TerminateJob", *, name: str = "c", uid: str = FLOW_UID, said: str = ""
+        self, action: str = "TerminateJob", *, name: str = "c", uid: str = FLOW_UID, text: str = ""
     ) -> World:
-        """Somebody has made a Command for the flow, now."""
+        """Create a Command for the flow, now."""
         command = Command(
             metadata=ObjectMeta(
                 name=name, namespace="ns", uid=f"uid-{name}", creation_timestamp=self.now
             ),
             action=action,
             target=owner(self.flow.metadata.name, uid),
-            message=said,
+            message=text,
         )
         return replace(self, commands={**(self.commands or {}), name: command})
 
     def cancelled(self) -> World:
-        """Somebody has cancelled the flow, and the controller has done all it can do at once."""
+        """Cancel the flow, and apply plans until nothing is left to do."""
         return self.with_command().settled()
 
     def later(self, seconds: float) -> World:
         return replace(self, now=self.now + timedelta(seconds=seconds))
 
     def stored(self) -> World:
-        """The status of the plan is written, nothing else is done."""
+        """Write the status of the plan and do nothing else."""
         return self.with_status(self.plan().status)
 
     def with_status(self, status: JobFlowStatus) -> World:
-        """As it comes back from the API server: through JSON."""
+        """Set the status as the API server returns it: encoded as JSON and decoded."""
         status = msgspec.json.decode(msgspec.json.encode(status), type=JobFlowStatus)
         return replace(self, flow=msgspec.structs.replace(self.flow, status=status))
 
@@ -302,15 +302,15 @@ class World:
         metadata = msgspec.structs.replace(self.flow.metadata, deletion_timestamp=self.now)
         return replace(self, flow=msgspec.structs.replace(self.flow, metadata=metadata))
 
-    def carried_out(self, planned: Planned | None = None, *, write: bool = True) -> World:
+    def apply(self, planned: Planned | None = None, *, write: bool = True) -> World:
         """Return the world after all actions of the plan, with its status stored if `write`."""
         planned = planned or self.plan()
         world = self
         for action in planned.plan.actions:
-            world = world.acted(action)
+            world = world.apply_action(action)
         return world.with_status(planned.status) if write else world
 
-    def acted(self, action: Action) -> World:
+    def apply_action(self, action: Action) -> World:
         """Return the world after one action that succeeds. A vcjob does not react to an abort."""
         match action:
             case CreateJob(guard=Guard(gone=name)) if name in self.jobs.keys() - self.deleted:
@@ -325,16 +325,16 @@ class World:
                 assert self.jobs[action.name].metadata.uid == action.uid
                 return replace(self, aborts={**self.aborts, action.uid: self.now})
             case DeleteCommand():
-                left = {n: c for n, c in (self.commands or {}).items() if n != action.name}
-                return replace(self, commands=left)
+                remaining = {n: c for n, c in (self.commands or {}).items() if n != action.name}
+                return replace(self, commands=remaining)
             case ReadPods():
                 found = PodsRead(tuple(self.live.get(action.uid, {}).values()))
                 return replace(self, read={**self.read, action.uid: found})
             case DeleteFlow():
                 assert action.uid == FLOW_UID
                 return self.being_deleted()
-        there = action.name in self.jobs and action.name not in self.deleted
-        return self if there else self.with_missing(action.name)
+        exists = action.name in self.jobs and action.name not in self.deleted
+        return self if exists else self.with_missing(action.name)
 
     def _made(self, action: CreateJob) -> Job:
         metadata = msgspec.convert(action.manifest["metadata"], ObjectMeta)
@@ -352,11 +352,11 @@ class World:
             planned = world.plan()
             if planned.nothing:
                 return world
-            world = world.carried_out(planned)
+            world = world.apply(planned)
         raise AssertionError("plans without end")
 
     def run(self, outcome: Callable[[str], str] = lambda step: "Completed") -> World:
-        """Carry the flow to its end; `outcome` says how a step's vcjob ends."""
+        """Run the flow to its end; `outcome` returns how the vcjob of a step ends."""
         world = self.settled()
         while not world.flow.final:
             live = [

@@ -1,4 +1,4 @@
-"""A plan, and short questions that tests ask of it; steps are named by themselves."""
+"""A plan, and properties of it that tests compare; steps have their own names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan and the world that it was made in."""
+    """A plan and the world for which it was made."""
 
     plan: Plan
     world: World
@@ -41,7 +41,7 @@ class Planned:
         return [a.name for a in self.plan.actions if isinstance(a, DeleteJob)]
 
     @property
-    def must_be_gone(self) -> list[str]:
+    def must_not_exist(self) -> list[str]:
         """Names of the vcjobs that must not exist when further attempts are created."""
         creates = [a for a in self.plan.actions if isinstance(a, CreateJob)]
         return [create.guard.gone for create in creates if create.guard is not None]
@@ -60,7 +60,7 @@ class Planned:
 
     @property
     def probes(self) -> list[tuple[str, str]]:
-        """(step, target's vcjob) of what is to be probed."""
+        """(step, target's vcjob) of each planned probe."""
         return [(probe.step, probe.job) for probe in self.plan.probes]
 
     @property
@@ -100,7 +100,7 @@ class Planned:
 
     @property
     def held_up(self) -> dict[str, str]:
-        """The reason of each step that waits for something else than other steps."""
+        """The reason of each step that waits for something other than steps."""
         return {step: reason for step, reason in self._reasons("Waiting").items() if reason}
 
     def _reasons(self, phase: str) -> dict[str, str]:
@@ -130,13 +130,13 @@ class Planned:
 
     @property
     def asks_at_once(self) -> bool:
-        """Whether it asks for a plan at or before its own time, which would be the same plan."""
+        """Whether the next plan is due now or earlier, and so would be the same plan."""
         after = self.plan.requeue_after
         return after is not None and after <= timedelta(0)
 
     @property
     def wakes_for_nothing(self) -> bool:
-        """Whether it has nothing to do, and asks for a plan that will have nothing to do either."""
+        """Whether there is nothing to do in this plan nor in the next one that it asks for."""
         after = self.plan.requeue_after
         if after is None or not self.nothing:
             return False
@@ -144,7 +144,7 @@ class Planned:
 
     @property
     def nothing(self) -> bool:
-        """Whether there is nothing to do, to write or to tell."""
+        """Whether there is nothing to do, to write or to report."""
         return (
             not self.plan.actions
             and not self.plan.events

@@ -1,4 +1,4 @@
-"""Worlds in which a step looks into its target's vcjob. Nothing here decides anything."""
+"""Worlds in which a step probes the vcjob of its target. No decisions are made here."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ def probed(targets: str, probe: dict[str, Any], **more: Any) -> DependsOn:
 
 
 def serving(probe: dict[str, Any], *, spec: Any = None, **more: Any) -> World:
-    """`next` looks into `serve`, whose vcjob runs a ps and three workers."""
+    """`next` probes `serve`, whose vcjob runs a ps and three workers."""
     steps = [Step(name="serve"), Step(name="next", depends_on=probed("serve", probe, **more))]
     world = world_of(steps)
     world = replace(world, templates={**world.templates, "serve": template("serve", spec or SERVE)})
@@ -37,18 +37,18 @@ def workers(world: World, phases: str, **more: Any) -> World:
     return world.with_pods("serve", ps="Running", worker=phases, **more)
 
 
-def known(world: World) -> Planned:
-    """The plan once all that was to be read has been read, and nothing has been written."""
+def plan_after_reads(world: World) -> Planned:
+    """The plan after all its reads, with nothing written."""
     for _ in range(3):
         planned = world.plan()
         if not planned.reads:
             return planned
-        world = world.carried_out(planned, write=False)
+        world = world.apply(planned, write=False)
     raise AssertionError("it reads without end")
 
 
-def counted(world: World, **tasks: dict[str, int]) -> World:
+def with_counts(world: World, **tasks: dict[str, int]) -> World:
     job = world.jobs["f-serve"]
-    count = {task: TaskState(phase=phases) for task, phases in tasks.items()}
-    status = msgspec.structs.replace(job.status, task_status_count=count)
+    counts = {task: TaskState(phase=phases) for task, phases in tasks.items()}
+    status = msgspec.structs.replace(job.status, task_status_count=counts)
     return world.with_job(msgspec.structs.replace(job, status=status))

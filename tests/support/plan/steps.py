@@ -1,4 +1,4 @@
-"""Steps and templates for tests, as `worlds.flow` takes them. They decide nothing."""
+"""Steps and templates for tests, as `plan_world.flow` accepts them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,11 +25,11 @@ def after(targets: str, *, strategy: str | None = None, condition: str | None = 
 
 
 def step(
-    targets: str = "", *, strategy: str | None = None, condition: str | None = None, **said: Any
+    targets: str = "", *, strategy: str | None = None, condition: str | None = None, **fields: Any
 ) -> Step:
     """A step without a name, for `flow`; targets are words of one string."""
-    wants = after(targets, strategy=strategy, condition=condition) if targets else None
-    return Step(depends_on=wants, **said)
+    depends_on = after(targets, strategy=strategy, condition=condition) if targets else None
+    return Step(depends_on=depends_on, **fields)
 
 
 def template(name: str, spec: Mapping[str, Any] = TEMPLATE_SPEC) -> JobTemplate:

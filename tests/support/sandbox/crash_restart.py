@@ -15,7 +15,7 @@ from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
-from support.cluster.fast_volcano import Plays, plays
+from support.cluster.fast_volcano import Player, play_volcano
 from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.running_controller import Product, flow_command
 from support.time.alongside import alongside
@@ -28,7 +28,7 @@ WITHIN_SECONDS = 7200.0
 class Watched:
     """The only flow of a namespace, its vcjobs and Commands, as a user sees them."""
 
-    def __init__(self, client: Client, namespace: str, player: Plays, within: float) -> None:
+    def __init__(self, client: Client, namespace: str, player: Player, within: float) -> None:
         self.client = client
         self.namespace = namespace
         self.player = player
@@ -153,7 +153,7 @@ async def lives(
 ) -> Lives:
     """Run the tale, whose objects exist, with a crash at this point. `others` connects the clients
     that are not those of the product."""
-    async with await (others or connect)() as client, plays(client, namespace) as player:
+    async with await (others or connect)() as client, play_volcano(client, namespace) as player:
         watched = Watched(client, namespace, player, within)
         finishing = asyncio.create_task(_finish(watched, tale))
         async with alongside(watched.run()):

@@ -1,4 +1,4 @@
-"""Work that runs while the body of a test does, and waits for its effects."""
+"""Background work of tests, and waits for its effects."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Replicas' certificates on a sandbox's API server, under a clock that the test moves."""
+"""Certificates of replicas on a sandbox's API server, with a clock that the test moves."""
 
 import json
 import ssl
@@ -36,13 +36,13 @@ class Clock:
     def __call__(self) -> datetime:
         return self.at
 
-    def go(self, by: timedelta) -> None:
+    def advance(self, by: timedelta) -> None:
         self.at += by
 
 
 @dataclass
 class Replica:
-    """One process' certificate."""
+    """The certificate of one process."""
 
     live: Live
     source: SharedCertificate
@@ -84,7 +84,7 @@ class Shared:
 
     async def later(self, by: timedelta) -> None:
         """Let time pass."""
-        self.clock.go(by)
+        self.clock.advance(by)
         for replica in self.replicas:
             replica.source.look()
 
@@ -131,13 +131,13 @@ def handshake(live: Live, authority: x509.Certificate, host: str | None = "local
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trust.wrap_bio(to_client, to_server, server_hostname=host)
     server = live.tls.wrap_bio(to_server, to_client, server_side=True)
-    done: set[Any] = set()
+    finished: set[Any] = set()
     for _ in range(10):
         for side in (client, server):
             with suppress(ssl.SSLWantReadError):
                 side.do_handshake()
-                done.add(side)
-    assert len(done) == 2, "no handshake"
+                finished.add(side)
+    assert len(finished) == 2, "no handshake"
     presented = client.getpeercert(binary_form=True)
     assert presented
     return presented

@@ -1,4 +1,4 @@
-"""Faults of a simulated process (`simulated_processes`): network, pauses, crashes, clock speed."""
+"""Faults of a simulated process (`simulated_processes`): network, pauses, crashes, clocks."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -9,7 +9,7 @@ class Weather(Enum):
 
     FINE = auto()
     SLOW = auto()
-    """Both ways take up to eight seconds."""
+    """Each direction takes up to eight seconds."""
     REQUESTS_LOST = auto()
     ANSWERS_LOST = auto()
     ERRORS_BEFORE = auto()

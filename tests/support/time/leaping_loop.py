@@ -1,8 +1,8 @@
-"""An event loop for a whole world in this process, sockets included: when nothing happens for a
-moment, time leaps to the next timer. Days take milliseconds.
+"""An event loop for servers and clients in this process, with real sockets: when nothing happens
+for a moment, time leaps to the next timer. Days take milliseconds.
 
-Bytes sent within the process arrive at once, so a moment without anything to read means that all
-tasks wait. On a busy machine a request may look slower than it was, no more.
+Bytes sent within the process arrive at once, so a moment without input means that all tasks wait.
+On a busy machine a request may only seem slower than it was.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MOMENT = 0.003
-"""Real seconds in which something would have come, if anything was on its way."""
+"""Real seconds after which input that is on its way would have arrived."""
 
 
 class _Leaping(selectors.DefaultSelector):
     """Sleeps a moment, then moves the clock instead."""
 
     leapt = 0.0
-    """Seconds."""
+    """The sum of all leaps in seconds."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout <= MOMENT:
@@ -50,12 +50,12 @@ def in_leaps(main: Coroutine[Any, Any, T]) -> T:
 
 
 def now() -> datetime:
-    """The time of day of the running loop; the machine's if it does not leap."""
+    """Return the time of day of the running loop, or of the machine if the loop does not leap."""
     loop = asyncio.get_running_loop()
     leapt = loop._leaping.leapt if isinstance(loop, LeapingLoop) else 0.0
     return datetime.fromtimestamp(time.time() + leapt, UTC)
 
 
 def clock() -> float:
-    """Seconds by the running loop."""
+    """Return the seconds of the running loop's clock."""
     return asyncio.get_running_loop().time()

@@ -1,5 +1,5 @@
-"""The simulated API server of `simulated`: one Lease, and whose writes were stored while who held
-it. It keeps no time of its own and loses nothing."""
+"""The simulated API server of `simulated_processes`: one Lease, and the stored writes with the
+holder at that time. It has no clock and loses nothing."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Landed:
-    """A leader's write that the server has stored, who held the Lease then, and who led."""
+    """A stored write of a leader, with the holder of the Lease and the leader at that time."""
 
     at: float
     writer: str
     holder: str | None
     """The holder; None if the Lease did not exist."""
     leader: str | None
-    """The last process that began to lead: a write of another is late."""
+    """The last process that started to lead; a write of another one is late."""
 
 
 class Server:
@@ -52,7 +52,7 @@ class Server:
         self.lease: dict[str, Any] | None = None
         self.landed: list[Landed] = []
         self.held: list[tuple[float, str]] = []
-        """Each holder, and since when."""
+        """Each holder, with the start time."""
         self._versions = itertools.count(1)
 
     @property
@@ -80,8 +80,8 @@ class Server:
 
     def _same(self, meta: dict[str, Any]) -> bool:
         assert self.lease is not None
-        mine = self.lease["metadata"]
-        return all(meta[key] == mine[key] for key in ("uid", "resourceVersion"))
+        current = self.lease["metadata"]
+        return all(meta[key] == current[key] for key in ("uid", "resourceVersion"))
 
     def _store(self, now: float, new: dict[str, Any]) -> None:
         if self.lease == new:
@@ -94,6 +94,6 @@ class Server:
 
 
 def failure(code: int, reason: str) -> Reply:
-    """A Status, as the API server answers with."""
+    """A Status as the API server returns it."""
     body = {"kind": "Status", "code": code, "reason": reason, "message": reason}
     return Reply(code, json.dumps(body).encode())

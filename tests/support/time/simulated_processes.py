@@ -1,10 +1,10 @@
 """Several processes in an election on one API server, with simulated time, network, clocks and
-pauses. The code under test is the real Election, each in an event loop of its own.
+pauses. The code under test is the real Election, each in its own event loop.
 
 Time passes only between two steps, so a run of minutes takes milliseconds and is always the same
-for the same seed. Two faults are left out because no one can be protected from them: a pause
-between the last look at the clock and the system call that sends, and a network that keeps a write
-longer than `Timing.write`.
+for the same seed. Two faults are omitted because no process can prevent them: a pause between
+the last read of the clock and the system call that sends, and a network that keeps a write longer
+than `Timing.write`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from support.time.one_lease import NAME, NAMESPACE, Landed, Reply, Server, failu
 
 TICK = 1e-6
 WRITE_EVERY = 0.3
-PATIENCE = 200_000
-"""Steps of one run: more is a loop that gets nowhere."""
+MAX_STEPS = 200_000
+"""The maximum number of steps of one run; more means an endless loop."""
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose time is a process's."""
+    """An event loop with the time of a process."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
@@ -54,7 +54,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.run_forever()
 
     def due(self) -> float:
-        """The process's own time of its next step."""
+        """Return the time of its next step, by the clock of the process."""
         if self._ready:  # type: ignore[attr-defined]
             return -math.inf
         scheduled = self._scheduled  # type: ignore[attr-defined]
@@ -62,7 +62,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class SimulatedConnections(Connections):
-    """Connections over the simulated network, with a look at the fence right before a write."""
+    """Connections over the simulated network that check the fence right before a write."""
 
     def __init__(self, process: Process, fence: Fence | None = None) -> None:
         super().__init__(Credentials(Login("http://simulated")))
@@ -79,7 +79,7 @@ class SimulatedConnections(Connections):
 
 
 class Plain(Client):
-    """The process's own client. The simulated network has no connections to wait for."""
+    """The client of the process. The simulated network has no connections to wait for."""
 
     def __init__(self, process: Process) -> None:
         connections = SimulatedConnections(process)
@@ -110,7 +110,7 @@ class Process:
         self._offset = 1000.0 * number
         self._skew = timedelta()
         self._frozen: datetime | None = None
-        self.dice = random.Random(f"{world.seed} {number}")
+        self.randomness = random.Random(f"{world.seed} {number}")
         self.loop = Loop(lambda: self.clock() - self.suspended * life.rate)
         client = Plain(self)
         self.election = Election(
@@ -139,7 +139,7 @@ class Process:
         return self.alive and self.election._candidate.leads(self.clock())
 
     def wakes_at(self) -> float:
-        """The world's time of the process's next step."""
+        """Return the time of the next step, by the clock of the simulation."""
         if not self.alive:
             return math.inf
         due = (self.loop.due() - self._offset) / self.life.rate + self.suspended
@@ -161,7 +161,7 @@ class Process:
             self.loop.step()
         self.loop.close()
 
-    def befall(self, mishap: Mishap) -> None:
+    def apply(self, mishap: Mishap) -> None:
         if mishap.kind == "wall":
             self._skew = timedelta(seconds=mishap.seconds)
             self._frozen = None
@@ -190,11 +190,11 @@ class Process:
             await asyncio.sleep(WRITE_EVERY)
 
     async def exchange(self, method: str, path: str, body: bytes, *, write: bool = False) -> Reply:
-        """A request and its answer over the network, as the weather has it."""
+        """Send a request and return its answer, with the delays and losses of the weather."""
         answer: asyncio.Future[Reply] = self.loop.create_future()
-        there, back, error = self._fate(self.life.weather(self.world.now))
-        if not self.alive or (write and there > self.world.timing.write):
-            there = math.inf
+        delay, back, error = self._delays(self.life.weather(self.world.now))
+        if not self.alive or (write and delay > self.world.timing.write):
+            delay = math.inf
 
         def arrive() -> None:
             if error == "before":
@@ -203,36 +203,36 @@ class Process:
                 reply = self.world.server.handle(self.world.now, method, path, body, self.identity)
                 if error == "after":
                     reply = failure(500, "InternalError")
-            self.world.at(self.world.now + back, lambda: self._hear(answer, reply))
+            self.world.at(self.world.now + back, lambda: self._deliver(answer, reply))
 
-        self.world.at(self.world.now + there, arrive)
+        self.world.at(self.world.now + delay, arrive)
         return await answer
 
-    def _hear(self, answer: asyncio.Future[Reply], reply: Reply) -> None:
-        def tell() -> None:
+    def _deliver(self, answer: asyncio.Future[Reply], reply: Reply) -> None:
+        def set_result() -> None:
             if not answer.done():
                 answer.set_result(reply)
 
         if self.alive:
-            self.loop.call_soon(tell)
+            self.loop.call_soon(set_result)
 
-    def _fate(self, weather: Weather) -> tuple[float, float, str]:
-        """Seconds there and back; infinite: lost."""
+    def _delays(self, weather: Weather) -> tuple[float, float, str]:
+        """Return the seconds of request and answer, infinite if lost, and the kind of error."""
         if weather is Weather.MIXED:
-            weather = self.dice.choice([each for each in Weather if each is not Weather.MIXED])
-        quick = self.dice.uniform(0.001, 0.02), self.dice.uniform(0.001, 0.02)
+            weather = self.randomness.choice([w for w in Weather if w is not Weather.MIXED])
+        fast = self.randomness.uniform(0.001, 0.02), self.randomness.uniform(0.001, 0.02)
         match weather:
             case Weather.SLOW:
-                return self.dice.uniform(0, 8), self.dice.uniform(0, 8), ""
+                return self.randomness.uniform(0, 8), self.randomness.uniform(0, 8), ""
             case Weather.REQUESTS_LOST:
                 return math.inf, 0, ""
             case Weather.ANSWERS_LOST:
-                return quick[0], math.inf, ""
+                return fast[0], math.inf, ""
             case Weather.ERRORS_BEFORE:
-                return *quick, "before"
+                return *fast, "before"
             case Weather.ERRORS_AFTER:
-                return *quick, "after"
-        return *quick, ""
+                return *fast, "after"
+        return *fast, ""
 
 
 class Simulation:
@@ -244,18 +244,18 @@ class Simulation:
         self.timing = timing or Timing()
         self.server = Server(lambda: self.leaders[-1][1] if self.leaders else None)
         self.leaders: list[tuple[float, str]] = []
-        """Each process that began to lead, and when."""
+        """Each process that started to lead, with the time."""
         self.final: str | None = None
         """The leader at the end of the run."""
         self.survivors: list[Process] = []
-        """The processes that were alive then."""
+        """The processes that were alive at the end of the run."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._numbers = itertools.count()
         self.processes = [self._start(life) for life in lives]
         for index, life in enumerate(lives):
             for mishap in life.mishaps:
-                self.at(mishap.at, partial(self._befall, index, mishap))
+                self.at(mishap.at, partial(self._apply, index, mishap))
 
     def at(self, when: float, call: Callable[[], None]) -> None:
         """Call this at that time; never if it is infinite."""
@@ -263,9 +263,9 @@ class Simulation:
             heapq.heappush(self._events, (when, next(self._order), call))
 
     def run(self, until: float) -> None:
-        """Let time pass; after every step at most one process may believe that it leads."""
+        """Let time pass. After every step at most one process may consider itself the leader."""
         with patch.object(election, "FencedClient", Fenced):
-            for _ in range(PATIENCE):
+            for _ in range(MAX_STEPS):
                 process = min(self.processes, key=Process.wakes_at)
                 event_at = self._events[0][0] if self._events else math.inf
                 self.now = max(self.now, min(process.wakes_at(), event_at))
@@ -276,7 +276,7 @@ class Simulation:
                     heapq.heappop(self._events)[2]()
                 else:
                     process.step()
-                self._look()
+                self._record()
         raise AssertionError("it goes on and on without time passing")
 
     def close(self) -> None:
@@ -286,20 +286,20 @@ class Simulation:
 
     @property
     def leader(self) -> Process | None:
-        """The process that believes to lead. Raises AssertionError for two."""
+        """The process that considers itself the leader. Raises AssertionError for two."""
         leaders = [process for process in self.processes if process.leads]
-        assert len(leaders) <= 1, f"at {self.now}: {[each.identity for each in leaders]} all lead"
+        assert len(leaders) <= 1, f"at {self.now}: {[kind.identity for kind in leaders]} all lead"
         return leaders[0] if leaders else None
 
     def trespasses(self) -> list[Landed]:
         """Writes that were stored while the writer did not hold the Lease."""
-        return [each for each in self.server.landed if each.holder != each.writer]
+        return [kind for kind in self.server.landed if kind.holder != kind.writer]
 
     def latecomers(self) -> list[Landed]:
-        """Writes that were stored after another process had begun to lead."""
-        return [each for each in self.server.landed if each.leader != each.writer]
+        """Writes that were stored after another process had started to lead."""
+        return [kind for kind in self.server.landed if kind.leader != kind.writer]
 
-    def _look(self) -> None:
+    def _record(self) -> None:
         leader = self.leader
         if leader is not None and (not self.leaders or self.leaders[-1][1] != leader.identity):
             self.leaders.append((self.now, leader.identity))
@@ -307,7 +307,7 @@ class Simulation:
     def _start(self, life: Life) -> Process:
         return Process(self, next(self._numbers), life, self.timing)
 
-    def _befall(self, index: int, mishap: Mishap) -> None:
+    def _apply(self, index: int, mishap: Mishap) -> None:
         process = self.processes[index]
         if mishap.kind == "delete":
             self.server.delete()
@@ -315,7 +315,7 @@ class Simulation:
             if not process.alive:
                 self.processes[index] = self._start(process.life)
         elif process.alive:
-            process.befall(mishap)
+            process.apply(mishap)
 
 
 def simulate(*lives: Life, until: float, seed: int = 0, timing: Timing | None = None) -> Simulation:

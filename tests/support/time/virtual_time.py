@@ -1,5 +1,5 @@
-"""An event loop whose time passes only while all tasks wait: hours take milliseconds, and every run
-is the same. For code that uses the loop's clock and opens no sockets."""
+"""An event loop whose time passes only while all tasks wait: hours take milliseconds, and all runs
+are the same. For code that uses the clock of the loop and opens no sockets."""
 
 import asyncio
 import selectors
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class _Leaping(selectors.DefaultSelector):
-    """Sleeps by moving the clock."""
+    """Moves the clock instead of sleeping."""
 
     now = 0.0
 
@@ -24,7 +24,7 @@ class _Leaping(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Starts at 0 seconds."""
+    """A loop whose time starts at 0 seconds."""
 
     def __init__(self) -> None:
         self._leaping = _Leaping()
@@ -37,11 +37,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine. Fails if it leaves tasks behind."""
 
-    async def watched() -> T:
+    async def check_tasks() -> T:
         result = await main
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not left, f"tasks left behind: {left}"
+        remaining = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not remaining, f"tasks left behind: {remaining}"
         return result
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(watched())
+        return runner.run(check_tasks())

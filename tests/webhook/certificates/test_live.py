@@ -89,12 +89,12 @@ class TestPresentedCertificates:
         pair = make_serving(authority, HOSTS, now=BEGIN, lifetime=timedelta(days=3))
         chain, key = pem(pair.certificate), pem_key(pair.key)
         live = Live(now=clock)
-        clock.go(-timedelta(hours=2))
+        clock.advance(-timedelta(hours=2))
         with pytest.raises(CertificateError, match="is not valid before 2026-08-01 11:00"):
             live.put(chain, key, "tls.crt", "tls.key")
-        clock.go(timedelta(hours=2))
+        clock.advance(timedelta(hours=2))
         live.put(chain, key, "tls.crt", "tls.key")
-        clock.go(timedelta(days=3))
+        clock.advance(timedelta(days=3))
         (reason,) = live.waiting_for()
         assert reason.startswith(
             "a certificate that is valid: the one in use expired at 2026-08-04"

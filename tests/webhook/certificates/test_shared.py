@@ -227,7 +227,7 @@ async def test_replicas_with_different_hosts_agree(world: Shared) -> None:
 async def test_an_expired_ca_is_replaced(world: Shared) -> None:
     async with serving(world):
         before = await world.ring()
-    world.clock.go(POLICY.authority + timedelta(days=1))
+    world.clock.advance(POLICY.authority + timedelta(days=1))
     async with serving(world) as (one,):
         ring = await world.ring()
         assert not set(ring.authorities) & set(before.authorities)
@@ -279,7 +279,7 @@ class TestWaitingFor:
     async def test_an_expired_certificate_is_a_reason_to_wait(self, world: Shared) -> None:
         async with world.replica() as one:
             await world.until(lambda: one.serves)
-        world.clock.go(POLICY.serving)
+        world.clock.advance(POLICY.serving)
         (reason,) = one.live.waiting_for()
         assert reason.startswith("a certificate that is valid: the one in use expired at 2026-")
 

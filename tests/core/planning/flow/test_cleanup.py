@@ -19,15 +19,15 @@ def delete(world: World) -> World:
     return World(msgspec.structs.replace(world.flow, spec=spec), world.templates)
 
 
-def test_delete_removes_the_jobs_of_a_flow_that_has_succeeded() -> None:
+def test_delete_removes_the_jobs_of_a_successful_flow() -> None:
     world = delete(flow("a", b="a")).with_jobs(a="Completed").settled().later(1)
     last = world.with_jobs(b="Completed")
     planned = last.plan()
-    assert (planned.phase, planned.deletes) == ("Succeed", [])  # it is not written yet
-    world = last.carried_out(planned)
+    assert (planned.phase, planned.deletes) == ("Succeed", [])  # the end is not written yet
+    world = last.apply(planned)
     assert world.plan().deletes == ["f-a", "f-b"]
-    assert world.carried_out().plan().nothing
-    assert world.carried_out().flow.status.completed_jobs == ["f-a", "f-b"]
+    assert world.apply().plan().nothing
+    assert world.apply().flow.status.completed_jobs == ["f-a", "f-b"]
 
 
 def test_delete_keeps_the_jobs_of_a_flow_that_failed() -> None:
@@ -39,7 +39,7 @@ def test_a_job_that_is_being_deleted_is_not_deleted_again() -> None:
     world = delete(flow("a", "b")).with_jobs(a="Completed", b="Completed").stored()
     world = world.with_metadata("f-a", deletion_timestamp=world.now)
     assert world.plan().deletes == ["f-b"]
-    assert world.last_seen("b").plan().deletes == []
+    assert world.with_deleted("b").plan().deletes == []
 
 
 @pytest.mark.parametrize("policy", ["retain", None])
@@ -54,7 +54,7 @@ def test_ttl_deletes_a_job_once_its_end_is_written() -> None:
     late = world.later(31)
     planned = late.plan()
     assert (planned.deletes, planned.plan.urgent) == ([], True)  # only the write is missing
-    world = late.carried_out(planned)
+    world = late.apply(planned)
     assert world.plan().deletes == ["f-a"]
     assert world.settled().without_jobs("a").plan().creates == []
 
@@ -79,9 +79,9 @@ def test_the_ttl_of_a_job_continues_after_the_flow_has_ended() -> None:
     assert world.later(30).plan().deletes == ["f-a"]
 
 
-def test_a_ttl_needs_no_job_record() -> None:
+def test_a_ttl_applies_without_a_job_record() -> None:
     world = flow("a").with_ttl("a", "Completed", 0).settled()
-    world = world.last_seen()
+    world = world.with_deleted()
     world = world.with_jobs(a="Completed").with_ttl("a", "Completed", 0)
     world = world.with_status_fields(job_status_list=None)
     assert world.plan().deletes == ["f-a"]
@@ -98,55 +98,55 @@ def test_a_ttl_does_not_delete_a_running_job() -> None:
     assert (planned.deletes, planned.plan.requeue_after) == ([], None)
 
 
-def test_a_job_without_any_time_is_kept() -> None:
+def test_a_job_without_timestamps_is_kept() -> None:
     world = flow("a").with_ttl("a", "Completed", 0).settled()
     state = msgspec.structs.replace(world.jobs["f-a"].status.state, last_transition_time=None)
     world = world.with_metadata("f-a", creation_timestamp=None).with_job_status("f-a", state=state)
     assert world.plan().deletes == []
 
 
-def over(ttl: int | None, end: str = "Completed") -> World:
+def finished(ttl: int | None, end: str = "Completed") -> World:
     return flow("a").with_spec(ttl_seconds_after_finished=ttl).run(lambda name: end)
 
 
-def goes(world: World) -> bool:
+def is_deleted(world: World) -> bool:
     return DeleteFlow(FLOW_UID) in world.plan().plan.actions
 
 
 @pytest.mark.parametrize("end", ["Completed", "Failed"])
 def test_a_flow_is_deleted_once_its_ttl_has_passed(end: str) -> None:
-    world = over(60, end)
-    assert not goes(world)
+    world = finished(60, end)
+    assert not is_deleted(world)
     assert world.later(20).plan().plan.requeue_after == timedelta(seconds=40)
-    assert not goes(world.later(59))
-    assert goes(world.later(60))
+    assert not is_deleted(world.later(59))
+    assert is_deleted(world.later(60))
     assert world.later(60).settled().plan().nothing
 
 
 def test_a_ttl_of_zero_deletes_the_flow_once_its_end_is_stored() -> None:
     world = flow("a").with_spec(ttl_seconds_after_finished=0).with_jobs(a="Completed")
     assert world.plan().phase == "Succeed"
-    assert not goes(world)
-    assert goes(world.stored())
+    assert not is_deleted(world)
+    assert is_deleted(world.stored())
 
 
 def test_a_flow_without_a_ttl_is_kept() -> None:
-    assert not goes(over(None).later(10**9))
+    assert not is_deleted(finished(None).later(10**9))
 
 
-def test_one_that_is_being_deleted_is_not_deleted_again() -> None:
-    assert over(0).being_deleted().plan().nothing
+def test_a_flow_that_is_being_deleted_is_not_deleted_again() -> None:
+    assert finished(0).being_deleted().plan().nothing
 
 
 def test_a_flow_that_is_retried_at_the_end_of_its_ttl_is_kept() -> None:
-    world = over(60, "Failed").later(60).with_command("RestartJob")
-    assert not goes(world)
+    world = finished(60, "Failed").later(60).with_command("RestartJob")
+    assert not is_deleted(world)
     assert world.settled().plan().phases == {"a": "Pending"}
 
 
 def test_a_running_flow_is_kept() -> None:
     world = flow("a").with_spec(ttl_seconds_after_finished=0).with_jobs(a="Running").settled()
-    assert not goes(world.later(10**6))
+    assert not is_deleted(world.later(10**6))
 
 
 LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -155,7 +155,7 @@ FIRST = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def running(at: datetime, phase: str = "Running", **fields: object) -> World:
-    """a runs, or has ended, since then."""
+    """a has been in this phase since `at`."""
     world = flow(a=step(**fields)).with_ttl("a", phase, 2**31 - 1)
     job = world.jobs["f-a"]
     state = JobState(phase=phase, last_transition_time=at)
@@ -179,10 +179,12 @@ def suspended(at: datetime) -> World:
     return world.with_status_fields(suspended_at=at).with_command("ResumeJob", name="r")
 
 
-STRANGE = {
-    "a flow's ttl": lambda at: over(2**31 - 1).with_status_fields(completion_time=at),
+WORLDS = {
+    "a flow's ttl": lambda at: finished(2**31 - 1).with_status_fields(completion_time=at),
     "one past admission": lambda at: (
-        over(1).with_spec(ttl_seconds_after_finished=10**18).with_status_fields(completion_time=at)
+        finished(1)
+        .with_spec(ttl_seconds_after_finished=10**18)
+        .with_status_fields(completion_time=at)
     ),
     "a template's ttl": lambda at: running(at, "Completed").stored(),
     "a step's timeout": lambda at: running(at, timeout="870000h"),
@@ -192,13 +194,13 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("strange", STRANGE.values(), ids=STRANGE.keys())
+@pytest.mark.parametrize("make_world", WORLDS.values(), ids=WORLDS.keys())
 @pytest.mark.parametrize("at", [FIRST, LAST], ids=["first", "last"])
 @pytest.mark.parametrize("now", [None, LAST], ids=["now", "at the end of time"])
 def test_a_plan_accepts_any_stored_time(
-    strange: Callable[[datetime], World], at: datetime, now: datetime | None
+    make_world: Callable[[datetime], World], at: datetime, now: datetime | None
 ) -> None:
-    world = strange(at)
+    world = make_world(at)
     planned = replace(world, now=now or world.now).plan()
     assert not planned.asks_at_once
 

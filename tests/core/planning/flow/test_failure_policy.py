@@ -8,7 +8,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.control import ForEach, Retry
 from jobflow.api.flow_status import JobFlowStatus
-from support.plan.loop_worlds import each, ends
+from support.plan.loop_worlds import end_jobs, for_each
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
 
@@ -20,7 +20,7 @@ def two_branches(policy: str | None) -> World:
 
 
 @pytest.mark.parametrize("policy", [None, "Stop", "stop"])
-def test_stop_lets_what_runs_run_out(policy: str | None) -> None:
+def test_stop_lets_running_steps_complete(policy: str | None) -> None:
     world = two_branches(policy).ended("f-a", "Failed").settled()
     planned = world.plan()
     assert planned.phases == {"a": "Failed", "x": "Running", "b": "Skipped", "y": "Waiting"}
@@ -30,7 +30,7 @@ def test_stop_lets_what_runs_run_out(policy: str | None) -> None:
     assert planned.phase == "Failed"
 
 
-def test_continue_goes_on_with_independent_branches() -> None:
+def test_continue_runs_independent_branches() -> None:
     world = two_branches("Continue").ended("f-a", "Failed").settled()
     assert world.plan().skipped == {"b": "UpstreamFailed"}
     world = world.ended("f-x", "Completed").settled()
@@ -39,7 +39,7 @@ def test_continue_goes_on_with_independent_branches() -> None:
     assert (planned.phase, planned.reason) == ("Failed", "StepFailed")
 
 
-def test_continue_starts_entries_that_have_not_begun() -> None:
+def test_continue_starts_entry_steps_that_have_not_started() -> None:
     world = flow("a", "x").with_spec(failure_policy="Continue").without_template("x")
     world = world.with_jobs(a="Failed").settled()
     assert world.plan().held_up == {"x": "WaitingForTemplate"}
@@ -53,7 +53,7 @@ def test_an_expression_error_stops_no_other_step_under_continue() -> None:
     assert world.plan().creates == ["f-a"]
 
 
-def test_abort_ends_what_runs() -> None:
+def test_abort_aborts_running_steps() -> None:
     world = two_branches("Abort").ended("f-a", "Failed")
     planned = world.plan()
     assert (planned.aborts, planned.plan.urgent) == ([], True)
@@ -68,7 +68,7 @@ def test_abort_ends_what_runs() -> None:
     assert (planned.phase, planned.reason) == ("Failed", "StepFailed")
 
 
-def test_handlers_and_what_is_behind_them_start_and_are_not_aborted() -> None:
+def test_handlers_and_their_dependants_start_and_are_not_aborted() -> None:
     world = flow(
         "a",
         "x",
@@ -97,7 +97,7 @@ def test_a_step_with_an_ordinary_target_and_a_handler_is_aborted() -> None:
     assert planned.conditions["y"].reason == "FailurePolicy"
 
 
-def test_a_step_that_fails_before_it_begins_aborts_too() -> None:
+def test_a_step_that_fails_before_it_starts_aborts_the_others_too() -> None:
     world = flow("x", "a", b=step("a", when="1 / 0 == 1")).with_spec(failure_policy="Abort")
     world = world.with_jobs(x="Running", a="Running").settled().ended("f-a", "Completed")
     assert world.plan().conditions["x"].reason == "FailurePolicy"
@@ -110,10 +110,10 @@ def test_a_step_after_a_failure_that_may_continue_starts(condition: str | None, 
     world = flow(a=step(continue_on_failure=True), b=after("a", condition=condition))
     world = world.with_jobs(a=end)
     assert world.plan().creates == ["f-b"]
-    end_of_it = world.run()
-    assert end_of_it.flow.status.state.phase == "Succeed"
-    assert end_of_it.flow.status.state.reason == ""
-    assert end_of_it.plan().phases["a"] == "Failed"
+    finished = world.run()
+    assert finished.flow.status.state.phase == "Succeed"
+    assert finished.flow.status.state.reason == ""
+    assert finished.plan().phases["a"] == "Failed"
 
 
 def test_continue_on_failure_concerns_only_its_own_step() -> None:
@@ -127,7 +127,7 @@ def test_continue_on_failure_concerns_only_its_own_step() -> None:
 
 
 def test_continue_on_failure_does_not_concern_a_skipped_step() -> None:
-    """It has not failed itself, so it holds up what is behind it."""
+    """It has not failed itself, so its dependants do not start."""
     world = flow("a", b=step("a", continue_on_failure=True), c="b").with_jobs(a="Failed")
     assert world.plan().skipped == dict.fromkeys("bc", "UpstreamFailed")
 
@@ -139,8 +139,8 @@ def test_a_cancelled_step_with_continue_on_failure_starts_no_dependants() -> Non
 
 
 @pytest.mark.parametrize("policy", ["Stop", "Abort", "Continue"])
-def test_a_failure_does_not_stop_a_step_that_it_depends_on(policy: str) -> None:
-    """a has no items, so b begins in the same plan, and fails for its expression."""
+def test_a_failure_does_not_stop_a_target_of_the_failed_step(policy: str) -> None:
+    """a has no items, so b starts in the same plan, and fails because of its expression."""
     nothing = step(for_each=ForEach(count=0), when="true")
     bad = step("a", when='steps["a"].items[0].phase == "Completed"')
     world = flow(a=nothing, b=bad, c=step(for_each=ForEach(count=0), when="true"))
@@ -150,12 +150,12 @@ def test_a_failure_does_not_stop_a_step_that_it_depends_on(policy: str) -> None:
 
 
 @pytest.mark.parametrize(("forgiven", "creates"), [(True, ["f-b"]), (False, [])])
-def test_only_a_failure_that_counts_holds_others_up_while_its_reason_is_read(
+def test_others_wait_for_the_reason_of_a_failure_unless_it_may_continue(
     forgiven: bool, creates: list[str]
 ) -> None:
     a = step(continue_on_failure=forgiven, retry=Retry(limit=0))
     world = flow("x", a=a, b="x").with_jobs(x="Running", a="Running").settled()
-    world = replace(world, asked_before=False).with_jobs(x="Completed", a="Failed")
+    world = replace(world, failed_pods_read=False).with_jobs(x="Completed", a="Failed")
     assert (world.plan().phases["x"], world.plan().creates) == ("Completed", creates)
 
 
@@ -167,7 +167,7 @@ def test_one_plan_skips_all_steps_after_a_failure() -> None:
     assert planned.events == ["JobCreated", "StepFailed", "StepSkipped", "FlowFailed"]
 
 
-def test_with_all_targets_not_taken_nothing_is_left_to_wait_for() -> None:
+def test_a_step_is_not_taken_if_none_of_its_targets_is() -> None:
     world = flow("a", bad=after("a", condition="Failed"), worse="bad").with_jobs(a="Completed")
     planned = world.plan()
     assert planned.skipped == {"bad": "NotTaken", "worse": "NotTaken"}
@@ -176,7 +176,7 @@ def test_with_all_targets_not_taken_nothing_is_left_to_wait_for() -> None:
     assert world.plan().phase == "Succeed"
 
 
-def test_after_a_failure_nothing_new_starts() -> None:
+def test_no_further_step_starts_after_a_failure() -> None:
     world = flow("a", "b", c="b").with_jobs(a="Failed", b="Running")
     planned = world.plan()
     assert planned.held_up == {"c": "Stopped"}
@@ -188,7 +188,7 @@ def test_after_a_failure_nothing_new_starts() -> None:
     assert planned.phase == "Failed"
 
 
-def test_a_handler_and_what_is_behind_it_run_on() -> None:
+def test_a_handler_and_its_dependants_run_after_a_failure() -> None:
     world = flow(
         "a", "other", alarm=after("a", condition="Failed"), report="alarm", next="other"
     ).with_jobs(a="Failed", other="Running")
@@ -200,7 +200,7 @@ def test_a_handler_and_what_is_behind_it_run_on() -> None:
     assert (end.flow.status.state.phase, end.flow.status.progress) == ("Failed", "5/5")
 
 
-def test_finished_counts_as_handling_though_its_target_completed() -> None:
+def test_a_step_with_condition_finished_is_a_handler_even_if_its_target_completed() -> None:
     world = flow("a", "b", clean=after("b", condition="Finished"), on="clean")
     world = world.with_jobs(a="Failed", b="Running")
     assert world.plan().waiting == {
@@ -210,16 +210,16 @@ def test_finished_counts_as_handling_though_its_target_completed() -> None:
     assert world.with_jobs(b="Completed").plan().creates == ["f-clean"]
 
 
-def test_ready_by_another_target_is_not_behind_the_handler() -> None:
-    """`any` met by an ordinary step: the handler has nothing to do with it."""
+def test_a_step_met_by_an_ordinary_target_is_not_behind_the_handler() -> None:
+    """An ordinary step meets `any`, so the handler is irrelevant."""
     world = flow(
         "a", "x", alarm=after("a", condition="Failed"), y=after("x alarm", strategy="any")
     ).with_jobs(a="Failed", x="Completed", alarm="Running")
     assert world.plan().skipped == {"y": "Stopped"}
 
 
-def test_behind_what_has_started_without_the_handler_nothing_starts() -> None:
-    """`any` was met while all was well; the handler that is one of its targets comes later."""
+def test_a_dependant_of_a_step_that_started_without_the_handler_is_stopped() -> None:
+    """`any` was met before the failure; the handler among its targets starts later."""
     any_runs = after("a alarm", strategy="any", condition="Running")
     world = flow("a", alarm=after("a", condition="Failed"), early=any_runs, late="early")
     world = world.with_jobs(a="Running").settled()
@@ -228,81 +228,81 @@ def test_behind_what_has_started_without_the_handler_nothing_starts() -> None:
     assert (planned.creates, planned.skipped) == (["f-alarm"], {"late": "Stopped"})
 
 
-def test_behind_a_handler_that_was_not_taken_nothing_starts() -> None:
+def test_a_dependant_of_a_handler_that_was_not_taken_does_not_start() -> None:
     world = flow("a", "ok", "x", bad=after("ok", condition="Failed"), y="bad x")
     planned = world.with_jobs(a="Failed", ok="Completed", x="Running").plan()
     assert planned.skipped == {"bad": "NotTaken"}
     assert planned.conditions["y"].message == "will not start, because a has failed"
 
 
-def test_a_resumed_job_holds_up_the_end_but_not_its_step() -> None:
+def test_a_resumed_job_delays_the_end_of_the_flow_but_its_step_stays_failed() -> None:
     world = flow("a", "b").with_jobs(a="Aborted", b="Running").settled()
     planned = world.with_jobs(a="Running", b="Completed").plan()
     assert (planned.failed, planned.phase) == ({"a": "JobAborted"}, "Running")
     assert planned.status.running_jobs == ["f-a"]
 
 
-def test_a_failure_says_what_volcano_said() -> None:
+def test_a_failure_message_contains_that_of_volcano() -> None:
     world = flow("a").with_jobs(a="Failed")
     state = msgspec.structs.replace(world.jobs["f-a"].status.state, message="too many restarts")
     world = world.with_job_status("f-a", state=state)
     assert world.plan().message == "step a failed: the job f-a ended Failed: too many restarts"
 
 
-def test_several_failures_are_named() -> None:
+def test_the_message_names_several_failed_steps() -> None:
     names = ["a", "b", "c", "d", "e"]
     planned = flow(*names).with_jobs(**dict.fromkeys(names, "Failed")).plan()
     assert planned.message == "steps a, b, c and 2 more failed"
 
 
-def late(step: str = "a") -> World:
-    """b has failed the flow; the create of another step got no answer, and landed later."""
+def late_create(step: str = "a") -> World:
+    """b has failed the flow; the create of another step got no answer, and arrives later."""
     world = flow("a", "b").stored().with_jobs(b="Failed").settled()
     assert world.plan().skipped == {"a": "Stopped"}
     return world.with_jobs(**{step: "Running"})
 
 
-def test_a_job_whose_create_lands_after_the_end_of_its_flow_is_deleted() -> None:
-    world = late()
+def test_a_job_that_is_created_after_the_end_of_its_flow_is_deleted() -> None:
+    world = late_create()
     assert world.flow.final
     planned = world.plan()
     assert (planned.deletes, planned.status) == (["f-a"], world.flow.status)
-    assert world.carried_out().plan().nothing
+    assert world.apply().plan().nothing
 
 
-def test_after_the_end_a_job_that_has_ended_is_left_for_its_logs() -> None:
-    assert late().ended("f-a", "Completed").plan().nothing
+def test_a_late_job_that_has_ended_is_kept_for_its_logs() -> None:
+    assert late_create().ended("f-a", "Completed").plan().nothing
 
 
-def test_after_the_end_a_job_that_no_jobflow_of_today_made_is_left_alone() -> None:
-    world = late()
+def test_a_late_job_without_the_annotation_of_jobflow_is_kept() -> None:
+    world = late_create()
     known = world.jobs["f-a"].metadata.annotations or {}
     foreign = {key: value for key, value in known.items() if key != labels.TARGET_ENDS}
     assert world.with_metadata("f-a", annotations=foreign).plan().nothing
 
 
-def test_after_the_end_a_job_that_the_status_knows_is_left_alone() -> None:
-    """Somebody has resumed it."""
-    assert late().with_jobs(b="Running", a="Completed").plan().nothing
+def test_a_job_in_the_status_is_kept_after_the_end() -> None:
+    """A user has resumed it."""
+    assert late_create().with_jobs(b="Running", a="Completed").plan().nothing
 
 
-def test_an_item_whose_create_lands_after_the_end_of_the_flow_is_deleted() -> None:
-    world = ends(each(3, parallelism=1).settled(), "Failed", "f-a-0")
+def test_an_item_that_is_created_after_the_end_of_the_flow_is_deleted() -> None:
+    world = end_jobs(for_each(3, parallelism=1).settled(), "Failed", "f-a-0")
     assert world.flow.final
-    made = each(3).carried_out().jobs["f-a-2"]
-    assert world.with_job(made).plan().deletes == ["f-a-2"]
+    job = for_each(3).apply().jobs["f-a-2"]
+    assert world.with_job(job).plan().deletes == ["f-a-2"]
 
 
-def test_a_job_whose_create_lands_after_its_step_was_stopped_is_deleted_at_once() -> None:
+def test_a_job_that_is_created_after_its_step_was_stopped_is_deleted_at_once() -> None:
     world = flow("a", "b", "c").stored().with_jobs(b="Failed", c="Running").settled()
     world = world.with_jobs(a="Running")
     planned = world.plan()
     assert (planned.phase, planned.deletes) == ("Running", ["f-a"])
-    assert world.carried_out().plan().nothing
+    assert world.apply().plan().nothing
     written_only = world.stored()
     assert written_only.plan().deletes == ["f-a"]
 
 
-def test_a_job_whose_status_is_lost_is_not_taken_for_late() -> None:
-    world = late().with_status(JobFlowStatus())
+def test_a_job_is_not_late_if_the_status_of_its_flow_is_lost() -> None:
+    world = late_create().with_status(JobFlowStatus())
     assert world.plan().deletes == []

@@ -1,17 +1,17 @@
-"""Creates of a flow after a refusal that concerns the whole namespace."""
+"""Creates of a flow after a refusal that applies to the whole namespace."""
 
 from datetime import timedelta
 
 import pytest
 
 from jobflow.api.control import ForEach, Patch, Retry
-from support.plan.loop_worlds import each
+from support.plan.loop_worlds import for_each
 from support.plan.plan_world import NOW, World, flow
 from support.plan.steps import step
 
 
 def held(*tried: str, room: int = 1, retry_in: float | None = 0) -> World:
-    """Three steps that are ready while the namespace takes no more vcjobs."""
+    """Three steps that are ready while the namespace accepts no more vcjobs."""
     return flow("a", "b", "c").with_held(*tried, room=room, retry_in=retry_in)
 
 
@@ -34,7 +34,7 @@ def test_held_creates_are_tried_in_turn(
     assert held(*tried, room=room).plan().creates == creates
 
 
-def test_every_step_says_why_it_waits_and_the_next_one_says_until_when() -> None:
+def test_every_step_has_the_reason_and_the_next_one_has_the_time_of_the_attempt() -> None:
     planned = held("f-a", retry_in=2.5).plan()
     assert planned.held_up == dict.fromkeys("abc", "CreateRefused")
     assert {c.message for c in planned.conditions.values()} == {
@@ -45,13 +45,13 @@ def test_every_step_says_why_it_waits_and_the_next_one_says_until_when() -> None
     assert planned.message == "step a: exceeded quota; the flow's jobs are tried in turn"
 
 
-def test_it_is_one_warning_for_all_steps() -> None:
+def test_one_warning_names_all_steps() -> None:
     [event] = [e for e in held("f-a", retry_in=2).plan().plan.events if e.type == "Warning"]
     assert event.reason == "CreateRefused"
     assert event.message.startswith("steps a, b and c: exceeded quota")
 
 
-def test_a_try_does_not_change_the_status() -> None:
+def test_an_attempt_does_not_change_the_status() -> None:
     world = held("f-a", retry_in=2).stored()
     assert world.plan().nothing
     assert world.plan().plan.requeue_after == timedelta(seconds=2)
@@ -60,23 +60,23 @@ def test_a_try_does_not_change_the_status() -> None:
     assert planned.status == world.flow.status
 
 
-def test_a_namespace_that_is_going_takes_nothing_ever() -> None:
+def test_no_create_is_repeated_in_a_terminating_namespace() -> None:
     planned = held("f-a", retry_in=None).plan()
     assert (planned.creates, planned.plan.requeue_after) == ([], None)
     assert planned.conditions["b"].message == "exceeded quota"
 
 
 def test_items_wait_as_one_step() -> None:
-    planned = each(1000).with_held("f-a-0", retry_in=2).plan()
+    planned = for_each(1000).with_held("f-a-0", retry_in=2).plan()
     assert planned.creates == []
     condition = planned.conditions["a"]
     assert (condition.phase, condition.reason) == ("Waiting", "CreateRefused")
     assert condition.next_attempt_time == NOW + timedelta(seconds=2)
-    assert each(1000).with_held("f-a-0").plan().creates == ["f-a-1"]
+    assert for_each(1000).with_held("f-a-0").plan().creates == ["f-a-1"]
 
 
-def test_items_that_wait_behind_others_are_told_with_these() -> None:
-    world = each(3, parallelism=2).settled().ended("f-a-0", "Completed")
+def test_the_message_of_a_running_step_mentions_its_held_items() -> None:
+    world = for_each(3, parallelism=2).settled().ended("f-a-0", "Completed")
     planned = world.with_held("f-a-2", retry_in=2).plan()
     condition = planned.conditions["a"]
     assert (condition.phase, condition.reason) == ("Running", "")
@@ -87,35 +87,35 @@ def test_items_that_wait_behind_others_are_told_with_these() -> None:
     assert planned.plan.requeue_after == timedelta(seconds=2)
 
 
-def test_steps_that_run_are_left_alone() -> None:
+def test_running_steps_are_not_affected() -> None:
     planned = held("f-b", retry_in=2).with_jobs(a="Running").plan()
     assert planned.phases["a"] == "Running"
     assert planned.held_up == dict.fromkeys("bc", "CreateRefused")
 
 
-def test_what_waits_for_room_or_a_template_is_not_in_the_row() -> None:
+def test_steps_that_wait_for_room_or_a_template_are_not_tried_in_turn() -> None:
     full = flow("a", "b", "c").with_spec(parallelism=1).with_jobs(a="Running").with_held("f-b")
     assert full.plan().creates == []
     assert full.plan().held_up == dict.fromkeys("bc", "Parallelism")
     assert held("f-b", "f-c").without_template("a").plan().creates == ["f-b"]
 
 
-def test_room_of_the_flow_is_not_passed_by_a_try() -> None:
+def test_held_creates_respect_the_parallelism_of_the_flow() -> None:
     world = flow("a", "b", "c").with_spec(parallelism=2).with_jobs(a="Running")
     assert world.with_held("f-b", room=2).plan().creates == ["f-c"]
 
 
-def test_a_job_that_is_refused_for_its_own_sake_lets_others_go_first() -> None:
+def test_a_job_with_a_refusal_of_its_own_lets_others_go_first() -> None:
     world = held().with_refusal("a", 403, "a policy", retry_in=5)
     planned = world.plan()
     assert planned.creates == ["f-b"]
     assert planned.conditions["a"].message == "a policy"
 
 
-def test_one_that_cannot_be_built_gives_its_turn_away() -> None:
+def test_an_item_that_cannot_be_built_passes_its_turn_to_the_next_job() -> None:
     items = ForEach(from_="[{'p': 'x'}]")
-    wrong = step(for_each=items, patch=Patch(job_spec={"queue": "$(item.q)"}))
-    world = flow("b", a=wrong).with_spec(failure_policy="Continue").stored()
+    invalid = step(for_each=items, patch=Patch(job_spec={"queue": "$(item.q)"}))
+    world = flow("b", a=invalid).with_spec(failure_policy="Continue").stored()
     planned = world.with_held("f-b").plan()
     assert planned.creates == ["f-b"]
     assert planned.failed == {"a": "ExpressionError"}
@@ -132,6 +132,6 @@ def test_a_further_attempt_waits_for_its_turn_too() -> None:
 
 
 def test_creates_of_finally_are_tried_in_turn() -> None:
-    world = flow("a").with_last("y", "z").with_jobs(a="Completed").stored()
+    world = flow("a").with_finally("y", "z").with_jobs(a="Completed").stored()
     assert world.plan().creates == ["f-y", "f-z"]
     assert world.with_held("f-y").plan().creates == ["f-z"]

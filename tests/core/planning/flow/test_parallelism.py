@@ -1,4 +1,4 @@
-"""`spec.parallelism`: the most vcjobs of a flow at once, in the order of `spec.flows`."""
+"""`spec.parallelism`: how many vcjobs of a flow run at once, in the order of `spec.flows`."""
 
 from datetime import timedelta
 
@@ -6,78 +6,78 @@ import pytest
 
 from jobflow.api.control import Backoff, ForEach, Patch, Repeat, Retry
 from jobflow.api.jobflow import Step
-from support.plan.loop_worlds import each, ends, run
+from support.plan.loop_worlds import end_jobs, for_each, run
 from support.plan.plan_world import World, flow
 from support.plan.steps import step
 
 
-def of(most: int | None, *names: str) -> World:
+def limit(most: int | None, *names: str) -> World:
     return flow(*names).with_spec(parallelism=most)
 
 
-@pytest.mark.parametrize(("most", "made"), [(1, "a"), (2, "ab"), (3, "abc"), (9, "abc")])
-def test_the_first_steps_start_and_the_others_wait(most: int, made: str) -> None:
-    planned = of(most, "a", "b", "c").plan()
-    assert planned.creates == [f"f-{name}" for name in made]
+@pytest.mark.parametrize(("most", "started"), [(1, "a"), (2, "ab"), (3, "abc"), (9, "abc")])
+def test_the_first_steps_start_and_the_others_wait(most: int, started: str) -> None:
+    planned = limit(most, "a", "b", "c").plan()
+    assert planned.creates == [f"f-{name}" for name in started]
     waiting = [name for name, reason in planned.held_up.items() if reason == "Parallelism"]
-    assert "".join([*made, *waiting]) == "abc"
+    assert "".join([*started, *waiting]) == "abc"
 
 
-def test_it_says_what_it_waits_for() -> None:
-    condition = of(1, "a", "b").plan().conditions["b"]
+def test_the_message_states_the_limit() -> None:
+    condition = limit(1, "a", "b").plan().conditions["b"]
     assert condition.message == "waits for room: the flow has at most 1 job at once"
-    assert of(2, "a", "b", "c").plan().conditions["c"].message.endswith("at most 2 jobs at once")
+    assert limit(2, "a", "b", "c").plan().conditions["c"].message.endswith("at most 2 jobs at once")
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Running", "Restarting", "Aborting"])
 def test_every_job_that_has_not_ended_counts(phase: str) -> None:
-    world = of(1, "a", "b").with_jobs(b=phase)
+    world = limit(1, "a", "b").with_jobs(b=phase)
     assert (world.plan().creates, world.plan().held_up) == ([], {"a": "Parallelism"})
 
 
 @pytest.mark.parametrize("end", ["Completed", "Aborted", "Terminated"])
 def test_an_ended_job_does_not_count(end: str) -> None:
-    world = of(1, "a", "b", "c").with_spec(failure_policy="Continue").with_jobs(a=end).settled()
+    world = limit(1, "a", "b", "c").with_spec(failure_policy="Continue").with_jobs(a=end).settled()
     assert world.plan().phases["b"] == "Pending"
     assert world.plan().held_up == {"c": "Parallelism"}
 
 
-def test_a_job_that_is_gone_makes_room_and_one_that_is_being_deleted_does_not() -> None:
-    world = of(1, "a", "b").with_jobs(a="Running")
+def test_a_deleted_job_makes_room_and_one_that_is_being_deleted_does_not() -> None:
+    world = limit(1, "a", "b").with_jobs(a="Running")
     assert world.being_deleted().plan().held_up == {"b": "Terminating"}
-    assert world.last_seen("a").plan().creates == ["f-b"]
+    assert world.with_deleted("a").plan().creates == ["f-b"]
 
 
 @pytest.mark.parametrize("room", [1, 2, 3, 4])
-def test_a_loop_begins_as_many_items_as_there_is_room_for(room: int) -> None:
+def test_a_loop_starts_as_many_items_as_there_is_room_for(room: int) -> None:
     world = flow("x", a=step(for_each=ForEach(count=4))).with_spec(parallelism=1 + room)
     assert world.plan().creates == ["f-x", *(f"f-a-{index}" for index in range(room))]
 
 
-def test_the_order_is_that_of_the_flow() -> None:
+def test_steps_start_in_the_order_of_the_spec() -> None:
     world = flow("z", "b", a="z", y="b").with_spec(parallelism=1)
-    made = []
+    started = []
     while not world.settled().flow.final:
         world = world.settled()
         [name] = [name for name, job in world.jobs.items() if not job.ended]
-        made.append(name)
+        started.append(name)
         world = world.ended(name, "Completed")
-    assert made == ["f-z", "f-b", "f-a", "f-y"]
+    assert started == ["f-z", "f-b", "f-a", "f-y"]
 
 
 def test_parallelism_limits_finally() -> None:
-    world = of(1, "a").with_last("y", "z").with_jobs(a="Completed").stored()
+    world = limit(1, "a").with_finally("y", "z").with_jobs(a="Completed").stored()
     assert (world.plan().creates, world.plan().held_up) == (
         ["f-y"],
         {"y": "Starting", "z": "Parallelism"},
     )
 
 
-def test_a_step_before_them_that_has_to_be_made_again_goes_first() -> None:
-    world = of(1, "a", "b").with_jobs(a="Running").settled()
+def test_an_earlier_step_whose_job_was_lost_goes_first() -> None:
+    world = limit(1, "a", "b").with_jobs(a="Running").settled()
     world = world.without_jobs("a").with_missing("f-a").settled()
     world = world.settled()
-    assert world.plan().held_up == {"a": "JobLost"}  # b took the room meanwhile
+    assert world.plan().held_up == {"a": "JobLost"}  # b uses the room now
     world = world.later(2)
     planned = world.plan()
     assert (planned.creates, planned.held_up) == ([], {"a": "Parallelism"})
@@ -86,8 +86,8 @@ def test_a_step_before_them_that_has_to_be_made_again_goes_first() -> None:
     assert world.plan().creates == ["f-a-r1"]
 
 
-def test_one_that_waits_for_room_has_not_begun() -> None:
-    world = of(1, "a", "b").with_jobs(a="Running").settled()
+def test_a_step_that_waits_for_room_has_not_started() -> None:
+    world = limit(1, "a", "b").with_jobs(a="Running").settled()
     assert world.ended("f-a", "Failed").plan().skipped == {"b": "Stopped"}
     assert world.cancelled().plan().skipped == {"b": "Stopped"}
 
@@ -103,23 +103,23 @@ def test_the_decision_of_a_step_that_waits_for_room_is_kept() -> None:
     assert world.plan().creates == ["f-b"]
 
 
-def test_what_comes_next_is_as_many_as_there_is_room_for() -> None:
-    world = of(2, "a", "b", "c", "d", "e").settled()
+def test_next_jobs_are_limited_by_parallelism() -> None:
+    world = limit(2, "a", "b", "c", "d", "e").settled()
     assert world.flow.status.next_jobs == ["f-c", "f-d"]
 
 
-def test_an_item_that_runs_is_timed_out_though_the_next_one_waits_for_room() -> None:
-    world = each(2, timeout="60s").with_spec(parallelism=1).settled()
-    world = ends(world, "Running", "f-a-0")
+def test_a_running_item_times_out_while_the_next_one_waits_for_room() -> None:
+    world = for_each(2, timeout="60s").with_spec(parallelism=1).settled()
+    world = end_jobs(world, "Running", "f-a-0")
     assert world.plan().creates == []
     assert world.plan().plan.requeue_after == timedelta(seconds=60)
     assert run(world.later(60).plan(), 0).reason == "Timeout"
 
 
-def test_a_retry_that_waits_for_room_still_says_what_failed() -> None:
+def test_a_retry_that_waits_for_room_keeps_its_failure() -> None:
     retry = Retry(limit=3, backoff=Backoff(duration="5s", factor=1))
     world = flow(a=step(retry=retry), z=step()).with_spec(parallelism=1).settled()
-    world = ends(world, "Failed", "f-a")
+    world = end_jobs(world, "Failed", "f-a")
     before = world.plan().conditions["a"]
     after = world.later(20).settled().plan().conditions["a"]
     assert (after.reason, after.job, after.attempts) == ("Parallelism", "f-a", 1)
@@ -129,21 +129,21 @@ def test_a_retry_that_waits_for_room_still_says_what_failed() -> None:
 def test_a_step_with_items_that_waits_for_room_names_no_job_of_its_own() -> None:
     retry = Retry(limit=3, backoff=Backoff(duration="5s", factor=1))
     world = flow(a=step(for_each=ForEach(count=1), retry=retry), z=step()).with_spec(parallelism=1)
-    world = ends(world.settled(), "Failed", "f-a-0").later(20).settled()
+    world = end_jobs(world.settled(), "Failed", "f-a-0").later(20).settled()
     condition = world.plan().conditions["a"]
     assert (condition.reason, condition.job) == ("Parallelism", "")
     assert run(world.plan(), 0).job == "f-a-0"
 
 
 BROKEN = Patch(job_spec={"queue": "$(params.nowhere)"})
-"""Admission would refuse it, so a vcjob is there already."""
+"""A patch that admission would refuse, so the flow already has a vcjob."""
 
 
 def past_admission(most: int | None, **steps: Step) -> World:
     return flow("x", **steps).with_spec(parallelism=most).with_jobs(x="Completed")
 
 
-def test_what_cannot_be_made_takes_no_room_and_stops_the_flow_in_the_same_plan() -> None:
+def test_a_job_that_cannot_be_built_takes_no_room_and_stops_the_flow_at_once() -> None:
     world = past_admission(1, a=step(patch=BROKEN), b=step(), c=step())
     planned = world.with_spec(failure_policy="Continue").plan()
     assert (planned.creates, planned.held_up["c"]) == (["f-b"], "Parallelism")
@@ -151,7 +151,7 @@ def test_what_cannot_be_made_takes_no_room_and_stops_the_flow_in_the_same_plan()
 
 
 @pytest.mark.parametrize("most", [None, 1])
-def test_handlers_of_which_none_can_be_made_fail_one_behind_the_other(most: int | None) -> None:
+def test_handlers_whose_jobs_cannot_be_built_fail_one_after_another(most: int | None) -> None:
     chain = {f"h{i}": step(f"h{i - 1}", condition="Failed", patch=BROKEN) for i in range(1, 7)}
     world = past_admission(most, h0=step(patch=BROKEN), **chain)
     first = world.plan()
@@ -166,7 +166,7 @@ LOOPS = [step(for_each=ForEach(count=3)), step(repeat=Repeat(until="false", max=
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=["forEach", "repeat"])
-def test_a_loop_of_which_nothing_runs_waits_for_room(loop: Step) -> None:
+def test_a_loop_without_a_running_job_waits_for_room(loop: Step) -> None:
     world = flow(a=loop).with_spec(parallelism=1).settled()
     assert list(world.jobs) == ["f-a-0"]
     world = world.with_spec(flows=[Step(name="x"), *(world.flow.spec.flows or ())])

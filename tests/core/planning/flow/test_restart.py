@@ -14,7 +14,7 @@ def fails(*names: str) -> Outcome:
 
 
 def diamond() -> World:
-    """a -> b, c -> d, and e behind d; b has failed."""
+    """a -> b, c -> d -> e; b has failed."""
     return flow("a", b="a", c="a", d="b c", e="d").run(fails("b")).later(100)
 
 
@@ -23,7 +23,7 @@ def retried(world: World) -> World:
 
 
 def confirmed(world: World) -> World:
-    """A read of the job of the next attempt found no job."""
+    """The world after a read of the job of the next attempt, which found none."""
     return world.with_missing("f-b-r1")
 
 
@@ -45,7 +45,7 @@ def test_a_retry_is_stored_before_jobs_are_created() -> None:
     assert planned.status.start_time == world.now
     assert planned.status.handled_commands == ["uid-c"]
     planned = world.stored().plan()
-    assert (planned.creates, planned.must_be_gone) == (["f-b-r1"], [""])
+    assert (planned.creates, planned.must_not_exist) == (["f-b-r1"], [""])
     assert planned.command_deletes == ["c"]
 
 
@@ -85,7 +85,7 @@ def test_a_cancelled_flow_can_be_retried() -> None:
     assert world.run().flow.status.state.phase == "Succeed"
 
 
-def test_a_flow_that_never_ran_anything_is_pending_again() -> None:
+def test_a_retried_flow_that_never_ran_a_step_is_pending_again() -> None:
     world = flow("a").without_template("a").settled().with_command().settled()
     world = world.with_command("RestartJob", name="again")
     assert (world.plan().phase, world.plan().phases) == ("Pending", {"a": "Waiting"})
@@ -118,8 +118,8 @@ def test_a_retry_decides_steps_after_a_failure_again() -> None:
     assert end.flow.status.state.phase == "Succeed"
 
 
-def test_a_failed_step_waits_for_what_is_retried_before_it() -> None:
-    """Both have failed, and the second wants the first to have finished."""
+def test_a_failed_step_waits_for_a_retried_target() -> None:
+    """Both have failed, and the second depends on the end of the first."""
     world = flow("a", b=after("a", condition="Finished")).run(fails("a", "b"))
     world = retried(world)
     assert world.plan().phases == {"a": "Pending", "b": "Waiting"}
@@ -136,13 +136,13 @@ def test_a_step_that_is_not_reached_again_keeps_its_attempts() -> None:
     assert end.flow.status.state.phase == "Succeed"
 
 
-def test_a_forgiven_failure_runs_again() -> None:
+def test_a_failed_step_with_continue_on_failure_runs_again() -> None:
     world = flow("x", a=step(continue_on_failure=True), b="a").run(fails("a", "x"))
     assert retried(world).plan().phases["a"] == "Pending"
 
 
 def test_finally_runs_again_even_if_it_completed() -> None:
-    world = flow("a").with_last("z").run(fails("a"))
+    world = flow("a").with_finally("z").run(fails("a"))
     world = retried(world)
     assert world.plan().phases == {"a": "Pending", "z": "Waiting"}
     world = world.ended("f-a-r1", "Completed").settled()
@@ -152,18 +152,18 @@ def test_finally_runs_again_even_if_it_completed() -> None:
 
 def test_all_items_of_finally_run_again() -> None:
     last = step(for_each=ForEach(items=["x", "y"]))
-    world = retried(flow("a").with_last(z=last).run(fails("a")))
+    world = retried(flow("a").with_finally(z=last).run(fails("a")))
     end = world.run()
     assert {"f-z-0-r1", "f-z-1-r1"} <= set(end.jobs)
     assert end.flow.status.state.phase == "Succeed"
 
 
 def test_a_retry_runs_only_finally_if_nothing_else_failed() -> None:
-    world = flow("a").with_last("z").run(fails("z"))
+    world = flow("a").with_finally("z").run(fails("z"))
     assert retried(world).plan().phases == {"a": "Completed", "z": "Pending"}
 
 
-def test_the_service_of_a_step_that_goes_back_goes_back_too() -> None:
+def test_the_daemon_of_a_retried_step_runs_again() -> None:
     world = flow(a=step(daemon=True), d=step(daemon=True), b="a", c="d")
     world = world.with_jobs(a="Running", d="Running", b="Running", c="Running").settled()
     world = world.ended("f-b", "Failed").ended("f-c", "Completed").settled()
@@ -177,9 +177,9 @@ def test_the_service_of_a_step_that_goes_back_goes_back_too() -> None:
 
 
 def test_a_retry_keeps_the_items_of_a_step_that_is_decided_again() -> None:
-    """The step waits, is decided, and waits for room, all with what is known of its items."""
-    each = step("x", for_each=ForEach(from_='["x", "y"]'))
-    world = flow("x", a=each).with_spec(parallelism=1).run(lambda name: "Failed")
+    """The items stay known while the step waits, is decided, and waits for room."""
+    loop = step("x", for_each=ForEach(from_='["x", "y"]'))
+    world = flow("x", a=loop).with_spec(parallelism=1).run(lambda name: "Failed")
     world = retried(world).ended("f-x-r1", "Completed").settled()
     assert world.plan().conditions["a"].phase == "Running"
     world = flow(a=step(for_each=ForEach(from_='["x", "y"]'))).settled()
@@ -188,14 +188,14 @@ def test_a_retry_keeps_the_items_of_a_step_that_is_decided_again() -> None:
     for _ in range(2):
         runs = world.plan().conditions["a"].runs or []
         assert [run.phase for run in runs] == ["Completed", "Waiting"]
-        world = world.carried_out()
+        world = world.apply()
     assert sorted(world.settled().jobs) == ["f-a-0", "f-a-1", "f-a-1-r1"]
 
 
-def test_an_item_that_completed_before_does_not_count_as_running_again() -> None:
-    """b waits for a service that has to run again, and e for b to run."""
-    each = step("a", condition="Running", for_each=ForEach(count=2))
-    world = flow("a", b=each, e=after("b", condition="Running")).with_spec(failure_policy="Abort")
+def test_an_item_that_completed_before_the_retry_does_not_count_as_running() -> None:
+    """b waits for a service that runs again, and e waits for b to run."""
+    loop = step("a", condition="Running", for_each=ForEach(count=2))
+    world = flow("a", b=loop, e=after("b", condition="Running")).with_spec(failure_policy="Abort")
     world = world.with_jobs(a="Running").settled()
     world = world.ended("f-b-0", "Completed").settled().ended("f-b-1", "Failed").settled()
     world = world.run(lambda name: "Failed")
@@ -219,14 +219,14 @@ def test_a_retry_restarts_the_timeout() -> None:
     assert world.later(60).plan().reason == "Timeout"
 
 
-def test_the_time_that_it_was_suspended_before_is_forgotten() -> None:
+def test_a_retry_resets_the_suspended_time() -> None:
     world = flow("a").with_jobs(a="Running").settled().with_command("SuspendFlow").settled()
     world = world.later(30).ended("f-a", "Failed").settled()
     assert world.flow.status.suspended_seconds == 30
     assert retried(world).flow.status.suspended_seconds is None
 
 
-def test_it_is_not_created_suspended_again() -> None:
+def test_a_retry_does_not_suspend_the_flow_again() -> None:
     world = flow("a").with_spec(suspend=True).settled().with_command("ResumeJob").settled()
     world = retried(world.ended("f-a", "Failed").settled())
     assert (world.plan().phases, world.plan().reason) == ({"a": "Pending"}, "")
@@ -240,13 +240,13 @@ def test_jobs_of_earlier_attempts_are_ignored_after_a_retry() -> None:
     assert confirmed(world.without_jobs("b")).plan().creates == ["f-b-r1"]
 
 
-def test_a_job_that_somebody_resumed_has_to_end_first() -> None:
+def test_a_retry_waits_for_the_end_of_a_resumed_job() -> None:
     world = diamond().ended("f-b", "Running").with_command("RestartJob").stored()
     assert (world.plan().creates, world.plan().held_up["b"]) == ([], "NameInUse")
     assert confirmed(world.ended("f-b", "Completed")).plan().creates == ["f-b-r1"]
 
 
-def test_a_flow_of_volcanos_own_controller_is_retried_too() -> None:
+def test_a_flow_that_volcano_started_can_be_retried() -> None:
     world = flow("a", b="a").with_jobs(a="Failed").settled()
     status = world.flow.status
     bare = {"f-a": type(status.conditions["f-a"])(phase="Failed")}  # type: ignore[index]
@@ -259,14 +259,14 @@ def test_only_a_failed_flow_can_be_retried() -> None:
     only = "only a flow that has failed can be retried, and this one is"
     assert running.with_command("RestartJob").plan().refused_commands == [f"{only} Running"]
     assert flow("a").with_command("RestartJob").plan().refused_commands == [f"{only} Pending"]
-    over = flow("a").run()
-    assert over.with_command("RestartJob").plan().refused_commands == [f"{only} Succeed"]
-    assert retried(over).flow.status == over.flow.status
+    finished = flow("a").run()
+    assert finished.with_command("RestartJob").plan().refused_commands == [f"{only} Succeed"]
+    assert retried(finished).flow.status == finished.flow.status
 
 
-def test_what_is_suspended_has_not_failed_yet() -> None:
-    """Its step has failed, but the flow fails only after it is resumed, and may be retried then."""
-    world = flow("a", b="a").with_last("z").with_jobs(a="Running")
+def test_a_suspended_flow_has_not_failed_yet() -> None:
+    """Its step has failed, but the flow fails, and can be retried, only after it is resumed."""
+    world = flow("a", b="a").with_finally("z").with_jobs(a="Running")
     world = world.with_command("SuspendFlow", name="s").settled().ended("f-a", "Failed").settled()
     again = world.with_command("RestartJob")
     assert again.plan().refused_commands == [
@@ -278,7 +278,7 @@ def test_what_is_suspended_has_not_failed_yet() -> None:
     assert retried(world).plan().phases == {"a": "Pending", "b": "Waiting", "z": "Waiting"}
 
 
-def test_a_cancel_behind_a_retry_ends_what_was_retried() -> None:
+def test_a_cancel_after_a_retry_stops_the_retried_steps() -> None:
     world = diamond().with_command("RestartJob", name="one").later(1)
     world = world.with_command("TerminateJob", name="two").settled()
     assert (world.flow.status.state.reason, world.commands) == ("Cancelled", {})
@@ -302,12 +302,12 @@ def test_an_invalid_flow_is_not_retried() -> None:
     ]
 
 
-def test_two_retry_once_and_what_comes_behind_finds_it_under_way() -> None:
+def test_the_second_of_two_retries_is_refused_and_later_commands_apply() -> None:
     world = diamond().with_command("RestartJob", name="one").later(1)
     world = world.with_command("RestartJob", name="two").later(1)
     world = world.with_command("SuspendFlow", name="x")
     assert world.plan().status.handled_commands == ["uid-one"]
-    planned = world.carried_out().plan()
+    planned = world.apply().plan()
     assert planned.events.count("CommandRefused") == 1
     assert (planned.creates, planned.reason) == ([], "Suspended")
     assert world.settled().commands == {}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jobflow.core.planning.actions import ReadPods
-from support.plan.loop_worlds import each, ends, repeated, there
+from support.plan.loop_worlds import end_jobs, for_each, jobs_in, repeated
 from support.plan.plan_world import World, flow
 
 
@@ -39,7 +39,7 @@ def test_a_suspended_flow_starts_nothing_and_aborts_nothing() -> None:
     assert world.plan().held_up == {"x": "Suspended", "b": "Suspended"}
 
 
-def test_a_resumed_flow_starts_what_waited() -> None:
+def test_a_resumed_flow_starts_waiting_steps() -> None:
     world = suspended().ended("f-a", "Completed").settled().later(30)
     world = world.with_template("x").with_command("ResumeJob", name="r")
     planned = world.plan()
@@ -51,7 +51,7 @@ def test_a_resumed_flow_starts_what_waited() -> None:
     assert resumed(world).flow.status.suspended_seconds == 12
 
 
-def test_a_flow_whose_last_job_runs_out_is_over() -> None:
+def test_a_suspended_flow_ends_with_its_last_job() -> None:
     world = flow("a").with_jobs(a="Running").settled().with_command("SuspendFlow").settled()
     world = world.later(9).ended("f-a", "Completed").settled()
     assert world.end == ("Succeed", "")
@@ -59,14 +59,14 @@ def test_a_flow_whose_last_job_runs_out_is_over() -> None:
     assert world.flow.status.suspended_seconds == 9
 
 
-def test_a_failure_does_not_show_before_it_goes_on() -> None:
+def test_a_suspended_flow_fails_only_after_it_is_resumed() -> None:
     world = suspended().ended("f-a", "Failed").settled()
     assert (world.plan().phases["a"], world.plan().reason) == ("Failed", "Suspended")
     world = resumed(world)
     assert world.end == ("Failed", "StepFailed")
 
 
-def test_a_lost_job_is_not_made_again_meanwhile() -> None:
+def test_a_lost_job_is_not_recreated_while_the_flow_is_suspended() -> None:
     world = suspended().without_jobs("a").with_missing("f-a").settled().later(10)
     assert world.plan().creates == []
     assert world.plan().phases["a"] == "Waiting"
@@ -90,7 +90,7 @@ def test_abort_job_aborts_running_steps_which_run_again_on_resume() -> None:
     assert world.plan().conditions["a"].job == "f-a-r1"
 
 
-def test_resumed_before_its_job_has_ended_it_still_runs_again() -> None:
+def test_a_step_that_is_resumed_before_its_job_ends_runs_again() -> None:
     """A stored abort is always sent, because the job may be aborting already."""
     world = resumed(suspended("AbortJob").ended("f-a", "Aborting"))
     assert world.plan().conditions["a"].reason == "Suspended"
@@ -99,7 +99,7 @@ def test_resumed_before_its_job_has_ended_it_still_runs_again() -> None:
 
 
 def test_a_job_that_appears_after_abort_job_is_aborted() -> None:
-    """Its create was under way; what suspended the flow is remembered, not only that it is."""
+    """Its create was under way. The status records which command suspended the flow."""
     world = suspended("AbortJob").with_template("x").with_jobs(x="Pending").settled()
     assert world.plan().conditions["x"].reason == "Suspended"
     late = suspended("SuspendFlow").with_jobs(x="Pending").settled()
@@ -107,8 +107,8 @@ def test_a_job_that_appears_after_abort_job_is_aborted() -> None:
 
 
 @pytest.mark.parametrize("end", ["Failed", "Terminated"])
-def test_one_that_fails_by_itself_meanwhile_has_failed(end: str) -> None:
-    """An abort ends Aborted, so that any other end is the vcjob's own."""
+def test_a_step_that_fails_by_itself_while_suspended_is_failed(end: str) -> None:
+    """An abort ends in Aborted, so any other end is the vcjob's own."""
     world = suspended("AbortJob").ended("f-a", end).settled()
     assert world.plan().failed == {"a": f"Job{end}"}
     assert world.plan().conditions["a"].message == f"the job f-a ended {end}"
@@ -116,15 +116,15 @@ def test_one_that_fails_by_itself_meanwhile_has_failed(end: str) -> None:
     assert "f-a-r1" not in world.jobs
 
 
-def test_of_one_that_fails_by_itself_meanwhile_the_pods_are_read() -> None:
-    world = replace(suspended("AbortJob").ended("f-a", "Failed"), asked_before=False)
+def test_pods_of_a_job_that_fails_by_itself_while_suspended_are_read() -> None:
+    world = replace(suspended("AbortJob").ended("f-a", "Failed"), failed_pods_read=False)
     assert [action for action in world.plan().plan.actions if isinstance(action, ReadPods)]
-    aborted = replace(suspended("AbortJob").ended("f-a", "Aborted"), asked_before=False)
+    aborted = replace(suspended("AbortJob").ended("f-a", "Aborted"), failed_pods_read=False)
     assert not aborted.plan().plan.actions
 
 
-def test_finally_is_aborted_too_and_runs_again() -> None:
-    world = flow("a").with_last("z").with_jobs(a="Completed").settled().with_jobs(z="Running")
+def test_abort_job_aborts_finally_which_runs_again_on_resume() -> None:
+    world = flow("a").with_finally("z").with_jobs(a="Completed").settled().with_jobs(z="Running")
     world = world.settled().with_command("AbortJob").settled()
     assert world.plan().conditions["z"].reason == "Suspended"
     world = resumed(world.ended("f-z", "Aborted").settled())
@@ -145,14 +145,14 @@ def test_a_flow_that_is_created_suspended_starts_nothing() -> None:
     assert created_suspended().settled().later(100).plan().nothing
 
 
-def test_a_flow_that_was_created_suspended_is_resumed_for_good() -> None:
+def test_a_flow_that_was_created_suspended_stays_resumed() -> None:
     world = resumed(created_suspended().settled().later(10))
     assert world.plan().phases["a"] == "Pending"
     assert world.flow.status.suspended_seconds == 10
     assert world.run().flow.status.state.phase == "Succeed"
 
 
-def test_a_resume_that_is_there_from_the_start_counts() -> None:
+def test_a_resume_that_exists_before_the_first_plan_applies() -> None:
     planned = created_suspended().with_command("ResumeJob").plan()
     assert planned.creates == ["f-a"]
     assert planned.status.suspended_at is None
@@ -182,7 +182,7 @@ def test_commands_are_handled_in_order(actions: tuple[str, ...], by: str, reason
 
 
 def test_a_cancel_lifts_a_suspension_so_that_finally_runs() -> None:
-    world = flow("a").with_last("z").with_jobs(a="Running").settled()
+    world = flow("a").with_finally("z").with_jobs(a="Running").settled()
     world = world.with_command("SuspendFlow", name="s").settled().later(10)
     world = world.with_command("TerminateJob", name="t").settled()
     assert world.flow.status.suspended_at is None
@@ -191,14 +191,14 @@ def test_a_cancel_lifts_a_suspension_so_that_finally_runs() -> None:
     assert world.plan().phases["z"] == "Pending"
 
 
-def test_resuming_what_is_not_suspended_is_refused() -> None:
+def test_a_resume_of_a_flow_that_is_not_suspended_is_refused() -> None:
     assert running().with_command("ResumeJob").plan().refused_commands == [
         "the flow is not suspended"
     ]
     assert running().with_command("ResumeJob").settled().commands == {}
 
 
-def test_suspending_what_ends_already_is_refused() -> None:
+def test_a_suspension_of_a_cancelled_flow_is_refused() -> None:
     world = running().cancelled().with_command("SuspendFlow", name="s")
     assert world.plan().refused_commands == [
         "the flow ends already, because the flow was cancelled"
@@ -206,8 +206,8 @@ def test_suspending_what_ends_already_is_refused() -> None:
 
 
 @pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob"])
-def test_a_command_that_comes_with_the_end_of_the_flow_is_refused(action: str) -> None:
-    """All that is left is to write how the flow ended."""
+def test_a_command_that_arrives_with_the_end_of_the_flow_is_refused(action: str) -> None:
+    """Only the write of the end of the flow is left to do."""
     world = flow("a").with_jobs(a="Running").settled().ended("f-a", "Completed")
     world = world.with_command(action)
     assert world.plan().refused_commands == ["the flow has ended"]
@@ -245,21 +245,21 @@ def test_a_command_for_a_flow_that_is_being_deleted_is_refused(action: str) -> N
 
 
 @pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob"])
-def test_a_repeat_that_is_suspended_between_two_runs_goes_on_with_the_next(action: str) -> None:
-    world = ends(repeated("index == 2").settled(), "Completed", "f-a-0")
-    world = ends(world.with_command(action, name="s").settled(), "Completed", "f-a-1")
+def test_a_repeat_that_is_suspended_between_two_runs_continues_with_the_next(action: str) -> None:
+    world = end_jobs(repeated("index == 2").settled(), "Completed", "f-a-0")
+    world = end_jobs(world.with_command(action, name="s").settled(), "Completed", "f-a-1")
     assert (world.plan().creates, world.plan().failed) == ([], {})
     assert world.plan().phase == "Running"
     world = resumed(world.later(10))
     assert world.plan().conditions["a"].job == "f-a-2"
-    assert ends(world, "Completed", "f-a-2").plan().phases["a"] == "Completed"
+    assert end_jobs(world, "Completed", "f-a-2").plan().phases["a"] == "Completed"
 
 
 @pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob"])
-def test_items_that_had_not_begun_begin_when_it_is_resumed(action: str) -> None:
-    world = each(2, parallelism=1).settled().with_command(action, name="s").settled()
-    world = ends(world, "Completed", "f-a-0")
+def test_items_that_had_not_started_start_after_the_resume(action: str) -> None:
+    world = for_each(2, parallelism=1).settled().with_command(action, name="s").settled()
+    world = end_jobs(world, "Completed", "f-a-0")
     assert (world.plan().creates, world.plan().failed) == ([], {})
     world = resumed(world.later(10))
-    assert there(world)["f-a-1"] == "Pending"
-    assert ends(world, "Completed", "f-a-1").plan().phases["a"] == "Completed"
+    assert jobs_in(world)["f-a-1"] == "Pending"
+    assert end_jobs(world, "Completed", "f-a-1").plan().phases["a"] == "Completed"

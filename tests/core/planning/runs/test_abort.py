@@ -1,4 +1,4 @@
-"""Abort of the runs of a cancelled flow: ask Volcano first, and delete the vcjob after a minute."""
+"""Abort of the runs of a cancelled flow: Volcano first, then deletion after a minute."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -30,7 +30,7 @@ def refused() -> World:
 
 
 def cyclic() -> World:
-    """Past admission; a status keeps it from being called Invalid."""
+    """A flow that bypassed admission, with a status so that it is not marked Invalid."""
     world = flow(a="b", b="a")
     status = msgspec.structs.replace(world.flow.status, progress="0/2")
     state = msgspec.structs.replace(status.state, phase="Running")
@@ -53,7 +53,7 @@ def test_a_flow_that_runs_nothing_ends_at_once(world: World) -> None:
     assert planned.events == ["StepSkipped", "FlowCancelled", "FlowFailed"]
 
 
-def test_a_step_between_two_attempts_gets_no_other() -> None:
+def test_a_step_between_two_attempts_is_not_attempted_again() -> None:
     world = flow("a", b="a").with_jobs(a="Running").settled().without_jobs("a")
     world = world.with_missing("f-a").settled()
     assert world.plan().held_up == {"a": "JobLost"}
@@ -64,10 +64,10 @@ def test_a_step_between_two_attempts_gets_no_other() -> None:
     assert (planned.phase, planned.creates, planned.job_reads) == ("Failed", [], [])
 
 
-def test_when_a_lost_job_ended_is_written_once() -> None:
-    """Its last object is still known, and says less than the status."""
+def test_the_end_of_a_lost_job_is_recorded_once() -> None:
+    """Its last object is still known, but has less information than the status."""
     world = flow("a", "b").with_jobs(a="Running", b="Running").settled()
-    world = world.last_seen("a").settled().later(0.5).with_command()
+    world = world.with_deleted("a").settled().later(0.5).with_command()
     lost = world.records["f-a"]
     for _ in range(2):
         world = world.stored().later(0.5)
@@ -75,16 +75,16 @@ def test_when_a_lost_job_ended_is_written_once() -> None:
         assert (ended.state, ended.end_timestamp) == ("Aborted", lost.end_timestamp)
 
 
-def test_a_job_that_nobody_sees_is_looked_for_before_it_is_given_up() -> None:
+def test_an_unknown_job_is_read_before_its_step_fails() -> None:
     world = flow("a").with_jobs(a="Running").settled().without_jobs("a")
     planned = cancel(world)
     assert (planned.job_reads, planned.phase, planned.reason) == (["f-a"], "Running", "Cancelled")
-    world = world.with_command().carried_out()
+    world = world.with_command().apply()
     assert world.plan().failed == {"a": "Cancelled"}
     assert world.plan().phase == "Failed"
 
 
-def test_what_runs_is_to_be_aborted_and_the_rest_is_skipped() -> None:
+def test_a_cancel_aborts_running_steps_and_skips_the_others() -> None:
     planned = cancel(two_running())
     assert planned.phases == {"a": "Completed", "b": "Running", "c": "Running", "d": "Skipped"}
     assert planned.conditions["b"].reason == "Cancelled"
@@ -99,7 +99,7 @@ def test_what_runs_is_to_be_aborted_and_the_rest_is_skipped() -> None:
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Running", "Restarting", "Completing"])
-def test_volcano_is_asked_again_every_ten_seconds(phase: str) -> None:
+def test_the_abort_is_repeated_every_ten_seconds(phase: str) -> None:
     world = flow("a").with_jobs(a=phase).cancelled()
     assert world.plan().nothing
     assert world.plan().plan.requeue_after == timedelta(seconds=10)
@@ -109,18 +109,18 @@ def test_volcano_is_asked_again_every_ten_seconds(phase: str) -> None:
     assert world.settled().later(10).plan().aborts == ["f-a"]
 
 
-def test_a_job_that_is_aborting_is_left_alone_until_its_time_is_over() -> None:
+def test_an_aborting_job_is_deleted_after_a_minute() -> None:
     world = flow("a").with_jobs(a="Running").cancelled().ended("f-a", "Aborting").settled()
     assert world.plan().plan.requeue_after == timedelta(seconds=60)
     assert world.later(59).plan().plan.actions == ()
     assert world.later(60).plan().deletes == ["f-a"]
 
 
-def test_a_job_that_never_reacts_is_deleted_after_a_minute() -> None:
+def test_a_job_that_ignores_the_abort_is_deleted_after_a_minute() -> None:
     world = flow("a", b="a").with_jobs(a="Running").cancelled().later(60)
     [delete] = world.plan().plan.actions
     assert delete == DeleteJob("f-a", "uid-f-a")
-    world = world.carried_out()
+    world = world.apply()
     planned = world.plan()
     assert planned.failed == {"a": "Cancelled"}
     assert planned.conditions["a"].abort_time is None
@@ -128,7 +128,7 @@ def test_a_job_that_never_reacts_is_deleted_after_a_minute() -> None:
     assert planned.status.terminated_jobs == ["f-a"]
 
 
-def test_a_job_that_is_being_deleted_already_is_waited_for() -> None:
+def test_a_flow_waits_for_a_job_that_is_already_being_deleted() -> None:
     world = flow("a").with_jobs(a="Running").cancelled().later(70)
     world = world.with_metadata("f-a", deletion_timestamp=world.now)
     assert world.plan().plan.actions == ()
@@ -150,14 +150,14 @@ def test_the_reason_of_an_aborted_run_is_the_reason_of_its_abort(end: str) -> No
     assert world.settled().records["f-b"].state == end
 
 
-def test_a_job_that_completes_all_the_same_has_completed() -> None:
+def test_a_job_that_completes_despite_the_cancel_is_completed() -> None:
     world = two_running().cancelled().ended("f-b", "Completed").ended("f-c", "Aborted")
     planned = world.plan()
     assert (planned.phases["b"], planned.failed) == ("Completed", {"c": "Cancelled"})
     assert (planned.phase, planned.reason, planned.creates) == ("Failed", "Cancelled", [])
 
 
-def test_a_flow_that_fails_already_is_cancelled_all_the_same() -> None:
+def test_a_failing_flow_can_be_cancelled() -> None:
     world = flow("a", "b", c="b", d=after("c", condition="Finished"))
     world = world.with_jobs(a="Failed", b="Running").settled()
     assert world.plan().reason == "StepFailed"
@@ -168,11 +168,11 @@ def test_a_flow_that_fails_already_is_cancelled_all_the_same() -> None:
     assert (planned.phase, planned.reason) == ("Failed", "Cancelled")
 
 
-def test_a_job_that_shows_up_for_a_skipped_step_is_deleted() -> None:
+def test_a_late_job_of_a_skipped_step_is_deleted() -> None:
     world = two_running().cancelled().with_jobs(d="Pending")
     assert world.plan().deletes == ["f-d"]
     assert world.plan().skipped == {"d": "Stopped"}
-    world = world.carried_out().ended("f-b", "Aborted").ended("f-c", "Aborted").settled()
+    world = world.apply().ended("f-b", "Aborted").ended("f-c", "Aborted").settled()
     assert world.flow.status.state.phase == "Failed"
 
 
@@ -184,27 +184,27 @@ def test_a_resumed_job_of_an_earlier_attempt_is_deleted_when_the_flow_is_cancell
     assert "f-a-r1" not in world.deleted
 
 
-def test_a_job_that_was_aborted_and_then_resumed_by_somebody_is_theirs() -> None:
+def test_an_aborted_job_that_a_user_resumes_is_not_touched() -> None:
     world = flow("a").with_jobs(a="Running").cancelled().ended("f-a", "Aborted").settled()
     assert world.flow.final
     assert world.ended("f-a", "Running").plan().plan.actions == ()
 
 
-def test_a_new_controller_asks_volcano_to_abort_again() -> None:
-    """When a vcjob was asked to abort is known to the process alone."""
+def test_a_new_controller_process_repeats_the_abort() -> None:
+    """Only the process knows when it sent the abort of a vcjob."""
     world = flow("a").with_jobs(a="Running").cancelled().later(3)
     assert replace(world, aborts={}).plan().plan.actions == (AbortJob("f-a", "uid-f-a"),)
 
 
-def test_the_message_of_the_command_is_in_the_message_of_the_flow() -> None:
-    world = flow("a").with_jobs(a="Running").with_command(said="wrong data").settled()
+def test_the_message_of_the_flow_contains_that_of_the_command() -> None:
+    world = flow("a").with_jobs(a="Running").with_command(text="wrong data").settled()
     assert world.plan().message == "the flow was cancelled: wrong data"
     assert world.ended("f-a", "Aborted").plan().message == "the flow was cancelled: wrong data"
-    long = flow("a").with_command(said="x" * 1000).plan()
+    long = flow("a").with_command(text="x" * 1000).plan()
     assert len(long.message) == 256
 
 
-def test_a_flow_of_volcanos_own_controller_is_cancelled_too() -> None:
+def test_a_flow_that_volcano_started_can_be_cancelled() -> None:
     world = flow("a", b="a").with_jobs(a="Running")
     world = world.with_metadata("f-a", labels=None, annotations=None).cancelled()
     assert world.ended("f-a", "Aborted").plan().failed == {"a": "Cancelled"}

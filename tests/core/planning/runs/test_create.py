@@ -13,25 +13,25 @@ from jobflow.api.job import Job
 from jobflow.api.jobflow import Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.planning.view import Holder
-from support.plan.foreign_jobs import owner, stranger
+from support.plan.foreign_jobs import foreign, owner
 from support.plan.plan_world import FLOW_UID, NOW, World, after, flow, job_status, world_of
 from support.plan.steps import step
 
 
-def test_a_job_that_is_there_is_taken_over() -> None:
+def test_an_existing_job_is_adopted() -> None:
     planned = flow("a", b="a").with_jobs(a="Running").plan()
     assert (planned.creates, planned.phases["a"]) == ([], "Running")
     assert (planned.conditions["a"].job, planned.conditions["a"].attempts) == ("f-a", 1)
 
 
-def test_a_job_without_our_labels_is_known_by_its_name() -> None:
+def test_a_job_without_labels_is_known_by_its_name() -> None:
     world = flow("a", b="a")
     metadata = ObjectMeta(name="f-a", owner_references=[owner("f", FLOW_UID)])
     job = Job(metadata=metadata, status=job_status("Completed", NOW))
     assert world.with_job(job).plan().creates == ["f-b"]
 
 
-def test_a_job_is_known_by_its_label_where_the_annotation_is_lost() -> None:
+def test_a_job_without_the_annotation_is_known_by_its_label() -> None:
     world = flow("a", b="a")
     metadata = ObjectMeta(name="f-a-r1", labels={labels.STEP: "a", labels.ATTEMPT: "2"})
     job = Job(metadata=metadata, status=job_status("Completed", NOW))
@@ -47,7 +47,7 @@ def test_a_job_is_known_by_its_label_where_the_annotation_is_lost() -> None:
         ObjectMeta(name="f-a", labels={labels.STEP: "zzz"}),
     ],
 )
-def test_a_job_of_no_step_is_left_alone(metadata: ObjectMeta) -> None:
+def test_a_job_without_a_step_is_ignored(metadata: ObjectMeta) -> None:
     world = flow("a")
     job = Job(metadata=metadata, status=job_status("Running", NOW))
     planned = replace(world, jobs={job.metadata.name: job}).plan()
@@ -55,35 +55,35 @@ def test_a_job_of_no_step_is_left_alone(metadata: ObjectMeta) -> None:
     assert planned.status.job_status_list is None
 
 
-def test_an_attempt_that_is_no_number_is_the_first() -> None:
+def test_an_attempt_label_without_a_number_counts_as_the_first_attempt() -> None:
     world = flow("a").with_jobs(a="Running")
     planned = world.with_metadata("f-a", labels={labels.ATTEMPT: "²"}).plan()
     assert planned.conditions["a"].attempts == 1
 
 
 @pytest.mark.parametrize(("end", "then"), [("Completed", "Completed"), ("Aborted", "Failed")])
-def test_a_deleted_job_counts_as_it_was_last_seen(end: str, then: str) -> None:
-    world = flow("a", b="a").with_jobs(a="Running").settled().with_jobs(a=end).last_seen("a")
+def test_a_deleted_job_counts_with_its_last_phase(end: str, then: str) -> None:
+    world = flow("a", b="a").with_jobs(a="Running").settled().with_jobs(a=end).with_deleted("a")
     planned = world.plan()
     assert (planned.phases["a"], planned.job_reads) == (then, [])
 
 
-def test_what_the_status_remembers_is_not_changed_by_a_job() -> None:
+def test_a_job_does_not_change_an_end_that_the_status_has() -> None:
     world = flow("a", b="a").with_jobs(a="Completed", b="Running").settled()
     planned = world.with_jobs(a="Failed").plan()
     assert (planned.phases["a"], planned.failed) == ("Completed", {})
 
 
 @pytest.mark.parametrize("owned", [True, False])
-def test_a_name_of_a_foreign_job_fails_the_step(owned: bool) -> None:
-    planned = flow("a", b="a").stored().with_holder("a", stranger(owned=owned)).plan()
+def test_a_name_that_a_foreign_job_has_fails_the_step(owned: bool) -> None:
+    planned = flow("a", b="a").stored().with_holder("a", foreign(owned=owned)).plan()
     assert (planned.failed, planned.skipped) == ({"a": "NameConflict"}, {"b": "UpstreamFailed"})
     assert (planned.phase, planned.reason) == ("Failed", "NameConflict")
     assert ("JobFlow other" in planned.conditions["a"].message) is owned
 
 
-@pytest.mark.parametrize("holder", [stranger(deleting=True), stranger(owner_alive=False)])
-def test_a_name_that_becomes_free_is_waited_for(holder: Holder) -> None:
+@pytest.mark.parametrize("holder", [foreign(deleting=True), foreign(owner_alive=False)])
+def test_a_step_waits_for_a_name_that_becomes_free(holder: Holder) -> None:
     world = flow("a").stored().with_holder("a", holder)
     planned = world.plan()
     assert (planned.held_up, planned.creates) == ({"a": "NameInUse"}, [])
@@ -93,15 +93,15 @@ def test_a_name_that_becomes_free_is_waited_for(holder: Holder) -> None:
     assert replace(world.stored(), holders={}).plan().creates == ["f-a"]
 
 
-def test_a_name_is_tried_again_when_the_answer_says_so() -> None:
-    holder = replace(stranger(deleting=True), retry_at=NOW + timedelta(seconds=3))
+def test_a_name_is_tried_again_at_the_time_of_the_answer() -> None:
+    holder = replace(foreign(deleting=True), retry_at=NOW + timedelta(seconds=3))
     world = flow("a").stored().with_holder("a", holder).stored()
     assert world.plan().plan.requeue_after == timedelta(seconds=3)
     planned = world.later(3).plan()
     assert (planned.creates, planned.held_up) == (["f-a"], {"a": "NameInUse"})
 
 
-def test_a_422_fails_the_step_with_the_servers_words() -> None:
+def test_a_422_fails_the_step_with_the_message_of_the_server() -> None:
     planned = flow("a", b="a").stored().with_refusal("a", 422, "spec.tasks: Required value").plan()
     assert planned.failed == {"a": "Refused"}
     assert planned.conditions["a"].message == "spec.tasks: Required value"
@@ -113,7 +113,7 @@ def test_a_422_fails_the_step_with_the_servers_words() -> None:
 
 
 @pytest.mark.parametrize("code", [400, 403])
-def test_other_refusals_are_waited_out(code: int) -> None:
+def test_other_refusals_are_retried(code: int) -> None:
     world = flow("a").stored().with_refusal("a", code, "exceeded quota", retry_in=2.5)
     planned = world.plan()
     assert (planned.held_up, planned.creates) == ({"a": "CreateRefused"}, [])
@@ -128,19 +128,19 @@ def test_other_refusals_are_waited_out(code: int) -> None:
     assert planned.status == world.flow.status
 
 
-def test_a_create_refused_again_is_not_told_again() -> None:
+def test_a_repeated_refusal_writes_no_further_event() -> None:
     world = flow("a").stored().with_refusal("a", 403, retry_in=1).stored().later(1)
     planned = world.with_refusal("a", 403, "still", retry_in=2).plan()
     assert (planned.events, planned.message) == ([], "step a: still")
 
 
-def test_a_refusal_for_ever_is_waited_out_without_asking() -> None:
+def test_a_create_in_a_terminating_namespace_is_not_retried() -> None:
     planned = flow("a").stored().with_refusal("a", 403, "namespace ns is being terminated").plan()
     assert (planned.creates, planned.plan.requeue_after) == ([], None)
     assert planned.held_up == {"a": "CreateRefused"}
 
 
-def test_a_refused_step_that_has_not_begun_is_stopped_with_the_flow() -> None:
+def test_a_refused_step_that_has_not_started_is_stopped_with_the_flow() -> None:
     world = flow("a", "b").with_jobs(a="Failed").with_refusal("b", 403, retry_in=1)
     assert world.plan().skipped == {"b": "Stopped"}
 
@@ -156,7 +156,7 @@ def test_a_lost_job_is_confirmed_before_anything_else() -> None:
     assert planned.status == planned.world.flow.status
 
 
-def test_a_lost_job_that_is_there_after_all_runs_on() -> None:
+def test_a_lost_job_that_exists_after_all_keeps_running() -> None:
     assert lost().with_jobs(a="Running").with_missing("f-a").plan().nothing
 
 
@@ -169,7 +169,7 @@ def test_a_lost_job_is_tried_again_after_a_backoff() -> None:
     assert (planned.events, planned.plan.urgent, planned.creates) == (["JobLost"], True, [])
     assert (planned.phase, planned.reason) == ("Running", "JobLost")
 
-    world = world.carried_out(planned)
+    world = world.apply(planned)
     assert world.plan().nothing
     planned = world.later(0.5).plan()
     assert (planned.creates, planned.plan.requeue_after) == ([], timedelta(seconds=0.5))
@@ -177,28 +177,28 @@ def test_a_lost_job_is_tried_again_after_a_backoff() -> None:
     world = world.later(1)
     planned = world.plan()
     assert (planned.creates, planned.events) == (["f-a-r1"], [])
-    world = world.carried_out(planned)
+    world = world.apply(planned)
     planned = world.plan()
     assert (planned.conditions["a"].attempts, planned.conditions["a"].job) == (2, "f-a-r1")
     assert (planned.phases["a"], planned.events) == ("Pending", ["JobCreated"])
     assert world.run().flow.status.state.phase == "Succeed"
 
 
-def test_the_new_attempt_is_created_only_if_the_lost_job_is_gone() -> None:
-    """Another process may have planned it: what was read then is not known to this one."""
+def test_the_new_attempt_is_created_only_if_the_lost_job_does_not_exist() -> None:
+    """Another process may have planned it, and this one does not know the result of its read."""
     world = lost().with_missing("f-a").stored().later(1)
     planned = replace(world, missing=frozenset()).plan()
-    assert (planned.creates, planned.must_be_gone) == (["f-a-r1"], ["f-a"])
+    assert (planned.creates, planned.must_not_exist) == (["f-a-r1"], ["f-a"])
 
 
-def test_the_end_of_a_lost_job_may_still_be_told() -> None:
+def test_the_end_of_a_lost_job_may_become_known_later() -> None:
     world = lost().with_missing("f-a").stored()
-    world = world.with_jobs(a="Completed").last_seen("a")
+    world = world.with_jobs(a="Completed").with_deleted("a")
     assert world.plan().creates == ["f-b"]
 
 
-def test_a_lost_job_whose_beginning_was_not_written_either() -> None:
-    world = flow("a").stored().with_jobs(a="Running").last_seen("a")
+def test_a_lost_job_whose_start_was_not_stored_is_tried_again() -> None:
+    world = flow("a").stored().with_jobs(a="Running").with_deleted("a")
     planned = world.plan()
     assert (planned.job_reads, planned.held_up) == ([], {"a": "JobLost"})
     world = world.stored().later(1)
@@ -206,22 +206,22 @@ def test_a_lost_job_whose_beginning_was_not_written_either() -> None:
 
 
 def test_a_job_lost_twice_waits_longer() -> None:
-    world = lost().with_missing("f-a").stored().later(1).carried_out().settled()
+    world = lost().with_missing("f-a").stored().later(1).apply().settled()
     world = replace(world, jobs={}).with_missing("f-a-r1")
     planned = world.plan()
     assert planned.plan.requeue_after == timedelta(seconds=2)
     assert world.stored().later(2).plan().creates == ["f-a-r2"]
 
 
-def test_an_earlier_attempt_that_is_still_known_is_not_the_current_one() -> None:
-    world = lost().with_missing("f-a").stored().later(1).carried_out().settled()
+def test_an_earlier_attempt_in_the_cache_is_not_the_current_one() -> None:
+    world = lost().with_missing("f-a").stored().later(1).apply().settled()
     world = replace(
-        world.with_jobs(a="Running").last_seen("a"), jobs={"f-a": world.job("a", "Running")}
+        world.with_jobs(a="Running").with_deleted("a"), jobs={"f-a": world.job("a", "Running")}
     )
     assert world.plan().job_reads == ["f-a-r1"]
 
 
-def test_a_new_attempt_takes_no_name_that_anything_has_or_had() -> None:
+def test_a_new_attempt_skips_names_that_are_or_were_in_use() -> None:
     world = world_of([Step(name="a"), Step(name="a-r1")]).with_jobs(a="Running")
     world = world.with_jobs(**{"a-r1": "Running"}).settled().without_jobs("a")
     remembered = [
@@ -230,7 +230,7 @@ def test_a_new_attempt_takes_no_name_that_anything_has_or_had() -> None:
     ]
     status = msgspec.structs.replace(world.flow.status, job_status_list=remembered)
     world = world.with_status(status).with_missing("f-a").stored().later(1)
-    world = replace(world, holders={"f-a-r3": stranger()})
+    world = replace(world, holders={"f-a-r3": foreign()})
     assert world.plan().creates == ["f-a-r4"]
 
 
@@ -242,25 +242,25 @@ def test_a_lost_step_without_its_template_waits_for_it() -> None:
     assert world.stored().with_template("a").plan().creates == ["f-a-r1"]
 
 
-def test_a_lost_step_carries_on_although_the_flow_has_stopped() -> None:
+def test_a_lost_step_is_tried_again_in_a_stopped_flow() -> None:
     world = flow("a", "b").with_jobs(a="Running", b="Failed").settled()
     world = world.without_jobs("a").with_missing("f-a").stored().later(1)
     assert world.plan().creates == ["f-a-r1"]
 
 
-def test_a_flow_being_deleted_makes_no_new_attempt() -> None:
+def test_a_flow_that_is_being_deleted_starts_no_new_attempt() -> None:
     planned = lost().being_deleted().plan()
     assert (planned.job_reads, planned.creates, planned.phase) == ([], [], "Terminating")
 
 
-def test_a_lost_job_is_in_the_list_of_those_nobody_knows_about() -> None:
+def test_a_lost_job_is_in_the_list_of_unknown_jobs() -> None:
     status = lost().with_missing("f-a").plan().status
     assert (status.un_know_jobs, status.running_jobs) == (["f-a"], None)
     (record,) = status.job_status_list or []
     assert (record.state, record.end_timestamp) == ("Running", NOW)
 
 
-def test_a_refused_new_attempt_keeps_what_is_remembered() -> None:
+def test_a_refused_new_attempt_keeps_the_previous_one() -> None:
     world = lost().with_missing("f-a").stored().later(1)
     refused = world.with_refusal("a", 403, "exceeded quota", retry_in=4, run=1)
     planned = refused.plan()
@@ -276,10 +276,10 @@ def test_a_refused_new_attempt_keeps_what_is_remembered() -> None:
     ("condition", "phase", "reason"),
     [("Completed", "Completed", "JobLost"), ("Failed", "Failed", "JobFailed")],
 )
-def test_a_dependants_job_tells_the_end_of_a_lost_one(
+def test_the_job_of_a_dependant_implies_the_end_of_a_lost_job(
     condition: str, phase: str, reason: str
 ) -> None:
-    """The create was sent, the status that held its reason was not."""
+    """The create was sent, but the status with its reason was not."""
     world = flow("a", b=after("a", condition=condition)).with_jobs(a="Running").settled()
     world = world.with_jobs(b="Running").without_jobs("a")
     planned = world.plan()
@@ -297,24 +297,24 @@ def test_a_dependants_job_tells_the_end_of_a_lost_one(
         after("a x", strategy="any"),
     ],
 )
-def test_what_a_dependants_job_does_not_tell(depends_on: Any) -> None:
+def test_the_job_of_a_dependant_with_another_condition_implies_no_end(depends_on: Any) -> None:
     world = flow("a", "x", b=depends_on).with_jobs(a="Running", x="Completed").stored()
     world = world.with_jobs(b="Running").without_jobs("a")
     assert world.plan().job_reads == ["f-a"]
 
 
-def test_the_end_of_a_step_that_may_fail_is_not_told_by_what_starts_after_either() -> None:
+def test_the_job_of_a_dependant_implies_no_end_of_a_step_that_may_fail() -> None:
     world = flow(a=step(continue_on_failure=True), b="a").with_jobs(a="Running").stored()
     world = world.with_jobs(b="Running").without_jobs("a")
     assert world.plan().job_reads == ["f-a"]
 
 
-def test_a_dependant_of_any_with_one_target_tells_it_too() -> None:
+def test_the_job_of_a_dependant_of_any_with_one_target_implies_its_end() -> None:
     world = flow("a", b=after("a", strategy="any")).with_jobs(a="Running").settled()
     assert world.with_jobs(b="Running").without_jobs("a").plan().phases["a"] == "Completed"
 
 
-def test_a_dependant_that_the_status_knows_tells_nothing() -> None:
-    """Its own status would have told the end as well."""
+def test_a_dependant_that_the_status_knows_implies_nothing() -> None:
+    """The status that has the dependant would also have the end of its target."""
     world = flow("a", b="a").with_jobs(a="Running", b="Running").settled().without_jobs("a")
     assert world.plan().job_reads == ["f-a"]

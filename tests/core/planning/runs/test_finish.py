@@ -34,15 +34,15 @@ def with_job(
     if counts is not None:
         status = msgspec.structs.replace(job.status, task_status_count=dict(counts))
         job = msgspec.structs.replace(job, status=status)
-    made = [with_containers(pod_of(job, t, n, p), c, node="n1") for t, n, p, c in pods]
-    found: dict[str, Pod] = {pod.metadata.name: pod for pod in made}
+    pod_list = [with_containers(pod_of(job, t, n, p), c, node="n1") for t, n, p, c in pods]
+    found: dict[str, Pod] = {pod.metadata.name: pod for pod in pod_list}
     uid = job.metadata.uid
     world = replace(world.with_job(job), live={**world.live, uid: found})
     return replace(world, pods={**world.pods, uid: found}) if watched else world
 
 
 def running_flow() -> World:
-    """`a` runs, and the status says so."""
+    """A flow whose step `a` runs, also according to its status."""
     return with_job(flow("a", b="a"), "a", "Running").settled()
 
 
@@ -50,11 +50,11 @@ def running_flow() -> World:
 def test_no_step_starts_while_the_reason_of_a_failure_is_read(phase: str) -> None:
     world = flow("a", "b", c="b", d=after("a", condition="Finished"))
     world = world.with_jobs(a="Running", b="Running").settled()
-    world = replace(world, asked_before=False).with_jobs(a=phase, b="Completed")
+    world = replace(world, failed_pods_read=False).with_jobs(a=phase, b="Completed")
     planned = world.plan()
     assert (planned.reads, planned.creates) == (["f-a"], [])
     assert planned.waiting["c"] == "waits until it is known how a ended"
-    planned = world.carried_out(planned).plan()
+    planned = world.apply(planned).plan()
     assert (planned.skipped, planned.creates) == ({"c": "Stopped"}, ["f-d"])
 
 
@@ -65,12 +65,12 @@ def test_a_watched_pod_shows_why_its_job_failed() -> None:
     assert planned.conditions["a"].failure == StepFailure(
         task="worker", pod="f-a-worker-1", container="c", exit_code=3, reason="Error", node="n1"
     )
-    told = (
+    message = (
         "the job f-a ended Failed: pod f-a-worker-1 (task worker): exit code 3 (Error) on node n1"
     )
-    assert planned.conditions["a"].message == told
-    assert planned.message == f"step a failed: {told}"
-    assert f"step a: {told}" in [event.message for event in planned.plan.events]
+    assert planned.conditions["a"].message == message
+    assert planned.message == f"step a failed: {message}"
+    assert f"step a: {message}" in [event.message for event in planned.plan.events]
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Terminated", "Aborted"])
@@ -83,7 +83,7 @@ def test_unwatched_pods_are_read_once_before_the_end_is_recorded(phase: str) -> 
     assert planned.status.job_status_list == before.flow.status.job_status_list
     assert planned.phases["b"] == "Waiting"
     assert not planned.plan.events
-    again = world.carried_out(planned).plan()
+    again = world.apply(planned).plan()
     assert again.reads == []
     assert again.failed == {"a": f"Job{phase}"}
     assert again.conditions["a"].failure is not None
@@ -91,7 +91,7 @@ def test_unwatched_pods_are_read_once_before_the_end_is_recorded(phase: str) -> 
     assert again.status.job_status_list[0].state == phase
 
 
-def test_a_step_first_seen_at_its_end_is_shown_as_running() -> None:
+def test_a_step_whose_first_known_phase_is_its_end_is_running() -> None:
     world = with_job(flow("a", b="a"), "a", "Failed", watched=False)
     planned = world.plan()
     assert planned.reads == ["f-a"]
@@ -105,9 +105,9 @@ def test_a_step_first_seen_at_its_end_is_shown_as_running() -> None:
 
 
 def test_a_step_whose_pods_are_being_read_keeps_its_end_without_the_job() -> None:
-    """The ttl of its template may delete the job: its end stays known until it is stored."""
+    """The ttl of its template may delete the job, but its end stays known until it is stored."""
     world = with_job(running_flow(), "a", "Failed", watched=False)
-    world = world.with_status(world.plan().status).last_seen("a")
+    world = world.with_status(world.plan().status).with_deleted("a")
     assert world.settled().plan().failed == {"a": "JobFailed"}
     assert world.plan().job_reads == []
 
@@ -132,7 +132,7 @@ def test_a_running_pod_that_failed_once_is_read_again() -> None:
 def test_watched_outputs_of_an_aborted_job_are_kept() -> None:
     """No pods are read, although an expression uses the outputs."""
     pod = ("ps", 0, "Failed", ended(143, message='{"epoch": 7}'))
-    world = flow("a", b="a").with_last(z=step(when='steps["a"].outputs.epoch > 6'))
+    world = flow("a", b="a").with_finally(z=step(when='steps["a"].outputs.epoch > 6'))
     world = with_job(world, "a", "Running").settled().cancelled()
     planned = with_job(world, "a", "Aborted", pod).plan()
     assert planned.reads == []
@@ -183,7 +183,7 @@ def test_pods_are_not_read_for_outputs_if_no_pod_is_known() -> None:
 
 
 def test_a_first_pod_that_has_not_ended_is_read() -> None:
-    """The end of its job may be known first."""
+    """The end of the job may be known before that of its pod."""
     world = with_job(running_flow(), "a", "Completed", ("ps", 0, "Running", running()))
     uid = world.jobs["f-a"].metadata.uid
     world = replace(world, live=completed(running_flow(), "done").live)
@@ -193,9 +193,9 @@ def test_a_first_pod_that_has_not_ended_is_read() -> None:
     assert planned.creates == []
     planned = world.settled().plan()
     assert planned.conditions["a"].outputs == {"text": "done"}
-    gone = replace(world, live={uid: {}}).settled().plan()
-    assert gone.phases["a"] == "Completed"
-    assert gone.conditions["a"].outputs is None
+    without_pods = replace(world, live={uid: {}}).settled().plan()
+    assert without_pods.phases["a"] == "Completed"
+    assert without_pods.conditions["a"].outputs is None
 
 
 def test_outputs_that_are_too_large_fail_the_step() -> None:
@@ -220,7 +220,7 @@ def test_a_failed_job_keeps_its_reason_if_its_outputs_are_too_large() -> None:
     )
 
 
-def test_all_outputs_of_a_flow_are_bounded_together() -> None:
+def test_the_outputs_of_a_flow_have_a_common_limit() -> None:
     names = [f"s{n:02}" for n in range(20)]
     world = flow(*names)
     for name in names[:10]:
@@ -233,7 +233,7 @@ def test_all_outputs_of_a_flow_are_bounded_together() -> None:
     assert list(planned.failed) == names[fit:]
     assert set(planned.failed.values()) == {"OutputsTooLarge"}
     assert "left of the 65536" in planned.conditions["s19"].message
-    assert world.carried_out(planned).plan().nothing
+    assert world.apply(planned).plan().nothing
 
 
 def with_phases(
@@ -257,18 +257,18 @@ def hours(world: World) -> RequestedHours | None:
 
 
 def test_requested_hours_count_the_time_in_running_at_the_end() -> None:
-    going = with_phases(
+    started = with_phases(
         flow("a"), ("Pending", 0), ("Running", 100), cpu="2", memory="1Gi"
     ).settled()
-    assert hours(going.later(5000)) is None
+    assert hours(started.later(5000)) is None
     world = with_phases(
-        going.later(3700), ("Pending", 0), ("Running", 100), ("Completed", 3700), cpu="2"
+        started.later(3700), ("Pending", 0), ("Running", 100), ("Completed", 3700), cpu="2"
     )
     assert hours(world) == RequestedHours(cpu="6")
     assert hours(world.settled().later(99)) == RequestedHours(cpu="6")
 
 
-def test_restarts_count_every_time_that_the_job_ran() -> None:
+def test_requested_hours_include_every_restart() -> None:
     world = with_phases(flow("a"), ("Pending", 0), ("Running", 100), cpu="1").settled()
     world = with_phases(
         world, ("Running", 100), ("Restarting", 1900), ("Pending", 1901), cpu="1"
@@ -279,9 +279,9 @@ def test_restarts_count_every_time_that_the_job_ran() -> None:
     assert hours(world) == RequestedHours(cpu="3")
 
 
-def test_a_lost_attempt_counts_once_until_its_end_is_noticed() -> None:
+def test_requested_hours_count_a_lost_attempt_once() -> None:
     world = with_phases(flow("a"), ("Pending", 0), ("Running", 100), cpu="1").settled()
-    lost = world.later(3700).last_seen("a")
+    lost = world.later(3700).with_deleted("a")
     lost = lost.with_missing("f-a").stored()
     assert lost.plan().held_up == {"a": "JobLost"}
     assert hours(lost) == RequestedHours(cpu="3")
@@ -295,7 +295,7 @@ def test_a_lost_attempt_counts_once_until_its_end_is_noticed() -> None:
     assert hours(again.settled()) == RequestedHours(cpu="4.5")
 
 
-def test_a_job_without_requests_or_that_never_ran_has_no_hours() -> None:
+def test_a_job_that_has_no_requests_or_never_ran_has_no_hours() -> None:
     world = with_phases(flow("a"), ("Pending", 0), ("Running", 1), ("Completed", 4000))
     assert hours(world) is None
     world = with_phases(flow("a"), ("Pending", 0), ("Aborted", 4000), cpu="4")
@@ -306,8 +306,8 @@ def count(**phases: int) -> TaskState:
     return TaskState(phase=phases)
 
 
-def test_pods_that_ended_last_update_the_counts() -> None:
-    """Volcano drops them on the way to Completing; the parameter server was deleted."""
+def test_pods_that_end_last_update_the_counts() -> None:
+    """Volcano drops the counts when it completes the job; the parameter server was deleted."""
     seen = {"ps": count(Running=1), "worker": count(Running=1, Succeeded=1)}
     world = with_job(flow("a"), "a", "Running", counts=seen).settled()
     pods = [("worker", n, "Succeeded", ended(0)) for n in range(2)]
@@ -318,7 +318,7 @@ def test_pods_that_ended_last_update_the_counts() -> None:
     }
 
 
-def test_pods_that_are_behind_do_not_reduce_the_counts() -> None:
+def test_outdated_pods_do_not_reduce_the_counts() -> None:
     seen = {"worker": count(Succeeded=2)}
     pods = [("worker", 0, "Running", running()), ("worker", 1, "Succeeded", ended(0))]
     world = with_job(flow("a"), "a", "Completed", *pods, counts=seen).settled()
@@ -327,7 +327,7 @@ def test_pods_that_are_behind_do_not_reduce_the_counts() -> None:
     assert some.plan().conditions["a"].task_status_count == seen
 
 
-def test_without_any_counts_the_pods_are_counted() -> None:
+def test_pods_are_counted_if_the_job_has_no_counts() -> None:
     pods = [("worker", 0, "Failed", ended(1)), ("worker", 1, "Succeeded", ended(0))]
     world = with_job(flow("a"), "a", "Failed", *pods)
     planned = world.plan()

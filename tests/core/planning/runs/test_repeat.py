@@ -4,7 +4,7 @@ import pytest
 
 from jobflow.api.control import Patch, Repeat
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
-from support.plan.loop_worlds import ends, leaves, repeated, run, runs, there, with_step
+from support.plan.loop_worlds import end_jobs, finish, jobs_in, repeated, run, runs, with_step
 from support.plan.plan_world import World, flow, world_of
 from support.plan.steps import step
 
@@ -15,12 +15,12 @@ DONE = '{"done": true, "acc": 0.9}'
 def after_runs(*messages: str, most: int = 3, **fields: object) -> World:
     world = repeated(most=most, **fields).settled()  # type: ignore[arg-type]
     for index, message in enumerate(messages):
-        world = leaves(world, f"f-a-{index}", message).settled()
+        world = finish(world, f"f-a-{index}", message).settled()
     return world
 
 
-def test_the_next_run_begins_only_once_the_end_of_the_last_is_stored() -> None:
-    world = leaves(repeated().settled(), "f-a-0", NOT_YET)
+def test_the_next_run_starts_only_after_the_end_of_the_last_is_stored() -> None:
+    world = finish(repeated().settled(), "f-a-0", NOT_YET)
     planned = world.plan()
     assert planned.creates == []
     assert planned.plan.urgent
@@ -49,43 +49,43 @@ def test_a_repeat_fails_if_until_never_holds() -> None:
         ("has(outputs.done) && outputs.done", ("nothing", DONE), 2),
     ],
 )
-def test_until_sees_the_run_that_has_just_ended(
+def test_until_uses_the_run_that_has_just_ended(
     until: str, messages: tuple[str, ...], count: int
 ) -> None:
     world = repeated(until).settled()
     for index, message in enumerate(messages):
-        world = leaves(world, f"f-a-{index}", message).settled()
+        world = finish(world, f"f-a-{index}", message).settled()
     assert world.plan().phases["a"] == "Completed"
     assert len(runs(world.plan())) == count
 
 
-def test_a_run_that_failed_ends_it() -> None:
-    world = ends(after_runs(NOT_YET), "Failed", "f-a-1")
+def test_a_failed_run_ends_the_repeat() -> None:
+    world = end_jobs(after_runs(NOT_YET), "Failed", "f-a-1")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "JobFailed")
     assert condition.message.startswith("the job f-a-1 ended Failed")
-    assert list(there(world)) == ["f-a-0", "f-a-1"]
+    assert list(jobs_in(world)) == ["f-a-0", "f-a-1"]
 
 
-def test_runs_there_have_been_count_although_max_was_lowered_past_admission() -> None:
+def test_earlier_runs_count_if_max_was_reduced_without_admission() -> None:
     world = with_step(after_runs(NOT_YET), "a", repeat=Repeat(until="outputs.done", max=1))
     assert world.plan().phases["a"] == "Pending"
-    condition = leaves(world, "f-a-1", NOT_YET).settled().plan().conditions["a"]
+    condition = finish(world, "f-a-1", NOT_YET).settled().plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "UntilNotReached")
     assert condition.message == "`outputs.done` does not hold after 2 runs"
-    assert leaves(world, "f-a-1", DONE).settled().plan().phases["a"] == "Completed"
+    assert finish(world, "f-a-1", DONE).settled().plan().phases["a"] == "Completed"
 
 
 def test_a_run_without_a_value_in_its_patch_fails_the_repeat() -> None:
     patch = Patch(job_spec={"queue": "$(steps.z.outputs.queue)"})
     again = Repeat(until="outputs.done", max=3)
     world = flow("z", a=step("z", repeat=again, patch=patch), b="a").with_jobs(z="Completed")
-    planned = world.carried_out().plan()
+    planned = world.apply().plan()
     assert planned.failed == {"a": "ExpressionError"}
     assert (planned.creates, planned.skipped) == ([], {"b": "UpstreamFailed"})
 
 
-def test_an_expression_without_a_value_fails_it() -> None:
+def test_an_expression_without_a_value_fails_the_repeat() -> None:
     world = after_runs("no JSON")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "ExpressionError")
@@ -101,30 +101,30 @@ def test_a_repeat_shows_its_current_run() -> None:
     assert run(world.plan(), 0).outputs == {"done": False, "acc": 0.1}
 
 
-def test_nothing_follows_once_the_flow_is_cancelled() -> None:
-    world = leaves(repeated().settled(), "f-a-0", NOT_YET).stored().with_command().settled()
-    assert list(there(world)) == ["f-a-0"]
+def test_no_further_run_starts_after_a_cancel() -> None:
+    world = finish(repeated().settled(), "f-a-0", NOT_YET).stored().with_command().settled()
+    assert list(jobs_in(world)) == ["f-a-0"]
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Failed", "Cancelled")
     assert condition.message == "the flow was cancelled; 1 of at most 3 runs had ended"
 
 
-def test_a_lost_run_is_made_again_before_the_next() -> None:
+def test_a_lost_run_is_repeated_before_the_next() -> None:
     world = after_runs(NOT_YET)
     jobs = {name: job for name, job in world.jobs.items() if name == "f-a-0"}
     world = World(world.flow, world.templates, jobs, now=world.now).settled()
     assert world.plan().held_up == {"a": "JobLost"}
     world = world.later(2).settled()
-    assert list(there(world)) == ["f-a-0", "f-a-1-r1"]
+    assert list(jobs_in(world)) == ["f-a-0", "f-a-1-r1"]
 
 
-def test_a_probe_looks_at_the_run_that_it_is_at() -> None:
+def test_a_probe_checks_the_current_run() -> None:
     probe = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Running")])
     steps = [
         Step(name="a", repeat=Repeat(until="index == 1", max=2)),
         Step(name="b", depends_on=DependsOn(targets=["a"], probe=probe)),
     ]
-    world = ends(world_of(steps).settled(), "Completed", "f-a-0")
-    assert "f-b" not in there(world)
+    world = end_jobs(world_of(steps).settled(), "Completed", "f-a-0")
+    assert "f-b" not in jobs_in(world)
     world = world.ended("f-a-1", "Running").settled()
-    assert "f-b" in there(world)
+    assert "f-b" in jobs_in(world)

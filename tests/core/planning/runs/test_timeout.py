@@ -8,13 +8,22 @@ import pytest
 
 from jobflow.api.control import Retry
 from jobflow.api.job import JobCondition, JobState, JobStatus
-from support.plan.loop_worlds import each, ends, leaves, runs, stepped, there, waited, with_step
+from support.plan.loop_worlds import (
+    end_jobs,
+    finish,
+    for_each,
+    jobs_in,
+    runs,
+    two_steps,
+    wait,
+    with_step,
+)
 from support.plan.plan_world import NOW, World, flow
 
 
 def running(**fields: Any) -> World:
-    """Where the vcjob of `a`, which may take a minute, came into Running a second after now."""
-    return ends(stepped(timeout="1m", **fields).settled(), "Running", "f-a")
+    """A world in which the vcjob of `a`, which may take a minute, has been Running for a second."""
+    return end_jobs(two_steps(timeout="1m", **fields).settled(), "Running", "f-a")
 
 
 def at(seconds: float) -> datetime:
@@ -22,16 +31,16 @@ def at(seconds: float) -> datetime:
 
 
 def test_waiting_time_does_not_count_for_the_timeout_of_a_step() -> None:
-    world = stepped(timeout="1m").settled()
-    world = ends(world, "Pending", "f-a").later(3600)
+    world = two_steps(timeout="1m").settled()
+    world = end_jobs(world, "Pending", "f-a").later(3600)
     assert world.plan().conditions["a"].deadline is None
     assert world.settled().plan().aborts == []
-    world = ends(world, "Running", "f-a")
+    world = end_jobs(world, "Running", "f-a")
     assert world.plan().conditions["a"].deadline == at(3662)
     assert world.plan().plan.requeue_after == timedelta(minutes=1)
 
 
-def test_the_job_is_aborted_once_that_is_stored() -> None:
+def test_the_job_is_aborted_after_the_timeout_is_stored() -> None:
     world = running().later(59)
     assert world.plan().conditions["a"].reason == ""
     world = world.later(1)
@@ -44,7 +53,7 @@ def test_the_job_is_aborted_once_that_is_stored() -> None:
 
 
 def test_a_step_that_timed_out_has_failed() -> None:
-    world = ends(running().later(60).settled(), "Aborted", "f-a")
+    world = end_jobs(running().later(60).settled(), "Aborted", "f-a")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason, condition.deadline) == ("Failed", "Timeout", None)
     message = "it took longer than its timeout of 1m; the job f-a ended Aborted"
@@ -53,7 +62,7 @@ def test_a_step_that_timed_out_has_failed() -> None:
     assert world.flow.status.terminated_jobs == ["f-a"]
 
 
-def test_a_job_that_does_not_react_is_deleted_and_has_failed() -> None:
+def test_a_job_that_ignores_the_abort_is_deleted_and_its_step_fails() -> None:
     world = running().later(60).settled().later(60)
     assert world.plan().deletes == ["f-a"]
     world = world.settled()
@@ -61,7 +70,7 @@ def test_a_job_that_does_not_react_is_deleted_and_has_failed() -> None:
     assert world.records["f-a"].state == "Aborted"
 
 
-def test_a_job_that_ended_while_nobody_looked_has_not_timed_out() -> None:
+def test_a_job_that_ended_between_two_plans_has_not_timed_out() -> None:
     world = running().later(3600).ended("f-a", "Completed")
     assert world.plan().phases["a"] == "Completed"
 
@@ -88,13 +97,13 @@ PENDED = JobCondition(status="Pending", last_transition_time=at(2))
     ],
 )
 def test_the_timeout_starts_when_the_job_first_runs(status: JobStatus, until: int | None) -> None:
-    world = stepped(timeout="1m").settled()
+    world = two_steps(timeout="1m").settled()
     world = world.later(40).with_job(msgspec.structs.replace(world.jobs["f-a"], status=status))
     assert world.plan().conditions["a"].deadline == (None if until is None else at(until))
 
 
-def test_where_the_job_does_not_say_it_any_more_what_was_recorded_counts() -> None:
-    """As where Volcano's controller began the flow: the status has no deadline."""
+def test_the_recorded_start_counts_if_the_job_no_longer_has_it() -> None:
+    """The status has no deadline, as if Volcano's controller had started the flow."""
     world = running().with_condition("a", deadline=None)
     status = JobStatus(state=JobState(phase="Restarting", last_transition_time=at(20)))
     job = msgspec.structs.replace(world.jobs["f-a"], status=status)
@@ -104,52 +113,52 @@ def test_where_the_job_does_not_say_it_any_more_what_was_recorded_counts() -> No
 
 @pytest.mark.parametrize("phase", ["Restarting", "Completing"])
 def test_the_timeout_continues_in_other_phases(phase: str) -> None:
-    world = ends(running(), phase, "f-a").later(60)
+    world = end_jobs(running(), phase, "f-a").later(60)
     assert world.plan().conditions["a"].reason == "Timeout"
 
 
-def test_another_attempt_has_its_own_time() -> None:
+def test_each_attempt_has_its_own_timeout() -> None:
     world = running(retry=Retry(limit=1)).later(60).settled()
-    world = ends(world, "Aborted", "f-a")
+    world = end_jobs(world, "Aborted", "f-a")
     condition = world.plan().conditions["a"]
     assert (condition.reason, condition.deadline, condition.failures) == ("Retrying", None, 1)
-    world = waited(world)
-    assert list(there(world)) == ["f-a", "f-a-r1"]
+    world = wait(world)
+    assert list(jobs_in(world)) == ["f-a", "f-a-r1"]
     started = world.now + timedelta(seconds=1)
-    world = ends(world, "Running", "f-a-r1")
+    world = end_jobs(world, "Running", "f-a-r1")
     assert world.plan().conditions["a"].deadline == started + timedelta(minutes=1)
 
 
-def test_a_job_that_is_gone_while_it_is_aborted_counts_as_an_attempt() -> None:
+def test_a_job_that_is_deleted_during_its_abort_counts_as_an_attempt() -> None:
     world = running(retry=Retry(limit=1)).later(60).settled().without_jobs("a").settled()
     condition = world.plan().conditions["a"]
     assert (condition.reason, condition.failures) == ("Retrying", 1)
-    assert list(there(waited(world))) == ["f-a-r1"]
+    assert list(jobs_in(wait(world))) == ["f-a-r1"]
 
 
-def test_nodes_are_avoided_also_after_an_attempt_that_was_deleted() -> None:
+def test_nodes_stay_avoided_after_an_attempt_that_was_deleted() -> None:
     world = running(retry=Retry(limit=2, avoid_nodes=True))
-    world = waited(leaves(world, "f-a", "", phase="Failed").settled())
-    world = ends(world, "Running", "f-a-r1").later(60).settled().later(60).settled()
+    world = wait(finish(world, "f-a", "", phase="Failed").settled())
+    world = end_jobs(world, "Running", "f-a-r1").later(60).settled().later(60).settled()
     condition = world.plan().conditions["a"]
     assert (condition.reason, condition.avoid_nodes) == ("Retrying", ["n-f-a"])
 
 
-def test_every_item_has_its_own_time() -> None:
-    world = ends(each(2, timeout="1m").settled(), "Running", "f-a-0").later(30)
-    world = ends(world, "Running", "f-a-1").later(29).settled()
+def test_each_item_has_its_own_timeout() -> None:
+    world = end_jobs(for_each(2, timeout="1m").settled(), "Running", "f-a-0").later(30)
+    world = end_jobs(world, "Running", "f-a-1").later(29).settled()
     assert runs(world.plan()) == {0: "Running Timeout", 1: "Running"}
     assert list(world.aborts) == ["uid-f-a-0"]
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason, condition.abort_time) == ("Running", "", None)
-    world = ends(world, "Aborted", "f-a-0")
-    world = ends(world, "Completed", "f-a-1")
+    world = end_jobs(world, "Aborted", "f-a-0")
+    world = end_jobs(world, "Completed", "f-a-1")
     assert world.plan().failed == {"a": "Timeout"}
 
 
-def test_a_cancelled_flow_does_not_retry_what_timed_out() -> None:
+def test_a_cancelled_flow_does_not_retry_a_step_that_timed_out() -> None:
     world = running(retry=Retry(limit=1)).later(60).settled().with_command().settled()
-    world = ends(world, "Aborted", "f-a")
+    world = end_jobs(world, "Aborted", "f-a")
     assert world.plan().failed == {"a": "Timeout"}
     assert world.flow.status.state.phase == "Failed"
 
@@ -205,20 +214,20 @@ def test_waiting_time_counts_for_the_timeout_of_a_flow() -> None:
     assert (world.plan().phase, world.plan().reason) == ("Failed", "Timeout")
 
 
-def test_a_flow_that_ends_in_time_has() -> None:
+def test_a_flow_that_ends_at_its_timeout_has_succeeded() -> None:
     world = flow("a").with_spec(timeout="60s").with_jobs(a="Running").settled().later(60)
     assert world.ended("f-a", "Completed").plan().phase == "Succeed"
 
 
 def test_the_timeout_of_a_flow_does_not_abort_finally() -> None:
-    world = flow("a").with_last("z").with_spec(timeout="60s").with_jobs(a="Completed").settled()
+    world = flow("a").with_finally("z").with_spec(timeout="60s").with_jobs(a="Completed").settled()
     world = world.with_jobs(z="Running").settled().later(60).settled()
     assert (world.plan().aborts, world.plan().reason) == ([], "Timeout")
     assert world.ended("f-z", "Completed").plan().phase == "Failed"
 
 
 @pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob"])
-def test_the_time_that_it_was_suspended_does_not_count(action: str) -> None:
+def test_suspended_time_does_not_count(action: str) -> None:
     world = timed().later(40).with_command(action).settled().later(100)
     assert world.plan().reason == "Suspended"
     world = world.with_command("ResumeJob", name="again").settled()
@@ -228,8 +237,8 @@ def test_the_time_that_it_was_suspended_does_not_count(action: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["SuspendFlow", "AbortJob"])
-def test_a_suspension_in_the_last_second_keeps_what_is_left_of_the_time(action: str) -> None:
-    """A Command that is there when the time is over comes first."""
+def test_a_suspension_in_the_last_second_keeps_the_remaining_time(action: str) -> None:
+    """A Command that exists at the timeout is handled first."""
     assert timed().later(60).with_command(action).settled().later(100).plan().reason == "Suspended"
     world = timed().later(59).with_command(action).settled().later(500)
     world = world.with_command("ResumeJob", name="again").settled()
@@ -238,17 +247,17 @@ def test_a_suspension_in_the_last_second_keeps_what_is_left_of_the_time(action: 
     assert world.later(1).plan().reason == "Timeout"
 
 
-def test_a_flow_that_is_resumed_when_its_time_is_over_is_out_of_time_at_once() -> None:
+def test_a_flow_that_is_resumed_after_its_timeout_times_out_at_once() -> None:
     world = timed().later(60).with_command("SuspendFlow").settled().later(500)
     assert world.with_command("ResumeJob", name="again").plan().reason == "Timeout"
 
 
-def test_what_the_flow_was_cancelled_for_stays_its_reason() -> None:
+def test_a_cancel_and_a_timeout_do_not_replace_each_other() -> None:
     assert timed().cancelled().later(60).plan().reason == "Cancelled"
     assert timed().later(60).settled().cancelled().plan().reason == "Timeout"
 
 
-def test_a_flow_that_is_being_deleted_is_aborted_too() -> None:
+def test_a_flow_that_is_being_deleted_times_out_too() -> None:
     world = timed().being_deleted().later(60)
     assert (world.plan().phase, world.plan().reason) == ("Terminating", "Timeout")
 
@@ -258,8 +267,8 @@ def test_an_invalid_timeout_of_a_flow_is_ignored(timeout: str) -> None:
     assert timed(timeout).later(10**6).plan().reason == ""
 
 
-def test_a_flow_that_has_nothing_left_to_end_is_not_looked_at_for_its_timeout() -> None:
-    """A finalizer keeps it, and its steps have ended: neither before the timeout nor after."""
+def test_the_timeout_of_a_flow_without_live_steps_causes_no_plan() -> None:
+    """A finalizer keeps the flow, and its steps have ended."""
     world = flow("a").with_spec(timeout="60s").with_jobs(a="Running").settled()
     world = world.being_deleted().later(10).ended("f-a", "Completed").settled()
     for seconds in (0, 50, 3600):

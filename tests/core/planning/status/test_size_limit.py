@@ -35,8 +35,8 @@ def large(steps: int, phase: str, *, name: str = "f", width: int = 1) -> World:
         jobs[job.metadata.name] = job
         if phase in ("Failed", "Completed") and len(pods) < 2000:
             pod = pod_of(job, "task-0", 0, "Failed" if phase == "Failed" else "Succeeded")
-            how = ended(3 if phase == "Failed" else 0, message='{"n":1}')
-            pods[job.metadata.uid] = {pod.metadata.name: with_containers(pod, how, node="n1")}
+            container = ended(3 if phase == "Failed" else 0, message='{"n":1}')
+            pods[job.metadata.uid] = {pod.metadata.name: with_containers(pod, container, node="n1")}
     return World(world.flow, world.templates, jobs, pods=pods)
 
 
@@ -45,7 +45,7 @@ def size(status: JobFlowStatus) -> int:
 
 
 def mixed() -> World:
-    """Twenty failed steps, twenty running ones and one that waits, with all there is to tell."""
+    """Twenty failed steps, twenty running ones and one that waits, with all optional fields."""
     world = large(40, "Running")
     names = [step.name for step in world.flow.steps]
     last = Step(name="last", depends_on=after(" ".join(names), condition="Finished"))
@@ -56,8 +56,8 @@ def mixed() -> World:
     return replace(world, jobs=jobs, pods=failed.pods)
 
 
-def what_is_left(status: JobFlowStatus) -> dict[str, int]:
-    """How many conditions and records still have what may be dropped."""
+def remaining_fields(status: JobFlowStatus) -> dict[str, int]:
+    """How many conditions and records still have each field that may be dropped."""
     conditions = list((status.conditions or {}).values())
     records = status.job_status_list or []
     return {
@@ -86,7 +86,7 @@ FULL = {
     "ratios": 1,
     "next": 1,
 }
-LEFT: list[dict[str, int]] = [
+REMAINING: list[dict[str, int]] = [
     {"histories": 40},
     {"since": 1},
     {"counts": 0, "ratios": 0},
@@ -101,17 +101,17 @@ LEFT: list[dict[str, int]] = [
 def test_a_status_below_the_limit_keeps_everything() -> None:
     status = mixed().plan().status
     assert size(status) < LIMIT
-    assert what_is_left(status) == FULL
+    assert remaining_fields(status) == FULL
 
 
 @pytest.mark.parametrize("exact", [False, True], ids=["a-byte-too-many", "exact"])
-@pytest.mark.parametrize("dropped", range(1, len(LEFT) + 1))
+@pytest.mark.parametrize("dropped", range(1, len(REMAINING) + 1))
 def test_fields_are_dropped_in_order(
     monkeypatch: pytest.MonkeyPatch, dropped: int, exact: bool
 ) -> None:
-    left: dict[str, int] = {}
-    for less in LEFT[:dropped]:
-        left |= less
+    changes: dict[str, int] = {}
+    for change in REMAINING[:dropped]:
+        changes |= change
     status = mixed().plan().status
     for drop in DROPS[:dropped]:
         limit, status = size(status) - 1, drop(status)
@@ -119,7 +119,7 @@ def test_fields_are_dropped_in_order(
     monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", limit)
     world = mixed()
     planned = world.plan()
-    assert what_is_left(planned.status) == {**FULL, **left}
+    assert remaining_fields(planned.status) == {**FULL, **changes}
     assert planned.status.failed_jobs == sorted(world.jobs)[:20]
     assert {
         (c.phase, c.reason, c.attempts, str(c.outputs)) for c in planned.conditions.values()
@@ -128,13 +128,13 @@ def test_fields_are_dropped_in_order(
         ("Running", "", 1, "None"),
         ("Waiting", "", 0, "None"),
     }
-    assert world.carried_out(planned).plan().nothing
+    assert world.apply(planned).plan().nothing
 
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize(("phase", "end"), [("Completed", "Succeed"), ("Aborted", "Failed")])
 def test_five_thousand_steps_fit(phase: str, end: str) -> None:
-    """With names of at most 20 characters they always stay under 1 MiB."""
+    """With names of at most 20 characters, the status always stays under 1 MiB."""
     world = large(5000, phase, name="f" * 20, width=20)
     planned = world.plan()
     assert size(planned.status) < 1024 * 1024
@@ -148,7 +148,7 @@ def test_five_thousand_steps_fit(phase: str, end: str) -> None:
 
 
 @pytest.mark.no_cover
-def test_what_was_dropped_neither_comes_back_nor_is_needed() -> None:
+def test_dropped_fields_do_not_return_and_are_not_needed() -> None:
     world = large(1400, "Completed")
     names = [step.name for step in world.flow.steps]
     steps = [*world.flow.steps, Step(name="last", depends_on=after(" ".join(names)))]
@@ -163,44 +163,44 @@ def test_what_was_dropped_neither_comes_back_nor_is_needed() -> None:
     assert world.run().flow.status.state.phase == "Succeed"
 
 
-def test_a_status_that_cannot_be_made_small_is_as_small_as_it_gets() -> None:
+def test_lists_that_cannot_be_dropped_are_kept_above_the_limit() -> None:
     status = JobFlowStatus(running_jobs=["x" * 100] * 4000, job_status_list=None)
     assert fitted(status, JobFlowStatus()).running_jobs == status.running_jobs
 
 
-def test_what_is_told_again_of_running_jobs_does_not_come_and_go() -> None:
-    """Dropped once, it may fit beside what is left, now that much is gone for good."""
+def test_fields_of_running_jobs_do_not_reappear_after_a_drop() -> None:
+    """The counts would fit again after other fields were dropped for good."""
     world = large(1000, "Running")
     planned = world.plan()
-    assert what_is_left(planned.status)["counts"] == 0
+    assert remaining_fields(planned.status)["counts"] == 0
     ended = large(1000, "Completed").jobs
     names = sorted(world.jobs)[:-1]
     world = replace(world, jobs={**world.jobs, **{name: ended[name] for name in names}})
     planned = world.plan()
-    assert what_is_left(planned.status)["counts"] == 0
-    world = world.carried_out(planned)
+    assert remaining_fields(planned.status)["counts"] == 0
+    world = world.apply(planned)
     assert world.plan().nothing
     assert world.plan().status is world.flow.status
 
 
 @pytest.mark.no_cover
-def test_five_thousand_jobs_at_once_fit_and_stand_still() -> None:
+def test_a_status_with_five_thousand_running_jobs_fits_and_settles() -> None:
     """Data that the jobs still have may be dropped too, because the next plan reads it again."""
     world = large(5000, "Running", name="f" * 20, width=20)
     planned = world.plan()
     assert size(planned.status) < 1024 * 1024
     assert planned.status.job_status_list is None
-    world = world.carried_out(planned)
+    world = world.apply(planned)
     assert world.plan().nothing
     ended = large(5000, "Completed", name="f" * 20, width=20).jobs
     assert replace(world, jobs=ended).plan().phase == "Succeed"
     lost = sorted(world.jobs)[0]
-    left = {name: job for name, job in world.jobs.items() if name != lost}
-    assert replace(world, jobs=left).plan().job_reads == [lost]
+    remaining = {name: job for name, job in world.jobs.items() if name != lost}
+    assert replace(world, jobs=remaining).plan().job_reads == [lost]
 
 
-def test_steps_that_all_run_again_fit_and_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The flow was retried: each has a job from before and one that runs."""
+def test_a_status_with_all_steps_retried_fits_and_settles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flow was retried: each step has an earlier job and one that runs."""
     monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", 0)
     monkeypatch.setattr("jobflow.core.planning.status.size_limit.MOST", 0)
     world = large(100, "Failed").stored()
@@ -210,14 +210,14 @@ def test_steps_that_all_run_again_fit_and_stand_still(monkeypatch: pytest.Monkey
     assert size(world.plan().status) < room
     first = list(world.jobs)
     again = [f"{name}-r1" for name in first]
-    world = world.with_missing(*again).carried_out()
+    world = world.with_missing(*again).apply()
     assert sorted(world.jobs) == sorted([*first, *again])
     for name in again:
         world = world.ended(name, "Running")
-    world = world.carried_out()
+    world = world.apply()
     planned = world.plan()
     assert size(planned.status) < room
     assert planned.nothing
     assert (planned.status.running_jobs, planned.status.failed_jobs) == (again, None)
-    left = {name: world.jobs[name] for name in world.jobs if name != again[0]}
-    assert replace(world, jobs=left, missing=frozenset()).plan().job_reads == [again[0]]
+    remaining = {name: world.jobs[name] for name in world.jobs if name != again[0]}
+    assert replace(world, jobs=remaining, missing=frozenset()).plan().job_reads == [again[0]]

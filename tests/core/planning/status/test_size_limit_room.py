@@ -43,7 +43,7 @@ FULL: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def everything_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", 0)
     monkeypatch.setattr("jobflow.core.planning.status.size_limit.MOST", 0)
 
@@ -56,8 +56,8 @@ def world(*steps: Step) -> World:
     return world_of(list(steps) or [Step(name=name) for name in NAMES], name="flow")
 
 
-def room(of: World) -> int:
-    return least_status(FlowFacts(of.flow, Known()))
+def room(subject: World) -> int:
+    return least_status(FlowFacts(subject.flow, Known()))
 
 
 def smallest(
@@ -75,13 +75,13 @@ def smallest(
         next_jobs=["x" * 63] * 100,
         pod_failure_ratio="0.25",
     )
-    made = [each.job for each in (status.conditions or {}).values()]
-    status = msgspec.structs.replace(status, **{jobs: made}) if jobs else status
+    names = [entry.job for entry in (status.conditions or {}).values()]
+    status = msgspec.structs.replace(status, **{jobs: names}) if jobs else status
     found = fitted(status, JobFlowStatus())
     return found, len(msgspec.json.encode(found))
 
 
-def test_the_room_of_a_step_is_the_same_with_any_number_of_steps() -> None:
+def test_each_step_has_the_same_room_regardless_of_their_number() -> None:
     one, two = (room(world(*[Step(name=name) for name in NAMES[:n]])) for n in (1, 2))
     assert room(world()) == FIXED_STATUS + STEPS * (two - one)
 
@@ -160,7 +160,7 @@ def test_there_is_room_for_all_outputs() -> None:
 def test_there_is_room_for_targets_whose_probe_has_passed(
     depends_on: DependsOn, targets: int
 ) -> None:
-    """They stay as long as the step has not begun; an ordinary step has none."""
+    """They are stored until the step starts; an ordinary step has none."""
     steps = [
         Step(name=name, depends_on=msgspec.structs.replace(depends_on, targets=NAMES[:targets]))
         for name in NAMES
@@ -177,8 +177,8 @@ def test_there_is_room_for_targets_whose_probe_has_passed(
         )
 
     status, size = smallest(full)
-    for kept in (status.conditions or {}).values():
-        assert kept.passed_targets == (passed or None)
+    for stored in (status.conditions or {}).values():
+        assert stored.passed_targets == (passed or None)
     needed = room(world(*steps))
     assert size <= needed - MAX_FLOW_OUTPUTS
     assert (needed > room(world())) == bool(passed)
@@ -246,7 +246,7 @@ def test_there_is_room_for_runs_with_these_conditions(
 
 
 def test_ended_runs_need_less_room() -> None:
-    """All runs of a repeat but one have ended, and all items but `parallelism`."""
+    """All but one run of a repeat, and all but `parallelism` items, have ended."""
     ended = [
         RunCondition(index=i, phase="Completed", job=f"flow-a-{i}", attempts=1, **FULL_RUN)
         for i in range(RUNS - 1)
@@ -262,7 +262,7 @@ def test_ended_runs_need_less_room() -> None:
 
 
 @pytest.mark.parametrize("reason", ["OutputsTooLarge", "ExpressionError", "NameConflict"])
-def test_there_is_room_for_items_that_all_failed_one_after_another(reason: str) -> None:
+def test_there_is_room_for_items_that_fail_one_after_another(reason: str) -> None:
     runs = [
         RunCondition(
             index=i, phase="Failed", reason=reason, job=f"flow-a-{i}", attempts=1, **FULL_RUN
@@ -293,15 +293,15 @@ def test_there_is_room_for_decisions() -> None:
 def test_the_items_of_each_step_need_room_even_if_they_are_one_param() -> None:
     params = [Param(name="list", value=["x" * 100] * 300)]
 
-    def of(*names: str) -> int:
-        each = ForEach(from_="params.list", parallelism=1)
-        return room_of_runs(*(Step(name=name, for_each=each) for name in names), params=params)
+    def size_of(*names: str) -> int:
+        loop = ForEach(from_="params.list", parallelism=1)
+        return room_of_runs(*(Step(name=name, for_each=loop) for name in names), params=params)
 
-    assert of("a", "b") - of("a") == of("a") - of() > 300 * 100
+    assert size_of("a", "b") - size_of("a") == size_of("a") - size_of() > 300 * 100
 
 
 @pytest.mark.parametrize("drop", DROPS, ids=lambda drop: drop.__name__)
-def test_fields_are_dropped_of_a_step_and_its_runs(drop: Any) -> None:
+def test_fields_of_a_step_and_its_runs_are_dropped(drop: Any) -> None:
     run = RunCondition(index=0, phase="Completed", job="flow-a-0", attempts=1, **FULL_RUN)
     step = StepCondition(phase="Completed", job="flow-a-0", attempts=1, **FULL_RUN)
     conditions = {"flow-a": msgspec.structs.replace(step, runs=[run])}
@@ -312,7 +312,7 @@ def test_fields_are_dropped_of_a_step_and_its_runs(drop: Any) -> None:
     assert {key for key in FULL_RUN if getattr(after, key)} == kept
 
 
-def test_five_thousand_runs_fit_and_more_may_not() -> None:
+def test_five_thousand_runs_fit_and_more_are_refused() -> None:
     name = "n" * 15
     loops = [{"name": f"{name}{i}", "forEach": {"count": 1000}} for i in range(5)]
     parallel = [{**step, "forEach": {"count": 1000, "parallelism": 10}} for step in loops]

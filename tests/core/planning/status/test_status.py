@@ -1,4 +1,4 @@
-"""The status of a flow: Volcano's fields, histories and events, and no change without news."""
+"""The status of a flow: Volcano's fields, histories, events, and no needless changes."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,7 +21,7 @@ def stored(planned: Planned) -> dict[str, Any]:
     return found
 
 
-def test_every_step_has_a_condition_from_the_first_plan_on() -> None:
+def test_the_first_plan_sets_a_condition_for_each_step() -> None:
     planned = flow("a", b="a").plan()
     assert stored(planned) == {
         "state": {"phase": "Pending"},
@@ -46,7 +46,7 @@ def test_every_step_has_a_condition_from_the_first_plan_on() -> None:
     }
 
 
-def test_the_duration_comes_up_to_date_with_other_news_and_is_exact_at_the_end() -> None:
+def test_the_duration_changes_with_other_fields_and_is_exact_at_the_end() -> None:
     world = flow("a", b="a").settled().later(1).ended("f-a", "Running").settled()
     assert world.flow.status.duration == "1s"
     world = world.later(3600)
@@ -58,14 +58,14 @@ def test_the_duration_comes_up_to_date_with_other_news_and_is_exact_at_the_end()
     assert world.plan().nothing
 
 
-def test_a_flow_that_is_retried_counts_from_then() -> None:
+def test_the_duration_of_a_retried_flow_starts_at_the_retry() -> None:
     world = flow("a").settled().later(30).ended("f-a", "Failed").settled()
     assert world.flow.status.duration == "30s"
     world = world.later(100).with_command("RestartJob").settled().later(5)
     assert world.run().flow.status.duration == "6s"
 
 
-def test_a_finished_flow_in_full() -> None:
+def test_a_finished_flow_has_a_complete_status() -> None:
     world = flow("a").settled().later(1).ended("f-a", "Running").settled()
     world = world.later(2).ended("f-a", "Completed")
     assert stored(world.plan()) == {
@@ -112,7 +112,7 @@ def test_a_finished_flow_in_full() -> None:
     }
 
 
-def test_an_unchanged_status_is_the_stored_one() -> None:
+def test_an_unchanged_status_is_the_stored_object() -> None:
     world = flow("a", b="a").with_jobs(a="Running").settled()
     assert world.later(100).plan().status is world.flow.status
 
@@ -124,13 +124,13 @@ def test_timestamps_are_whole_seconds() -> None:
     assert world.plan().conditions["a"].next_attempt_time == at(2)
 
 
-def test_volcanos_own_duration_is_taken_as_it_is() -> None:
+def test_the_duration_from_volcano_is_copied() -> None:
     world = flow("a").with_jobs(a="Completed")
     planned = world.with_job_status("f-a", running_duration="4.023034901s").plan()
     assert planned.conditions["a"].running_duration == "4.023034901s"
 
 
-def test_task_counts_are_kept_while_volcano_has_none_to_tell() -> None:
+def test_task_counts_are_kept_while_volcano_reports_none() -> None:
     world = flow("a").with_jobs(a="Running").settled().with_jobs(a="Completing")
     kept = {"t": TaskState(phase={"Running": 1})}
     assert world.plan().conditions["a"].task_status_count == kept
@@ -139,7 +139,7 @@ def test_task_counts_are_kept_while_volcano_has_none_to_tell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "into"),
+    ("phase", "field"),
     [
         ("", "pending_jobs"),
         ("Pending", "pending_jobs"),
@@ -155,22 +155,22 @@ def test_task_counts_are_kept_while_volcano_has_none_to_tell() -> None:
         ("Dreaming", "un_know_jobs"),
     ],
 )
-def test_which_list_a_job_is_in(phase: str, into: str) -> None:
+def test_a_job_is_in_the_list_of_its_phase(phase: str, field: str) -> None:
     status = flow("a").with_jobs(a=phase).plan().status
     fields = [name for name in JobFlowStatus.__struct_fields__ if name.endswith("_jobs")]
     assert {name: getattr(status, name) for name in fields if getattr(status, name)} == {
-        into: ["f-a"]
+        field: ["f-a"]
     }
 
 
-def test_lists_are_in_the_order_of_the_spec_and_hold_only_jobs_that_there_were() -> None:
+def test_lists_have_the_order_of_the_spec_and_only_jobs_that_existed() -> None:
     world = flow("z", "b", "a", c=after("a", condition="Failed"), d="z")
     planned = world.with_jobs(a="Completed", b="Completed", z="Completed").plan()
     assert planned.status.completed_jobs == ["f-z", "f-b", "f-a"]
     assert [record.name for record in planned.status.job_status_list or []] == ["f-z", "f-b", "f-a"]
 
 
-def test_earlier_attempts_stay_beside_their_step() -> None:
+def test_earlier_attempts_are_listed_beside_the_current_one() -> None:
     world = flow("a", "b").with_jobs(a="Running", b="Running").settled().without_jobs("a")
     world = world.with_missing("f-a").stored().later(1).settled()
     names = [record.name for record in world.flow.status.job_status_list or []]
@@ -203,11 +203,11 @@ def with_conditions(world: World, *phases: tuple[str, float], retries: int = 0) 
     return world.with_job(msgspec.structs.replace(job, status=status))
 
 
-def test_a_fresh_job_is_pending_since_it_was_made() -> None:
+def test_a_new_job_is_pending_since_its_creation() -> None:
     world = flow("a").with_jobs(a="").settled()
     assert histories(world) == [("Pending", 0, None)]
     seen = with_conditions(world, ("Pending", 2))
-    assert seen.plan().nothing  # Volcano's first word says nothing new
+    assert seen.plan().nothing  # the first phase from Volcano changes nothing
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_fresh_job_is_pending_since_it_was_made() -> None:
         ),
     ],
 )
-def test_histories_of_a_job(observed: list[str], restarts: int, expected: str) -> None:
+def test_a_job_has_these_histories(observed: list[str], restarts: int, expected: str) -> None:
     world = flow("a")
     for number, text in enumerate(observed):
         retries = max(0, restarts - (len(observed) - 1 - number))
@@ -267,8 +267,8 @@ def timed_phases(text: str) -> list[tuple[str, float]]:
     return [(phase, float(at)) for phase, at in zip(words[::2], words[1::2], strict=True)]
 
 
-def test_a_job_that_another_step_names_as_its_own_tells_its_end_itself() -> None:
-    """Somebody else wrote the status: b names the job of a, which runs."""
+def test_a_job_that_another_step_names_keeps_its_own_phase() -> None:
+    """Another client wrote the status: b names the job of a, which runs."""
     world = flow("a", "b").with_jobs(a="Running", b="Failed").settled()
     failed = msgspec.structs.replace(world.plan().conditions["b"], job="f-a")
     conditions = {**(world.flow.status.conditions or {}), "f-b": failed}
@@ -278,7 +278,7 @@ def test_a_job_that_another_step_names_as_its_own_tells_its_end_itself() -> None
     assert world.settled().records["f-a"].state == "Running"
 
 
-def test_without_conditions_what_was_seen_is_known() -> None:
+def test_without_conditions_the_observed_phases_are_recorded() -> None:
     world = flow("a").with_jobs(a="Pending").settled()
     job = world.jobs["f-a"]
     for seconds, phase in ((2, "Running"), (5, "Completed")):
@@ -296,7 +296,7 @@ def test_a_phase_without_a_time_starts_now() -> None:
     assert world.later(9).plan().nothing
 
 
-def test_restarts_are_counted_and_the_last_ten_phases_kept() -> None:
+def test_restarts_are_counted_and_the_last_ten_phases_are_kept() -> None:
     phases = [("Pending", 0.0)]
     for n in range(4):
         phases += [("Running", 3.0 * n + 1), ("Restarting", 3.0 * n + 2), ("Pending", 3.0 * n + 3)]
@@ -310,7 +310,7 @@ def test_restarts_are_counted_and_the_last_ten_phases_kept() -> None:
 
 
 def test_the_last_history_continues_after_the_others_were_dropped() -> None:
-    """All but that were dropped for the status's size."""
+    """The others were dropped because of the size of the status."""
     world = with_conditions(flow("a"), ("Pending", 1), ("Running", 2)).settled()
     record = world.records["f-a"]
     last = msgspec.structs.replace(record, running_histories=record.running_histories[-1:])
@@ -321,7 +321,7 @@ def test_the_last_history_continues_after_the_others_were_dropped() -> None:
 
 
 @pytest.mark.parametrize("recorded", [None, [JobRunningHistory(state="Pending")]])
-def test_a_record_without_the_current_phase_gets_it(
+def test_the_current_phase_is_added_to_a_record_without_it(
     recorded: list[JobRunningHistory] | None,
 ) -> None:
     world = flow("a").with_jobs(a="Running").settled()
@@ -336,11 +336,11 @@ def test_a_resumed_job_has_no_end() -> None:
     assert world.with_jobs(a="Running").settled().records["f-a"].end_timestamp is None
 
 
-def test_a_lost_job_that_is_there_after_all_has_no_end() -> None:
+def test_a_lost_job_that_exists_after_all_has_no_end() -> None:
     world = flow("a").with_jobs(a="Running").settled()
-    gone = world.without_jobs("a").with_missing("f-a").stored()
-    assert gone.records["f-a"].end_timestamp is not None
-    back = gone.with_job(world.jobs["f-a"]).settled()
+    lost = world.without_jobs("a").with_missing("f-a").stored()
+    assert lost.records["f-a"].end_timestamp is not None
+    back = lost.with_job(world.jobs["f-a"]).settled()
     assert back.records["f-a"].end_timestamp is None
     assert back.flow.status.running_jobs == ["f-a"]
 
@@ -353,28 +353,28 @@ def test_a_flow_is_pending_until_a_job_runs(phase: str, expected: str) -> None:
     assert flow("a", b="a").with_jobs(a=phase).plan().phase == expected
 
 
-def test_a_flow_that_volcano_took_up_started_when_it_was_made() -> None:
+def test_a_flow_that_volcano_started_has_its_creation_as_start_time() -> None:
     world = flow("a").with_status(JobFlowStatus(state=FlowState(phase="Running"))).later(60)
     assert world.plan().status.start_time == NOW
 
 
-def test_at_most_three_events_a_step_and_none_twice() -> None:
+def test_each_step_has_at_most_three_different_events() -> None:
     world = flow("a", b="a", c=after("a", condition="Failed"))
-    told: list[str] = []
+    events: list[str] = []
     while not world.flow.final:
         planned = world.plan()
-        told += planned.events
-        world = world.carried_out(planned)
+        events += planned.events
+        world = world.apply(planned)
         if planned.nothing:
             world = world.later(1)
             for name, job in world.jobs.items():
                 world = world.ended(name, "Completed") if not job.ended else world
-    assert sorted(told) == sorted(
+    assert sorted(events) == sorted(
         ["JobCreated", "StepCompleted"] * 2 + ["StepSkipped", "FlowSucceeded"]
     )
 
 
-def test_skipped_steps_are_told_together() -> None:
+def test_one_event_names_all_skipped_steps() -> None:
     world = flow("a", **{f"s{n}": "a" for n in range(1000)}).with_jobs(a="Failed")
     events = world.plan().plan.events
     assert [e.message for e in events if e.reason == "StepSkipped"] == [
@@ -382,7 +382,7 @@ def test_skipped_steps_are_told_together() -> None:
     ]
 
 
-def test_names_are_joined_and_texts_shortened() -> None:
+def test_long_lists_of_names_and_long_texts_are_shortened() -> None:
     assert join_names([]) == ""
     assert join_names(["a"]) == "a"
     assert join_names(["a", "b"], last="or") == "a or b"
@@ -397,5 +397,5 @@ def test_names_are_joined_and_texts_shortened() -> None:
     ("seconds", "text"),
     [(-1, "0s"), (0, "0s"), (3, "3s"), (90, "1m30s"), (7200, "2h0m0s"), (3661.5, "1h1m1s")],
 )
-def test_durations_are_as_go_prints_them(seconds: float, text: str) -> None:
+def test_durations_have_the_format_of_go(seconds: float, text: str) -> None:
     assert format_go_duration(timedelta(seconds=seconds)) == text

@@ -7,7 +7,7 @@ import pytest
 from jobflow.api.control import Backoff, Case, ForEach, Repeat, Retry
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
 from support.admission.reviewed import faults, flow_of
-from support.plan.loop_worlds import ends
+from support.plan.loop_worlds import end_jobs
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
 
@@ -17,24 +17,24 @@ NOT_TAKEN = {"when": step(when="false"), "switch": step(switch=[Case(when="false
 
 
 def any_of(condition: str | None = None, /, **targets: Step) -> World:
-    """z starts at the first of x, which is a plain step, and these."""
+    """z starts after any of x, which is a plain step, and these targets."""
     strategy = after(" ".join(["x", *targets]), condition=condition, strategy="any")
     return flow("x", **targets, z=strategy)
 
 
 @pytest.mark.parametrize("skipped", NOT_TAKEN.values(), ids=NOT_TAKEN.keys())
-def test_any_passes_over_what_is_not_taken(skipped: Step) -> None:
+def test_any_ignores_a_target_that_is_not_taken(skipped: Step) -> None:
     world = any_of(a=skipped).settled()
     assert world.plan().skipped == {"a": "NotTaken"}
     assert world.plan().waiting == {"z": "waits for x (Pending)"}
-    assert ends(world, "Completed", "f-x").plan().phases["z"] == "Pending"
-    failed = ends(world.with_spec(failure_policy="Continue"), "Failed", "f-x")
+    assert end_jobs(world, "Completed", "f-x").plan().phases["z"] == "Pending"
+    failed = end_jobs(world.with_spec(failure_policy="Continue"), "Failed", "f-x")
     assert failed.plan().skipped == {"a": "NotTaken", "z": "UpstreamFailed"}
 
 
-@pytest.mark.parametrize("each", [ForEach(count=0), ForEach(items=[])])
-def test_any_starts_at_once_where_a_target_has_no_items(each: ForEach) -> None:
-    assert "f-z" in any_of(a=step(for_each=each)).settled().jobs
+@pytest.mark.parametrize("loop", [ForEach(count=0), ForEach(items=[])])
+def test_any_starts_at_once_if_a_target_has_no_items(loop: ForEach) -> None:
+    assert "f-z" in any_of(a=step(for_each=loop)).settled().jobs
 
 
 @pytest.mark.parametrize(
@@ -49,25 +49,25 @@ def test_any_starts_at_once_where_a_target_has_no_items(each: ForEach) -> None:
 def test_any_starts_once_a_loop_meets_the_condition(
     condition: str | None, loop: dict[str, Any], first: str, then: str
 ) -> None:
-    world = ends(any_of(condition, a=step(**loop)).settled(), first, "f-a-0")
+    world = end_jobs(any_of(condition, a=step(**loop)).settled(), first, "f-a-0")
     assert "f-z" not in world.jobs
-    assert "f-z" in ends(world, then, "f-a-1").jobs
+    assert "f-z" in end_jobs(world, then, "f-a-1").jobs
 
 
-def service(**fields: Any) -> World:
-    """b needs the service a, and c comes after b."""
+def with_daemon(**fields: Any) -> World:
+    """b needs the daemon a, and c depends on b."""
     return flow(a=step(daemon=True, **fields), b="a", c="b").settled()
 
 
-def test_a_service_that_fails_is_started_again() -> None:
-    world = ends(service(retry=Retry(limit=1, backoff=SOON)), "Running", "f-a")
+def test_a_daemon_that_fails_is_started_again() -> None:
+    world = end_jobs(with_daemon(retry=Retry(limit=1, backoff=SOON)), "Running", "f-a")
     assert world.plan().phases["b"] == "Pending"
-    world = ends(world, "Failed", "f-a").later(2).settled()
+    world = end_jobs(world, "Failed", "f-a").later(2).settled()
     assert world.plan().conditions["a"].job == "f-a-r1"
-    world = ends(ends(world, "Running", "f-a-r1"), "Completed", "f-b")
-    world = ends(world, "Completed", "f-c")
+    world = end_jobs(end_jobs(world, "Running", "f-a-r1"), "Completed", "f-b")
+    world = end_jobs(world, "Completed", "f-c")
     assert world.plan().conditions["a"].reason == "DaemonEnded"
-    assert ends(world, "Aborted", "f-a-r1").flow.status.state.phase == "Succeed"
+    assert end_jobs(world, "Aborted", "f-a-r1").flow.status.state.phase == "Succeed"
 
 
 def probed(**fields: Any) -> World:

@@ -14,7 +14,7 @@ HERE = "spec.flows[1].dependsOn.probe"
 
 
 def get(**fields: Any) -> JobFlow:
-    """A flow with one HTTP request that differs in this."""
+    """A flow with one HTTP request that has these fields."""
     return probing(httpGetList=[GET | fields])
 
 
@@ -89,5 +89,5 @@ VALUES = [
     ],
     ids=lambda value: "" if isinstance(value, JobFlow) else None,
 )
-def test_a_request_that_cannot_be_sent(flow: JobFlow, field: str, message: str) -> None:
+def test_a_request_that_cannot_be_sent_is_refused(flow: JobFlow, field: str, message: str) -> None:
     assert faults(flow) == [f"{HERE}.{field}: {message}"]

@@ -11,7 +11,7 @@ from jobflow.api.jobflow import Step
 from jobflow.api.pod import Pod
 from jobflow.core.planning.actions import Check
 from jobflow.core.planning.view import PodsRead
-from support.plan.plan_pods import going
+from support.plan.plan_pods import deleting_pod
 from support.plan.plan_world import World, flow, world_of
 from support.plan.probing_worlds import (
     HEALTHY,
@@ -19,10 +19,10 @@ from support.plan.probing_worlds import (
     PORT,
     SERVE,
     SUCCEEDED,
-    counted,
-    known,
+    plan_after_reads,
     probed,
     serving,
+    with_counts,
     workers,
 )
 
@@ -47,24 +47,24 @@ from support.plan.probing_worlds import (
         ("Pending", "Pending Pending", None, False),
     ],
 )
-def test_task_phases_of_pods(phase: str, pods: str, count: int | None, holds: bool) -> None:
+def test_a_probe_checks_pod_phases(phase: str, pods: str, count: int | None, holds: bool) -> None:
     entry = {"taskName": "worker", "phase": phase, "count": count}
     planned = workers(serving({"taskStatusList": [entry]}), pods).plan()
     assert planned.creates == (["f-next"] if holds else [])
     assert planned.conditions["next"].reason == ("Starting" if holds else "WaitingForProbe")
 
 
-def test_volcanos_count_is_as_good_as_pods() -> None:
+def test_a_probe_accepts_the_counts_of_volcano() -> None:
     world = serving(SUCCEEDED)
-    assert counted(world, worker={"Succeeded": 3}).plan().creates == ["f-next"]
-    world = counted(world, worker={"Succeeded": 2, "Running": 1}, ps={"Succeeded": 3})
+    assert with_counts(world, worker={"Succeeded": 3}).plan().creates == ["f-next"]
+    world = with_counts(world, worker={"Succeeded": 2, "Running": 1}, ps={"Succeeded": 3})
     assert world.plan().waiting_for_probe == {
         "next": "waits for serve: 2 of 3 pods of task worker Succeeded"
     }
 
 
 def test_counts_of_volcano_and_of_pods_are_not_added() -> None:
-    world = counted(
+    world = with_counts(
         workers(serving(SUCCEEDED), "Succeeded Running Running"), worker={"Succeeded": 2}
     )
     assert world.plan().creates == []
@@ -74,18 +74,18 @@ def test_a_pod_that_is_being_deleted_does_not_run_but_has_succeeded() -> None:
     def deleting(pods: str, phase: str) -> World:
         entry = {"taskName": "worker", "phase": phase}
         world = workers(serving({"taskStatusList": [entry]}), pods)
-        seen = {n: _going(world, pod) for n, pod in world.pods["uid-f-serve"].items()}
+        seen = {n: _deleting(world, pod) for n, pod in world.pods["uid-f-serve"].items()}
         return replace(world, pods={"uid-f-serve": seen})
 
     assert deleting("Running Running Running", "Running").plan().creates == []
     assert deleting("Succeeded Succeeded Succeeded", "Succeeded").plan().creates == ["f-next"]
 
 
-def _going(world: World, pod: Pod) -> Pod:
-    return going(pod, world.now)
+def _deleting(world: World, pod: Pod) -> Pod:
+    return deleting_pod(pod, world.now)
 
 
-def test_a_task_that_loses_a_pod_must_have_it_again() -> None:
+def test_a_task_that_loses_a_pod_needs_it_again() -> None:
     world = serving({"taskStatusList": [{"taskName": "worker", "phase": "Running"}]})
     world = workers(world, "Running Running").settled()
     assert workers(world, "Running").plan().waiting_for_probe == {
@@ -118,16 +118,16 @@ def test_an_empty_probe_is_ignored() -> None:
 
 def test_a_probe_is_planned_while_the_job_exists() -> None:
     world = serving(HEALTHY | OPEN)
-    (asked,) = world.plan().plan.probes
-    assert (asked.step, asked.job, asked.uid) == ("next", "f-serve", "uid-f-serve")
-    assert asked.checks == (Check("ps", 1, 8080, "/healthz"), Check("worker", 3, 2222))
+    (sent,) = world.plan().plan.probes
+    assert (sent.step, sent.job, sent.uid) == ("next", "f-serve", "uid-f-serve")
+    assert sent.checks == (Check("ps", 1, 8080, "/healthz"), Check("worker", 3, 2222))
     assert world.plan().plan.actions == ()
 
 
 def test_a_probe_has_its_header() -> None:
     get = HEALTHY["httpGetList"][0] | {"httpHeader": {"name": "X-Who", "value": "me"}}
-    (asked,) = serving({"httpGetList": [get]}).plan().plan.probes
-    assert asked.checks[0].header == ("X-Who", "me")
+    (sent,) = serving({"httpGetList": [get]}).plan().plan.probes
+    assert sent.checks[0].header == ("X-Who", "me")
 
 
 def test_no_probe_is_planned_before_the_job_exists() -> None:
@@ -136,7 +136,7 @@ def test_no_probe_is_planned_before_the_job_exists() -> None:
     assert (planned.probes, planned.waiting) == ([], {"next": "waits for serve (Waiting)"})
 
 
-def test_the_message_says_why_a_probe_has_not_passed() -> None:
+def test_the_message_explains_why_a_probe_has_not_passed() -> None:
     world = serving(HEALTHY)
     assert world.plan().waiting_for_probe == {
         "next": "waits for serve: task ps has not answered at port 8080 yet"
@@ -154,12 +154,12 @@ def test_requests_and_phases_must_both_hold() -> None:
     assert workers(world, "Succeeded Succeeded Succeeded").plan().creates == ["f-next"]
 
 
-def test_an_answer_of_an_earlier_job_does_not_count() -> None:
+def test_a_result_for_an_earlier_job_does_not_count() -> None:
     world = serving(HEALTHY).with_probe("next", "serve", passed=True, run=1)
     assert world.plan().creates == []
 
 
-def test_a_target_that_has_passed_stays_met() -> None:
+def test_a_target_that_has_passed_stays_passed() -> None:
     """The status is written at once, and the probe stays in the plan until then."""
     world = serving(HEALTHY).without_template("next").with_probe("next", "serve", passed=True)
     planned = world.plan()
@@ -179,11 +179,11 @@ def test_passed_targets_are_dropped_when_the_step_has_started() -> None:
     assert world.plan().phases["next"] == "Pending"
 
 
-def test_a_target_that_is_retried_stays_passed() -> None:
+def test_a_target_whose_job_is_lost_stays_passed() -> None:
     steps = [Step(name=n) for n in ("one", "two")]
     world = world_of([*steps, Step(name="next", depends_on=probed("one two", PORT))])
     world = world.with_jobs(one="Running", two="Running").with_probe("next", "one", passed=True)
-    world = replace(world.settled(), probes={}).last_seen("one").settled().later(1).settled()
+    world = replace(world.settled(), probes={}).with_deleted("one").settled().later(1).settled()
     assert sorted(world.jobs) == ["f-one", "f-one-r1", "f-two"]
     assert world.plan().probes == [("next", "f-two")]
     assert world.with_probe("next", "two", passed=True).plan().creates == ["f-next"]
@@ -193,7 +193,7 @@ def test_a_new_attempt_of_a_target_gets_a_new_probe() -> None:
     world = world_of([Step(name="one"), Step(name="next", depends_on=probed("one", PORT))])
     world = world.with_jobs(one="Running").settled()
     assert world.plan().probes == [("next", "f-one")]
-    world = world.last_seen("one")
+    world = world.with_deleted("one")
     assert world.settled().plan().probes == []
     assert world.settled().plan().waiting == {"next": "waits for one (Waiting)"}
     world = world.settled().later(1).settled()
@@ -201,13 +201,13 @@ def test_a_new_attempt_of_a_target_gets_a_new_probe() -> None:
 
 
 def test_workers_succeed_before_the_job_completes() -> None:
-    """The workers succeed, the ps pods are ended by policy, and the vcjob completes."""
+    """The workers succeed, a policy ends the ps pods, and the vcjob completes."""
     world = workers(serving(SUCCEEDED), "Succeeded Running Running").settled()
     world = workers(world.with_jobs(serve="Completed"), "Succeeded Running Running")
     world = world.with_pods("serve", watched=False, worker="Succeeded Succeeded Succeeded")
     planned = world.plan()
     assert (planned.reads, planned.creates) == (["f-serve"], [])
-    assert known(world).creates == ["f-next"]
+    assert plan_after_reads(world).creates == ["f-next"]
 
 
 def test_pods_are_not_read_if_the_watched_ones_are_enough() -> None:
@@ -218,15 +218,17 @@ def test_pods_are_not_read_if_the_watched_ones_are_enough() -> None:
 
 
 def test_the_last_counts_are_kept_after_the_end() -> None:
-    world = counted(serving(SUCCEEDED).without_template("next"), worker={"Succeeded": 2}).settled()
+    world = with_counts(
+        serving(SUCCEEDED).without_template("next"), worker={"Succeeded": 2}
+    ).settled()
     assert world.plan().conditions["serve"].task_status_count is not None
-    world = counted(world, worker={"Succeeded": 3}).settled().with_jobs(serve="Completed")
+    world = with_counts(world, worker={"Succeeded": 3}).settled().with_jobs(serve="Completed")
     assert world.with_template("next").plan().creates == ["f-next"]
 
 
 def test_phases_that_were_not_reached_fail_the_step() -> None:
     world = workers(serving(SUCCEEDED).with_jobs(serve="Completed"), "Succeeded Failed Running")
-    planned = known(world)
+    planned = plan_after_reads(world)
     assert planned.failed == {"next": "ProbeUnsatisfiable"}
     assert planned.conditions["next"].message == (
         "the probe cannot pass any more on serve: the job f-serve ended Completed with "
@@ -236,7 +238,7 @@ def test_phases_that_were_not_reached_fail_the_step() -> None:
     assert "StepFailed" in planned.events
 
 
-def test_the_message_says_that_pods_could_not_be_read() -> None:
+def test_the_message_states_that_pods_could_not_be_read() -> None:
     world = serving(SUCCEEDED).with_jobs(serve="Completed")
     world = replace(world, read={"uid-f-serve": PodsRead(trouble="503 Service Unavailable")})
     planned = world.plan()
@@ -257,14 +259,14 @@ def test_a_probe_waits_for_pods_that_cannot_be_read_yet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("result", "message"),
     [
         ("", "task ps has not answered at port 8080 yet"),
         ("10.0.0.7:8080/healthz of pod f-serve-ps-0 answers 503",) * 2,
     ],
 )
-def test_requests_that_were_not_answered_in_time_fail_the_step(said: str, message: str) -> None:
-    world = serving(HEALTHY).with_probe("next", "serve", said).with_jobs(serve="Completed")
+def test_requests_that_were_not_answered_in_time_fail_the_step(result: str, message: str) -> None:
+    world = serving(HEALTHY).with_probe("next", "serve", result).with_jobs(serve="Completed")
     planned = world.plan()
     assert (planned.failed, planned.reads) == ({"next": "ProbeUnsatisfiable"}, [])
     assert planned.conditions["next"].message == (
@@ -273,7 +275,7 @@ def test_requests_that_were_not_answered_in_time_fail_the_step(said: str, messag
     )
 
 
-def test_answers_just_before_the_end_count() -> None:
+def test_answers_before_the_end_count() -> None:
     world = serving(HEALTHY).with_probe("next", "serve", passed=True)
     assert world.with_jobs(serve="Completed").plan().creates == ["f-next"]
 
@@ -284,13 +286,15 @@ def test_answers_are_kept_while_pods_are_read() -> None:
     world = workers(world, "Succeeded Succeeded Succeeded", watched=False)
     planned = world.plan()
     assert (planned.reads, planned.probes) == (["f-serve"], [("next", "f-serve")])
-    assert known(world).creates == ["f-next"]
+    assert plan_after_reads(world).creates == ["f-next"]
 
 
-def test_a_target_whose_job_is_gone_is_judged_by_the_status() -> None:
+def test_a_deleted_target_job_is_judged_by_the_status() -> None:
     entry = {"taskName": "worker", "phase": "Succeeded", "count": 2}
     world = serving({"taskStatusList": [entry]}).without_template("next")
-    world = counted(world, worker={"Succeeded": 2}).settled().with_jobs(serve="Completed").settled()
+    world = (
+        with_counts(world, worker={"Succeeded": 2}).settled().with_jobs(serve="Completed").settled()
+    )
     conditions = {
         key: msgspec.structs.replace(condition, passed_targets=None)
         for key, condition in (world.flow.status.conditions or {}).items()
@@ -299,7 +303,7 @@ def test_a_target_whose_job_is_gone_is_judged_by_the_status() -> None:
     assert world.without_jobs("serve").with_template("next").plan().creates == ["f-next"]
 
 
-def test_a_probe_fails_if_the_job_of_its_target_is_gone() -> None:
+def test_a_probe_fails_if_the_job_of_its_target_was_deleted() -> None:
     for probe in (HEALTHY, SUCCEEDED):
         world = flow("serve", next=probed("serve", probe)).with_jobs(serve="Completed")
         stored = flow("serve", "next").with_jobs(serve="Completed").without_template("next")
@@ -310,7 +314,7 @@ def test_a_probe_fails_if_the_job_of_its_target_is_gone() -> None:
 
 
 def test_a_target_whose_job_was_resumed_stays_ended() -> None:
-    """No pods are read, because the job runs outside of its step."""
+    """No pods are read, because the job is no longer that of its step."""
     stored = flow("serve", "other").with_jobs(serve="Aborted", other="Running").settled()
     world = serving(SUCCEEDED).with_status(stored.flow.status).with_jobs(serve="Running")
     planned = world.plan()
@@ -370,7 +374,7 @@ def test_a_task_without_pods_has_every_phase() -> None:
     assert "f-next" in serving(SUCCEEDED, spec=spec).jobs
 
 
-def test_a_task_without_a_name_gets_the_one_of_volcano() -> None:
+def test_a_task_without_a_name_has_the_default_name_of_volcano() -> None:
     entry = {"taskName": "default1", "phase": "Running"}
     spec = {"tasks": [SERVE["tasks"][0], {"replicas": 3}]}
     world = serving({"taskStatusList": [entry]}, spec=spec)

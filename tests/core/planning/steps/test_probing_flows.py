@@ -7,7 +7,7 @@ import pytest
 
 from jobflow.api.jobflow import Step
 from support.plan.plan_world import World, after, flow, world_of
-from support.plan.probing_worlds import PORT, known, probed
+from support.plan.probing_worlds import PORT, plan_after_reads, probed
 
 SUCCEEDED = {"taskStatusList": [{"taskName": "t", "phase": "Succeeded"}]}
 
@@ -17,7 +17,7 @@ def joined(strategy: str, *, probe: object = PORT) -> World:
     return world.with_jobs(a="Running", b="Running").settled()
 
 
-def test_all_targets_have_to_pass() -> None:
+def test_all_targets_must_pass() -> None:
     world = joined("all")
     assert world.plan().probes == [("c", "f-a"), ("c", "f-b")]
     planned = world.with_probe("c", "a", passed=True).plan()
@@ -29,7 +29,7 @@ def test_all_targets_have_to_pass() -> None:
     assert world.with_probe("c", "b", passed=True).plan().creates == ["f-c"]
 
 
-def test_passed_targets_are_told_in_the_order_of_the_step() -> None:
+def test_passed_targets_are_in_the_order_of_the_step() -> None:
     world = flow("a", "b", "d", c=probed("b d a", PORT)).with_jobs(a="Running", b="Running")
     world = world.settled().with_probe("c", "a", passed=True).stored()
     world = world.with_probe("c", "b", passed=True).stored()
@@ -42,14 +42,14 @@ def test_one_target_is_enough_for_any() -> None:
     assert planned.probes == [("c", "f-b")], "what did not pass is not asked any more"
 
 
-def test_of_several_targets_each_says_how_it_stands() -> None:
+def test_the_message_has_the_state_of_each_target() -> None:
     world = flow("a", "b", "d", c=probed("a b d", PORT)).with_jobs(a="Running", b="Running")
     world = world.without_template("d").with_probe("c", "a", "10.0.0.1:80 refused").settled()
     message = "a (10.0.0.1:80 refused), b (task t has not answered at port 80 yet) and d (Waiting)"
     assert world.plan().waiting_for_probe == {"c": f"waits for {message}"}
 
 
-def test_with_all_one_target_that_can_never_pass_is_enough() -> None:
+def test_all_fails_as_soon_as_one_target_can_never_pass() -> None:
     planned = joined("all").with_jobs(a="Completed").plan()
     assert planned.failed == {"c": "ProbeUnsatisfiable"}
     assert planned.conditions["c"].message.startswith(
@@ -57,12 +57,12 @@ def test_with_all_one_target_that_can_never_pass_is_enough() -> None:
     )
 
 
-def test_with_any_none_may_be_left_that_can() -> None:
+def test_any_fails_only_when_no_target_can_pass() -> None:
     world = joined("any", probe=SUCCEEDED).with_jobs(a="Completed")
-    planned = known(world)
+    planned = plan_after_reads(world)
     assert (planned.failed, planned.phases["c"]) == ({}, "Waiting")
     assert planned.waiting_for_probe == {"c": "waits for b: 0 of 1 pod of task t Succeeded"}
-    planned = known(world.settled().with_jobs(b="Completed"))
+    planned = plan_after_reads(world.settled().with_jobs(b="Completed"))
     assert planned.failed == {"c": "ProbeUnsatisfiable"}
     assert planned.conditions["c"].message == (
         "the probe cannot pass any more on "
@@ -79,7 +79,7 @@ def test_a_probe_replaces_the_condition(strategy: str) -> None:
     assert world.plan().waiting_for_probe["c"].startswith("waits for a: ")
 
 
-def test_a_target_that_was_not_taken_is_passed_over() -> None:
+def test_a_target_that_was_not_taken_is_ignored() -> None:
     world = flow("x", a=after("x", condition="Failed"), b="x", c=probed("a b", PORT))
     world = world.with_jobs(x="Completed", b="Running").settled()
     assert world.plan().skipped == {"a": "NotTaken"}
@@ -90,30 +90,30 @@ def test_a_target_that_was_not_taken_is_passed_over() -> None:
 
 def test_a_target_behind_a_failure_skips_the_step() -> None:
     world = flow("x", a="x", c=probed("a", PORT)).with_jobs(x="Failed")
-    assert known(world).skipped == {"a": "UpstreamFailed", "c": "UpstreamFailed"}
+    assert plan_after_reads(world).skipped == {"a": "UpstreamFailed", "c": "UpstreamFailed"}
 
 
 def test_a_target_that_was_stopped_stops_the_step() -> None:
     world = flow("x", "a", c=probed("a", PORT)).without_template("a").with_jobs(x="Failed")
-    assert known(world).skipped == {"a": "Stopped", "c": "Stopped"}
+    assert plan_after_reads(world).skipped == {"a": "Stopped", "c": "Stopped"}
 
 
 def test_a_step_that_has_passed_does_not_start_in_a_flow_that_has_stopped() -> None:
     world = flow("x", "a", c=probed("a", PORT)).with_jobs(x="Failed", a="Running")
-    planned = known(world)
+    planned = plan_after_reads(world)
     assert planned.conditions["c"].message == "will not start, because x has failed"
-    assert known(world.with_probe("c", "a", passed=True)).skipped == {"c": "Stopped"}
+    assert plan_after_reads(world.with_probe("c", "a", passed=True)).skipped == {"c": "Stopped"}
 
 
-def test_a_probe_makes_no_handler() -> None:
-    """Though its condition, which is not looked at, would."""
+def test_a_step_with_a_probe_is_no_handler() -> None:
+    """Its condition, which would make it one, is ignored."""
     depends_on = probed("a", PORT, condition="Finished")
     world = flow("x", "a", c=depends_on, d="c").with_jobs(x="Failed", a="Running")
-    planned = known(world.with_probe("c", "a", passed=True))
+    planned = plan_after_reads(world.with_probe("c", "a", passed=True))
     assert planned.skipped == {"c": "Stopped", "d": "Stopped"}
 
 
-def test_behind_a_handler_a_probe_starts_a_step() -> None:
+def test_a_probe_of_a_handler_starts_a_step_after_a_failure() -> None:
     world = flow("x", alarm=after("x", condition="Failed"), c=probed("alarm", PORT))
     world = world.with_jobs(x="Failed", alarm="Running").settled()
     assert world.plan().waiting_for_probe == {
@@ -122,7 +122,7 @@ def test_behind_a_handler_a_probe_starts_a_step() -> None:
     assert world.with_probe("c", "alarm", passed=True).plan().creates == ["f-c"]
 
 
-def test_a_probe_that_cannot_pass_stops_what_would_start_in_the_same_plan() -> None:
+def test_a_probe_that_cannot_pass_stops_other_steps_in_the_same_plan() -> None:
     """The order of the steps in the flow makes no difference."""
     for names in ("abcd", "dcba"):
         steps = {
@@ -147,14 +147,14 @@ def test_a_probe_that_cannot_pass_is_a_failure_that_can_be_handled() -> None:
     assert end.flow.status.state.message.startswith("step c failed: the probe cannot pass")
 
 
-def test_a_cancelled_flow_asks_nothing() -> None:
+def test_a_cancelled_flow_sends_no_probes() -> None:
     for world in (joined("all"), joined("all", probe=SUCCEEDED).with_jobs(a="Completed")):
         planned = world.with_probe("c", "b", passed=True).with_command().plan()
         assert planned.skipped == {"c": "Stopped"}
         assert (planned.probes, planned.reads) == ([], [])
 
 
-def test_a_flow_that_is_being_deleted_asks_nothing() -> None:
+def test_a_flow_that_is_being_deleted_sends_no_probes() -> None:
     for world in (joined("all"), joined("all", probe=SUCCEEDED).with_jobs(a="Completed")):
         planned = world.being_deleted().plan()
         assert (planned.probes, planned.reads, planned.failed) == ([], [], {})
@@ -162,8 +162,8 @@ def test_a_flow_that_is_being_deleted_asks_nothing() -> None:
     assert world.plan().held_up == {"c": "Terminating"}
 
 
-def test_that_a_target_once_ran_is_remembered_though_its_histories_are_dropped() -> None:
-    """A large status drops histories; a step that waits for others still knows."""
+def test_a_target_that_once_ran_is_known_after_its_histories_are_dropped() -> None:
+    """A large status drops histories, but a waiting step has the target in its condition."""
     world = flow("a", "b", c=after("a b", condition="Running")).without_template("b")
     world = world.with_jobs(a="Running").settled()
     assert world.plan().conditions["c"].passed_targets == ["a"]
@@ -173,7 +173,7 @@ def test_that_a_target_once_ran_is_remembered_though_its_histories_are_dropped()
     assert world.plan().creates == ["f-c"]
 
 
-def test_running_is_waited_for_without_a_hurry() -> None:
+def test_a_target_that_runs_does_not_make_the_write_urgent() -> None:
     world = flow("a", "b", c=after("a b", condition="Running")).with_jobs(a="Pending").settled()
     planned = world.with_jobs(a="Running", b="Pending").stored().with_jobs(b="Pending").plan()
     assert (planned.waiting, planned.plan.urgent) == ({"c": "waits for b (Pending) to run"}, False)

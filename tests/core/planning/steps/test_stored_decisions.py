@@ -14,7 +14,7 @@ A_FAILED = 'steps["a"].phase == "Failed"'
 
 
 def conditional(when: str, **fields: object) -> World:
-    """b runs after a, if that holds; a has completed."""
+    """b runs after a if `when` holds; a has completed."""
     world = flow("a", b=step("a", condition="Finished", when=when, **fields), c="b")
     return world.with_jobs(a="Completed")
 
@@ -28,12 +28,12 @@ def decided(world: World, name: str = "b") -> Decisions | None:
     return world.plan().conditions[name].decisions
 
 
-def made(world: World) -> CreateJob:
+def created_job(world: World) -> CreateJob:
     [create] = [a for a in world.plan().plan.actions if isinstance(a, CreateJob)]
     return create
 
 
-def test_what_was_decided_is_stored_before_the_job_is_made() -> None:
+def test_a_decision_is_stored_before_the_job_is_created() -> None:
     world = conditional(A_COMPLETED)
     planned = world.plan()
     assert (planned.creates, planned.plan.urgent) == ([], True)
@@ -44,7 +44,7 @@ def test_what_was_decided_is_stored_before_the_job_is_made() -> None:
     assert decided(world.settled().with_jobs(b="Completed")) == Decisions(when=True)
 
 
-def test_what_does_not_hold_is_not_taken_and_passed_over() -> None:
+def test_a_step_whose_when_does_not_hold_is_not_taken() -> None:
     world = conditional(A_FAILED).settled()
     planned = world.plan()
     assert planned.skipped == {"b": "NotTaken", "c": "NotTaken"}
@@ -57,13 +57,13 @@ def test_a_stored_decision_is_not_evaluated_again() -> None:
     """A stored decision is kept even if the expression has another value now."""
     world = conditional(A_COMPLETED).stored()
     steps = [
-        msgspec.structs.replace(each, when="false") if each.name == "b" else each
-        for each in world.flow.steps
+        msgspec.structs.replace(entry, when="false") if entry.name == "b" else entry
+        for entry in world.flow.steps
     ]
     assert world.with_spec(flows=steps).plan().creates == ["f-b"]
 
 
-def test_it_waits_for_the_targets_first() -> None:
+def test_a_decision_is_made_after_the_targets_have_ended() -> None:
     world = conditional(A_COMPLETED).with_jobs(a="Running")
     assert world.plan().waiting == {
         "b": "waits for a (Running) to finish",
@@ -82,7 +82,7 @@ def test_an_expression_without_a_value_fails_the_step(when: str) -> None:
     assert planned.phase == "Failed"
 
 
-def test_a_step_that_fails_so_stops_the_others_whatever_their_order() -> None:
+def test_an_expression_error_stops_the_others_regardless_of_their_order() -> None:
     for names in (("a", "b", "d"), ("d", "b", "a")):
         steps = {"a": step("p"), "b": step("p", when="1 / 0 == 1"), "d": step("p")}
         world = flow("p", **{name: steps[name] for name in names}).with_jobs(p="Completed")
@@ -90,14 +90,14 @@ def test_a_step_that_fails_so_stops_the_others_whatever_their_order() -> None:
         assert world.plan().skipped == {"a": "Stopped", "d": "Stopped"}
 
 
-def test_in_a_flow_that_has_stopped_what_is_not_taken_is_that_all_the_same() -> None:
+def test_steps_of_a_stopped_flow_are_still_decided() -> None:
     world = flow("x", a=step(when="false"), b=step(when="true"), c=step(when="1 / 0 == 1"))
     planned = world.with_jobs(x="Failed").plan()
     assert planned.skipped == {"a": "NotTaken", "b": "Stopped"}
     assert planned.failed == {"x": "JobFailed", "c": "ExpressionError"}
 
 
-def test_in_a_flow_that_is_suspended_nothing_is_decided() -> None:
+def test_a_suspended_flow_decides_nothing() -> None:
     world = conditional(A_COMPLETED).with_command("SuspendFlow").stored()
     assert (decided(world), world.plan().held_up["b"]) == (None, "Suspended")
 
@@ -109,8 +109,8 @@ def test_a_failure_between_the_decision_and_the_create_stops_the_step() -> None:
 
 
 def test_items_without_a_value_fail_the_step() -> None:
-    each = ForEach(from_='steps["a"].outputs.files')
-    planned = flow("a", b=step("a", for_each=each), c="b").with_jobs(a="Completed").settled().plan()
+    loop = ForEach(from_='steps["a"].outputs.files')
+    planned = flow("a", b=step("a", for_each=loop), c="b").with_jobs(a="Completed").settled().plan()
     assert planned.failed == {"b": "ExpressionError"}
     message = planned.conditions["b"].message
     assert message.startswith('forEach.from `steps["a"].outputs.files`: there is no ')
@@ -124,26 +124,26 @@ def test_the_first_case_that_holds_is_taken() -> None:
         Case(template="z"),
     )
     assert decided(world) == Decisions(case=1)
-    create = made(world.stored())
+    create = created_job(world.stored())
     assert create.name == "f-b"
     labels = create.manifest["metadata"]["annotations"]
     assert labels["volcano.sh/createdByJobTemplate"] == "ns.y"
     assert create.manifest["spec"]["queue"] == "q"
 
 
-def test_with_no_case_the_step_is_not_taken() -> None:
+def test_a_step_without_a_case_that_holds_is_not_taken() -> None:
     planned = switching(Case(when=A_FAILED, template="x")).plan()
     assert planned.skipped == {"b": "NotTaken", "c": "NotTaken"}
     assert planned.conditions["b"].message == "no case of its switch holds"
 
 
-def test_an_error_in_a_case_names_it() -> None:
+def test_an_error_message_names_the_case() -> None:
     world = switching(Case(when="false", template="x"), Case(when="1 / 0 == 1", template="y"))
     assert world.plan().failed == {"b": "ExpressionError"}
     assert world.plan().conditions["b"].message.startswith("switch[1].when `1 / 0 == 1`: ")
 
 
-def test_the_template_of_the_case_is_the_one_that_is_waited_for() -> None:
+def test_a_step_waits_for_the_template_of_its_case() -> None:
     world = switching(Case(when="true", template="y")).stored().without_template("y")
     assert world.plan().held_up["b"] == "WaitingForTemplate"
     assert world.plan().conditions["b"].message == "waits for the JobTemplate y"
@@ -151,16 +151,16 @@ def test_the_template_of_the_case_is_the_one_that_is_waited_for() -> None:
     assert world.stored().with_template("y").plan().creates == ["f-b"]
 
 
-def test_a_lost_job_is_made_again_in_the_same_case() -> None:
+def test_a_lost_job_is_recreated_from_the_same_case() -> None:
     world = switching(Case(when="false", template="x"), Case(template="y"))
     world = world.settled().with_jobs(b="Running").settled()
     world = world.without_jobs("b").with_missing("f-b").settled().later(1)
     assert world.plan().creates == ["f-b-r1"]
-    annotations = made(world).manifest["metadata"]["annotations"]
+    annotations = created_job(world).manifest["metadata"]["annotations"]
     assert annotations["volcano.sh/createdByJobTemplate"] == "ns.y"
 
 
-def test_when_comes_before_switch() -> None:
+def test_when_is_decided_before_switch() -> None:
     world = switching(Case(template="y"), when="false")
     assert decided(world) == Decisions(when=False)
     assert decided(switching(Case(template="y"), when="true")) == Decisions(when=True, case=0)

@@ -5,7 +5,7 @@ import pytest
 from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
 from support.plan.plan_world import World, after, flow, world_of
 
-#: a and b end so: by their own vcjob, or skipped by what is before them.
+#: How a and b end: by their own vcjob, or skipped because of their targets.
 STEPS = {
     "ran": {"phase": "Completed"},
     "broke": {"phase": "Failed"},
@@ -18,7 +18,7 @@ STEPS = {
 
 
 def world_with(a: str, b: str, strategy: str, condition: str) -> World:
-    """`last` depends on a and b; `broken` has failed where one of them was skipped for it."""
+    """`last` depends on a and b; `broken` has failed if one of them was skipped because of it."""
     kinds = {"a": STEPS[a], "b": STEPS[b]}
     before = ["fine"] + (["broken"] if {a, b} & {"behind", "stopped"} else [])
     entries = [name for name, kind in kinds.items() if "phase" in kind]
@@ -30,7 +30,7 @@ def world_with(a: str, b: str, strategy: str, condition: str) -> World:
     return world.with_jobs(fine="Completed", **broken, **phases)
 
 
-def fate(world: World) -> str:
+def outcome(world: World) -> str:
     planned = world.plan()
     if "f-last" in planned.creates:
         return "starts"
@@ -38,7 +38,7 @@ def fate(world: World) -> str:
 
 
 @pytest.mark.parametrize(
-    ("condition", "a", "b", "of_all", "of_any"),
+    ("condition", "a", "b", "with_all", "with_any"),
     [
         ("Completed", "ran", "ran", "starts", "starts"),
         ("Completed", "ran", "runs", "waits", "starts"),
@@ -80,23 +80,23 @@ def fate(world: World) -> str:
         ("Running", "stopped", "not-taken", "Stopped", "Stopped"),
     ],
 )
-def test_a_step_starts_or_is_skipped_by_the_ends_of_its_targets(
-    condition: str, a: str, b: str, of_all: str, of_any: str
+def test_the_ends_of_its_targets_start_or_skip_a_step(
+    condition: str, a: str, b: str, with_all: str, with_any: str
 ) -> None:
     for one, other in ((a, b), (b, a)):
-        assert fate(world_with(one, other, "all", condition)) == of_all
-        assert fate(world_with(one, other, "any", condition)) == of_any
+        assert outcome(world_with(one, other, "all", condition)) == with_all
+        assert outcome(world_with(one, other, "any", condition)) == with_any
 
 
 @pytest.mark.parametrize("strategy", ["all", "any"])
-def test_a_failed_target_that_once_ran_is_met_and_one_that_never_did_is_not(strategy: str) -> None:
-    """It was Running before it failed; after the failure nothing that handles none starts."""
+def test_condition_running_is_met_by_a_failed_target_only_if_it_ran(strategy: str) -> None:
+    """After the failure no step starts unless it is a handler."""
     ran = flow("a", last=after("a", strategy=strategy, condition="Running"))
-    assert fate(ran.with_jobs(a="Failed")) == "Stopped"
-    assert fate(ran.with_refusal("a", 422)) == "UpstreamFailed"
+    assert outcome(ran.with_jobs(a="Failed")) == "Stopped"
+    assert outcome(ran.with_refusal("a", 422)) == "UpstreamFailed"
 
 
-def coming(world: World) -> list[str]:
+def next_steps(world: World) -> list[str]:
     return [name.removeprefix("f-") for name in world.plan().status.next_jobs or []]
 
 
@@ -107,18 +107,18 @@ def probed(targets: str, strategy: str | None = None) -> DependsOn:
 
 def test_next_jobs_depend_on_the_current_jobs() -> None:
     world = flow("a", b="a", c="a", d="b c", e="d")
-    assert coming(world) == ["b", "c"]
+    assert next_steps(world) == ["b", "c"]
     world = world.settled()
-    assert coming(world) == ["b", "c"]
+    assert next_steps(world) == ["b", "c"]
     world = world.later(1).ended("f-a", "Completed")
-    assert coming(world) == ["d"]
+    assert next_steps(world) == ["d"]
     world = world.settled().later(1).ended("f-b", "Completed")
-    assert coming(world) == ["d"]
-    assert coming(world.run()) == []
+    assert next_steps(world) == ["d"]
+    assert next_steps(world.run()) == []
 
 
 @pytest.mark.parametrize(
-    ("depends_on", "comes"),
+    ("depends_on", "expected"),
     [
         (after("a"), True),
         (after("a c"), False),
@@ -132,49 +132,49 @@ def test_next_jobs_depend_on_the_current_jobs() -> None:
         (probed("a c", strategy="any"), True),
     ],
 )
-def test_next_jobs_by_dependency(depends_on: DependsOn, comes: bool) -> None:
-    """Here a runs, b has completed, and c waits behind z, which waits for its template."""
+def test_next_jobs_follow_the_dependencies(depends_on: DependsOn, expected: bool) -> None:
+    """a runs, b has completed, and c waits for z, which waits for its template."""
     world = flow("a", "b", "z", c="z", x=depends_on).without_template("z")
     world = world.with_jobs(a="Running", b="Completed")
-    assert ("x" in coming(world)) is comes
+    assert ("x" in next_steps(world)) is expected
 
 
-def test_what_is_only_skipped_then_frees_what_is_behind_it() -> None:
+def test_next_jobs_include_dependants_of_a_step_that_will_be_skipped() -> None:
     world = flow("a", "b", repair=after("a", condition="Failed"), end="b repair")
-    assert coming(world.with_jobs(a="Running", b="Running")) == ["end"]
+    assert next_steps(world.with_jobs(a="Running", b="Running")) == ["end"]
 
 
-def test_what_waits_for_something_else_is_not_told() -> None:
+def test_next_jobs_omit_steps_that_wait_for_something_else() -> None:
     world = flow("a", "b", c="a b").without_template("b").with_jobs(a="Running")
-    assert coming(world) == []
+    assert next_steps(world) == []
     lost = flow("a", b="a").with_jobs(a="Running").settled().without_jobs("a")
     lost = lost.with_missing("f-a").stored()
     assert lost.plan().held_up == {"a": "JobLost"}
-    assert coming(lost) == []
+    assert next_steps(lost) == []
 
 
-def test_after_a_failure_only_handlers_and_what_is_behind_them_come() -> None:
+def test_next_jobs_after_a_failure_are_handlers_and_their_dependants() -> None:
     world = flow("a", "w", h=after("a", condition="Failed"), c="h", n="w")
     world = world.with_jobs(a="Failed", w="Running")
     assert world.plan().creates == ["f-h"]
-    assert coming(world) == ["c"]
-    assert coming(world.settled()) == ["c"]
+    assert next_steps(world) == ["c"]
+    assert next_steps(world.settled()) == ["c"]
 
 
-def test_a_flow_that_is_over_or_about_to_be_has_none() -> None:
+def test_an_ending_flow_has_no_next_jobs() -> None:
     world = flow("a", b="a").with_jobs(a="Running").settled()
-    assert coming(world) == ["b"]
-    assert coming(world.being_deleted()) == []
-    assert coming(world.cancelled()) == []
+    assert next_steps(world) == ["b"]
+    assert next_steps(world.being_deleted()) == []
+    assert next_steps(world.cancelled()) == []
 
 
-def test_they_are_in_the_order_of_the_spec_and_at_most_a_hundred() -> None:
+def test_next_jobs_are_at_most_a_hundred_in_the_order_of_the_spec() -> None:
     names = [f"s{n:03}" for n in range(150)]
     steps = [Step(name=name, depends_on=after("a")) for name in reversed(names)]
     world = world_of([*steps, Step(name="a")]).with_jobs(a="Running")
-    assert coming(world) == names[:49:-1]
+    assert next_steps(world) == names[:49:-1]
 
 
-def test_a_flow_with_loops_and_strangers_has_no_next_jobs_by_them() -> None:
+def test_next_jobs_omit_steps_with_cycles_or_unknown_targets() -> None:
     world = flow("a", b="a c", c="b", d="a nobody", e="a").with_jobs(a="Running")
-    assert coming(world.settled()) == ["e"]
+    assert next_steps(world.settled()) == ["e"]
