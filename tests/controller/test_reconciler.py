@@ -11,7 +11,7 @@ from jobflow.api.jobflow import JobFlow
 from jobflow.controller import reconciler as module
 from jobflow.core.planning.actions import Event, EventType, Plan
 from jobflow.core.planning.view import View
-from support.sandbox.manual_reconciler import KEY, World, planning, saying
+from support.sandbox.manual_reconciler import KEY, World, running_status, set_plan
 from support.sandbox.running_controller import NAMESPACE, cluster, flow, template
 
 
@@ -29,14 +29,14 @@ async def test_a_status_that_is_not_urgent_is_written_once_a_second(
         [(0.0, 1, None), (0.25, 1, 0.75), (0.25, 1, 0.5), (0.5, 2, None)]
     ):
         world.now += passed
-        planning(monkeypatch, says=str(number))
+        set_plan(monkeypatch, says=str(number))
         outcome = await world.reconciler.reconcile(KEY)
         assert (world.writes, outcome.after) == (writes, wait)
 
 
 async def test_an_urgent_status_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
-        planning(monkeypatch, says=str(number), urgent=True)
+        set_plan(monkeypatch, says=str(number), urgent=True)
         await world.reconciler.reconcile(KEY)
     assert world.writes == 3
 
@@ -44,30 +44,30 @@ async def test_an_urgent_status_is_written(world: World, monkeypatch: pytest.Mon
 async def test_equal_statuses_are_not_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planning(monkeypatch, requeue_after=timedelta(seconds=7))
+    set_plan(monkeypatch, requeue_after=timedelta(seconds=7))
     assert (await world.reconciler.reconcile(KEY)).after == 7
     assert world.writes == 0
 
 
 async def test_a_pruned_status_is_sent_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    planning(monkeypatch, says="x", urgent=True)
+    set_plan(monkeypatch, says="x", urgent=True)
     await world.reconciler.reconcile(KEY)
     stored = world.store.flows.get(*KEY)
     assert stored is not None
     pruned = msgspec.structs.replace(stored, status=JobFlowStatus())
     world.store.flows._objects[KEY] = pruned
     for seconds in range(3):
-        later = msgspec.structs.replace(saying("x"), duration=f"{seconds}s")
-        planning(monkeypatch, status=later, urgent=True)
+        later = msgspec.structs.replace(running_status("x"), duration=f"{seconds}s")
+        set_plan(monkeypatch, status=later, urgent=True)
         await world.reconciler.reconcile(KEY)
     assert world.writes == 1
 
 
 async def test_events_follow_their_status(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     event = Event(EventType.NORMAL, "Told", "once")
-    planning(monkeypatch, says="first")
+    set_plan(monkeypatch, says="first")
     await world.reconciler.reconcile(KEY)
-    planning(monkeypatch, says="second", events=(event,))
+    set_plan(monkeypatch, says="second", events=(event,))
     for _ in range(3):
         await world.reconciler.reconcile(KEY)
     await world.recorder.flush()

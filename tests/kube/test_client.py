@@ -136,7 +136,7 @@ async def test_a_refused_connection_is_a_network_error() -> None:
 async def test_a_patch_is_a_merge_patch(server: ScriptedServer, client: Client) -> None:
     server.others.append(Answer(body={}))
     await client.patch(JOBFLOWS, "ns", "f", b'{"a":1}', subresource="status")
-    (sent,) = server.asked
+    (sent,) = server.requests
     assert sent.path == "/apis/flow.volcano.sh/v1alpha1/namespaces/ns/jobflows/f/status"
     assert sent.headers["Content-Type"] == "application/merge-patch+json"
     assert sent.body == b'{"a":1}'
@@ -145,7 +145,7 @@ async def test_a_patch_is_a_merge_patch(server: ScriptedServer, client: Client) 
 async def test_a_delete_names_the_uid(server: ScriptedServer, client: Client) -> None:
     server.others.append(Answer(body={}))
     await client.delete(JOBS, "ns", "j", uid="u1")
-    assert json.loads(server.asked[0].body)["preconditions"] == {"uid": "u1"}
+    assert json.loads(server.requests[0].body)["preconditions"] == {"uid": "u1"}
 
 
 async def test_a_delete_of_nothing_succeeds(server: ScriptedServer, client: Client) -> None:
@@ -165,7 +165,7 @@ async def test_a_list_is_read_page_by_page(server: ScriptedServer, client: Clien
     server.lists += [page(7, thing("a", 1), more="x/y="), page(7, thing("b", 2))]
     pages = [page async for page in client.list(JOBS, JobPage, query=[("labelSelector", "a=b")])]
     assert [item.metadata.name for page in pages for item in page.items] == ["a", "b"]
-    first, second = server.asked
+    first, second = server.requests
     assert first.query == {"labelSelector": "a=b", "limit": "500"}
     assert second.query == {"labelSelector": "a=b", "limit": "500", "continue": "x/y="}
 
@@ -173,8 +173,8 @@ async def test_a_list_is_read_page_by_page(server: ScriptedServer, client: Clien
 async def test_names_are_escaped_in_the_path(server: ScriptedServer, client: Client) -> None:
     server.others.append(Answer(body=thing("x", 1)))
     await client.get(JOBS, "ns", "x?y#z ä", Job)
-    assert server.asked[0].path.endswith("/jobs/x?y#z ä")
-    assert server.asked[0].query == {}
+    assert server.requests[0].path.endswith("/jobs/x?y#z ä")
+    assert server.requests[0].query == {}
 
 
 async def test_every_answer_is_observed(server: ScriptedServer, client: Client) -> None:
@@ -247,7 +247,7 @@ async def test_a_partial_last_frame_is_dropped(server: ScriptedServer, client: C
 async def test_a_watch_requests_bookmarks(server: ScriptedServer, client: Client) -> None:
     server.watches.append(Answer())
     await frames(client, timeout_seconds=42)
-    assert server.asked[0].query == {
+    assert server.requests[0].query == {
         "watch": "1",
         "allowWatchBookmarks": "true",
         "resourceVersion": "5",

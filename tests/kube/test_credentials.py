@@ -43,7 +43,7 @@ async def test_a_kubeconfig_gives_server_and_token(server: ScriptedServer, tmp_p
     async with await Client.from_kubeconfig(path) as client:
         await client.request("GET", "/version")
         assert client.namespace == "team"
-    assert server.asked[0].headers["Authorization"] == "Bearer t1"
+    assert server.requests[0].headers["Authorization"] == "Bearer t1"
 
 
 async def test_a_refused_token_is_read_again(server: ScriptedServer, tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ async def test_a_refused_token_is_read_again(server: ScriptedServer, tmp_path: P
     async with await Client.from_kubeconfig(path) as client:
         kubeconfig(tmp_path / "config", server.url, token="t2")
         await client.create(JOBS, "ns", b'{"a":1}')
-    assert [sent.headers["Authorization"] for sent in server.asked] == ["Bearer t1", "Bearer t2"]
-    assert [sent.body for sent in server.asked] == [b'{"a":1}', b'{"a":1}']
+    assert [sent.headers["Authorization"] for sent in server.requests] == ["Bearer t1", "Bearer t2"]
+    assert [sent.body for sent in server.requests] == [b'{"a":1}', b'{"a":1}']
 
 
 async def test_an_unchanged_token_is_not_retried(server: ScriptedServer, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ async def test_an_unchanged_token_is_not_retried(server: ScriptedServer, tmp_pat
     server.others.append(Answer(401, failure(401, "Unauthorized")))
     async with await Client.from_kubeconfig(path) as client:
         assert (await error_of(client)).code == 401
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 async def test_an_old_token_is_read_again() -> None:
@@ -107,7 +107,7 @@ async def test_a_refusal_runs_the_plugin_again(server: ScriptedServer, tmp_path:
     async with await Client.from_kubeconfig(path) as client:
         await client.create(JOBS, "ns", b"{}")
         await client.create(JOBS, "ns", b"{}")
-    tokens = [sent.headers["Authorization"] for sent in server.asked]
+    tokens = [sent.headers["Authorization"] for sent in server.requests]
     assert tokens == ["Bearer t1", "Bearer t2", "Bearer t2"]
 
 
@@ -144,7 +144,7 @@ async def test_https_trusts_the_kubeconfig(
     path = kubeconfig(tmp_path / "config", secure.url, pki.ca_certificate, token="t1")
     async with await Client.from_kubeconfig(path) as client:
         await client.create(JOBS, "ns", b"{}")
-    assert secure.asked[0].headers["Authorization"] == "Bearer t1"
+    assert secure.requests[0].headers["Authorization"] == "Bearer t1"
 
 
 async def test_an_untrusted_server_is_refused(secure: ScriptedServer, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_an_untrusted_server_is_refused(secure: ScriptedServer, tmp_path: 
     async with await Client.from_kubeconfig(path) as client:
         with pytest.raises(NETWORK_ERRORS):
             await client.create(JOBS, "ns", b"{}")
-    assert secure.asked == []
+    assert secure.requests == []
 
 
 async def test_a_pod_uses_its_service_account_and_its_new_tokens(
@@ -175,7 +175,7 @@ async def test_a_pod_uses_its_service_account_and_its_new_tokens(
         await client.create(JOBS, "ns", b"{}")
         (account / "token").write_text("t2\n")
         await client.create(JOBS, "ns", b"{}")
-    tokens = [sent.headers["Authorization"] for sent in secure.asked]
+    tokens = [sent.headers["Authorization"] for sent in secure.requests]
     assert tokens == ["Bearer t1", "Bearer t1", "Bearer t2"]
 
 
@@ -201,7 +201,7 @@ async def test_a_token_file_is_read_again(
         await client.create(JOBS, "ns", b"{}")
         token.write_text("t2")
         await client.create(JOBS, "ns", b"{}")
-    tokens = [sent.headers["Authorization"] for sent in server.asked]
+    tokens = [sent.headers["Authorization"] for sent in server.requests]
     assert tokens == ["Bearer t1", "Bearer t2"]
 
 

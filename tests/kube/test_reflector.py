@@ -55,11 +55,11 @@ async def following(server: ScriptedServer) -> AsyncIterator[World]:
 async def test_a_watch_starts_at_the_version_of_the_list(server: ScriptedServer) -> None:
     server.lists += [page(7, thing("a", 1), more="next"), page(7, thing("b", 2))]
     async with following(server) as world:
-        await server.until(lambda: server.watched)
+        await server.until(lambda: server.watch_requests)
         assert world.names() == ["a", "b"]
         assert world.cache.synced
-    assert server.watched[0].query["resourceVersion"] == "7"
-    assert "resourceVersion" not in server.listed[0].query
+    assert server.watch_requests[0].query["resourceVersion"] == "7"
+    assert "resourceVersion" not in server.list_requests[0].query
 
 
 async def test_a_broken_watch_continues_from_the_last_event(server: ScriptedServer) -> None:
@@ -71,11 +71,11 @@ async def test_a_broken_watch_continues_from_the_last_event(server: ScriptedServ
         Answer(chunks=[frame("BOOKMARK", thing("", 40))]),
     ]
     async with following(server) as world:
-        await server.until(lambda: len(server.watched) == 5)
+        await server.until(lambda: len(server.watch_requests) == 5)
         assert world.names() == ["b"]
-    versions = [sent.query["resourceVersion"] for sent in server.watched]
+    versions = [sent.query["resourceVersion"] for sent in server.watch_requests]
     assert versions == ["7", "8", "9", "12", "40"]
-    assert len(server.listed) == 1
+    assert len(server.list_requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -90,16 +90,16 @@ async def test_an_expired_version_starts_a_list(server: ScriptedServer, expired:
     server.lists += [page(7, thing("a", 1), thing("b", 2)), page(50, thing("b", 3), thing("c", 4))]
     server.watches.append(expired)
     async with following(server) as world:
-        await server.until(lambda: len(server.watched) == 2)
+        await server.until(lambda: len(server.watch_requests) == 2)
         assert world.calls == ["+a", "+b", "~b", "+c", "-a"]
-    assert server.watched[1].query["resourceVersion"] == "50"
+    assert server.watch_requests[1].query["resourceVersion"] == "50"
 
 
 async def test_an_error_event_is_not_stored_as_an_object(server: ScriptedServer) -> None:
     server.lists += [page(7, thing("a", 1)), page(8, thing("a", 1))]
     server.watches.append(Answer(chunks=[frame("ERROR", failure(500, "InternalError", "etcd"))]))
     async with following(server) as world:
-        await server.until(lambda: len(server.watched) == 2)
+        await server.until(lambda: len(server.watch_requests) == 2)
         assert world.calls == ["+a"]
 
 
@@ -114,7 +114,7 @@ async def test_a_malformed_frame_starts_a_list(server: ScriptedServer, chunk: by
     server.lists += [page(7), page(9, thing("a", 8))]
     server.watches.append(Answer(chunks=[chunk]))
     async with following(server) as world:
-        await server.until(lambda: len(server.watched) == 2)
+        await server.until(lambda: len(server.watch_requests) == 2)
         assert world.names() == ["a"]
 
 
@@ -127,7 +127,7 @@ async def test_a_refused_list_is_no_empty_list(server: ScriptedServer) -> None:
         page(7, thing("a", 1)),
     ]
     async with following(server) as world:
-        await server.until(lambda: server.watched)
+        await server.until(lambda: server.watch_requests)
         assert world.names() == ["a"]
         assert world.calls == ["+a"]
 
@@ -136,8 +136,8 @@ async def test_a_throttled_watch_keeps_its_version(server: ScriptedServer) -> No
     server.lists.append(page(7))
     server.watches.append(Answer(429, failure(429, "TooManyRequests")))
     async with following(server):
-        await server.until(lambda: len(server.watched) == 2)
-    assert len(server.listed) == 1
+        await server.until(lambda: len(server.watch_requests) == 2)
+    assert len(server.list_requests) == 1
 
 
 async def test_an_expired_list_is_read_in_one_page(server: ScriptedServer) -> None:
@@ -147,9 +147,9 @@ async def test_an_expired_list_is_read_in_one_page(server: ScriptedServer) -> No
         page(9, thing("a", 1), thing("b", 8)),
     ]
     async with following(server) as world:
-        await server.until(lambda: server.watched)
+        await server.until(lambda: server.watch_requests)
         assert world.names() == ["a", "b"]
-    assert [sent.query.get("limit") for sent in server.listed] == ["500", "500", None]
+    assert [sent.query.get("limit") for sent in server.list_requests] == ["500", "500", None]
 
 
 async def test_a_kind_that_is_not_served_is_retried(
@@ -161,7 +161,7 @@ async def test_a_kind_that_is_not_served_is_retried(
     async with following(server) as world:
         states: list[bool | None] = []
         world.cache.on_state = lambda: states.append(world.cache.served)
-        await server.until(lambda: server.watched)
+        await server.until(lambda: server.watch_requests)
         assert states == [False, False, True]
 
 
@@ -174,7 +174,7 @@ async def test_an_answer_without_a_list_is_requested_again(
 ) -> None:
     server.lists += [Answer(body=body), page(7, thing("a", 1))]
     async with following(server) as world:
-        await server.until(lambda: server.watched)
+        await server.until(lambda: server.watch_requests)
         assert world.calls == ["+a"]
 
 
@@ -194,11 +194,11 @@ async def test_a_malformed_object_does_not_hide_others(server: ScriptedServer, b
     server.lists.append(page(7, thing("a", 1), bad))
     server.watches.append(Answer(chunks=[frame("ADDED", bad), frame("ADDED", thing("b", 9))]))
     async with following(server) as world:
-        await server.until(lambda: len(server.watched) == 2)
+        await server.until(lambda: len(server.watch_requests) == 2)
         assert world.names() == ["a", "b"]
         assert world.reflector.unreadable == 1
-    assert len(server.listed) == 1
-    assert server.watched[1].query["resourceVersion"] == "9"
+    assert len(server.list_requests) == 1
+    assert server.watch_requests[1].query["resourceVersion"] == "9"
 
 
 DEPTHS = pytest.mark.parametrize("depth", [600, 984, 3_000, 30_000])
@@ -219,10 +219,10 @@ async def test_too_deeply_nested_events_are_skipped(server: ScriptedServer, dept
     server.watches.append(Answer(chunks=[deep]))
     server.watches.append(Answer(chunks=[frame("ADDED", thing("b", 9))]))
     async with following(server) as world:
-        await server.until(lambda: len(server.watched) == 3)
+        await server.until(lambda: len(server.watch_requests) == 3)
         assert world.names() == ["a", "b"]
         assert world.reflector.unreadable == 1
-    assert server.watched[1].query["resourceVersion"] == "8"
+    assert server.watch_requests[1].query["resourceVersion"] == "8"
 
 
 @DEPTHS
@@ -230,7 +230,7 @@ async def test_too_deeply_nested_objects_are_skipped(server: ScriptedServer, dep
     listed = json.dumps(page(7, thing("a", 1), thing("deep", 8, spec="DEEP"), thing("b", 2)).body)
     server.lists.append(Answer(body=nest(listed.encode(), depth)))
     async with following(server) as world:
-        await server.until(lambda: server.watched)
+        await server.until(lambda: server.watch_requests)
         assert world.calls == ["+a", "+b"]
         assert world.reflector.unreadable == 1
 
@@ -244,9 +244,9 @@ async def test_the_last_readable_copy_is_kept(server: ScriptedServer, depth: int
     )
     server.watches += [Answer(chunks=[changed]), Answer(chunks=[deleted])]
     async with following(server) as world:
-        await server.until(lambda: len(server.watched) == 2)
+        await server.until(lambda: len(server.watch_requests) == 2)
         assert world.calls == ["+a"]
-        await server.until(lambda: len(server.watched) == 3)
+        await server.until(lambda: len(server.watch_requests) == 3)
         assert world.calls == ["+a", "-a"]
         assert world.reflector.unreadable == 0
 
@@ -257,7 +257,7 @@ async def test_an_object_that_becomes_readable_is_stored(
     server.lists.append(page(7, thing("a", 1, status=[])))
     server.watches.append(Answer(chunks=[frame("MODIFIED", thing("a", 8))]))
     async with following(server) as world:
-        await server.until(lambda: len(server.watched) == 2)
+        await server.until(lambda: len(server.watch_requests) == 2)
         assert (world.names(), world.reflector.unreadable) == (["a"], 0)
 
 
@@ -267,7 +267,7 @@ async def test_an_unreadable_object_is_logged_once_for_each_version(server: Scri
     server.watches += [Answer(410, failure(410, "Expired"))] * 2
     with capture_logs() as logs:
         async with following(server):
-            await server.until(lambda: len(server.watched) == 3)
+            await server.until(lambda: len(server.watch_requests) == 3)
     entries = [entry for entry in logs if "passing it over" in entry["event"]]
     assert [entry["object"] for entry in entries] == ["ns/bad", "ns/bad"]
 
@@ -295,8 +295,8 @@ async def test_a_list_waits_for_the_given_prerequisite(server: ScriptedServer) -
 
         follow = Reflector(client, JOBS, Job, cache, after=first)
         task = asyncio.create_task(follow.run())
-        await server.until(lambda: server.watched)
+        await server.until(lambda: server.watch_requests)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert [sent.path for sent in server.listed] == ["/first", JOBS.path()]
+    assert [sent.path for sent in server.list_requests] == ["/first", JOBS.path()]
     assert [job.metadata.name for job in cache] == ["a"]

@@ -28,7 +28,7 @@ class TestAccessReviews:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others.append(Answer(201, YES))
             assert await AccessRights(client).lacking(ANNA, "team") == ""
-        (request,) = server.asked
+        (request,) = server.requests
         assert (request.method, request.path) == (
             "POST",
             "/apis/authorization.k8s.io/v1/namespaces/team/localsubjectaccessreviews",
@@ -71,7 +71,7 @@ class TestAccessReviews:
             assert await rights.lacking(UserInfo(username="anna", groups=["ops"]), "team") == ""
             clock.now = KEPT_SECONDS
             assert await rights.lacking(ANNA, "team") == ""
-            assert len(server.asked) == 4
+            assert len(server.requests) == 4
 
     async def test_at_most_a_thousand_answers_are_stored(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:

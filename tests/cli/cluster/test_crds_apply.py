@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobflow.cli.cluster import crds
-from support.network.scripted_server import Answer, Asked, ScriptedServer
+from support.network.scripted_server import Answer, ReceivedRequest, ScriptedServer
 from support.sandbox.command_line import Result, jobflow
 
 
@@ -22,7 +22,7 @@ UNSEEN = Answer(200, {"kind": "CustomResourceDefinition", "status": {"conditions
 SERVED = definition(NamesAccepted="True", Established="True")
 
 
-async def apply_crds(tmp_path: Path, *answers: Answer) -> tuple[Result, list[Asked]]:
+async def apply_crds(tmp_path: Path, *answers: Answer) -> tuple[Result, list[ReceivedRequest]]:
     """Run the command with a server that has these answers. Return the result and the requests."""
     async with ScriptedServer() as server:
         server.others.extend(answers)
@@ -37,7 +37,7 @@ async def apply_crds(tmp_path: Path, *answers: Answer) -> tuple[Result, list[Ask
         path = tmp_path / "kubeconfig"
         path.write_text(json.dumps(config))
         result = await asyncio.to_thread(jobflow, "crds", "--apply", "--kubeconfig", path)
-        return result, server.asked
+        return result, server.requests
 
 
 async def test_each_definition_is_applied_until_it_is_served(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.applier_world import NOW
 from support.sandbox.applier_world import World as Applying
-from support.sandbox.manual_reconciler import KEY, World, planning
+from support.sandbox.manual_reconciler import KEY, World, set_plan
 from support.sandbox.running_controller import (
     NAMESPACE,
     Product,
@@ -36,7 +36,7 @@ async def world() -> AsyncIterator[World]:
 async def test_a_refused_delete_is_sent_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.servers.fails("DELETE", "", failure(403, "Forbidden", "no"), times=None)
     flow = await world.servers.flow("f")
-    planning(monkeypatch, actions=(DeleteFlow(flow.metadata.uid),))
+    set_plan(monkeypatch, actions=(DeleteFlow(flow.metadata.uid),))
     world.queue.add(KEY)
     working = asyncio.create_task(world.reconciler.work())
     for _ in range(20):

@@ -29,7 +29,7 @@ async def test_a_job_is_in_the_store_before_apply_returns(world: World) -> None:
 
 
 async def test_a_job_of_the_flow_is_adopted(world: World) -> None:
-    await world.there()
+    await world.create_unseen_job()
     assert (await world.apply(world.create())).again
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
     assert world.answers.holders == {}
@@ -97,13 +97,13 @@ async def test_an_attempt_follows_a_live_read(world: World, last: str, reads: li
 
 
 async def test_a_further_attempt_is_not_created_while_the_latest_exists(world: World) -> None:
-    await world.there()
+    await world.create_unseen_job()
     assert await world.apply(world.create_again("f-a")) == Applied(again=True)
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
 
 
 async def test_a_foreign_job_does_not_prevent_a_further_attempt(world: World) -> None:
-    await world.there(uid="x", name="other")
+    await world.create_unseen_job(uid="x", name="other")
     assert await world.apply(world.create_again("f-a")) == Applied()
     assert world.requests()[-1] == "POST jobs"
 
@@ -190,7 +190,7 @@ async def test_a_failed_action_does_not_stop_the_others(world: World) -> None:
 
 
 async def test_only_the_job_with_the_uid_is_deleted(world: World) -> None:
-    job = await world.there()
+    job = await world.create_unseen_job()
     assert await world.apply(DeleteJob("f-a", "another")) == Applied()
     assert (await world.cluster.jobs()).keys() == {"f-a"}
     assert await world.apply(DeleteJob("f-a", job.metadata.uid)) == Applied()
@@ -233,7 +233,7 @@ async def test_a_job_that_a_live_read_does_not_find_is_missing(world: World) -> 
 
 
 async def test_a_live_read_finds_a_job_that_the_watch_has_not_shown(world: World) -> None:
-    await world.there()
+    await world.create_unseen_job()
     await world.apply(ReadJob("f-a"))
     assert world.answers.missing == set()
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
@@ -296,7 +296,7 @@ ABORT = AbortJob("f-a", "uid-a")
 
 
 async def test_an_abort_is_a_command_that_the_job_owns(world: World) -> None:
-    uid = (await world.there()).metadata.uid
+    uid = (await world.create_unseen_job()).metadata.uid
     assert await world.apply(AbortJob("f-a", uid)) == Applied()
     [command] = await world.cluster.raw(COMMANDS)
     job = {"apiVersion": JOBS.api_version, "kind": "Job", "name": "f-a", "uid": uid}
@@ -306,7 +306,7 @@ async def test_an_abort_is_a_command_that_the_job_owns(world: World) -> None:
 
 
 async def test_an_existing_abort_is_not_sent_again(world: World) -> None:
-    abort = AbortJob("f-a", (await world.there()).metadata.uid)
+    abort = AbortJob("f-a", (await world.create_unseen_job()).metadata.uid)
     await world.apply(abort)
     world.answers.aborts.clear()
     assert await world.apply(abort) == Applied()
@@ -341,7 +341,7 @@ async def test_a_command_is_deleted_by_its_uid(world: World) -> None:
 
 
 async def test_flows_that_wait_for_a_released_name_are_found(world: World) -> None:
-    job = await world.there(uid="another")
+    job = await world.create_unseen_job(uid="another")
     world.memory.hold(world.flow, job, owner_alive=False, now=NOW)
     assert world.memory.released((NAMESPACE, "other")) == set()
     assert world.memory.released((NAMESPACE, "f-a")) == {(NAMESPACE, "f")}
@@ -350,7 +350,7 @@ async def test_flows_that_wait_for_a_released_name_are_found(world: World) -> No
 
 
 async def test_answers_about_a_flow_are_dropped_with_it(world: World) -> None:
-    job = await world.there(uid="another")
+    job = await world.create_unseen_job(uid="another")
     world.memory.hold(world.flow, job, owner_alive=False, now=NOW)
     reborn = msgspec.structs.replace(
         world.flow, metadata=msgspec.structs.replace(world.flow.metadata, uid="second")

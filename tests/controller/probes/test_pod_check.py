@@ -21,8 +21,8 @@ from support.network.pod_servers import (
     PodServer,
     Visit,
     answering,
-    ask,
-    seen,
+    check_play,
+    check_port,
     status,
 )
 from support.network.probed_pods import pod
@@ -50,7 +50,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Limits:
 @pytest.mark.parametrize("check", [HTTP, TCP])
 async def test_a_pod_that_answers_passes(ip: str, check: Check) -> None:
     async with PodServer(answering(OK), ip) as server:
-        assert await ask(server.port, check, ip) == ""
+        assert await check_port(server.port, check, ip) == ""
         await server.all_left()
         assert len(server.visits) == 1
 
@@ -72,31 +72,31 @@ async def test_a_pod_that_answers_passes(ip: str, check: Check) -> None:
     ],
 )
 async def test_any_2xx_or_3xx_answer_passes(answer: bytes) -> None:
-    assert await seen(answering(answer)) == ""
+    assert await check_play(answering(answer)) == ""
 
 
 async def test_a_head_in_several_packets_passes() -> None:
     async def play(visit: Visit) -> None:
-        await visit.hear()
+        await visit.read_request()
         for byte in OK:
-            await visit.say(bytes([byte]))
+            await visit.send(bytes([byte]))
             await asyncio.sleep(0)
-        await visit.left()
+        await visit.wait_for_close()
 
-    assert await seen(play) == ""
+    assert await check_play(play) == ""
 
 
 @pytest.mark.parametrize("body", ["never sent", "endless"])
 async def test_a_check_does_not_wait_for_the_body(body: str) -> None:
     async def play(visit: Visit) -> None:
-        await visit.hear()
-        await visit.say(status("200 OK", "Content-Length: 1000000000000"))
+        await visit.read_request()
+        await visit.send(status("200 OK", "Content-Length: 1000000000000"))
         while body == "endless":
-            await visit.say(b"x" * 65536)
-        await visit.left()
+            await visit.send(b"x" * 65536)
+        await visit.wait_for_close()
 
     async with PodServer(play) as server:
-        assert await ask(server.port) == ""
+        assert await check_port(server.port) == ""
         await server.all_left()
 
 
@@ -128,13 +128,13 @@ async def test_a_check_does_not_wait_for_the_body(body: str) -> None:
     ],
 )
 async def test_the_message_describes_every_other_answer(answer: bytes, message: str) -> None:
-    assert await seen(answering(answer)) == message
+    assert await check_play(answering(answer)) == message
 
 
 async def test_a_redirect_passes_and_is_not_followed() -> None:
     async with PodServer(answering(OK)) as elsewhere:
         target = f"Location: http://127.0.0.1:{elsewhere.port}/latest/meta-data"
-        assert await seen(answering(status("302 Found", target))) == ""
+        assert await check_play(answering(status("302 Found", target))) == ""
         assert elsewhere.visits == []
 
 
@@ -143,7 +143,7 @@ async def test_a_closed_port_refuses_the_connection() -> None:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
         for check in (HTTP, TCP):
-            assert await ask(port, check) == "refuses the connection"
+            assert await check_port(port, check) == "refuses the connection"
 
 
 async def test_a_connection_that_is_not_accepted_fails(limits: Limits) -> None:
@@ -153,7 +153,7 @@ async def test_a_connection_that_is_not_accepted_fails(limits: Limits) -> None:
 
 
 async def check_late(port: int, check: Check, limits: Limits) -> str:
-    checking = asyncio.create_task(ask(port, check))
+    checking = asyncio.create_task(check_port(port, check))
     await asyncio.sleep(0)
     limits.time_is_up()
     return await checking
@@ -173,14 +173,14 @@ def full_backlog() -> Iterator[int]:
 
 async def test_a_pod_that_never_answers_fails(limits: Limits) -> None:
     message = "accepts the connection and answers nothing within a second"
-    assert await seen(silent(limits)) == message
+    assert await check_play(silent(limits)) == message
 
 
 def silent(limits: Limits) -> Play:
     async def play(visit: Visit) -> None:
-        await visit.hear()
+        await visit.read_request()
         limits.time_is_up()
-        await visit.left()
+        await visit.wait_for_close()
 
     return play
 
@@ -195,39 +195,41 @@ async def test_a_pod_that_answers_slowly_fails(
         return code(receiver)
 
     async def answer_slowly(visit: Visit) -> None:
-        await visit.hear()
+        await visit.read_request()
         for byte in OK[:20]:
-            await visit.say(bytes([byte]))
+            await visit.send(bytes([byte]))
             await read.wait()
             read.clear()
         limits.time_is_up()
-        await visit.left()
+        await visit.wait_for_close()
 
     monkeypatch.setattr(pod_check, "_code", count_reads)
-    assert await seen(answer_slowly) == "does not finish the head of its answer within a second"
+    assert (
+        await check_play(answer_slowly) == "does not finish the head of its answer within a second"
+    )
 
 
 async def test_a_whole_check_has_a_limit_of_one_second(limits: Limits) -> None:
-    assert await seen(answering(OK)) == ""
-    assert await seen(answering(OK), TCP) == ""
+    assert await check_play(answering(OK)) == ""
+    assert await check_play(answering(OK), TCP) == ""
     assert limits.seconds == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("before", [b"", b"HTTP/1.1 200 OK\r\nX: y\r\n"])
 async def test_a_pod_that_closes_the_connection_fails(before: bytes) -> None:
     async def play(visit: Visit) -> None:
-        await visit.hear()
-        await visit.say(before)
+        await visit.read_request()
+        await visit.send(before)
 
-    assert await seen(play) == "closes the connection without an answer"
+    assert await check_play(play) == "closes the connection without an answer"
 
 
 async def test_a_pod_that_resets_the_connection_fails() -> None:
     async def play(visit: Visit) -> None:
-        await visit.hear()
+        await visit.read_request()
         visit.reset()
 
-    assert await seen(play) == "breaks off the connection"
+    assert await check_play(play) == "breaks off the connection"
 
 
 async def test_a_pod_without_a_route_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +237,7 @@ async def test_a_pod_without_a_route_fails(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(101, "whatever the event loop says of it")
 
     monkeypatch.setattr(asyncio, "open_connection", unreachable)
-    assert await ask(1) == "cannot be reached (Network is unreachable)"
+    assert await check_port(1) == "cannot be reached (Network is unreachable)"
 
 
 @pytest.mark.parametrize(
@@ -262,7 +264,7 @@ async def test_an_ip_that_no_pod_can_have_is_not_requested(
 ) -> None:
     monkeypatch.setattr(asyncio, "open_connection", None)
     for check in (HTTP, TCP):
-        assert await ask(80, check, ip) == "is not asked: a pod cannot have that IP"
+        assert await check_port(80, check, ip) == "is not asked: a pod cannot have that IP"
 
 
 @pytest.mark.parametrize("ip", ["127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"])
@@ -275,7 +277,7 @@ async def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.Monkey
         for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         monkeypatch.delenv("no_proxy", raising=False)
-        assert await seen(answering(OK)) == ""
+        assert await check_play(answering(OK)) == ""
         assert proxy.visits == []
 
 
@@ -284,19 +286,19 @@ async def test_checks_share_no_cookie_and_no_connection() -> None:
         answering(status("200 OK", "Set-Cookie: a=b", "Content-Length: 0"))
     ) as server:
         for _ in range(3):
-            assert await ask(server.port) == ""
+            assert await check_port(server.port) == ""
         assert len(server.visits) == 3
         assert not any(b"ookie" in visit.request for visit in server.visits)
 
 
 async def test_a_cancelled_check_closes_its_connection() -> None:
     async def silent(visit: Visit) -> None:
-        assert await visit.hear()
+        assert await visit.read_request()
         checking.cancel()
-        assert await visit.left()
+        assert await visit.wait_for_close()
 
     async with PodServer(silent) as server:
-        checking = asyncio.create_task(ask(server.port))
+        checking = asyncio.create_task(check_port(server.port))
         await asyncio.wait([checking])
         assert checking.cancelled()
         await server.all_left()
@@ -304,15 +306,15 @@ async def test_a_cancelled_check_closes_its_connection() -> None:
 
 async def _plays(limits: Limits) -> dict[str, str]:
     async def reset(visit: Visit) -> None:
-        await visit.hear()
+        await visit.read_request()
         visit.reset()
 
     plays = {"ok": answering(OK), "silent": silent(limits), "reset": reset}
-    answers = {name: await seen(play) for name, play in plays.items()}
-    answers["tcp"] = await seen(reset, TCP)
+    answers = {name: await check_play(play) for name, play in plays.items()}
+    answers["tcp"] = await check_play(reset, TCP)
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        answers["nobody"] = await ask(bound.getsockname()[1])
+        answers["nobody"] = await check_port(bound.getsockname()[1])
     with full_backlog() as port:
         answers["full"] = await check_late(port, HTTP, limits)
     return answers

@@ -7,13 +7,13 @@ import pytest
 import jobflow
 from jobflow.controller.probes.pod_check import http_request
 from jobflow.core.planning.actions import Check
-from support.network.pod_servers import OK, PodServer, answering, ask
+from support.network.pod_servers import OK, PodServer, answering, check_port
 from support.network.probed_pods import web
 
 
 async def send_request(check: Check) -> list[bytes]:
     async with PodServer(answering(OK)) as server:
-        assert await ask(server.port, check) == ""
+        assert await check_port(server.port, check) == ""
         lines = server.visits[0].request.split(b"\r\n")
     return [line.replace(b":%d" % server.port, b":PORT") for line in lines[:-2]]
 
@@ -86,12 +86,12 @@ async def test_a_header_replaces_the_default_one(name: str) -> None:
 )
 async def test_a_header_that_would_split_the_request_is_not_sent(header: tuple[str, str]) -> None:
     async with PodServer(answering(OK)) as server:
-        message = await ask(server.port, replace(web(), header=header))
+        message = await check_port(server.port, replace(web(), header=header))
         assert server.visits == []
     assert message == "is not asked: a probe cannot send its header"
 
 
 async def test_a_request_has_a_size_limit() -> None:
     message = "is not asked: path and header have more than 16 KiB"
-    assert await ask(1, web(path="/" + 20_000 * "x")) == message
-    assert await ask(1, replace(web(), header=("X", 20_000 * "x"))) == message
+    assert await check_port(1, web(path="/" + 20_000 * "x")) == message
+    assert await check_port(1, replace(web(), header=("X", 20_000 * "x"))) == message

@@ -11,7 +11,7 @@ from jobflow.api.pod import ContainerStatus, Pod
 from jobflow.core.pods.failure import find_first_failure
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import flow
-from support.sandbox.containers import again, ended, running, stuck, with_containers
+from support.sandbox.containers import ended, restarted, running, waiting_container, with_containers
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JOB = flow("b").job("b", "Failed")
@@ -49,7 +49,7 @@ def test_the_failed_one_of_several_containers_is_named() -> None:
 
 def test_a_failed_init_container_is_named() -> None:
     init = (ended(0, name="first"), ended(2, name="fetch"))
-    found = with_containers(pod(), stuck("PodInitializing"), init=init)
+    found = with_containers(pod(), waiting_container("PodInitializing"), init=init)
     assert text(found) == "pod f-b-worker-0 (task worker, container fetch): exit code 2 (Error)"
 
 
@@ -101,9 +101,12 @@ def test_a_known_signal_is_named() -> None:
     ("container", "expected"),
     [
         (ended(1), "exit code 1 (Error)"),
-        (again(ended(2)), "exit code 2 (Error)"),
-        (stuck("ImagePullBackOff", message="no such image"), "ImagePullBackOff: no such image"),
-        (stuck("CrashLoopBackOff"), "CrashLoopBackOff"),
+        (restarted(ended(2)), "exit code 2 (Error)"),
+        (
+            waiting_container("ImagePullBackOff", message="no such image"),
+            "ImagePullBackOff: no such image",
+        ),
+        (waiting_container("CrashLoopBackOff"), "CrashLoopBackOff"),
     ],
 )
 def test_a_pod_with_errors_is_named_if_no_pod_has_failed(
@@ -119,7 +122,7 @@ def test_a_pod_with_errors_is_named_if_no_pod_has_failed(
 
 def test_a_container_in_a_crash_loop_has_its_last_exit_code() -> None:
     crash = msgspec.structs.replace(
-        stuck("CrashLoopBackOff"), last_state=ended(5, at=after(2)).state
+        waiting_container("CrashLoopBackOff"), last_state=ended(5, at=after(2)).state
     )
     assert text(with_containers(pod(phase="Running"), crash)).endswith("exit code 5 (Error)")
 
@@ -131,8 +134,8 @@ def test_a_container_in_a_crash_loop_has_its_last_exit_code() -> None:
         pod(phase="Pending"),
         pod(phase="Succeeded"),
         with_containers(pod(phase="Running"), ended(0), running("side")),
-        with_containers(pod(phase="Pending"), stuck("ContainerCreating")),
-        with_containers(pod(phase="Succeeded"), again(ended(1))),
+        with_containers(pod(phase="Pending"), waiting_container("ContainerCreating")),
+        with_containers(pod(phase="Succeeded"), restarted(ended(1))),
     ],
 )
 def test_pods_without_errors_are_not_named(harmless: Pod) -> None:

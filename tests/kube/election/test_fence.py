@@ -38,7 +38,7 @@ async def test_a_write_is_sent_while_the_fence_is_open(server: ScriptedServer) -
     async with fenced(server) as (client, fence):
         await client.create(JOBS, "ns", b"{}", query=[("fieldManager", "me")])
         assert fence.in_doubt == 0
-    (asked,) = server.asked
+    (asked,) = server.requests
     assert asked.body == b"{}"
     assert asked.query == {"fieldManager": "me", "timeout": "4000ms"}
 
@@ -54,7 +54,7 @@ async def test_a_write_is_refused_once_the_fence_is_closed(server: ScriptedServe
         ):
             with pytest.raises(NotLeading):
                 await write
-    assert server.asked == []
+    assert server.requests == []
     assert issubclass(NotLeading, NETWORK_ERRORS)
 
 
@@ -71,7 +71,7 @@ async def test_a_fence_that_closes_late_stops_the_write(server: ScriptedServer, 
     async with fenced(server, clock=lambda: next(passed, 20.0)) as (client, _):
         with pytest.raises(NETWORK_ERRORS):
             await client.create(JOBS, "ns", b"{}")
-    assert server.asked == []
+    assert server.requests == []
 
 
 async def test_a_put_that_the_http_client_repeats_passes_the_fence_again() -> None:
@@ -120,7 +120,7 @@ async def test_a_cancelled_write_is_in_doubt(server: ScriptedServer) -> None:
     server.others.append(Answer(201, end="hang"))
     async with fenced(server) as (client, fence):
         writing = asyncio.create_task(client.create(JOBS, "ns", b"{}"))
-        await server.until(lambda: server.asked)
+        await server.until(lambda: server.requests)
         writing.cancel()
         await asyncio.wait([writing])
         assert fence.in_doubt == WRITE_SECONDS

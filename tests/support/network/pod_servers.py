@@ -28,16 +28,16 @@ class Visit:
         self._writer = writer
         self.request = b""
 
-    async def hear(self) -> bytes:
+    async def read_request(self) -> bytes:
         """Read and return the head of the request."""
         self.request = await self._reader.readuntil(b"\r\n\r\n")
         return self.request
 
-    async def say(self, content: bytes) -> None:
+    async def send(self, content: bytes) -> None:
         self._writer.write(content)
         await self._writer.drain()
 
-    async def left(self) -> bool:
+    async def wait_for_close(self) -> bool:
         """Wait until the peer has disconnected, and return whether it sent nothing more."""
         with suppress(ConnectionError):
             return not await self._reader.read()
@@ -70,9 +70,9 @@ def answering(answer: bytes) -> Play:
     """Return a play that reads the request, sends this answer and waits for the end."""
 
     async def play(visit: Visit) -> None:
-        await visit.hear()
-        await visit.say(answer)
-        await visit.left()
+        await visit.read_request()
+        await visit.send(answer)
+        await visit.wait_for_close()
 
     return play
 
@@ -82,15 +82,15 @@ def status(line: str, *headers: str, version: str = "HTTP/1.1") -> bytes:
     return "\r\n".join([f"{version} {line}", *headers, "", ""]).encode()
 
 
-async def ask(port: int, check: Check = HTTP, ip: str = "127.0.0.1") -> str:
+async def check_port(port: int, check: Check = HTTP, ip: str = "127.0.0.1") -> str:
     """Return the result of checking a pod at this port."""
     return await check_pod(pod("web-0", ip=ip), replace(check, port=port), loopback=True)
 
 
-async def seen(play: Play, check: Check = HTTP) -> str:
+async def check_play(play: Play, check: Check = HTTP) -> str:
     """Return the result of checking a pod with this play."""
     async with PodServer(play) as server:
-        return await ask(server.port, check)
+        return await check_port(server.port, check)
 
 
 class Limits:

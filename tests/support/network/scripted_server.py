@@ -26,7 +26,7 @@ class Answer:
 
 
 @dataclass
-class Asked:
+class ReceivedRequest:
     """A received request."""
 
     method: str
@@ -45,18 +45,20 @@ class ScriptedServer(LocalServer):
         self.lists: deque[Answer] = deque()
         self.watches: deque[Answer] = deque()
         self.others: deque[Answer] = deque()
-        self.asked: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self._received = asyncio.Condition()
 
     @property
-    def listed(self) -> list[Asked]:
+    def list_requests(self) -> list[ReceivedRequest]:
         """The list requests."""
-        return [each for each in self.asked if each.method == "GET" and "watch" not in each.query]
+        return [
+            each for each in self.requests if each.method == "GET" and "watch" not in each.query
+        ]
 
     @property
-    def watched(self) -> list[Asked]:
+    def watch_requests(self) -> list[ReceivedRequest]:
         """The watch requests."""
-        return [each for each in self.asked if "watch" in each.query]
+        return [each for each in self.requests if "watch" in each.query]
 
     async def until(self, condition: Any) -> None:
         """Wait until the condition holds. It is checked after each request."""
@@ -64,23 +66,23 @@ class ScriptedServer(LocalServer):
             await self._received.wait_for(condition)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        asked = Asked(
+        received = ReceivedRequest(
             request.method,
             request.path,
             dict(request.query),
             dict(request.headers),
             await request.read(),
         )
-        answer = self._next(asked)
+        answer = self._next(received)
         async with self._received:
-            self.asked.append(asked)
+            self.requests.append(received)
             self._received.notify_all()
         return await self._send(request, answer)
 
-    def _next(self, asked: Asked) -> Answer:
-        if "watch" in asked.query:
+    def _next(self, received: ReceivedRequest) -> Answer:
+        if "watch" in received.query:
             return self.watches.popleft() if self.watches else Answer(end="hang")
-        queue = self.lists if asked.method == "GET" and self.lists else self.others
+        queue = self.lists if received.method == "GET" and self.lists else self.others
         return (
             queue.popleft() if queue else Answer(500, {"message": "the test has no answer to this"})
         )

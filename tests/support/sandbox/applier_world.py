@@ -64,7 +64,7 @@ class World:
             "spec": {"minAvailable": 1},
         }
 
-    async def there(self, **owner: Any) -> Job:
+    async def create_unseen_job(self, **owner: Any) -> Job:
         """Create the vcjob f-a as another client; no watch has reported it yet."""
         body = json.dumps(self.manifest("f-a", **owner)).encode()
         return msgspec.json.decode(

@@ -43,12 +43,12 @@ def ended(
     return ContainerStatus(name=name, state=ContainerState(terminated=terminated))
 
 
-def again(status: ContainerStatus) -> ContainerStatus:
+def restarted(status: ContainerStatus) -> ContainerStatus:
     """Return the container after a restart."""
     return msgspec.structs.replace(status, state=ContainerState(), last_state=status.state)
 
 
-def stuck(reason: str, *, name: str = "c", message: str = "") -> ContainerStatus:
+def waiting_container(reason: str, *, name: str = "c", message: str = "") -> ContainerStatus:
     """Return a container that waits."""
     waiting = ContainerWaiting(reason=reason, message=message)
     return ContainerStatus(name=name, state=ContainerState(waiting=waiting))

@@ -51,17 +51,17 @@ class World:
         return self.servers.count("PATCH", JOBFLOWS, subresource="status")
 
 
-def planning(monkeypatch: pytest.MonkeyPatch, **plan: Any) -> None:
+def set_plan(monkeypatch: pytest.MonkeyPatch, **plan: Any) -> None:
     """Replace every plan; `says` becomes the message of the state."""
 
     def plan_flow(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         message = plan.get("says")
-        status = flow.status if message is None else saying(message)
+        status = flow.status if message is None else running_status(message)
         fields = {key: value for key, value in plan.items() if key != "says"}
         return Plan(**{"actions": (), "status": status, **fields})
 
     monkeypatch.setattr(module, "plan_flow", plan_flow)
 
 
-def saying(message: str) -> JobFlowStatus:
+def running_status(message: str) -> JobFlowStatus:
     return JobFlowStatus(state=FlowState(phase="Running", message=message))

@@ -60,7 +60,7 @@ async def test_a_dry_run_has_a_generated_name() -> None:
     async with ScriptedServer() as server, Client.at(server.url) as client:
         server.others.append(Answer(201, {"kind": "PodTemplate"}))
         assert await Tries(client).one() == DryRun()
-    (request,) = server.asked
+    (request,) = server.requests
     assert (request.method, request.path) == ("POST", PATH)
     assert request.query == {"dryRun": "All", "fieldValidation": "Warn"}
     assert json.loads(request.body) == {
@@ -183,7 +183,7 @@ async def test_a_cancelled_review_cancels_its_dry_runs() -> None:
     async with ScriptedServer() as server, Client.at(server.url) as client:
         server.others.append(Answer(end="hang"))
         review = asyncio.create_task(Tries(client).one())
-        await server.until(lambda: server.asked)
+        await server.until(lambda: server.requests)
         review.cancel()
         with pytest.raises(asyncio.CancelledError):
             await review
