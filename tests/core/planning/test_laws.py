@@ -184,7 +184,7 @@ def test_a_flow_that_is_being_deleted_stops_asking_for_plans(walk: Walk, timeout
         before = walk.world
         walk.reconcile()
         for name in sorted(walk.live()):
-            walk.goes(name, "Completed")
+            walk.enter_phase(name, "Completed")
         if walk.world == before:
             wake = walk.world.plan().plan.requeue_after
             if wake is None:

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from jobflow.api.control import ForEach, Patch, Retry
-from support.plan.loop_worlds import for_each
+from jobflow.api.control import Backoff, ForEach, Patch, Retry
+from support.plan.loop_worlds import end_jobs, for_each
 from support.plan.plan_world import NOW, World, flow
 from support.plan.steps import step
 
@@ -73,6 +73,15 @@ def test_items_wait_as_one_step() -> None:
     assert (condition.phase, condition.reason) == ("Waiting", "CreateRefused")
     assert condition.next_attempt_time == NOW + timedelta(seconds=2)
     assert for_each(1000).with_held("f-a-0").plan().creates == ["f-a-1"]
+
+
+def test_an_attempt_that_becomes_due_while_creates_are_held_wakes_no_plan() -> None:
+    world = for_each(3, parallelism=2, retry=Retry(limit=1, backoff=Backoff(duration="1s")))
+    world = end_jobs(world.settled(), "Failed", "f-a-0")
+    world = world.with_held("f-a-2", retry_in=5).stored()
+    assert world.plan().nothing
+    assert world.plan().plan.requeue_after == timedelta(seconds=5)
+    assert world.later(5).plan().creates == ["f-a-0-r1"]
 
 
 def test_the_message_of_a_running_step_mentions_its_held_items() -> None:
