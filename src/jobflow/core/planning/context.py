@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -87,8 +87,11 @@ class Decision(msgspec.Struct, Generic[Condition], frozen=True):
     probes: tuple[JobProbe, ...] = ()
 
 
-RunDecision = Decision[RunCondition]
-StepDecision = Decision[StepCondition]
+if TYPE_CHECKING:
+    RunDecision = Decision[RunCondition]
+    StepDecision = Decision[StepCondition]
+else:  # calling a generic alias costs a microsecond, an eighth of the plan of a step
+    RunDecision = StepDecision = Decision
 
 
 @dataclass(frozen=True, slots=True)
