@@ -20,6 +20,8 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState
 
+_WAITING, _PARALLELISM = StepPhase.WAITING, StepReason.PARALLELISM
+
 
 def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     """Return the names of the vcjobs that would be created once every vcjob that exists, or is
@@ -48,7 +50,11 @@ class Forecast(PendingSteps):
         self._changes = False
         """Whether any step ends, or waits for room."""
         for position, decision in enumerate(decisions):
-            if decision.condition.phase not in ENDED_STEP_PHASES:
+            condition = decision.condition
+            if condition.phase == _WAITING:
+                if decision.actions or condition.reason == _PARALLELISM:
+                    self._complete(position, decision)
+            elif condition.phase not in ENDED_STEP_PHASES:
                 self._complete(position, decision)
 
     def names(self) -> list[str]:
@@ -67,8 +73,8 @@ class Forecast(PendingSteps):
         """Let a step's vcjobs complete, those of now and those that are created now."""
         condition, step = decision.condition, self.ctx.steps[position]
         creates = any(isinstance(action, CreateJob) for action in decision.actions)
-        if condition.phase == StepPhase.WAITING and not creates:
-            if condition.reason == StepReason.PARALLELISM:
+        if condition.phase == _WAITING and not creates:
+            if condition.reason == _PARALLELISM:
                 self._changes = True
                 if _has_begun(condition):
                     self._starting.append(position)
