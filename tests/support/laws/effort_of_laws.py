@@ -1,7 +1,7 @@
 """The number of examples of a law: `make test-long` tries twenty times as many as `make test`.
 
-The examples are the same in every run, so that a failure is caused by the change under test.
-JOBFLOW_LAWS=exploring draws other examples. These laws do not limit the time of an example.
+The examples are the same in every run, so that a failure is caused by the change under test; with
+the environment variable JOBFLOW_LAWS=exploring they differ. An example has no time limit.
 """
 
 import os

@@ -213,13 +213,6 @@ class PlanContext:
         """When expressions that this plan may not evaluate any more are evaluated."""
         return self.now + NEXT_PLAN_DELAY
 
-    def attempt_wake(self, due: datetime) -> datetime:
-        """Return when to plan an attempt that is due at a time. While creates of the namespace are
-        held back, no attempt is created, so nothing changes before they are tried again."""
-        held = self.view.held
-        retry_at = held.retry_at if held is not None else None
-        return due if retry_at is None or retry_at <= self.now else max(due, retry_at)
-
     @cached_property
     def flow_phase(self) -> str:
         """The value of `flow.phase` in `finally`: how the flow ends by its other steps, which have

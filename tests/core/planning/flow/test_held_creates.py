@@ -76,12 +76,20 @@ def test_items_wait_as_one_step() -> None:
 
 
 def test_an_attempt_that_becomes_due_while_creates_are_held_wakes_no_plan() -> None:
-    world = for_each(3, parallelism=2, retry=Retry(limit=1, backoff=Backoff(duration="1s")))
-    world = end_jobs(world.settled(), "Failed", "f-a-0")
-    world = world.with_held("f-a-2", retry_in=5).stored()
+    loop = for_each(3, retry=Retry(limit=1, backoff=Backoff(duration="1s")))
+    world = loop.with_held("f-a-2", room=2).apply().with_held("f-a-2", retry_in=6)
+    world = end_jobs(world, "Failed", "f-a-0")
     assert world.plan().nothing
     assert world.plan().plan.requeue_after == timedelta(seconds=5)
     assert world.later(5).plan().creates == ["f-a-0-r1"]
+
+
+def test_a_step_whose_attempt_becomes_due_while_creates_are_held_gets_the_reason() -> None:
+    loop = for_each(1, retry=Retry(limit=1, backoff=Backoff(duration="1s")))
+    world = end_jobs(loop.settled(), "Failed", "f-a-0").stored()
+    world = world.with_held("f-b", retry_in=5).stored()
+    assert world.plan().plan.requeue_after == timedelta(seconds=1)
+    assert world.later(1).plan().held_up == {"a": "CreateRefused"}
 
 
 def test_the_message_of_a_running_step_mentions_its_held_items() -> None:

@@ -4,6 +4,7 @@ A forEach shows counts of its items, a repeat its current run.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from jobflow.api.flow_status import (
@@ -14,8 +15,8 @@ from jobflow.api.flow_status import (
     StepPhase,
 )
 from jobflow.api.job import JobPhase, TaskState
-from jobflow.core.planning.context import StepDecision, with_time
-from jobflow.core.planning.observed import ObservedStep
+from jobflow.core.planning.context import PlanContext, RunDecision, StepDecision, with_time
+from jobflow.core.planning.observed import ObservedRun, ObservedStep
 from jobflow.core.planning.runs.loop import Loop, LoopEnd
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import StepReason
@@ -25,22 +26,30 @@ WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Reasons of a run that failed with the flow, not by itself."""
 
 
-def summarize(loop: Loop) -> StepDecision:
-    """Return the step's decision."""
-    observed = loop.observed
+def summarize(loop: Loop, ctx: PlanContext) -> StepDecision:
+    """Return the step's decision. While a run of the step is held back with all creates of the
+    namespace, the next attempt of another run changes nothing when it becomes due."""
+    observed, held = loop.observed, ctx.view.held
     made = [decision for _, decision in loop.runs]
-    moments = (loop.wake_at, *(decision.wake_at for decision in made))
+    drafts = tuple(draft for d in made for draft in d.drafts)
+    is_held = bool(drafts) and held is not None and not held.is_due(ctx.now)
+    moments = (loop.wake_at, *(_wake_at(run, d, is_held=is_held) for run, d in loop.runs))
     runs = _runs(loop)
     condition = _condition(loop, [decision.condition for decision in made], runs)
     return StepDecision(
         condition=observed.stored if condition == observed.stored else condition,
         actions=tuple(action for d in made for action in d.actions),
-        drafts=tuple(draft for d in made for draft in d.drafts),
+        drafts=drafts,
         wake_at=min((at for at in moments if at is not None), default=None),
         urgent=loop.stores_first or any(d.urgent for d in made),
         reads=tuple(read for d in made for read in d.reads),
         unjudged=frozenset().union(*(d.unjudged for d in made)),
     )
+
+
+def _wake_at(run: ObservedRun, decision: RunDecision, *, is_held: bool) -> datetime | None:
+    is_attempt = decision.wake_at == run.stored.next_attempt_time
+    return None if is_held and is_attempt else decision.wake_at
 
 
 def _runs(loop: Loop) -> list[RunCondition]:

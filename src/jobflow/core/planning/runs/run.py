@@ -58,7 +58,7 @@ def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     if ctx.terminating or ctx.suspended:
         return RunDecision(stored)
     if stored.next_attempt_time is not None and ctx.now < stored.next_attempt_time:
-        return RunDecision(stored, wake_at=ctx.attempt_wake(stored.next_attempt_time))
+        return RunDecision(stored, wake_at=stored.next_attempt_time)
     return next_attempt(run, ctx)
 
 

@@ -45,14 +45,14 @@ def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
 def begin(observed: ObservedStep, ctx: PlanContext) -> StepDecision:
     """Start a step; after a retry of the flow, the runs that are left."""
     if observed.loops:
-        return summarize(looping.begin(observed, ctx))
+        return summarize(looping.begin(observed, ctx), ctx)
     return cast(StepDecision, start_run(observed, ctx))
 
 
 def _continue(position: int, observed: ObservedStep, ctx: PlanContext) -> StepDecision | None:
     if observed.loops:
         loop = looping.continue_loop(observed, ctx, lambda: known_or_inferred_end(position, ctx))
-        return None if loop is None else summarize(loop)
+        return None if loop is None else summarize(loop, ctx)
     decision = decide_run(observed, ctx, lambda: known_or_inferred_end(position, ctx))
     if decision is None:
         decision = refused_for_good(observed, ctx)

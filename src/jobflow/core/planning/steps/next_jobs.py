@@ -9,7 +9,7 @@ from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.jobflow import Condition
 from jobflow.core.limits import MAX_NEXT_JOBS
 from jobflow.core.names import format_job_name
-from jobflow.core.planning.actions import CreateJob
+from jobflow.core.planning.actions import Action, CreateJob
 from jobflow.core.planning.context import PlanContext, StepDecision
 from jobflow.core.planning.flow.failure_policy import runs_every_item
 from jobflow.core.planning.flow.parallelism import in_start_order
@@ -51,11 +51,12 @@ class Forecast(PendingSteps):
         """Whether any step ends, or waits for room."""
         for position, decision in enumerate(decisions):
             condition = decision.condition
-            if condition.phase == _WAITING:
-                if decision.actions or condition.reason == _PARALLELISM:
-                    self._complete(position, decision)
-            elif condition.phase not in ENDED_STEP_PHASES:
-                self._complete(position, decision)
+            if condition.phase in ENDED_STEP_PHASES:
+                continue
+            if condition.phase != _WAITING or any(map(_is_create, decision.actions)):
+                self._complete(position, condition)
+            elif condition.reason == _PARALLELISM:
+                self._give_room(position, condition)
 
     def names(self) -> list[str]:
         """Return the names of the vcjobs that are created next."""
@@ -69,18 +70,16 @@ class Forecast(PendingSteps):
         positions = in_start_order(self.ctx, starting)
         return [name for position in positions for name in self._names(position)]
 
-    def _complete(self, position: int, decision: StepDecision) -> None:
+    def _give_room(self, position: int, condition: StepCondition) -> None:
+        self._changes = True
+        if _has_begun(condition):
+            self._starting.append(position)
+        else:
+            self._decide_again(position)
+
+    def _complete(self, position: int, condition: StepCondition) -> None:
         """Let a step's vcjobs complete, those of now and those that are created now."""
-        condition, step = decision.condition, self.ctx.steps[position]
-        creates = any(isinstance(action, CreateJob) for action in decision.actions)
-        if condition.phase == _WAITING and not creates:
-            if condition.reason == _PARALLELISM:
-                self._changes = True
-                if _has_begun(condition):
-                    self._starting.append(position)
-                else:
-                    self._decide_again(position)
-            return
+        step = self.ctx.steps[position]
         self._changes = True
         if step.for_each is not None and any(True for _ in self._items(position, step.for_each)):
             self._starting.append(position)
@@ -141,6 +140,10 @@ class Forecast(PendingSteps):
             if index not in begun:
                 room -= 1
                 yield index
+
+
+def _is_create(action: Action) -> bool:
+    return isinstance(action, CreateJob)
 
 
 def _has_begun(condition: StepCondition) -> bool:
