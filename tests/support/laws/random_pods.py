@@ -180,10 +180,13 @@ class PodHistory:
 
 
 def _latest(world: World, step: str) -> Job | None:
-    """Return the job of a step's last attempt, if it exists."""
+    """Return the job of a step's last attempt since the last RestartJob, if it exists."""
     condition = (world.flow.status.conditions or {}).get(world.name_of(step))
-    attempts = condition.attempts if condition is not None else 1
-    return world.jobs.get(world.name_of(step, max(attempts - 1, 0)))
+    if condition is None:
+        return world.jobs.get(world.name_of(step))
+    if condition.attempts <= condition.past_attempts:
+        return None
+    return world.jobs.get(world.name_of(step, condition.attempts - 1))
 
 
 def _has_requests(step: Step) -> bool:
