@@ -63,20 +63,21 @@ class ObservedRun:
     """Its vcjobs in the View, also deleted ones, by attempt."""
     job: Job | None = field(default=None, init=False)
     """The vcjob of its latest attempt; None if it is not in the View."""
+    attempt: int = field(default=0, init=False)
+    """The number of the attempt of `job`, from 1; 0 if it is not in the View."""
     gone: bool = field(default=False, init=False)
     """Whether `job` is deleted from the cluster."""
 
     @property
     def attempts(self) -> int:
         """The number of vcjobs created for it."""
-        known = self.stored.attempts
-        return known if self.job is None else max(known, attempt_of(self.job))
+        return max(self.stored.attempts, self.attempt)
 
     @property
     def unheard_of(self) -> Sequence[Job]:
         """Its vcjobs of attempts that the status does not know."""
         known = self.stored.attempts
-        if self.job is None or attempt_of(self.job) <= known:
+        if self.attempt <= known:
             return ()
         return [job for job in self.jobs if attempt_of(job) > known]
 
@@ -287,7 +288,8 @@ def _assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flo
                 _choose(run, view)
         observed.jobs = [job for run in observed.runs for job in run.jobs]
         if observed.step.repeat is not None and observed.runs:
-            observed.job, observed.gone = observed.runs[-1].job, observed.runs[-1].gone
+            last = observed.runs[-1]
+            observed.job, observed.attempt, observed.gone = last.job, last.attempt, last.gone
 
 
 def _position(job: Job, layout: CompiledFlow) -> int | None:
@@ -325,5 +327,5 @@ def _choose(run: ObservedRun, view: View) -> None:
     attempt = attempt_of(latest)
     if attempt < stored.attempts or attempt <= stored.past_attempts:
         return
-    run.job = latest
+    run.job, run.attempt = latest, attempt
     run.gone = latest.metadata.name in view.deleted

@@ -9,6 +9,7 @@ are aborted only by a suspension with AbortJob and by TerminateNow.
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from operator import attrgetter
 
 import msgspec
 
@@ -130,7 +131,7 @@ def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob]:
     Those are vcjobs that this version created (they have the annotation of their targets' ends) and
     that the stored status does not know: a user may have resumed one that it knows.
     """
-    for observed in ctx.observed:
+    for observed in filter(attrgetter("jobs"), ctx.observed):
         for run in observed.each:
             for job in run.unheard_of:
                 phases = {run.stored.phase, observed.stored.phase}

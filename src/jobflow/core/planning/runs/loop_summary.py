@@ -4,7 +4,8 @@ A forEach shows counts of its items, a repeat its current run.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from jobflow.api.flow_status import (
@@ -30,33 +31,36 @@ def summarize(loop: Loop, ctx: PlanContext) -> StepDecision:
     """Return the step's decision. While a run of the step is held back with all creates of the
     namespace, the next attempt of another run changes nothing when it becomes due."""
     observed, held = loop.observed, ctx.view.held
-    made = [decision for _, decision in loop.runs]
-    drafts = tuple(draft for d in made for draft in d.drafts)
-    is_held = bool(drafts) and held is not None and not held.is_due(ctx.now)
-    moments = (loop.wake_at, *(_wake_at(run, d, is_held=is_held) for run, d in loop.runs))
-    runs = _runs(loop)
+    decided = loop.runs
+    made = [decision for _, decision in decided]
+    drafts = _all(made, "drafts")
+    waking = [(run, d.wake_at) for run, d in decided if d.wake_at is not None]
+    if drafts and held is not None and not held.is_due(ctx.now):
+        waking = [(run, at) for run, at in waking if at != run.stored.next_attempt_time]
+    moments = [loop.wake_at, *(at for _, at in waking)]
+    runs = _runs(loop.observed, decided)
     condition = _condition(loop, [decision.condition for decision in made], runs)
     return StepDecision(
         condition=observed.stored if condition == observed.stored else condition,
-        actions=tuple(action for d in made for action in d.actions),
+        actions=_all(made, "actions"),
         drafts=drafts,
         wake_at=min((at for at in moments if at is not None), default=None),
         urgent=loop.stores_first or any(d.urgent for d in made),
-        reads=tuple(read for d in made for read in d.reads),
-        unjudged=frozenset().union(*(d.unjudged for d in made)),
+        reads=_all(made, "reads"),
+        unjudged=frozenset(_all(made, "unjudged")),
     )
 
 
-def _wake_at(run: ObservedRun, decision: RunDecision, *, is_held: bool) -> datetime | None:
-    is_attempt = decision.wake_at == run.stored.next_attempt_time
-    return None if is_held and is_attempt else decision.wake_at
+def _all(decisions: Sequence[RunDecision], field: str) -> tuple[Any, ...]:
+    return tuple(chain.from_iterable(map(attrgetter(field), decisions)))
 
 
-def _runs(loop: Loop) -> list[RunCondition]:
+def _runs(
+    observed: ObservedStep, decided: Sequence[tuple[ObservedRun, RunDecision]]
+) -> list[RunCondition]:
     """Return the conditions to store: of runs that have begun, or ended before they began."""
-    observed = loop.observed
     found = {run.index or 0: run.stored for run in observed.runs}
-    for run, decision in loop.runs:
+    for run, decision in decided:
         found[run.index or 0] = with_time(decision.condition, run.stored, observed.now)
     stored = [found[index] for index in sorted(found)]
     return [run for run in stored if run.attempts or run.phase in ENDED_STEP_PHASES]

@@ -4,7 +4,8 @@ Phase, reason, attempts, passedTargets, decisions and outputs of steps and runs 
 nor the lists of vcjobs. Details of an ended vcjob that are dropped are lost.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import compress
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -31,9 +32,11 @@ _replace = msgspec.structs.replace
 
 _ASKED_AGAIN = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
 
+_RUNS = attrgetter("runs")
 _TIME = {"last_transition_time": None}
 _DETAILS = {"create_time": None, "running_duration": "", "requested_hours": None, "failure": None}
 
+K = TypeVar("K")
 C = TypeVar("C", bound=RunCondition)
 """The condition of a step or of one of its runs."""
 
@@ -168,16 +171,17 @@ def _conditions(
 ) -> JobFlowStatus:
     """Drop fields of the conditions that this concerns, and of their runs: set them to `empty`."""
     read = attrgetter(*empty)
-    is_full: Callable[[RunCondition], Any] = read if len(empty) == 1 else lambda c: any(read(c))
+    stored = status.conditions or {}
 
-    def dropped(condition: C) -> C:
-        full = is_full(condition) and concerns(condition)
-        return _replace(condition, **empty) if full else condition
+    def dropped(found: Mapping[K, C]) -> dict[K, C]:
+        fields = map(read, found.values())
+        full: Iterator[Any] = fields if len(empty) == 1 else map(any, fields)
+        pairs = compress(found.items(), full)
+        return {key: _replace(each, **empty) for key, each in pairs if concerns(each)}
 
-    changed: dict[str, StepCondition] = {}
-    for key, each in (status.conditions or {}).items():
-        if each.runs:
-            changed[key] = _replace(dropped(each), runs=[dropped(run) for run in each.runs])
-        elif is_full(each) and concerns(each):
-            changed[key] = _replace(each, **empty)
-    return _replace(status, conditions=(status.conditions or {}) | changed) if changed else status
+    changed = dropped(stored)
+    for key, each in compress(stored.items(), map(_RUNS, stored.values())):
+        runs = dict(enumerate(each.runs or ()))
+        if found := dropped(runs):
+            changed[key] = _replace(changed.get(key, each), runs=list((runs | found).values()))
+    return _replace(status, conditions=stored | changed) if changed else status

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from jobflow.api import jobflow as api
 from jobflow.api.control import ForEach
-from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.flow_status import StepCondition, StepPhase
 from jobflow.api.jobflow import Condition
 from jobflow.core.limits import MAX_NEXT_JOBS
 from jobflow.core.names import format_job_name
@@ -51,12 +51,12 @@ class Forecast(PendingSteps):
         """Whether any step ends, or waits for room."""
         for position, decision in enumerate(decisions):
             condition = decision.condition
-            if condition.phase in ENDED_STEP_PHASES:
-                continue
-            if condition.phase != _WAITING or any(map(_is_create, decision.actions)):
+            creates = decision.actions and _creates(decision.actions)
+            if condition.phase == _WAITING and not creates:
+                if condition.reason == _PARALLELISM:
+                    self._give_room(position, condition)
+            elif self.ends[position] is None:
                 self._complete(position, condition)
-            elif condition.reason == _PARALLELISM:
-                self._give_room(position, condition)
 
     def names(self) -> list[str]:
         """Return the names of the vcjobs that are created next."""
@@ -142,8 +142,8 @@ class Forecast(PendingSteps):
                 yield index
 
 
-def _is_create(action: Action) -> bool:
-    return isinstance(action, CreateJob)
+def _creates(actions: Sequence[Action]) -> bool:
+    return any(isinstance(action, CreateJob) for action in actions)
 
 
 def _has_begun(condition: StepCondition) -> bool:

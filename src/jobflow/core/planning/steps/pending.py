@@ -54,8 +54,10 @@ class PendingSteps:
         self.known = decisions
         self.decisions = list(decisions)
         self.ends: list[StepEnd | None] = [
-            None if decision is None else get_end(ctx.steps[i], decision.condition)
-            for i, decision in enumerate(decisions)
+            get_end(step, decision.condition)
+            if decision is not None and decision.condition.phase in ENDED_STEP_PHASES
+            else None
+            for step, decision in zip(ctx.steps, decisions, strict=True)
         ]
         """How each step has ended; None if it has not, or is not decided yet."""
         self.stopping = FailureStop(ctx, decisions)
