@@ -173,8 +173,8 @@ def test_network_probes_are_not_simulated(example: str, runner: RunnerName, coun
     assert all(each.startswith("HTTP and TCP probes pass as soon as") for each in warnings)
 
 
-def run_and_interrupt(*arguments: str, lines: int) -> tuple[int, str]:
-    """Run a command, interrupt it after some lines of output, and return exit code and output."""
+def run_and_interrupt(*arguments: str, after: str) -> tuple[int, str]:
+    """Run a command, interrupt it after a line with this end, and return exit code and output."""
     process = subprocess.Popen(
         [sys.executable, "-m", "jobflow.cli.main", *arguments],
         stdout=subprocess.PIPE,
@@ -183,7 +183,10 @@ def run_and_interrupt(*arguments: str, lines: int) -> tuple[int, str]:
         env=os.environ | {"NO_COLOR": "1"},
     )
     assert process.stdout is not None
-    first = [process.stdout.readline() for _ in range(lines)]
+    first: list[str] = []
+    while not (first and first[-1].endswith(f"{after}\n")):
+        first.append(process.stdout.readline())
+        assert first[-1], first
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     return process.returncode, "".join(first) + out
@@ -192,7 +195,7 @@ def run_and_interrupt(*arguments: str, lines: int) -> tuple[int, str]:
 def test_ctrl_c_prints_the_table(tmp_path: Path) -> None:
     file = tmp_path / "flow.yaml"
     file.write_text(documents(flow("f", A), template("a", duration="10m")))
-    code, out = run_and_interrupt("run", str(file), lines=2)
+    code, out = run_and_interrupt("run", str(file), after="f/a  Running")
     assert code == 130
     assert "Traceback" not in out
     table = [line.split()[:3] for line in out.splitlines()[-2:]]
@@ -201,6 +204,6 @@ def test_ctrl_c_prints_the_table(tmp_path: Path) -> None:
 
 def test_the_sandbox_prints_its_kubeconfig_and_deletes_it_at_the_end(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "some folder" / "kubeconfig"
-    code, out = run_and_interrupt("sandbox", "--kubeconfig", str(kubeconfig), lines=2)
+    code, out = run_and_interrupt("sandbox", "--kubeconfig", str(kubeconfig), after="ready")
     assert (code, out) == (0, f"export KUBECONFIG='{kubeconfig}'\nready\n")
     assert not kubeconfig.exists()
