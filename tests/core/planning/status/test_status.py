@@ -8,7 +8,6 @@ import pytest
 
 from jobflow.api.flow_status import FlowState, JobFlowStatus, JobRunningHistory
 from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
-from jobflow.core.text import format_go_duration, join_names, shorten
 from support.plan.plan_world import NOW, Planned, World, after, flow
 
 
@@ -380,22 +379,3 @@ def test_one_event_names_all_skipped_steps() -> None:
     assert [e.message for e in events if e.reason == "StepSkipped"] == [
         "steps s0, s1, s2 and 997 more: UpstreamFailed"
     ]
-
-
-def test_long_lists_of_names_and_long_texts_are_shortened() -> None:
-    assert join_names([]) == ""
-    assert join_names(["a"]) == "a"
-    assert join_names(["a", "b"], last="or") == "a or b"
-    assert join_names(["a", "b", "c"]) == "a, b and c"
-    assert join_names(["a", "b", "c", "d"]) == "a, b, c and 1 more"
-    assert join_names(["a", "b", "c"], total=999) == "a, b, c and 996 more"
-    assert shorten("x" * 256) == "x" * 256
-    assert shorten("x" * 257) == "x" * 255 + "…"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-1, "0s"), (0, "0s"), (3, "3s"), (90, "1m30s"), (7200, "2h0m0s"), (3661.5, "1h1m1s")],
-)
-def test_durations_have_the_format_of_go(seconds: float, text: str) -> None:
-    assert format_go_duration(timedelta(seconds=seconds)) == text
