@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait for a third of their time, so three processes fit on two cores.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 
-.PHONY: demo test coverage test-long explore test-cluster lint crds manifests bench bench-cluster dist lock sbom clean
+.PHONY: demo test coverage test-long explore test-cluster lint crds manifests pictures bench bench-cluster dist lock sbom clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: requirements.lock pyproject.toml
@@ -24,11 +24,12 @@ demo: $(VENV)/installed ## run three example flows, without a cluster
 test: $(VENV)/installed lint ## lint, and every test that needs no cluster: about three minutes
 	$(PYTEST)
 
-coverage: $(VENV)/installed ## the same tests, and at least 95 % of core and webhook covered by them
-	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=95
+coverage: $(VENV)/installed ## the same without a browser, and at least 95 % of core and webhook covered
+	$(PYTEST) -m 'not cluster and not long and not browser' --cov --cov-report=term:skip-covered --cov-fail-under=95
 
-test-long: $(VENV)/installed ## property-based tests with twenty times the examples, and all slow tests
-	JOBFLOW_LAWS=long $(BIN)/pytest -n 2 -m '(hypothesis or law or long) and not cluster' --timeout 900
+LAWS ?= long
+test-long: $(VENV)/installed ## property-based tests with forty times the examples, and all slow tests
+	JOBFLOW_LAWS=$(LAWS) $(BIN)/pytest -n 2 -m '(hypothesis or law or long) and not cluster' --timeout 900
 
 explore: $(VENV)/installed ## every state of small flows, with a process per core: an hour or more
 	PYTHONPATH=tests $(BIN)/python -m model.explorer $(EXPLORE_ARGS)
@@ -37,17 +38,23 @@ test-cluster: $(VENV)/installed ## the tests that need a real kube-apiserver, wh
 	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)
 
 lint: $(VENV)/installed
-	$(BIN)/ruff check src tests bench charts tools
-	$(BIN)/ruff format --check src tests bench charts tools
+	$(BIN)/ruff check src tests bench charts tools examples
+	$(BIN)/ruff format --check src tests bench charts tools examples
 	$(BIN)/mypy
+	$(BIN)/mypy examples/python
 	$(BIN)/lint-imports
 
 crds: $(VENV)/installed ## write charts/jobflow/crds from the types in jobflow.api
 	$(BIN)/python -m jobflow.api.schema.crd charts/jobflow/crds
 
-manifests: crds ## write deploy/ and the table of pod types; IMAGE=REPOSITORY@sha256:DIGEST sets the image
+manifests: crds ## write deploy/, the table of pod types and those of jobflow.authoring; IMAGE=REPOSITORY@sha256:DIGEST sets the image
 	$(BIN)/python tools/pod_types.py src/jobflow/api/schema/pod_types.py
+	$(BIN)/python tools/authoring_types.py src/jobflow/authoring/objects
 	$(BIN)/python charts/manifests.py deploy $(IMAGE)
+
+pictures: $(VENV)/installed ## draw docs/pictures: terminals and pages of real runs; needs chromium
+	$(BIN)/python tools/terminal_pictures.py docs/pictures
+	$(BIN)/python tools/page_pictures.py docs/pictures
 
 bench: $(VENV)/installed ## print the figures of docs/performance.md that need only this machine
 	$(BIN)/python -m bench

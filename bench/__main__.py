@@ -29,6 +29,8 @@ def on_this_machine(runs: int, seconds: float) -> Iterator[Figure]:
     for state, times in core.plans(runs).items():
         yield Figure(f"plan, 1,000 steps, {state}", "ms", times, 10)
     yield Figure("plan, 1,000 steps, the first of all", "ms", core.first_plans(runs), 10)
+    for shape, times in core.virtual_times(runs).items():
+        yield Figure(f"jobflow plan, 1,000 steps or items, {shape}", "ms", times, 2000)
     for state, times in core.reconciles(runs).items():
         yield Figure(f"reconcile, 1,000 steps, {state}", "ms", times, 10)
 

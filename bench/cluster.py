@@ -22,7 +22,7 @@ from bench import samples
 from bench.driver import Seen
 from bench.figures import Figure
 from bench.wire import Pool, Where, watch
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.runtime.event_loop import run
 from support.cluster.control_plane import token

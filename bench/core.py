@@ -3,16 +3,17 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from bench import samples
-from jobflow.api.job import Job, JobState, JobStatus
-from jobflow.api.jobflow import JobFlow
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta
+from jobflow.api.volcano.job import Job, JobState, JobStatus
 from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
@@ -28,6 +29,7 @@ from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.runtime import logs
+from jobflow.sandbox.virtual_time.cluster import VirtualCluster
 from jobflow.store import Store, slim_job
 
 NOW = datetime(2026, 8, 1, 12, tzinfo=UTC)
@@ -37,6 +39,7 @@ VALIDATED = {
     "10,000 edges": samples.dense(5000, 10_000),
 }
 
+DURATION = f"{labels.SANDBOX_PREFIX}duration"
 UID_OF_JOBS = samples.UID[:-4]
 
 CALLS = 5
@@ -94,6 +97,32 @@ def first_plans(runs: int) -> list[float]:
         return (time.process_time() - begin) * 1000
 
     return [first(number) for number in range(runs)]
+
+
+def virtual_times(runs: int) -> dict[str, list[float]]:
+    """Measure the milliseconds in which `jobflow plan` runs a flow of 1,000 steps in virtual time,
+    by shape. Durations of the vcjobs differ, so that nearly every end needs a plan of its own."""
+
+    def annotate(step: str, manifest: Mapping[str, Any]) -> dict[str, str]:
+        seconds = 10 + int(step.partition("-")[2]) * 37 % 499
+        return {**manifest["metadata"]["annotations"], DURATION: f"{seconds}s"}
+
+    def timed(flow: JobFlow) -> float:
+        cluster = VirtualCluster(NOW, annotate=annotate)
+        cluster.add(flow, [samples.template()])
+        begin = time.process_time()
+        cluster.run()
+        took = time.process_time() - begin
+        assert cluster.flows[0].final
+        return took * 1000
+
+    shapes = {
+        "chain": samples.flow(samples.chain(1000)),
+        "wide": samples.flow(samples.wide(1000)),
+        "layers of 10": samples.flow(samples.layered(1000)),
+        "forEach of 1,000": samples.searching(1000),
+    }
+    return {shape: [timed(flow) for _ in range(runs)] for shape, flow in shapes.items()}
 
 
 def reconciles(runs: int) -> dict[str, list[float]]:

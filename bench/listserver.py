@@ -14,11 +14,11 @@ import msgspec
 from aiohttp import web
 
 from bench import core, samples
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS, JOBTEMPLATES, PODS, QUEUES
 from jobflow.api.schema.crd import crd
+from jobflow.api.volcano.job import Job
 from jobflow.core.planning.plan import plan
 from jobflow.core.planning.view import View
 from jobflow.runtime.event_loop import run

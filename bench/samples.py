@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
 from jobflow.core.planning.view import View
 

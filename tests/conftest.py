@@ -13,6 +13,7 @@ import pytest_asyncio
 from hypothesis import is_hypothesis_test
 
 from support.laws import effort_of_laws as laws  # noqa: F401  # the profile of all laws, before any is defined
+from support.page.browser import find_chromium
 from support.sandbox.processes import Pids
 
 pytest_plugins = ["support.cluster.real_cluster"]
@@ -72,8 +73,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests that need a missing kubectl; with JOBFLOW_REQUIRE_TOOLS=1, fail them instead."""
+    """Skip tests that need a missing kubectl; with JOBFLOW_REQUIRE_TOOLS=1, fail them instead. Skip
+    tests that need a missing browser in any case, because not every machine can have one."""
     if item.get_closest_marker("kubectl") and shutil.which("kubectl") is None:
         if os.environ.get("JOBFLOW_REQUIRE_TOOLS") == "1":
             pytest.fail("kubectl is not on PATH and JOBFLOW_REQUIRE_TOOLS=1")
         pytest.skip("kubectl is not on PATH")
+    if item.get_closest_marker("browser") and find_chromium() is None:
+        pytest.skip("there is no chromium")

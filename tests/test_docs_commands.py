@@ -1,9 +1,11 @@
 """The commands of README and docs run as written, and the reference lists the words of the code.
 
 A fence ```sh is a script, and ```sh exit=1 one that exits with 1. A fence ```text output after it
-is its output. `<!-- not run …` in the line before a script excludes it, with the reason.
+is its output, and ```python file=NAME a file that scripts read. `<!-- not run …` in the line before
+a script excludes it, with the reason.
 """
 
+import ast
 import os
 import re
 import shutil
@@ -16,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from jobflow.api.flow_status import StepPhase
+from jobflow.api.flow.status import StepPhase
 from jobflow.api.schema.crd import openapi_schema
 from jobflow.core.planning.observed import FAILURES
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
@@ -37,6 +39,10 @@ FENCE = re.compile(
     r"(?P<before>[^\n]*)\n```sh(?: exit=(?P<code>\d+))?\n(?P<script>.*?)^```\n"
     r"(?:\n```text output\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
+)
+
+PYTHON = re.compile(
+    r"^```python(?: file=(?P<file>\S+))?\n(?P<source>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 
 
@@ -76,7 +82,9 @@ def checkout(tmp_path: Path) -> Path:
     (binaries / "jobflow").write_text(
         f'#!/bin/sh\nexec "{sys.executable}" -m jobflow.cli.main "$@"\n'
     )
-    (binaries / "jobflow").chmod(0o755)
+    (binaries / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    for name in ("jobflow", "python"):
+        (binaries / name).chmod(0o755)
     (binaries / "activate").write_text("")
     return tmp_path
 
@@ -93,10 +101,15 @@ def environment(checkout: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run_as_written(
     page: Path, checkout: Path, environment: dict[str, str]
 ) -> None:
+    for found in PYTHON.finditer(page.read_text(encoding="utf-8")):
+        ast.parse(found["source"])
+        if found["file"]:
+            (checkout / found["file"]).write_text(found["source"])
     servers: list[subprocess.Popen[str]] = []
     try:
         for block in blocks(page):
@@ -128,7 +141,7 @@ def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=280,
         check=False,
     )
     assert result.returncode == block.code, f"{block.script}{result.stdout}{result.stderr}"

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import FLOW_GROUP
 from jobflow.api.schema.crd import crd, openapi_schema, to_yaml
@@ -37,8 +37,11 @@ def test_the_chart_has_the_crds_of_the_types(kind: str) -> None:
     assert len(stored) < 200 * 1024
 
 
-ANY = {"x-kubernetes-preserve-unknown-fields": True, "nullable": True}
+OPAQUE = "x-kubernetes-preserve-unknown-fields"
+ANY = {OPAQUE: True, "nullable": True}
 """A schema that keeps every JSON value, including null."""
+INT_OR_PARAM = {"x-kubernetes-int-or-string": True}
+"""A schema of a number, or a reference to a param."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -47,7 +50,8 @@ def test_every_field_is_described_and_has_a_type_or_keeps_every_value(kind: str)
         if "type" in schema:
             assert schema["type"] in "object array string integer number boolean".split(), path
         else:
-            assert {key: schema[key] for key in schema if key != "description"} == ANY, path
+            typed = {key: schema[key] for key in schema if key != "description"}
+            assert typed in (ANY, INT_OR_PARAM), path
         assert "default" not in schema, path
         if path != ".metadata" and not path.endswith("[]"):
             assert schema["description"], path
@@ -57,15 +61,24 @@ def test_every_field_is_described_and_has_a_type_or_keeps_every_value(kind: str)
 def test_group_version_and_short_names_match_volcano(kind: str) -> None:
     spec = crd(kind)["spec"]
     assert (spec["group"], spec["versions"][0]["name"]) == ("flow.volcano.sh", "v1alpha1")
-    assert spec["names"]["shortNames"] == [{"JobFlow": "jf", "JobTemplate": "jt"}[kind]]
+    assert spec["names"]["shortNames"] == [
+        {"JobFlow": "jf", "JobTemplate": "jt", "CronJobFlow": "cjf"}[kind]
+    ]
     assert spec["versions"][0]["subresources"] == {"status": {}}
 
 
-def test_the_reference_describes_the_fields_of_a_flow_and_no_others() -> None:
+@pytest.mark.parametrize("kind", ["JobFlow", "CronJobFlow"])
+def test_the_reference_describes_the_fields_of_a_kind_and_no_others(kind: str) -> None:
+    schemas = {path.removeprefix("."): each for path, each in nodes(openapi_schema(kind))}
+    opaque = tuple(f"{path}." for path, each in schemas.items() if OPAQUE in each)
+    section = REFERENCE.read_text("utf-8").split(f"\n## {kind}\n")[1].split("\n## ")[0]
+    described = re.findall(r"^\| `(spec\.[^`]+)`", section, re.MULTILINE)
+    assert described
+    assert [path for path in described if path not in schemas and not path.startswith(opaque)] == []
+
+
+def test_steps_of_finally_have_the_fields_of_steps() -> None:
     schema = openapi_schema("JobFlow")
-    fields = {path.removeprefix(".") for path, _ in nodes(schema)}
-    described = re.findall(r"^\| `(spec\.[^`]+)`", REFERENCE.read_text("utf-8"), re.MULTILINE)
-    assert described and set(described) <= fields
     spec = schema["properties"]["spec"]["properties"]
     assert spec["finally"]["items"]["properties"] == spec["flows"]["items"]["properties"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.api.schema.crd import crd
 from jobflow.app import crd_watch as schema_guard

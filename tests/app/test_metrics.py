@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jobflow.api.flow_status import JobFlowStatus, RequestedHours, RunCondition, StepCondition
-from jobflow.api.job import Job, JobCondition, JobState, JobStatus
+from jobflow.api.flow.status import JobFlowStatus, RequestedHours, RunCondition, StepCondition
 from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.volcano.job import Job, JobCondition, JobState, JobStatus
 from jobflow.app.metrics import MAX_FIELDS, Metrics
 from jobflow.controller.hooks import ReconcileResult
 from jobflow.core.violations import Reason, Violation
-from jobflow.webhook.review.review import Answer, ReviewOutcome
+from jobflow.webhook.review.answer import Answer, ReviewOutcome
 
 
 @pytest.fixture

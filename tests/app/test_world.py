@@ -3,13 +3,13 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import (
     JOBFLOWS,
     JOBS,
@@ -24,6 +24,7 @@ from jobflow.runtime.http_listener import PortInUse
 from jobflow.runtime.task_group import PartDied
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from jobflow.sandbox.volcano.controller import JobController
+from support.sandbox.command_line import jobflow as command_line
 from support.sandbox.manifests import DIAMOND, jobflow, template
 from support.sandbox.running_controller import merge
 
@@ -37,10 +38,14 @@ async def apply(client: Client, *objects: dict[str, Any], namespace: str = "defa
 
 
 async def ended(world: SandboxWorld, name: str, phase: str) -> JobFlow:
+    return await waiting(world, name, lambda flow: flow.status.state.phase == phase)
+
+
+async def waiting(world: SandboxWorld, name: str, reached: Callable[[JobFlow], bool]) -> JobFlow:
     async with asyncio.timeout(30):
         while True:
             flow = await world.client.get(JOBFLOWS, "default", name, JobFlow)
-            if flow.status.state.phase == phase:
+            if reached(flow):
                 return flow
             await asyncio.sleep(0.02)
 
@@ -164,3 +169,17 @@ async def test_two_sandboxes_are_independent() -> None:
         with pytest.raises(ApiError):
             await other.client.request("GET", JOBTEMPLATES.path("default", "a"))
         assert json.loads(await other.client.request("GET", JOBS.path("default")))["items"] == []
+
+
+async def test_an_approval_names_the_user_who_gave_it(world: SandboxWorld) -> None:
+    release = jobflow("release", {"ok": [], "deploy": ["ok"]})
+    release["spec"]["flows"][0] = {"name": "ok", "approval": {"message": "Deploy?"}}
+    await apply(world.client, template("deploy"), release)
+    await waiting(world, "release", lambda flow: flow.status.state.reason == "WaitingForApproval")
+    by = ["--as", "ann", "--kubeconfig", str(world.kubeconfig)]
+    answer = await asyncio.to_thread(command_line, "approve", "release", "ok", *by)
+    assert (answer.code, answer.err) == (0, "")
+    flow = await ended(world, "release", "Succeed")
+    condition = (flow.status.conditions or {})["release-ok"]
+    assert condition.message == "approved by ann"
+    assert condition.approval is not None and condition.approval.by == "ann"

@@ -11,7 +11,7 @@ import yaml
 
 from jobflow.app.settings import Settings
 from jobflow.runtime.http_listener import DRAIN_SECONDS
-from jobflow.webhook.configuration import webhook_configuration
+from jobflow.webhook.configuration import command_configuration, webhook_configuration
 from support.cluster.rendered_chart import CA, CHART, NAMESPACE, VALUES, Rendered, flags_of
 from support.paths import ROOT
 
@@ -77,6 +77,18 @@ def test_a_release_for_one_namespace_has_no_cluster_objects_or_rights() -> None:
     assert bound["subjects"][0]["namespace"] == NAMESPACE
     args = rendered.container["args"]
     assert {"--namespace=batch", "--webhook-configuration="} <= set(args)
+
+
+def test_roles_of_users_read_what_explains_a_waiting_job() -> None:
+    roles = Rendered().all("ClusterRole")
+    reads = ["get", "list", "watch"]
+    rules = roles["jobflow-view"]["rules"]
+    assert {"apiGroups": [""], "resources": ["pods"], "verbs": reads} in rules
+    volcano = {"apiGroups": ["scheduling.volcano.sh"], "verbs": reads}
+    assert {**volcano, "resources": ["podgroups"]} in rules
+    viewer = roles["jobflow-queue-viewer"]
+    assert viewer["rules"] == [{**volcano, "resources": ["queues"]}]
+    assert not any("aggregate" in label for label in viewer["metadata"]["labels"])
 
 
 def test_the_crd_hook_runs_on_the_same_nodes_without_sidecars() -> None:
@@ -185,7 +197,7 @@ def test_access_reviews_need_the_setting(on: bool) -> None:
         "resources": ["localsubjectaccessreviews"],
         "verbs": ["create"],
     }
-    assert (rule in role["rules"]) is on
+    assert rule in role["rules"]  # also for Commands about flows
 
 
 @pytest.mark.parametrize("name", ["files", "outside", "lenient"])
@@ -199,6 +211,38 @@ def test_the_chart_registers_the_rules_of_the_code(name: str) -> None:
         path = other["clientConfig"]["url"].removeprefix("https://x")
         requested = one["clientConfig"]
         assert (requested.get("url") or requested["service"]["path"]).endswith(path)
+
+
+def test_commands_about_flows_are_reviewed_as_the_code_says() -> None:
+    expected = command_configuration("https://x", b"")["webhooks"]
+    charts = Rendered().one("MutatingWebhookConfiguration")["webhooks"]
+    same = ("name", "reinvocationPolicy", "failurePolicy", "timeoutSeconds", "rules")
+    for one, other in zip(charts, expected, strict=True):
+        assert {key: one[key] for key in same} == {key: other[key] for key in same}
+        *conditions, own = one["matchConditions"]
+        assert conditions == other["matchConditions"]
+        account = f"system:serviceaccount:{NAMESPACE}:jobflow"
+        assert own["expression"] == f"request.userInfo.username != '{account}'"
+        assert one["clientConfig"]["service"]["path"] == "/commands/mutate"
+
+
+def test_answers_to_approvals_fail_closed_in_every_release() -> None:
+    rendered = Rendered({"webhook": {"failurePolicy": "Ignore"}})
+    webhooks = rendered.one("MutatingWebhookConfiguration")["webhooks"]
+    assert [each["failurePolicy"] for each in webhooks] == ["Fail", "Ignore"]
+
+
+def test_only_a_role_of_its_own_may_approve() -> None:
+    roles = Rendered().all("ClusterRole")
+    approving = [
+        name
+        for name, role in roles.items()
+        if any("approve" in rule["verbs"] for rule in role["rules"])
+    ]
+    assert approving == ["jobflow-approver"]
+    assert not any(
+        "aggregate" in label for label in roles["jobflow-approver"]["metadata"]["labels"]
+    )
 
 
 def test_failure_policy_and_timeout_default_to_those_of_the_code() -> None:

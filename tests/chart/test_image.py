@@ -6,14 +6,13 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from compose_spec import PyCompose
 
 from jobflow.app.settings import Settings
-from jobflow.webhook.configuration import webhook_configuration
+from jobflow.webhook.configuration import command_configuration, webhook_configuration
 from support.cluster.rendered_chart import Rendered, flags_of
 from support.paths import ROOT
 
@@ -123,16 +122,16 @@ def test_the_compose_file_uses_existing_flags() -> None:
 
 def test_the_compose_file_registers_the_rules_of_the_code() -> None:
     manifests = yaml.safe_load(COMPOSE["configs"]["objects"]["content"])["items"]
-    registered = by_name(manifests)["jobflow"]["webhooks"]
-    expected = webhook_configuration("https://jobflow:8443", b"")["webhooks"]
-    for one, other in zip(registered, expected, strict=True):
-        assert one["clientConfig"]["url"] == other["clientConfig"]["url"]
-        for key in ("name", "rules", "failurePolicy", "sideEffects", "admissionReviewVersions"):
-            assert one[key] == other[key]
-
-
-def by_name(manifests: list[dict[str, Any]]) -> dict[str, Any]:
-    return {manifest["metadata"]["name"]: manifest for manifest in manifests}
+    keys = "name rules failurePolicy sideEffects admissionReviewVersions matchConditions".split()
+    for expected in (webhook_configuration, command_configuration):
+        made = expected("https://jobflow:8443", b"")
+        kind = made["kind"], made["metadata"]["name"]
+        [registered] = [
+            each for each in manifests if (each["kind"], each["metadata"]["name"]) == kind
+        ]
+        for one, other in zip(registered["webhooks"], made["webhooks"], strict=True):
+            assert one["clientConfig"]["url"] == other["clientConfig"]["url"]
+            assert [one.get(key) for key in keys] == [other.get(key) for key in keys]
 
 
 def test_versions_are_the_same_everywhere() -> None:

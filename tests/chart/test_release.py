@@ -18,7 +18,11 @@ from support.sandbox.volcano_world import volcano
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
-DEFINITIONS = ("jobflows.flow.volcano.sh", "jobtemplates.flow.volcano.sh")
+DEFINITIONS = (
+    "jobflows.flow.volcano.sh",
+    "jobtemplates.flow.volcano.sh",
+    "cronjobflows.flow.volcano.sh",
+)
 TEXT = {"type": "string"}
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 DEPENDS_ON = object_schema(targets={"type": "array", "items": TEXT})
@@ -105,14 +109,14 @@ async def test_definitions_of_volcano_are_replaced(bare: RealCluster, pending: R
 
 def apply_definitions_of_volcano(bare: RealCluster) -> None:
     """Apply the definitions as Volcano's chart does."""
-    for kind in ("JobFlow", "JobTemplate"):
+    for kind in ("JobFlow", "JobTemplate", "CronJobFlow"):
         plural = f"{kind.lower()}s"
         names = {
             "kind": kind,
             "listKind": f"{kind}List",
             "plural": plural,
             "singular": kind.lower(),
-            "shortNames": [{"JobFlow": "jf", "JobTemplate": "jt"}[kind]],
+            "shortNames": [{"JobFlow": "jf", "JobTemplate": "jt", "CronJobFlow": "cjf"}[kind]],
         }
         version = {
             "name": "v1alpha1",

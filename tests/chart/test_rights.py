@@ -10,15 +10,34 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.resources import COMMANDS, EVENTS, JOBS
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import (
+    COMMANDS,
+    CRONJOBFLOWS,
+    EVENTS,
+    JOBFLOWS,
+    JOBS,
+    JOBTEMPLATES,
+    VOLUME_CLAIMS,
+)
 from jobflow.cli.cluster import crds
 from jobflow.controller.apply.events import event_body, event_name
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.kube.client import decoder
 from support.cluster.real_cluster import RealCluster
 from support.cluster.release import NAME, Release, release
-from support.cluster.release_checks import apply_diamond, delete, get, phase, post, succeeds, until
+from support.cluster.release_checks import (
+    apply_diamond,
+    delete,
+    get,
+    phase,
+    post,
+    state,
+    succeeds,
+    until,
+)
+from support.sandbox.manifests import jobflow, template
+from support.sandbox.running_controller import cron
 from support.sandbox.volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -27,6 +46,7 @@ RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 CHECKED_ELSEWHERE = {
     # the API server looks it up when a job is created; see the test below
     ("flow.volcano.sh", "jobflows/finalizers", "update"),
+    ("flow.volcano.sh", "cronjobflows/finalizers", "update"),
     # for a leader whose watch lags: see tests/controller, where a watch can be delayed
     ("flow.volcano.sh", "jobtemplates", "get"),
     ("bus.volcano.sh", "commands", "get"),
@@ -66,6 +86,8 @@ async def test_no_right_is_missing_or_unused(bare: RealCluster, installed: Relea
         await run_a_flow_with_an_existing_event(bare, bare.new_namespace("told"))
         await run_a_flow_that_is_deleted_with_its_jobs(bare, bare.new_namespace("tidy"))
         await cancel_a_flow_that_lost_a_job(bare, bare.new_namespace("lost"))
+        await run_a_flow_with_a_claim(bare, bare.new_namespace("claims"))
+        await run_a_cron_that_missed_a_time(bare, bare.new_namespace("nightly"))
     await change_the_secret_and_wait_for_its_repair(bare, installed.namespace)
     rights = granted(bare, installed.namespace)
     await installed.upgrade(replicas=0)
@@ -92,7 +114,7 @@ async def test_one_namespace_needs_few_rights(bare: RealCluster, home: str, tmp_
 async def test_vcjobs_need_the_right_to_finalizers(bare: RealCluster, installed: Release) -> None:
     role = get(bare, f"{RIGHTS}/clusterroles/{NAME}")
     assert any("jobflows/finalizers" in rule["resources"] for rule in role["rules"])
-    role["rules"] = [r for r in role["rules"] if r["resources"] != ["jobflows/finalizers"]]
+    role["rules"] = [r for r in role["rules"] if "jobflows/finalizers" not in r["resources"]]
     bare.admin.put(f"{RIGHTS}/clusterroles/{NAME}", json=role).raise_for_status()
     flow = await apply_diamond(bare, bare.new_namespace("disowned"), "disowned")
     waiting = await until(bare, flow, lambda flow: reason(flow, "disowned-a") == "CreateRefused")
@@ -123,6 +145,46 @@ async def run_a_flow_that_is_deleted_with_its_jobs(bare: RealCluster, namespace:
     await succeeds(bare, path)
     await until(bare, JOBS.path(namespace, "tidy-e"), lambda job: job is None)
     await until(bare, path, lambda flow: flow is None)
+
+
+async def run_a_cron_that_missed_a_time(bare: RealCluster, namespace: str) -> None:
+    """It is resumed after a year, so its flow starts at once."""
+    await post(bare, JOBTEMPLATES.path(namespace), template("a"))
+    made = cron("nightly", "0 0 1 1 *", suspend=True)
+    del made["metadata"]["namespace"]
+    await post(bare, CRONJOBFLOWS.path(namespace), made)
+    path, merge = CRONJOBFLOWS.path(namespace, "nightly"), "application/merge-patch+json"
+    status = {"status": {"lastScheduleTime": "2020-01-01T00:00:00Z"}}
+    for below, change in ((f"{path}/status", status), (path, {"spec": {"suspend": False}})):
+        answer = await asyncio.to_thread(
+            bare.admin.patch, below, json=change, headers={"Content-Type": merge}
+        )
+        answer.raise_for_status()
+    await until(bare, path, lambda found: "lastSuccessfulTime" in found.get("status", {}))
+
+
+async def run_a_flow_with_a_claim(bare: RealCluster, namespace: str) -> None:
+    """The name of the claim is in use until somebody deletes it, so it is read."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = VOLUME_CLAIMS.path(namespace, "claims-data")
+    head = {"apiVersion": "v1", "kind": VOLUME_CLAIMS.kind, "metadata": {"name": "claims-data"}}
+    await post(bare, VOLUME_CLAIMS.path(namespace), {**head, "spec": spec})
+    mounting = template("mounting")
+    (container,) = mounting["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    await post(bare, JOBTEMPLATES.path(namespace), mounting)
+    flow = jobflow("claims", {"mounting": []}, volumeClaims={"data": spec})
+    await post(bare, JOBFLOWS.path(namespace), flow)
+    path = JOBFLOWS.path(namespace, "claims")
+    await until(bare, path, lambda flow: state(flow).get("reason") == "NameConflict")
+    await delete(bare, path)
+    bare.admin.delete(claim).raise_for_status()
+    unused = {"metadata": {"finalizers": None}}  # as Kubernetes' controller of claims does it
+    merge = {"Content-Type": "application/merge-patch+json"}
+    bare.admin.patch(claim, json=unused, headers=merge).raise_for_status()
+    await post(bare, JOBFLOWS.path(namespace), flow)
+    await succeeds(bare, path)
+    assert get(bare, claim)["metadata"]["ownerReferences"][0]["name"] == "claims"
 
 
 async def cancel_a_flow_that_lost_a_job(bare: RealCluster, namespace: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jobflow.api.kinds import KINDS
 from jobflow.api.resources import JOBFLOWS, SECRETS, VALIDATING_WEBHOOKS
 from jobflow.webhook.certificates.pki import make_pki
 from support.cluster.control_plane import token
@@ -99,7 +100,7 @@ async def test_replicas_that_start_at_the_same_time_share_a_certificate(
         assert presented(one) == presented(other) == data(real)["tls.crt"].decode()
         for replica in (one, other):
             with registered(real, replica):
-                assert bundles(real) == [data(real)["ca.crt"]] * 2
+                assert bundles(real) == [data(real)["ca.crt"]] * len(KINDS)
         creates = [
             asked
             for asked in real.audit.asked("default")
@@ -159,9 +160,10 @@ async def test_a_removed_bundle_is_restored(real: RealCluster, tmp_path: Path) -
     one = Served(real, tmp_path, files=False)
     with one.running(), registered(real, one):
         head = {"Content-Type": "application/json-patch+json"}
-        drop = [{"op": "remove", "path": f"/webhooks/{i}/clientConfig/caBundle"} for i in (0, 1)]
+        paths = [f"/webhooks/{i}/clientConfig/caBundle" for i in range(len(KINDS))]
+        drop = [{"op": "remove", "path": path} for path in paths]
         real.admin.patch(CONFIGURATION, content=json.dumps(drop), headers=head).raise_for_status()
-        await until(lambda: bundles(real) == [data(real)["ca.crt"]] * 2)
+        await until(lambda: bundles(real) == [data(real)["ca.crt"]] * len(KINDS))
         await until(one.ready)
 
 

@@ -90,8 +90,9 @@ async def test_commands_from_kubectl_suspend_resume_and_retry_a_flow(
     events = (await api.get(EVENTS.path(api.namespace))).json["items"]
     refused = [entry["message"] for entry in events if entry["reason"] == "CommandRefused"]
     assert sorted(refused) == [
-        "Command closequeue (CloseQueue) was refused: JobFlow executes AbortJob, RestartJob, "
-        "ResumeJob, SuspendFlow, TerminateJob and TerminateNow on flows and no other action",
+        "Command closequeue (CloseQueue) was refused: JobFlow executes AbortJob, ApproveStep, "
+        "RejectStep, RestartJob, ResumeJob, SuspendFlow, TerminateJob and TerminateNow on flows "
+        "and no other action",
         "Command restartjob (RestartJob) was refused: only a flow that has failed can be retried, "
         "and this one is Succeed",
     ]

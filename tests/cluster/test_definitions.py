@@ -1,15 +1,14 @@
 """Foreign definitions replace those of JobFlow, on a real API server with two replicas."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jobflow.api.resources import CRDS, JOBFLOWS, LEASES
-from support.cluster.real_cluster import RealCluster, object_schema
+from jobflow.api.resources import LEASES
+from support.cluster.definitions import apply_definitions, replace_schema
+from support.cluster.real_cluster import RealCluster
 from support.cluster.served import Served, registered, until
 from support.sandbox.manifests import template
 from support.sandbox.rest_client import flow
@@ -17,35 +16,11 @@ from support.sandbox.servers import Server
 
 pytestmark = pytest.mark.cluster
 
-TEXT = {"type": "string"}
-STEP = object_schema(
-    name=TEXT, patch=object_schema(jobSpec=object_schema(queue=TEXT | {"default": "default"}))
-)
-FOREIGN = object_schema(
-    spec=object_schema(jobRetainPolicy=TEXT, flows={"type": "array", "items": STEP}),
-    status=object_schema(state=object_schema(phase=TEXT)),
-)
-"""A foreign definition of JobFlow, with fewer fields."""
-
 
 @pytest.fixture
 def restore_definitions(real: RealCluster) -> Iterator[None]:
     yield
     apply_definitions(real)
-
-
-def apply_definitions(real: RealCluster) -> None:
-    command = [str(Path(sys.executable).with_name("jobflow")), "crds", "--apply"]
-    kubeconfig = str(real.plane.kubeconfig("admin"))
-    subprocess.run([*command, "--kubeconfig", kubeconfig], check=True, stdout=subprocess.DEVNULL)
-
-
-def replace_schema(real: RealCluster) -> None:
-    """Replace the schema, as `kubectl replace` or another chart would."""
-    path = CRDS.path("", f"{JOBFLOWS.plural}.{JOBFLOWS.group}")
-    definition = real.admin.get(path).raise_for_status().json()
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = FOREIGN
-    real.admin.put(path, json=definition).raise_for_status()
 
 
 def reports_fault(served: Served) -> bool:

@@ -56,7 +56,7 @@ async def test_get_accepts_short_names(api: Server) -> None:
     head = ["NAME", "STATUS", "REASON", "PROGRESS", "DURATION", "AGE"]
     assert (await kubectl(api, "get", "jf")).rows[0] == head
     wide = (await kubectl(api, "get", "jf", "-o", "wide")).rows[0]
-    assert wide == [*head, "MESSAGE", "STARTED"]
+    assert wide == [*head, "MESSAGE", "STARTED", "PARENT"]
     assert (await kubectl(api, "get", "jf", "-o", "name")).out == "jobflow.flow.volcano.sh/f\n"
     missing = await kubectl(api, "get", "jf", "g")
     assert (missing.code, missing.err) == (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from support.sandbox.rest_client import APPLY, JSON_PATCH, flow
+from support.sandbox.rest_client import APPLY, JSON_PATCH, Answer, flow
 from support.sandbox.servers import Server
 
 NOT_DONE = "the server rejected our request due to an error in our request"
@@ -165,7 +165,7 @@ class TestApply:
         assert (answer.code, answer.reason) == (400, "BadRequest")
 
     async def test_a_field_of_another_manager_conflicts(self, api: Server) -> None:
-        """A real server tracks who owns a field; the sandbox has one manager by design."""
+        """A real server refuses to change a field of another; the sandbox does by design."""
         await api.patch(f"{api.flows}/f", flow("f"), APPLY, fieldManager="me")
         answer = await api.patch(f"{api.flows}/f", flow("f", "b"), APPLY, fieldManager="you")
         if not api.real:
@@ -173,3 +173,86 @@ class TestApply:
             return
         assert (answer.code, answer.reason) == (409, "Conflict")
         assert answer.message == 'Apply failed with 1 conflict: conflict with "me": .spec.flows'
+
+
+class TestLeftOutByApply:
+    """An apply removes the fields that its manager applied before, unless they are another's."""
+
+    async def test_fields_and_map_entries_are_removed(self, api: Server) -> None:
+        plugins = {"env": ["--x"], "svc": []}
+        labels = {"team": "vision"}
+        first = _template({"a": "1", "b": "2"}, labels, maxRetry=5, queue="q", plugins=plugins)
+        first["metadata"]["namespace"] = api.namespace
+        await _apply(api, first)
+        answer = await _apply(api, _template({"a": "1"}, queue="q", plugins={"svc": []}))
+        assert answer.meta["annotations"] == {"a": "1"} and "labels" not in answer.meta
+        assert answer.json["spec"] == {**TASKS, "queue": "q", "plugins": {"svc": []}}
+        assert answer.meta["generation"] == 2
+
+    async def test_a_map_of_which_all_entries_are_left_out_is_removed(self, api: Server) -> None:
+        await _apply(api, _template({"a": "1"}, plugins={"svc": []}))
+        answer = await _apply(api, _template())
+        assert "annotations" not in answer.meta and answer.json["spec"] == TASKS
+
+    async def test_fields_of_others_stay(self, api: Server) -> None:
+        await _apply(api, _template({"mine": "1", "shared": "1", "changed": "1"}, queue="q"))
+        await _apply(api, _template({"shared": "1", "yours": "1"}), "you")
+        await api.patch(f"{api.templates}/t", {"metadata": {"annotations": {"changed": "2"}}})
+        answer = await _apply(api, _template())
+        expected = {"shared": "1", "changed": "2", "yours": "1"}
+        assert answer.meta["annotations"] == expected and "queue" not in answer.json["spec"]
+        answer = await _apply(api, _template(), "you")
+        assert answer.meta["annotations"] == {"changed": "2"}
+
+    async def test_fields_of_the_creator_stay(self, api: Server) -> None:
+        await api.create(api.templates, _template({"a": "1"}, maxRetry=5))
+        await _apply(api, _template({"a": "1", "b": "2"}, maxRetry=5))
+        answer = await _apply(api, _template())
+        assert answer.meta["annotations"] == {"a": "1"} and answer.json["spec"]["maxRetry"] == 5
+
+    async def test_a_dry_run_removes_nothing(self, api: Server) -> None:
+        await _apply(api, _template({"a": "1"}))
+        answer = await _apply(api, _template(), dryRun="All")
+        assert "annotations" not in answer.meta
+        stored = await api.get(f"{api.templates}/t")
+        assert stored.meta["annotations"] == {"a": "1"}
+        assert "annotations" not in (await _apply(api, _template())).meta
+
+    async def test_what_was_applied_to_a_deleted_object_is_forgotten(self, api: Server) -> None:
+        await _apply(api, _template({"a": "1"}))
+        await api.delete(f"{api.templates}/t")
+        await api.create(api.templates, _template({"a": "1"}))
+        assert (await _apply(api, _template())).meta["annotations"] == {"a": "1"}
+
+    async def test_fields_of_a_status_are_removed(self, api: Server) -> None:
+        await _apply(api, flow("f", annotations={"a": "1"}), plural=api.flows)
+        head = {key: flow("f")[key] for key in ("apiVersion", "kind")}
+        for status in ({"progress": "1/1", "state": {"phase": "Running"}}, {"progress": "1/1"}):
+            body = head | {"status": status}
+            answer = await api.patch(f"{api.flows}/f/status", body, APPLY, fieldManager="me")
+        assert answer.json["status"] == {"progress": "1/1"}
+        assert answer.meta["annotations"] == {"a": "1"}
+
+
+TASKS = {"tasks": [{"name": "t", "template": {"spec": {"containers": [{"name": "c"}]}}}]}
+
+
+def _template(
+    annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None, **spec: Any
+) -> dict[str, Any]:
+    given = {"annotations": annotations, "labels": labels}
+    return {
+        "apiVersion": "flow.volcano.sh/v1alpha1",
+        "kind": "JobTemplate",
+        "metadata": {"name": "t", **{key: value for key, value in given.items() if value}},
+        "spec": {**TASKS, **spec},
+    }
+
+
+async def _apply(
+    api: Server, obj: dict[str, Any], manager: str = "me", plural: str = "", **options: str
+) -> Answer:
+    path = f"{plural or api.templates}/{obj['metadata']['name']}"
+    answer = await api.patch(path, obj, APPLY, fieldManager=manager, **options)
+    assert answer.code in (200, 201), answer.json
+    return answer

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.command import Command, encoded
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
+from jobflow.api.volcano.command import Command, encoded
+from jobflow.api.volcano.job import Job
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox import manifests
@@ -90,8 +90,9 @@ async def test_a_second_cancel_and_an_action_for_jobs_are_refused(world: Cluster
         await until_settled(world)
     assert refused == {
         "Command again (TerminateJob) was refused: the flow has ended (Failed)",
-        "Command complete (CompleteJob) was refused: JobFlow executes AbortJob, RestartJob, "
-        "ResumeJob, SuspendFlow, TerminateJob and TerminateNow on flows and no other action",
+        "Command complete (CompleteJob) was refused: JobFlow executes AbortJob, "
+        "ApproveStep, RejectStep, RestartJob, ResumeJob, SuspendFlow, TerminateJob and "
+        "TerminateNow on flows and no other action",
     }
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.job import Job
 from jobflow.api.resources import JOBS
+from jobflow.api.volcano.job import Job
 from support.sandbox.crashing_requests import Point, first_life, points
 from support.sandbox.job_pods import PodEnds
 from support.sandbox.running_controller import DIAMOND, Cluster, Ends, cluster, flow, template

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from jobflow.api.flow_status import StepCondition
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepCondition
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES
+from jobflow.api.volcano.job import Job
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.running_controller import (
     DIAMOND,

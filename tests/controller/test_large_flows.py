@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from jobflow.api.flow_status import JobFlowStatus
+from jobflow.api.flow.status import JobFlowStatus
 from jobflow.controller.hooks import Hooks
 from support.cluster.fast_volcano import play_volcano
 from support.laws.effort_of_laws import THOROUGH

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS
+from jobflow.api.volcano.command import Command
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.following_replica import FollowingReplica

@@ -3,9 +3,9 @@
 from typing import Any
 from unittest.mock import Mock
 
-from jobflow.api.job import Job
-from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBS, PODS
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import Pod
 from jobflow.controller.hooks import Hooks
 from jobflow.core.planning.actions import Check
 from jobflow.sandbox.apiserver.requests.failures import failure

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import JobFlowStatus
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import JobFlowStatus
 from jobflow.controller import reconciler as module
 from jobflow.core.planning.actions import Event, EventType, Plan
 from jobflow.core.planning.view import View

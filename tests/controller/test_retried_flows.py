@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBS
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, template

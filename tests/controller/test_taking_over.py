@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.flow_status import RunCondition
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import RunCondition
 from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
+from jobflow.api.volcano.job import Job
 from jobflow.controller.leader_term import lead
 from jobflow.kube import reflector
 from jobflow.kube.client import Client

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.job import Job
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
+from jobflow.api.volcano.job import Job
 from jobflow.controller.template_status import (
     MAX_NAMES,
     REST_SECONDS,
@@ -181,4 +181,4 @@ async def test_a_list_changes_no_generation_and_no_webhook_reviews_it(world: Wor
         for rule in webhook["rules"]
         for resource in rule["resources"]
     }
-    assert reviewed == {"jobflows", "jobtemplates"}
+    assert reviewed == {"jobflows", "jobtemplates", "cronjobflows"}

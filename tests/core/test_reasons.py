@@ -8,8 +8,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from jobflow.api.control import Patch
-from jobflow.api.jobflow import DependsOn, Step
+from jobflow.api.flow.control import Approval, Concurrency, ForEach, Patch, Repeat
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowState, JobFlowStatus
+from jobflow.api.flow.step import Step
+from jobflow.core.planning.children import observe
 from jobflow.core.planning.view import PodsRead
 from jobflow.core.reasons import FlowReason, StepReason
 from support.paths import ROOT
@@ -53,6 +57,18 @@ def unread() -> World:
     return replace(world, read={"uid-f-a": answer})
 
 
+def child_failed() -> World:
+    """Return a flow whose step runs a child flow, which has failed."""
+    world = world_of([Step(name="a", flow={"flows": [{"name": "x"}]})]).settled()
+    failed = FlowState(phase="Failed", message="why")
+    child = JobFlow(metadata=world.jobs["f-a"].metadata, status=JobFlowStatus(state=failed))
+    return world.with_job(observe(child))
+
+
+def with_output(text: str) -> World:
+    return flow("a").with_spec(outputs={"x": text}).with_jobs(a="Completed")
+
+
 def timed_out() -> World:
     return end_jobs(two_steps(timeout="1m").settled(), "Running", "f-a").later(60)
 
@@ -74,15 +90,36 @@ def aborting() -> World:
     return world.settled().with_jobs(a="Failed")
 
 
+def pausing() -> World:
+    return two_steps(repeat=Repeat(until="false", max=2, pause="1h")).settled()
+
+
+def asking() -> World:
+    return flow(ok=step(approval=Approval()))
+
+
 def served() -> World:
     """Complete b, so the daemon a is ended."""
     world = flow("b", a=step(daemon=True)).with_jobs(a="Running", b="Running").settled()
     return world.with_jobs(b="Completed")
 
 
+def matching(own: ForEach | None = None) -> World:
+    """Let each of a's three items be followed by an item of b."""
+    b = Step(depends_on=DependsOn(targets=["a"], items="Matching"), for_each=own)
+    a = step(for_each=ForEach(count=3))
+    return flow(a=a, b=b).settled().settled()
+
+
+def queued() -> World:
+    return flow("a").with_spec(concurrency=Concurrency(group="g")).with_group("other")
+
+
 STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Waiting", NONE): started,
     ("Waiting", "WaitingForProbe"): lambda: workers(serving(SUCCEEDED), "Running Running Running"),
+    ("Waiting", "WaitingForApproval"): asking,
+    ("Failed", "Rejected"): lambda: asking().stored().with_command("RejectStep", text="ok"),
     ("Waiting", "WaitingForTemplate"): lambda: flow("a").without_template("a"),
     ("Waiting", "Starting"): lambda: flow("a"),
     ("Waiting", "CreateRefused"): lambda: flow("a").stored().with_refusal("a", 403, retry_in=1),
@@ -93,12 +130,14 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Waiting", "Blocked"): blocked,
     ("Waiting", "Parallelism"): lambda: flow("a", "b").with_spec(parallelism=1),
     ("Waiting", "Suspended"): lambda: flow("a").with_spec(suspend=True),
+    ("Waiting", "Concurrency"): queued,
     (RUNS, "Suspended"): lambda: started().with_command("AbortJob"),
     (RUNS, "FailurePolicy"): aborting,
     (RUNS, "DaemonEnded"): served,
     ("Completed", "DaemonEnded"): lambda: end_jobs(served().settled(), "Aborted", "f-a"),
     ("Failed", "FailurePolicy"): lambda: end_jobs(aborting().settled(), "Aborted", "f-b"),
     ("Waiting", "Retrying"): lambda: end_jobs(retried().settled(), "Failed", "f-a"),
+    ("Waiting", "Repeating"): lambda: end_jobs(pausing(), "Completed", "f-a-0"),
     (RUNS, "Timeout"): timed_out,
     (RUNS, "PodsUnread"): unread,
     ("Completed", "OutputsMissing"): without_a_pod,
@@ -109,6 +148,7 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     (RUNS, "Cancelled"): lambda: started().with_command(),
     ("Completed", "JobLost"): lambda: started().with_jobs(b="Running").without_jobs("a"),
     ("Failed", "JobFailed"): lambda: started().with_jobs(a="Failed"),
+    ("Failed", "FlowFailed"): child_failed,
     ("Failed", "JobTerminated"): lambda: started().with_jobs(a="Terminated"),
     ("Failed", "JobAborted"): lambda: started().with_jobs(a="Aborted"),
     ("Failed", "Cancelled"): lambda: started().cancelled().with_jobs(a="Aborted"),
@@ -119,9 +159,16 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ),
     ("Failed", "OutputsTooLarge"): lambda: finish(flow("a").settled(), "f-a", "x" * 4096),
     ("Failed", "ExpressionError"): lambda: without_outputs().with_jobs(a="Completed"),
+    ("Failed", "ItemsMismatch"): lambda: matching(ForEach(count=2)),
+    ("Failed", "UpstreamFailed"): lambda: (
+        end_jobs(end_jobs(matching(), "Completed", "f-a-0"), "Completed", "f-b-0")
+        .ended("f-a-1", "Failed")
+        .ended("f-a-2", "Failed")
+    ),
     ("Skipped", "NotTaken"): lambda: flow("a", b=after("a", condition="Failed")).with_jobs(
         a="Completed"
     ),
+    ("Skipped", "NotTargeted"): lambda: flow("a", "b").with_spec(targets=["a"]),
     ("Skipped", "UpstreamFailed"): lambda: started().with_jobs(a="Failed"),
     ("Skipped", "Stopped"): lambda: flow("a", "c", b="a").with_jobs(a="Completed", c="Failed"),
 }
@@ -133,7 +180,11 @@ FLOWS: dict[str, Callable[[], World]] = {
     "Cancelled": lambda: started().with_command(),
     "Timeout": lambda: started().with_spec(timeout="60s").later(60),
     "Suspended": STEPS["Waiting", "Suspended"],
+    "Concurrency": queued,
     "Invalid": lambda: flow("a", b="x"),
+    "WaitingForApproval": asking,
+    "ExpressionError": lambda: with_output('steps["a"].outputs.x'),
+    "OutputsTooLarge": lambda: with_output(f'["{"x" * 900}"].map(x, x + x + x + x + x)'),
     "WaitingForTemplate": STEPS["Waiting", "WaitingForTemplate"],
     "CreateRefused": STEPS["Waiting", "CreateRefused"],
     "NameInUse": STEPS["Waiting", "NameInUse"],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
 from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.sandbox.nodes.process.runner import ProcessRunner
@@ -166,7 +166,7 @@ async def test_termination_messages_become_outputs(world: SandboxWorld) -> None:
     conditions: dict[str, Any] = finished.status.conditions or {}
     assert {name: conditions[f"f-{name}"].outputs for name in ("object", "list", "latin")} == {
         "object": {"a": 1},
-        "list": {"text": "[1, 2]"},
+        "list": {"items": [1, 2]},
         "latin": {"text": "na\ufffdve"},
     }
     assert conditions["f-none"].outputs in (None, {})

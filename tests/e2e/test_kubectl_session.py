@@ -42,7 +42,7 @@ def test_the_documentation_sample_succeeds(kubectl: Kubectl, namespace: str) -> 
         assert name in everything
     assert "job.batch.volcano.sh/test-e" in everything
     wide = kubectl("-n", namespace, "get", "jf", "-o", "wide").rows[0]
-    assert wide == [*head, "MESSAGE", "STARTED"]
+    assert wide == [*head, "MESSAGE", "STARTED", "PARENT"]
     templates = kubectl("-n", namespace, "get", "jt").rows
     assert templates[0] == ["NAME", "QUEUE", "TASKS", "AGE"]
     assert templates[1][:3] == ["a", "default", "main"]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.job import Job
 from jobflow.api.meta import ObjectMeta
+from jobflow.api.volcano.job import Job
 from jobflow.kube.cache import Cache
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.job import Job
 from jobflow.api.meta import ListMeta, Struct
 from jobflow.api.resources import JOBFLOWS, JOBS, NAMESPACES, QUEUES
+from jobflow.api.volcano.job import Job
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, resource_of
 from support.network.scripted_server import Answer, ScriptedServer, failure, frame, page, thing
 
@@ -266,3 +266,25 @@ async def test_a_refused_watch_is_an_error(server: ScriptedServer, client: Clien
     with pytest.raises(ApiError) as info:
         await frames(client)
     assert info.value.gone
+
+
+async def test_a_stream_is_read_as_it_comes(server: ScriptedServer, client: Client) -> None:
+    server.others.append(Answer(chunks=[b"one\nt", b"wo"]))
+    stream = client.stream("/api/v1/namespaces/ns/pods/p/log", query=[("follow", "true")])
+    async with aclosing(stream):
+        assert b"".join([chunk async for chunk in stream]) == b"one\ntwo"
+
+
+async def test_a_refused_stream_is_an_error(server: ScriptedServer, client: Client) -> None:
+    server.others.append(Answer(400, failure(400, "BadRequest", "is waiting to start")))
+    with pytest.raises(ApiError, match="is waiting to start"):
+        await anext(client.stream("/api/v1/namespaces/ns/pods/p/log"))
+
+
+async def test_a_silent_stream_is_an_error(server: ScriptedServer, client: Client) -> None:
+    server.others.append(Answer(chunks=[b"one\n"], end="hang"))
+    stream = client.stream("/log", silence=0.1)
+    async with aclosing(stream):
+        assert await anext(stream) == b"one\n"
+        with pytest.raises(NETWORK_ERRORS):
+            await anext(stream)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from jobflow.api.job import Job
 from jobflow.api.resources import JOBS
+from jobflow.api.volcano.job import Job
 from jobflow.kube import reflector
 from jobflow.kube.backoff import ExponentialBackoff, delay
 from jobflow.kube.cache import Cache

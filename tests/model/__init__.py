@@ -43,7 +43,14 @@ docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - A retry of the flow keeps completed items, and the repeats before the one that failed. A repeat
   without a failed run starts again, and so do all items if `from` uses a step that runs again. A
   daemon that ended with its flow runs again if a step that depends on it, directly or not, does.
+- A flow of a concurrency group that is cancelled before its start runs nothing, `finally` included.
+  Its timeout, and the suspended time that does not count for it, begin with its start.
 - Any other Command on a flow to which it does not apply changes nothing.
+
+Approvals and child flows: to ask for approval is an attempt without a vcjob (`asking`), and a
+child flow follows a script as a vcjob does (`child_flows`): it runs, succeeds with outputs, fails,
+or is cancelled by its parent. The model does not retry a flow with child flows, and a child flow
+goes on while its parent is suspended, as running vcjobs do.
 
 The reference accepts either answer for: a daemon when everything is aborted, whose vcjob ends when
 all other steps have ended, or that could start only then; the reason of a step that was ended
@@ -53,5 +60,6 @@ second; a forEach without items (Completed or Stopped) at the moment in which th
 It also allows for knowledge that comes late: a decision is stored first, so its result (no items, a
 reference without a value) delays nothing that the same plan creates; an item that is retried is
 looked up first, so the next item may exist before it; if pods were read, a Command came between two
-plans, or a plan was applied in part, a failure of that moment may not have delayed other creates.
+plans, or a plan was applied in part, a failure of that moment may not have delayed other creates,
+nor the end of all other steps the next attempt of a daemon.
 """

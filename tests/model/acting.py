@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from jobflow.api.job import Job, JobCondition, JobState, JobStatus, TaskState
-from jobflow.api.pod import Pod
+from jobflow.api.volcano.job import Job, JobCondition, JobState, JobStatus, TaskOutline, TaskState
+from jobflow.api.volcano.pod import Pod
 from support.plan.plan_pods import pod_of
 from support.sandbox.containers import ended, with_containers
 
@@ -31,6 +31,8 @@ class Script:
     output: Mapping[str, object] | None = None
     """Its termination message."""
     node: str = "n1"
+    disrupted: bool = False
+    """Whether the cluster ends its pod."""
     watched: bool = True
     """Whether its pods are watched, or only known when they are read."""
     obeys: int = SOON
@@ -109,8 +111,10 @@ def with_phase(job: Job, phase: str, at: datetime) -> Job:
 def pods(job: Job, vcjob: Vcjob) -> dict[str, Pod]:
     """The pods of a vcjob that has ended by itself."""
     succeeded = vcjob.phase == "Completed"
-    pod = pod_of(job, "t", 0, "Succeeded" if succeeded else "Failed")
+    task = (job.spec.tasks or [TaskOutline(name="t")])[0].name or "t"
+    pod = pod_of(job, task, 0, "Succeeded" if succeeded else "Failed")
     message = "" if vcjob.output is None else json.dumps(vcjob.output)
     container = ended(0 if succeeded else 1, message=message)
-    pod = with_containers(pod, container, node=vcjob.script.node)
+    reason = "Evicted" if vcjob.script.disrupted and not succeeded else ""
+    pod = with_containers(pod, container, node=vcjob.script.node, reason=reason)
     return {pod.metadata.name: pod}

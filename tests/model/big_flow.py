@@ -2,8 +2,18 @@
 
 from typing import Any
 
-from jobflow.api.control import Backoff, Case, ForEach, JobDefaults, Param, Patch, Repeat, Retry
-from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
+from jobflow.api.flow.control import (
+    Backoff,
+    Case,
+    ForEach,
+    JobDefaults,
+    Param,
+    Patch,
+    Repeat,
+    Retry,
+)
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from model import carrying
 from model.acting import Script

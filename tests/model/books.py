@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.step import Step
 from model.acting import Vcjob
 
 ENDED = ("Completed", "Failed", "Skipped")
+SLACK = 1.0
+"""Times in a status are whole seconds."""
 
 
 @dataclass
@@ -20,6 +22,16 @@ class Attempt:
     since: float = 0.0
     for_good: bool = False
     """Whether the reason is not its own timeout."""
+
+    @property
+    def suspended(self) -> bool:
+        """Whether a suspension ended it, so that it runs again."""
+        return self.intent == "Suspended" and self.vcjob.phase == "Aborted"
+
+    @property
+    def disrupted(self) -> bool:
+        """Whether the cluster ended it."""
+        return self.failed_by_itself and self.vcjob.script.disrupted
 
     @property
     def failed_by_itself(self) -> bool:
@@ -37,6 +49,8 @@ class Run:
     index: int | None
     attempts: list[Attempt] = field(default_factory=list)
     failures: int = 0
+    disruptions: int = 0
+    """Attempts that failed by a disruption and do not count."""
     phase: str = ""
     """Completed or Failed; "" until it has ended."""
     reason: str = ""
@@ -48,6 +62,8 @@ class Run:
     """Whether it was ended between two attempts, so that outputs of the last one do not count."""
     between_since: float = 0.0
     """The time since which it is between two attempts."""
+    ended_at: float | None = None
+    """When it has completed."""
     late_at: float = 0.0
     """When another attempt must start, if there is room."""
 
@@ -84,6 +100,8 @@ class State:
     decided: bool = False
     decided_at: float | None = None
     """When its decisions were made, if it has any; they are stored before it starts or ends."""
+    decided_in: object = None
+    """The plan in which its decisions were made."""
     case: int | None = None
     items: list[Any] | None = None
     runs: list[Run] = field(default_factory=list)
@@ -123,6 +141,11 @@ class State:
     def attempts_so_far(self) -> int:
         return self.past.total() + sum(len(run.attempts) for run in self.runs)
 
+    def number(self, index: int | None) -> int:
+        """Return the number of attempts of a run, with those before a retry of the flow."""
+        run = self.run(index)
+        return self.past[index] + (len(run.attempts) if run else 0)
+
     def forget(self, run: Run) -> None:
         """Let a run start again. The names of its vcjobs stay in use."""
         self.past[run.index] += len(run.attempts)
@@ -147,9 +170,16 @@ class Created:
     index: int | None
     attempt: int
     template: str
+    """"" for a jobSpec or a container."""
     spec: dict[str, Any]
     manifest: str
     vcjob: Vcjob
+
+    @property
+    def container(self) -> dict[str, Any]:
+        """The first container of the first task."""
+        container: dict[str, Any] = self.spec["tasks"][0]["template"]["spec"]["containers"][0]
+        return container
 
 
 @dataclass(frozen=True)
@@ -161,8 +191,19 @@ class ShownStep:
     attempts: int
     intents: dict[str, str]
     """Reasons to abort vcjobs, by name."""
-    failed: frozenset[int | None] = frozenset()
-    """Its items and repeats that have failed, by index."""
+    runs: Mapping[int | None, tuple[str, str]] = field(default_factory=dict)
+    """The phase and reason of each item or repeat, by index; those of the step if it has none."""
+
+    @property
+    def failed(self) -> set[int | None]:
+        """Return the items and repeats that have failed, by index."""
+        return {index for index, (phase, _) in self.runs.items() if phase == "Failed"}
+
+    @property
+    def asking(self) -> set[int | None]:
+        """Return the items that wait for approval, by index; None for the step itself."""
+        asks = ("Waiting", "WaitingForApproval")
+        return {index for index, shown in self.runs.items() if shown == asks}
 
 
 @dataclass
@@ -188,6 +229,7 @@ class Seen:
     reason: str
     suspended: bool
     progress: str
+    outputs: Mapping[str, Any] | None = None
     command: str = ""
     blurred: bool = False
     """Whether some information came late, because pods had to be read."""
@@ -201,3 +243,7 @@ class Seen:
     def created(self) -> set[tuple[str, int | None]]:
         """Return the step and index of each vcjob created now."""
         return {(job.step, job.index) for batch in self.batches for job in batch.created}
+
+    def has_started(self, name: str) -> bool:
+        """Whether a step got a vcjob now, or asks for approval."""
+        return bool(self.steps[name].asking) or any(name == step for step, _ in self.created)

@@ -13,15 +13,23 @@ from typing import Any
 import msgspec
 
 from jobflow.api import labels
-from jobflow.api.flow_status import JobFlowStatus, RunCondition, StepCondition
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import JobFlowStatus, RunCondition, StepCondition
 from jobflow.core.admission.validate import Known, validate_flow
-from jobflow.core.planning.actions import AbortJob, Action, CreateJob, DeleteJob, ReadPods
+from jobflow.core.planning.actions import (
+    AbortJob,
+    Action,
+    CommandFlow,
+    CreateClaim,
+    CreateJob,
+    DeleteJob,
+    ReadPods,
+)
 from jobflow.core.planning.view import Refusal
 from model.acting import Script, Vcjob, pods, with_phase
-from model.books import ENDED, Batch, Created, Seen, ShownStep
+from model.books import ENDED, SLACK, Batch, Created, Seen, ShownStep
+from model.child_flows import CANCELLED, Child, observed
 from model.reference import Reference
-from model.running import SLACK
 from support.plan.plan_world import NOW, World
 from support.plan.steps import template
 
@@ -40,9 +48,15 @@ class Case:
     scripts: Mapping[str, tuple[Script, ...]]
     """The scripts of a step's vcjobs, in a cycle."""
     commands: tuple[tuple[int, str], ...] = ()
-    """(second, action); sent half a second later, when nothing else happens."""
+    """(second, action), also `ApproveStep b/1 {"n": 2}` with the step and the outputs; sent half a
+    second later, when nothing else happens."""
+    answers: tuple[str, ...] = ("ApproveStep",)
+    """Commands, in a cycle, with outputs, that are sent whenever the flow only waits for
+    approval."""
     crashes: int | None = None
     """Seed of crashes, which apply only a part of a plan; None: no crashes."""
+    free_at: int = 0
+    """The second at which the place of the flow's concurrency group is free."""
 
     def __repr__(self) -> str:
         """Return the fields that are not the default."""
@@ -50,8 +64,9 @@ class Case:
         steps = [*spec.pop("flows"), *({"finally": s} for s in spec.pop("finally", ()))]
         lines = [f"spec: {spec}", *map(str, steps)]
         lines += [f"{step}: {' | '.join(map(repr, runs))}" for step, runs in self.scripts.items()]
-        last = f"commands: {list(self.commands)}, crashes: {self.crashes}"
-        return "\n" + "\n".join([*lines, last])
+        lines.append(f"commands: {list(self.commands)}, answers: {list(self.answers)}")
+        lines.append(f"free at: {self.free_at}, crashes: {self.crashes}")
+        return "\n" + "\n".join(lines)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
@@ -88,11 +103,15 @@ class Simulation:
         self.dice = None if case.crashes is None else Random(case.crashes)
         templates = {name: template(name, spec) for name, spec in case.templates.items()}
         self.world = World(case.flow, templates)
-        self.reference = Reference(case.flow, dict(case.templates))
+        self.reference = Reference(case.flow, dict(case.templates), case.free_at)
         self.vcjobs: dict[str, Vcjob] = {}
         self.commands = list(case.commands)
         self.moment = Moment()
         self.commands_sent = 0
+        self.answers = 0
+        """The number of answers that the flow needed."""
+        self.claims: set[str] = set()
+        """The PersistentVolumeClaims that exist."""
 
     @property
     def now(self) -> float:
@@ -111,6 +130,7 @@ class Simulation:
         self.moment = Moment(blurred=self.dice is not None)
         self.move_vcjobs()
         self.send_next_command()
+        self.share_place()
         if not self.settle():
             self.interrupt()
         self.reference.at(self.now, self.seen())
@@ -119,6 +139,8 @@ class Simulation:
         moves = [move for job in self.vcjobs.values() if (move := job.next_move())]
         times = [at for at, _ in moves]
         times += [second + 0.5 for second, _ in self.commands[:1]]
+        if self.world.group.holders:
+            times.append(self.case.free_at)
         wake = self.world.plan().plan.requeue_after
         woken = None if wake is None else self.now + wake.total_seconds()
         if woken is not None:
@@ -126,12 +148,22 @@ class Simulation:
         for due in self.reference.due():
             in_time = woken is not None and woken <= max(due, self.now) + SLACK
             assert in_time, f"at {due} something has to happen, and the flow is woken at {woken}"
-        if not times and self.reference.suspended:
-            self.commands.append((int(self.now), "ResumeJob"))
+        if not times and (command := self.needed_command()):
+            self.commands.append((int(self.now), command))
             times.append(self.now + 0.5)
         assert times, f"nothing can happen any more: {self.reference.open_steps()}"
         assert min(times) > self.now, f"time stands still at {self.now}"
         return min(times)
+
+    def needed_command(self) -> str:
+        """Return a Command without which the flow cannot go on, or ""."""
+        if self.reference.suspended:
+            return "ResumeJob"
+        if not (key := self.reference.asking.first_open()):
+            return ""
+        action, _, outputs = self.case.answers[self.answers % len(self.case.answers)].partition(" ")
+        self.answers += 1
+        return f"{action} {key} {outputs}".rstrip()
 
     # ------------------------------------------------------------------------ events
 
@@ -141,13 +173,22 @@ class Simulation:
             if due is None or due[0] > self.now:
                 continue
             vcjob.move(due[1], self.now)
-            job = with_phase(self.world.jobs[name], vcjob.phase, self.world.now)
+            job = self.world.jobs[name]
+            if isinstance(vcjob, Child):
+                self.world = self.world.with_job(observed(job, vcjob, self.world.now))
+                continue
+            job = with_phase(job, vcjob.phase, self.world.now)
             self.world = self.world.with_job(job)
             if vcjob.phase == vcjob.script.end:
                 uid, ended = job.metadata.uid, pods(job, vcjob)
                 self.world = replace(self.world, live={**self.world.live, uid: ended})
                 if vcjob.script.watched:
                     self.world = replace(self.world, pods={**self.world.pods, uid: ended})
+
+    def share_place(self) -> None:
+        """Another flow holds the place of the concurrency group until it is free."""
+        busy = self.case.flow.spec.concurrency is not None and self.now < self.case.free_at
+        self.world = self.world.with_group(*(("other",) if busy else ()))
 
     def send_next_command(self) -> None:
         if self.commands and self.commands[0][0] + 0.5 <= self.now:
@@ -157,7 +198,11 @@ class Simulation:
         self.moment.command = action
         self.commands_sent += 1
         self.world = replace(self.world, refusals={})
-        self.world = self.world.with_command(action, name=f"c{self.commands_sent}")
+        name = f"c{self.commands_sent}"
+        action, _, text = action.partition(" ")
+        key, _, outputs = text.partition(" ")
+        annotations = {labels.OUTPUTS: outputs} if outputs else None
+        self.world = self.world.with_command(action, name=name, text=key, annotations=annotations)
 
     def interrupt(self) -> None:
         assert self.interrupted is not None
@@ -184,7 +229,8 @@ class Simulation:
             if not self.crashes_now():
                 self.world = self.world.with_status(planned.status)
             if self.crashes_now():
-                self.world = replace(self.world, aborts={}, missing=frozenset(), read={})
+                lost: dict[str, Any] = {"aborts": {}, "missing": frozenset(), "read": {}}
+                self.world = replace(self.world, **lost, claims={})
             self.plans += 1
             if self.interrupted is not None and self.plans == self.interrupted[0]:
                 return False
@@ -201,10 +247,15 @@ class Simulation:
             case AbortJob():
                 self.moment.aborted.add(action.name)
                 self.vcjobs[action.name].abort(self.now)
+            case CommandFlow():
+                self.moment.aborted.add(action.name)
+                self.cancel_child(action.name)
             case DeleteJob():
                 self.delete(action)
             case ReadPods():
                 self.moment.blurred = True
+            case CreateClaim():
+                self.claims.add(action.name)
         self.world = self.world.apply_action(action)
 
     def create(self, action: CreateJob) -> None:
@@ -218,21 +269,35 @@ class Simulation:
             self.world = replace(self.world, refusals=refused)
             return
         assert action.name not in self.vcjobs, f"{action.name} was made twice"
+        is_flow = action.is_flow
+        missing = set() if is_flow else mounted_by(action.manifest["spec"]) - self.claims
+        assert not missing, f"{action.name} mounts {missing}, which do not exist"
         self.world = self.world.apply_action(action)
         uid = self.world.jobs[action.name].metadata.uid
-        vcjob = self.vcjobs[action.name] = Vcjob(action.name, uid, script, self.now)
+        kind = Child if is_flow else Vcjob
+        vcjob = self.vcjobs[action.name] = kind(action.name, uid, script, self.now)
         self.moment.batches[-1].created.append(
             Created(
                 name=action.name,
                 step=action.step,
                 index=index,
                 attempt=attempt,
-                template=metadata["annotations"][labels.CREATED_BY_TEMPLATE].partition(".")[2],
+                template=metadata["annotations"]
+                .get(labels.CREATED_BY_TEMPLATE, "")
+                .partition(".")[2],
                 spec=dict(action.manifest["spec"]),
                 manifest=json.dumps(action.manifest),
                 vcjob=vcjob,
             )
         )
+
+    def cancel_child(self, name: str) -> None:
+        """Cancel a child flow, which says so at once."""
+        child = self.vcjobs[name]
+        assert isinstance(child, Child)
+        child.cancel(self.now)
+        shown = msgspec.structs.replace(self.world.jobs[name], ending=CANCELLED)
+        self.world = self.world.with_job(shown)
 
     def delete(self, action: DeleteJob) -> None:
         vcjob = self.vcjobs[action.name]
@@ -253,6 +318,7 @@ class Simulation:
             reason=status.state.reason,
             suspended=status.suspended_at is not None,
             progress=status.progress,
+            outputs=status.outputs,
             command=self.moment.command,
             blurred=self.moment.blurred,
             before=self.moment.before,
@@ -267,13 +333,20 @@ class Simulation:
 
 
 def shown_step(condition: StepCondition) -> ShownStep:
-    intents = {run.job: run.reason for run in condition.runs or [] if run.abort_time is not None}
-    if not condition.runs and condition.abort_time is not None:
-        intents = {condition.job: condition.reason}
-    failed = frozenset(run.index for run in condition.runs or [] if run.phase == "Failed")
-    return ShownStep(condition.phase, condition.reason, _attempts(condition), intents, failed)
+    aborted = [run for run in condition.runs or [condition] if run.abort_time is not None]
+    intents = {run.job or run.flow: run.reason for run in aborted}
+    runs = {run.index: (run.phase, run.reason) for run in condition.runs or [condition]}
+    return ShownStep(condition.phase, condition.reason, _attempts(condition), intents, runs)
 
 
 def _attempts(condition: StepCondition) -> int:
     runs: list[RunCondition] = [*(condition.runs or ())] or [condition]
     return sum(run.attempts for run in runs)
+
+
+def mounted_by(spec: dict[str, Any]) -> set[str]:
+    """Return the PersistentVolumeClaims that the pods of a vcjob mount."""
+    volumes = (
+        volume for task in spec["tasks"] for volume in task["template"]["spec"].get("volumes") or ()
+    )
+    return {volume["persistentVolumeClaim"]["claimName"] for volume in volumes}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from model.books import State
+from model.matching import has_items, takes_items
 
 if TYPE_CHECKING:
     from model.reference import Reference
@@ -20,8 +21,11 @@ class Commands:
             self.restart()
         elif reference.result:
             return
+        elif command.startswith(("ApproveStep", "RejectStep")):
+            reference.asking.answer(*command.split(" ", 1))
         elif command == "TerminateJob" and not reference.ending and not self.has_ended():
             reference.ending, reference.suspended = "Cancelled", False
+            reference.finally_too = reference.waits
         elif command == "TerminateNow" and not self.has_ended():
             reference.ending = reference.ending or "Cancelled"
             reference.suspended, reference.finally_too = False, True
@@ -29,7 +33,8 @@ class Commands:
             self.suspend(abort=command == "AbortJob")
         elif command == "ResumeJob" and reference.suspended:
             reference.suspended = False
-            reference.not_counted += reference.now - reference.suspended_since
+            if not reference.waits:
+                reference.not_counted += reference.now - reference.suspended_since
 
     def has_ended(self) -> bool:
         """Whether the flow has ended except that its status is not stored yet."""
@@ -41,7 +46,8 @@ class Commands:
         if not before:
             reference.suspended, reference.suspended_since = True, reference.now
         for state in reference.states.values():
-            for attempt in state.attempts if abort else ():
+            # a child flow is suspended by the status of its parent
+            for attempt in state.attempts if abort and state.step.flow is None else ():
                 if not before or attempt.vcjob.name in reference.seen.aborted:
                     reference.intend(attempt, "Suspended")
 
@@ -55,6 +61,7 @@ class Commands:
         reference.result = reference.ending = ""
         reference.finally_too = False
         reference.suspended, reference.not_counted = False, 0.0
+        reference.waits = reference.flow.spec.concurrency is not None
         reference.started = reference.now
 
     def steps_to_reset(self) -> set[str]:
@@ -64,10 +71,10 @@ class Commands:
             for state in states
             if state.finally_
             or state.phase == "Failed"
-            or (state.phase == "Skipped" and state.reason != "NotTaken")
+            or (state.phase == "Skipped" and state.reason not in ("NotTaken", "NotTargeted"))
         }
         for _ in states:  # targets may come after their dependants in the spec
-            skipped = (state for state in states if state.phase == "Skipped")
+            skipped = (s for s in states if s.phase == "Skipped" and s.reason != "NotTargeted")
             names |= {state.name for state in skipped if names & set(state.step.targets)}
         services = {s.name for s in states if s.step.daemon and s.reason == "DaemonEnded"}
         return names | {name for name in services if self.dependants_of(name) & names}
@@ -84,13 +91,20 @@ class Commands:
         """Reset a step, except for completed items and the repeats before the one that failed."""
         state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
         state.decided, state.case, state.items, state.failed_at = False, None, None, None
-        state.decided_at = None
-        for_each, repeat = state.step.for_each, state.step.repeat
-        other_items = for_each and any(
-            f'steps["{name}"]' in (for_each.from_ or "") for name in names
-        )
+        state.decided_at = state.decided_in = None
+        repeat = state.step.repeat
+        other_items = self.has_other_items(state, names)
         none_failed = repeat and all(run.phase != "Failed" for run in state.runs)
         for run in list(state.runs):
-            run.completed_before = run.phase == "Completed" and bool(for_each or repeat)
+            looped = has_items(state.step) or bool(repeat)
+            run.completed_before = run.phase == "Completed" and looped
             if not run.completed_before or state.finally_ or other_items or none_failed:
                 state.forget(run)
+
+    def has_other_items(self, state: State, names: set[str]) -> bool:
+        """Whether the items of a step that runs again may differ."""
+        if takes_items(state.step):
+            matched = self.reference.matching.targets(state)[0]
+            return any(t.name in names and self.has_other_items(t, names) for t in matched)
+        from_ = state.step.for_each.from_ if state.step.for_each else None
+        return any(f'steps["{name}"]' in (from_ or "") for name in names)

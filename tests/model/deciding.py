@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-from jobflow.api.control import Patch
-from jobflow.api.jobflow import JobFlow, Step
-from model.books import Run, State
-from model.words import NoValue, items, substitute, truth
+from jobflow.api.flow.control import Case, Patch, to_number
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.step import Step
+from jobflow.api.labels import SCHEDULED_TIME
+from model.books import Attempt, Run, State
+from model.matching import has_items, takes_items
+from model.words import NoValue, evaluate, items, substitute, truth
 
 if TYPE_CHECKING:
     from model.reference import Reference
@@ -30,34 +34,44 @@ class Deciding:
                 holds = (n for n, w in enumerate(whens) if w is None or truth(w, context))
                 state.case = next(holds, None)
                 taken = state.case is not None
-            if taken and step.for_each:
+            if taken and has_items(step):
                 state.items = self.items(state, context)
         except NoValue:
             state.end("Failed", EXPRESSION_ERROR, now=self.reference.now)
             return
         state.decided = True
-        if step.when or step.switch or (step.for_each and step.for_each.from_):
-            state.decided_at = self.reference.now
+        if step.when or step.switch or takes_items(step) or (step.for_each and step.for_each.from_):
+            state.decided_at, state.decided_in = self.reference.now, self.reference.batch
         if not taken:
-            self.reference.skip(state, "NotTaken")
+            self.reference.unstarted.skip(state, "NotTaken")
 
     def items(self, state: State, context: dict[str, Any]) -> list[Any]:
         for_each = state.step.for_each
+        if takes_items(state.step):
+            lists = self.reference.matching.lists(state)
+            return [*lists[0]] if lists else []
         assert for_each is not None
         if for_each.from_ is not None:
             return items(for_each.from_, context)
         if for_each.count is not None:
-            return list(range(for_each.count))
+            return list(range(to_number(for_each.count) or 0))
         return list(for_each.items or ())
 
     def not_taken(self, state: State) -> bool:
         return state.step.switch is not None and state.case is None
 
-    def template(self, state: State) -> str:
+    def work(self, state: State) -> Step | Case:
+        """Return the step, or the case that it takes, whichever says what runs."""
         step = state.step
-        if step.switch and state.case is not None:
-            return step.switch[state.case].template or step.template_name
-        return step.template_name
+        case = step.switch[state.case] if step.switch and state.case is not None else None
+        says = case is not None and (case.template or case.job_spec or case.container)
+        return case if case is not None and says else step
+
+    def template(self, state: State) -> str:
+        """Return the name of the template that runs; "" if it is a jobSpec or a container."""
+        work = self.work(state)
+        others = work.job_spec or work.container or state.step.flow
+        return "" if others else work.template or state.step.name
 
     # ------------------------------------------------------------------------ values
 
@@ -66,12 +80,32 @@ class Deciding:
         flow, reference = self.reference.flow, self.reference
         params = {param.name: param.value for param in flow.spec.params or ()}
         info: dict[str, Any] = {"name": flow.metadata.name, "namespace": flow.metadata.namespace}
+        annotations = flow.metadata.annotations or {}
+        if SCHEDULED_TIME in annotations:
+            info["scheduledTime"] = annotations[SCHEDULED_TIME]
         if state.finally_:
-            others = (s for s in reference.states.values() if not s.finally_)
+            others = [s for s in reference.states.values() if not s.finally_]
             broken = reference.ending or any(other.broken for other in others)
             info["phase"] = "Failed" if broken else "Succeed"
+            info["failures"] = [
+                {"step": other.name, "reason": self.reference.seen.steps[other.name].reason}
+                for other in others
+                if other.phase == "Failed"
+            ]
         steps = {other.name: self.step_values(other) for other in reference.states.values()}
         return {"params": params, "flow": info, "steps": steps}
+
+    def outputs(self, phase: str) -> tuple[dict[str, Any], bool]:
+        """Return the outputs of a flow that ends so, and whether one has no value."""
+        found: dict[str, Any] = {}
+        missing = False
+        steps = {s.name: self.step_values(s) for s in self.reference.states.values()}
+        for name, text in (self.reference.flow.spec.outputs or {}).items():
+            try:
+                found[name] = evaluate(text, {"flow": {"phase": phase}, "steps": steps})
+            except NoValue:
+                missing = True
+        return found, missing
 
     def step_values(self, state: State) -> dict[str, Any]:
         status = self.reference.seen.steps[state.name]
@@ -80,18 +114,48 @@ class Deciding:
             "reason": state.reason or status.reason,
             "attempts": state.attempts_so_far,
         }
-        if state.step.for_each:
-            items = state.step.for_each.items or range(state.step.for_each.count or 0)
+        if state.step.for_each and not takes_items(state.step):
+            items = state.step.for_each.items or range(to_number(state.step.for_each.count) or 0)
             count = len(items if state.items is None else state.items)
             runs = [state.run(index) for index in range(count)]
             data["items"] = [self.run_values(run) if run else {"phase": "Skipped"} for run in runs]
         elif state.runs:
             data["outputs"] = state.runs[-1].outputs
+        run = next((run for run in state.runs if run.phase == "Failed"), None)
+        data["failure"] = failure_facts(run.last if run else None)
+        step = state.step
+        has_one_job = not (step.for_each or step.repeat or step.approval or step.flow)
+        if has_one_job and state.attempts_so_far:
+            flow = self.reference.flow
+            data["job"] = expected_name(flow, state.step, None, state.attempts_so_far)
         return data
 
     def run_values(self, run: Run) -> dict[str, Any]:
         """Return the values of a run that has just ended, for `until` and `retry.when`."""
-        return {"phase": run.phase, "reason": run.reason, "outputs": run.outputs}
+        return {
+            "phase": run.phase,
+            "reason": run.reason,
+            "outputs": run.outputs,
+            "failure": failure_facts(run.last),
+        }
+
+    def values(self, state: State, index: int | None) -> dict[str, Any]:
+        """Return the values for references in the job of the next attempt of a run."""
+        run = state.run(index)
+        number = {"attempt": state.number(index) + 1, "retries": run.failures if run else 0}
+        values = self.context(state) | self.item_values(state, index) | number
+        values |= self.last_values(state, index)
+        vars_ = (state.step.vars or {}).items()
+        return values | {"vars": {name: evaluate(text, values) for name, text in vars_}}
+
+    def last_values(self, state: State, index: int | None) -> dict[str, Any]:
+        """Return the values of the repeat before this one."""
+        if state.step.repeat is None:
+            return {}
+        before = state.run(index - 1) if index else None
+        if before is None:
+            return {"last": {}}
+        return {"last": {"outputs": before.outputs or {}, "index": before.index}}
 
     def item_values(self, state: State, index: int | None) -> dict[str, Any]:
         if index is None:
@@ -99,6 +163,16 @@ class Deciding:
         if state.items is None:
             return {"index": index}
         return {"index": index, "item": state.items[index]}
+
+
+def failure_facts(attempt: Attempt | None) -> dict[str, Any]:
+    """Return the facts of the pod of an attempt that failed by itself."""
+    if attempt is None or not attempt.failed_by_itself:
+        return {"exitCode": -1, "reason": "", "node": "", "disruption": False}
+    node = attempt.vcjob.script.node
+    if attempt.disrupted:
+        return {"exitCode": -1, "reason": "Evicted", "node": node, "disruption": True}
+    return {"exitCode": 1, "reason": "Error", "node": node, "disruption": False}
 
 
 def expected_name(flow: JobFlow, step: Step, index: int | None, number: int) -> str:
@@ -110,21 +184,43 @@ def expected_name(flow: JobFlow, step: Step, index: int | None, number: int) -> 
 
 
 def expected_spec(reference: Reference, state: State, index: int | None) -> dict[str, Any]:
-    """Return the top-level fields of a vcjob: jobDefaults < template < patch < patch of the
-    case."""
+    """Return the top-level fields of a vcjob: jobDefaults < template, jobSpec or container < patch
+    < patch of the case < patch of the retry."""
     defaults, step = reference.flow.spec.job_defaults, state.step
+    if step.flow is not None:
+        params = substitute(step.flow.get("params") or {}, reference.deciding.values(state, index))
+        listed = [{"name": name, "value": value} for name, value in params.items()]
+        return {"params": listed or None}
     spec: dict[str, Any] = {}
     if defaults is not None and defaults.queue is not None:
         spec["queue"] = defaults.queue
     if defaults is not None and defaults.priority_class_name is not None:
         spec["priorityClassName"] = defaults.priority_class_name
-    template = reference.templates[reference.deciding.template(state)]
-    spec |= {key: value for key, value in template.items() if key != "tasks"}
     case = step.switch[state.case] if step.switch and state.case is not None else None
-    context = reference.deciding.context(state) | reference.deciding.item_values(state, index)
+    context = reference.deciding.values(state, index)
+    name, work = reference.deciding.template(state), reference.deciding.work(state)
+    base = reference.templates[name] if name else substitute(work.job_spec or {}, context)
+    spec |= {key: value for key, value in base.items() if key != "tasks"}
     for patch in (step.patch, case.patch if case else None):
         spec |= substitute(patched_fields(patch), context)
+    if step.retry is not None and context["retries"]:
+        run = state.run(index)
+        attempts = [each for each in run.attempts if not each.suspended] if run else []
+        context["failure"] = failure_facts(attempts[-1] if attempts else None)
+        spec |= substitute(patched_fields(step.retry.patch), context)
     return spec
+
+
+def expected_env(reference: Reference, state: State, index: int | None) -> list[dict[str, Any]]:
+    """Return the variables of the only container, which has no others: by name, as texts."""
+    context = reference.deciding.values(state, index)
+    env = substitute(state.step.env or {}, context)
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+        for name, value in env.items()
+        if value is not None
+    }
+    return [{"name": name, "value": texts[name]} for name in sorted(texts)]
 
 
 def patched_fields(patch: Patch | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.step import Step
 from model.books import State
 
 if TYPE_CHECKING:
@@ -16,8 +16,11 @@ STOPPED, NOT_TAKEN, UPSTREAM = "Stopped", "NotTaken", "UpstreamFailed"
 
 
 def required_condition(step: Step, target: Step) -> str:
-    """Return the condition that a target must meet: Running for a daemon."""
-    condition = step.depends_on.condition if step.depends_on else None
+    """Return the condition that a target must meet: its own, or else that of the step; Running for
+    a daemon."""
+    depends_on = step.depends_on
+    own = (depends_on.conditions if depends_on else None) or {}
+    condition = own.get(target.name) or (depends_on.condition if depends_on else None)
     if target.daemon and condition in (None, "Completed"):
         return "Running"
     return condition or "Completed"
@@ -45,7 +48,10 @@ def reached(step: Step, target: State) -> str:
 
 def verdict(step: Step, targets: list[State]) -> str:
     """Return the combined state: MET, NOT_YET, or the reason to skip the step."""
-    reaches = [reached(step, target) for target in targets]
+    return combined(step, [reached(step, target) for target in targets])
+
+
+def combined(step: Step, reaches: list[str]) -> str:
     if not reaches:
         return MET
     any_will_do = step.depends_on is not None and step.depends_on.strategy == "any"
@@ -59,16 +65,23 @@ def verdict(step: Step, targets: list[State]) -> str:
     return MET if MET in reaches else NOT_TAKEN
 
 
+def may_match(step: Step, target: State) -> bool:
+    """Whether items of a step may start, because a target of its items has started."""
+    has_items = target.step.for_each is not None or target.step.matches_items
+    return step.matches_items and has_items and target.phase in ("Running", "Completed", "Failed")
+
+
 def handles(state: State, states: Mapping[str, State]) -> bool:
     """Whether the step may start in a stopped flow, because it or a step before it handles
     failures."""
-    depends_on = state.step.depends_on
-    if depends_on is not None and depends_on.condition in ("Failed", "Finished"):
-        return True
-    return any(
-        reached(state.step, target) == MET and target.phase != "Skipped" and handles(target, states)
+    met = [
+        target
         for target in (states[name] for name in state.step.targets)
-    )
+        if reached(state.step, target) == MET or may_match(state.step, target)
+    ]
+    if any(required_condition(state.step, each.step) in ("Failed", "Finished") for each in met):
+        return True
+    return any(target.phase != "Skipped" and handles(target, states) for target in met)
 
 
 def waits_for_storage(reference: Reference, state: State) -> bool:

@@ -5,25 +5,39 @@ rule of docs/reference.md is a function, in the words of that page.
 """
 
 from jobflow.api.duration import parse_duration
-from jobflow.api.jobflow import JobFlow
-from model.books import Attempt, Batch, Created, Run, Seen, State
+from jobflow.api.flow.control import to_number
+from jobflow.api.flow.jobflow import JobFlow
+from model.asking import Asking
+from model.books import SLACK, Attempt, Batch, Created, Run, Seen, State
+from model.checking import Checking
 from model.commands import Commands
-from model.deciding import Deciding, expected_name, expected_spec
-from model.readiness import MET, STOPPED, handles, stops_now, verdict, waits_for_storage
-from model.running import SLACK, Running
+from model.deciding import Deciding, expected_env, expected_name, expected_spec
+from model.matching import Matching
+from model.readiness import handles
+from model.running import Running
+from model.waiting import Waiting
+from model.words import with_params
 
 
 class Reference:
     """The expected state of a flow, which `at` updates at every moment."""
 
-    def __init__(self, flow: JobFlow, templates: dict[str, dict[str, object]]) -> None:
-        self.flow = flow
+    def __init__(
+        self, flow: JobFlow, templates: dict[str, dict[str, object]], free_at: float = 0.0
+    ) -> None:
+        """`free_at`: when the place of the flow's concurrency group is free."""
+        self.flow = with_params(flow)
         self.templates = templates
+        flow = self.flow
         steps = [*flow.steps, *(flow.spec.finally_ or ())]
         self.states = {
             step.name: State(step, place, finally_=place >= len(flow.steps))
             for place, step in enumerate(steps)
         }
+        self.left_out = self.not_targeted()
+        self.waits = flow.spec.concurrency is not None
+        """Whether the flow waits for a place in its concurrency group."""
+        self.free_at = free_at
         self.suspended = bool(flow.spec.suspend)
         self.suspended_since = 0.0
         self.not_counted = 0.0
@@ -41,27 +55,48 @@ class Reference:
         self.seen: Seen
         self.batch = Batch()
         self.deciding = Deciding(self)
+        self.unstarted = Waiting(self)
         self.running = Running(self)
+        self.asking = Asking(self)
         self.commands = Commands(self)
+        self.matching = Matching(self)
+        self.checking = Checking(self)
+
+    def not_targeted(self) -> set[str]:
+        """Return the steps of `spec.flows` that no target is or depends on."""
+        needed = set(self.flow.spec.targets or ())
+        if not needed:
+            return set()
+        for _ in self.states:
+            needed |= {target for name in needed for target in self.states[name].step.targets}
+        return {state.name for state in self.states.values() if not state.finally_} - needed
 
     # --------------------------------------------------------------------- a moment
 
     def at(self, now: float, seen: Seen) -> None:
         """Check everything that was done and stored at this moment."""
         self.now, self.seen = now, seen
+        self.batch = next(iter(seen.batches), Batch())
         if seen.before is not None:
             self.before(seen.before)
             self.now = now
         self.commands.apply(seen.command)
+        self.take_place()
         self.update()
         self.take_all(seen.batches)
-        self.check_steps()
-        self.check_aborts()
-        self.check_no_create_is_missing()
-        self.check_flow()
+        self.checking.check()
+
+    def take_place(self) -> None:
+        """Start the flow if there is a place for it. A suspended flow is passed over."""
+        passed_over = self.suspended or self.ending or self.result
+        if self.waits and not passed_over and self.now >= self.free_at:
+            self.waits, self.started = False, self.now
 
     def take_all(self, batches: list[Batch]) -> None:
         for self.batch in batches:
+            steps = [state.step for state in self.states.values()]
+            if any(step.matches_items or step.approval is not None for step in steps):
+                self.update()
             for created in self.batch.created:
                 self.take(created)
                 self.update()
@@ -98,8 +133,11 @@ class Reference:
             self.request_aborts()
             for state in self.states.values():
                 if state.phase == "Waiting":
-                    self.update_waiting(state)
-                self.running.check_references(state)
+                    self.unstarted.update_waiting(state)
+                if state.step.approval is not None:
+                    self.asking.ask(state)
+                else:
+                    self.running.check_references(state)
             self.end_daemons()
             if self.outline() == outline:
                 return
@@ -113,7 +151,9 @@ class Reference:
     # --------------------------------------------------------------- ends and aborts
 
     def time_out(self) -> None:
-        if self.ending or self.result or self.suspended or self.flow.spec.timeout is None:
+        if self.waits or self.flow.spec.timeout is None:
+            return
+        if self.ending or self.result or self.suspended:
             return
         late = self.time_left() <= -SLACK and not all(s.ended for s in self.states.values())
         if late or self.reports_timeout():
@@ -181,7 +221,9 @@ class Reference:
             for attempt in state.attempts:
                 if not self.suspended or self.shown_intent(attempt) == "DaemonEnded":
                     self.intend(attempt, "DaemonEnded")
-            if any(run.again_at and run.between_since < self.now for run in state.runs):
+            early = any(self.running.was_created_early(state, run) for run in state.runs)
+            between = any(run.again_at and run.between_since < self.now for run in state.runs)
+            if between and not early:
                 for run in state.runs:
                     run.between = True
                 if self.ending:  # at this moment: it ends with the flow, or with the other steps
@@ -198,101 +240,26 @@ class Reference:
             state.end(actual.phase, now=self.now)
             state.reason = actual.reason
 
-    # ----------------------------------------------------------------------- waiting
-
-    def update_waiting(self, state: State) -> None:
-        """Skip or fail the step, or leave it to `may_start`."""
-        targets = [self.states[name] for name in state.step.targets]
-        so_far = verdict(state.step, targets)
-        if self.ends(state):
-            if all(target.phase != "Waiting" for target in targets):
-                self.skip_unstarted(state, so_far)
-            return
-        if state.finally_ and not self.finally_may_start():
-            return
-        if so_far != MET:
-            self.skip(state, so_far)
-            return
-        if self.suspended:
-            return
-        self.deciding.decide(state)
-        if state.ended:
-            return
-        made_now = any(name == state.name for name, _ in self.seen.created)
-        if state.items == []:
-            self.end_without_items(state)
-        elif self.gate_closed(state) and not made_now:
-            self.skip(state, STOPPED)
-
-    def skip_unstarted(self, state: State, verdict_so_far: str) -> None:
-        """Skip a step when the flow ends. All its targets have started or ended."""
-        known = {verdict_so_far} & {"NotTaken", "UpstreamFailed"}
-        if verdict_so_far == MET and state.decided and self.deciding.not_taken(state):
-            known = {"NotTaken"}
-        ends = [self.seen.steps[name] for name in state.step.targets]
-        if any(end.phase == "Failed" or end.reason == "UpstreamFailed" for end in ends):
-            known |= {"NotTaken", "UpstreamFailed"}  # because of a step that ends with the flow
-        reason = self.seen.steps[state.name].reason
-        state.end("Skipped", STOPPED, *known, now=self.now)
-        state.reason = reason if reason in known else STOPPED
-
-    def end_without_items(self, state: State) -> None:
-        """End a forEach without items: Completed or Stopped; either if the flow stops at this
-        moment."""
-        reported = self.seen.steps[state.name].reason == STOPPED
-        if reported if stops_now(self, state) else self.gate_closed(state):
-            self.skip(state, STOPPED)
-        else:
-            state.end("Completed", "", now=self.now)
-
-    def skip(self, state: State, reason: str) -> None:
-        if reason in ("NotTaken", "UpstreamFailed", STOPPED):
-            state.end("Skipped", reason, now=self.now)
-            state.reason = reason
-
-    def gate_closed(self, state: State) -> bool:
-        return self.stopped() and not state.finally_ and not handles(state, self.states)
-
-    def finally_may_start(self) -> bool:
-        others = [state for state in self.states.values() if not state.finally_]
-        ended = all(state.ended and not state.alive for state in others)
-        return ended and not self.suspended
-
     # ------------------------------------------------------------------------ timers
 
     def due(self) -> list[float]:
         """Return the times at which something must happen even if no vcjob changes."""
         if self.result:
             return []
-        found = list(self.running.due())
-        if self.flow.spec.timeout is not None and not (self.ending or self.suspended):
+        found = [*self.running.due(), *self.asking.due()]
+        passed_over = self.waits or self.ending or self.suspended
+        if self.flow.spec.timeout is not None and not passed_over:
             allowed = parse_duration(self.flow.spec.timeout)
             found.append(self.started + self.not_counted + allowed)
         return found
 
     def has_room_for_more(self) -> bool:
-        return self.room() and not self.suspended
+        return self.room() and not self.suspended and not self.waits
 
     # ----------------------------------------------------------------------- creates
 
-    def may_start(self, state: State) -> bool:
-        """Whether a step that has not started may start now."""
-        if self.suspended or self.result or state.phase != "Waiting" or not state.decided:
-            return False
-        if self.gate_closed(state):
-            broken = [s for s in self.states.values() if s.broken]
-            new = all(s.failed_at == self.now for s in broken)
-            return new and (self.seen.blurred or all(waits_for_storage(self, s) for s in broken))
-        return True
-
-    def may_be_omitted(self, state: State) -> bool:
-        """Whether a vcjob of the step may be created, but does not have to be."""
-        if state.step.daemon and not state.finally_ and self.others_have_ended():
-            return True
-        return state.phase == "Waiting" and self.gate_closed(state)
-
     def room(self) -> bool:
-        most = self.flow.spec.parallelism
+        most = to_number(self.flow.spec.parallelism)
         alive = sum(state.alive for state in self.states.values())
         return most is None or alive < most
 
@@ -304,7 +271,7 @@ class Reference:
         assert created.index in ready, f"{where}, which may not be: {state.phase}"
         assert self.room(), f"{where}, though there is no room"
         run = state.run(created.index)
-        number = state.past[created.index] + (len(run.attempts) if run else 0) + 1
+        number = state.number(created.index) + 1
         name = expected_name(self.flow, state.step, created.index, number)
         assert (created.name, created.attempt) == (name, number), f"{created.name} is not {name}"
         self.check_order(state, created)
@@ -313,6 +280,8 @@ class Reference:
             assert created.spec.get(field) == value, (
                 f"{name}: {field} is {created.spec.get(field)}, {value}"
             )
+        env = [] if state.step.flow else created.container.get("env") or []
+        assert env == expected_env(self, state, created.index), f"{name} has env {env}"
         assert created.template == self.deciding.template(state), f"{name} of {created.template}"
         if state.step.retry and state.step.retry.avoid_nodes and run:
             for node in self.running.nodes_to_avoid(run):
@@ -335,60 +304,7 @@ class Reference:
             ready = index in list(self.running.ready(other, strict=True))
             assert not (first and ready), f"{created.name} was made before {name} {index}"
 
-    # ---------------------------------------------------------------------- checking
-
-    def check_no_create_is_missing(self) -> None:
-        missing = {
-            (state.name, index)
-            for state in self.states.values()
-            for index in self.running.ready(state, strict=True)
-        }
-        assert not (missing and self.room()), (
-            f"at {self.now} these ought to have been made: {missing}"
-        )
-        self.waiting = missing
-
-    def check_aborts(self) -> None:
-        for state in self.states.values():
-            for attempt in state.attempts:
-                name = attempt.vcjob.name
-                if not attempt.vcjob.alive:
-                    continue
-                actual, expected = self.shown_intent(attempt), attempt.intent
-                assert actual == expected, (
-                    f"at {self.now} {name} is to abort for {actual!r}: {expected!r}"
-                )
-                if expected and attempt.since == self.now:
-                    assert name in self.seen.aborted, f"at {self.now} {name} is not aborted"
-                elif not expected:
-                    assert name not in self.seen.aborted, f"at {self.now} {name} is aborted"
-
-    def check_steps(self) -> None:
-        for state in self.states.values():
-            actual = self.seen.steps[state.name]
-            prefix = f"at {self.now} {state.name} is {actual.phase} ({actual.reason})"
-            if not state.ended:
-                ended = actual.phase in ("Completed", "Failed", "Skipped")
-                assert not ended, f"{prefix}, not over: {state.phase}"
-                continue
-            assert actual.phase == state.phase, f"{prefix}, not {state.phase} {state.reasons}"
-            right = state.reasons is None or actual.reason in state.reasons
-            assert right, f"{prefix}, not {set(state.reasons or ())}"
-            state.reason = actual.reason
-
-    def check_flow(self) -> None:
-        ended = all(state.ended and not state.alive for state in self.states.values())
-        actual = self.seen.phase
-        final = actual in ("Succeed", "Failed")
-        prefix = f"at {self.now} the flow is {actual} ({self.seen.reason})"
-        if not ended:
-            assert not final, f"{prefix}, but {self.open_steps()}"
-            return
-        self.result = self.end()
-        assert actual == self.result, f"{prefix}, not {self.result}"
-        reason = self.ending or ("StepFailed" if self.result == "Failed" else "")
-        assert self.seen.reason == reason, f"{prefix}, not for {reason!r}"
-        assert self.seen.progress == f"{len(self.states)}/{len(self.states)}"
+    # -------------------------------------------------------------------------- end
 
     def end(self) -> str:
         broken = any(state.broken for state in self.states.values())

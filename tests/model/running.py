@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from jobflow.api.control import Retry
 from jobflow.api.duration import parse_duration
-from model.books import Attempt, Run, State
-from model.deciding import EXPRESSION_ERROR, expected_spec
+from jobflow.api.flow.control import ForEach, Retry, to_number
+from model.books import SLACK, Attempt, Run, State
+from model.deciding import EXPRESSION_ERROR, expected_env, expected_spec
+from model.matching import has_items
 from model.words import NoValue, truth
 
 if TYPE_CHECKING:
     from model.reference import Reference
 
 FAILURE_REASONS = {"Failed": "JobFailed", "Terminated": "JobTerminated", "Aborted": "JobAborted"}
-SLACK = 1.0
-"""Times in a status are whole seconds."""
 
 
 class Running:
@@ -33,6 +32,7 @@ class Running:
                 continue
             for run in state.runs:
                 self.update_run(state, run)
+            self.reference.matching.skip_items(state)
             self.end_if_complete(state)
 
     def no_vcjob(self, state: State, index: int | None, why: str) -> None:
@@ -54,6 +54,7 @@ class Running:
         for index in list(self.ready(state, strict=True)):
             try:
                 expected_spec(self.reference, state, index)
+                expected_env(self.reference, state, index)
             except NoValue:
                 if status.phase == "Failed" or index in status.failed:
                     self.no_vcjob(state, index, EXPRESSION_ERROR)
@@ -63,6 +64,9 @@ class Running:
 
     def update_run(self, state: State, run: Run) -> None:
         if run.phase or run.last is None:
+            return
+        if state.step.approval is not None:
+            self.reference.asking.update_run(state, run)
             return
         attempt = run.last
         if attempt.vcjob.alive:
@@ -97,28 +101,43 @@ class Running:
     def attempt_ended(self, state: State, run: Run, attempt: Attempt) -> None:
         phase = attempt.vcjob.phase
         if phase == "Completed":
-            run.phase, run.reason = "Completed", ""
+            run.phase, run.reason, run.ended_at = "Completed", "", self.now
         elif attempt.intent == "DaemonEnded":
             run.phase, run.reason = "Completed", "DaemonEnded"
         elif attempt.failed_by_itself:
-            self.failed(state, run, FAILURE_REASONS[phase], for_good=False)
+            reason = "FlowFailed" if state.step.flow else FAILURE_REASONS[phase]
+            self.failed(state, run, reason, disrupted=attempt.disrupted)
         elif attempt.intent == "Suspended":
             self.again(run, 0)
         else:
             self.failed(state, run, attempt.intent, for_good=attempt.for_good)
 
-    def failed(self, state: State, run: Run, reason: str, *, for_good: bool) -> None:
+    def failed(
+        self,
+        state: State,
+        run: Run,
+        reason: str,
+        *,
+        for_good: bool = False,
+        disrupted: bool = False,
+    ) -> None:
         run.reason = reason
-        run.failures += 1
         retry = state.step.retry
-        again = retry is not None and run.failures <= (retry.limit or 0)
+        most = 5 if retry is None or retry.disruptions is None else retry.disruptions
+        if retry is not None and disrupted and run.disruptions < most:
+            run.disruptions += 1
+            again, when = True, None
+        else:
+            run.failures += 1
+            again = retry is not None and run.failures <= (to_number(retry.limit) or 0)
+            when = retry.when if retry is not None else None
         if again and retry is not None and not for_good and not self.ends_with_the_flow(state):
             try:
-                again = retry.when is None or self.holds(state, run, retry.when, "Failed")
+                again = when is None or self.holds(state, run, when, "Failed")
             except NoValue:
                 again, run.reason = False, EXPRESSION_ERROR
             if again and not self.is_halted(state):
-                self.again(run, backoff(retry, run.failures))
+                self.again(run, backoff(retry, run.failures + run.disruptions))
                 return
             if again:
                 run.reason = ""  # ended between two attempts
@@ -137,7 +156,8 @@ class Running:
     def holds(self, state: State, run: Run, text: str, phase: str) -> bool:
         deciding = self.reference.deciding
         outcome = deciding.run_values(run) | {"phase": phase, "index": run.index}
-        item = deciding.item_values(state, run.index)
+        outcome |= {"attempt": state.number(run.index), "retries": run.failures - 1}
+        item = deciding.item_values(state, run.index) | deciding.last_values(state, run.index)
         return truth(text, deciding.context(state) | item | outcome)
 
     def due(self) -> Iterator[float]:
@@ -145,7 +165,11 @@ class Running:
         for state in self.reference.states.values():
             for run in state.runs if state.phase == "Running" else ():
                 attempt = run.last
-                if run.phase or attempt is None:
+                if run.phase == "Completed" and run is state.runs[-1]:
+                    until = self.end_of_pause(state, run)
+                    if until and self.reference.has_room_for_more():
+                        yield until
+                if run.phase or attempt is None or state.step.approval is not None:
                     continue
                 ran, alive = attempt.vcjob.ran, attempt.vcjob.alive
                 if alive and state.step.timeout and ran is not None and not attempt.intent:
@@ -159,13 +183,16 @@ class Running:
         """Derive the end of a step from its runs."""
         if state.step.repeat is not None:
             self.end_repeat(state)
-        elif state.step.for_each is not None:
+        elif has_items(state.step):
             self.end_for_each(state)
         elif state.runs and state.runs[0].phase:
             self.end_as(state, state.runs[0])
 
     def end_as(self, state: State, *runs: Run) -> None:
         """End a step by its runs; a run that was ended between two attempts may have any reason."""
+        if runs[0].phase == "Skipped":  # an approval that ends with the flow
+            self.reference.unstarted.skip(state, runs[0].reason)
+            return
         reasons = {run.reason for run in runs if run.phase == runs[0].phase}
         state.end(runs[0].phase, *(() if "" in reasons and runs[0].phase == "Failed" else reasons),
                   now=self.now)  # fmt: skip
@@ -178,7 +205,7 @@ class Running:
         if run.phase == "Failed":
             self.end_as(state, run)
         elif run.phase == "Completed" and not self.until_holds(state, run):
-            if run.index + 1 >= (repeat.max or 0) or self.is_halted(state):
+            if run.index + 1 >= (to_number(repeat.max) or 0) or self.is_halted(state):
                 state.end("Failed", now=self.now)
 
     def until_holds(self, state: State, run: Run) -> bool:
@@ -201,8 +228,11 @@ class Running:
         if len(state.runs) < len(state.items or ()) and not ended:
             if not failed or self.runs_every_item(state):
                 return
-        if failed:
-            self.end_as(state, *failed)
+        unanswered = [run for run in state.runs if run.phase == "Skipped" and run.attempts]
+        if failed or unanswered:
+            self.end_as(state, *(failed or unanswered))
+        elif len(state.runs) == len(state.items or ()) and self.reference.matching.end(state):
+            return
         elif len(state.runs) == len(state.items or ()):
             state.end("Completed", "", now=self.now)
         else:
@@ -218,16 +248,16 @@ class Running:
     def ready(self, state: State, *, strict: bool) -> Iterator[int | None]:
         """Yield indexes of runs whose vcjob may be created; `strict`: must be, if there is room."""
         reference = self.reference
-        if state.ended or reference.suspended or reference.result:
+        if state.ended or reference.suspended or reference.waits or reference.result:
             return
-        if state.phase == "Waiting" and not reference.may_start(state):
+        if state.phase == "Waiting" and not reference.unstarted.may_start(state):
             return
-        if strict and reference.may_be_omitted(state):
+        if strict and reference.unstarted.may_be_omitted(state):
             return
         sure = strict or not reference.seen.blurred
         if state.phase == "Running" and self.is_halted(state) and sure:
             return
-        if state.step.for_each is not None:
+        if has_items(state.step):
             yield from self.ready_items(state, strict=strict)
             return
         last = state.runs[-1] if state.runs else None
@@ -236,7 +266,16 @@ class Running:
         elif self.is_due(last, strict=strict):
             yield last.index
         elif state.step.repeat and last.phase == "Completed" and last.index is not None:
-            yield last.index + 1
+            late = SLACK if strict and reference.seen.blurred else 0
+            if self.end_of_pause(state, last) + late <= self.now:
+                yield last.index + 1
+
+    def end_of_pause(self, state: State, run: Run) -> float:
+        """Return when the repeat after this one may start."""
+        pause = state.step.repeat.pause if state.step.repeat is not None else None
+        if pause is None or run.ended_at is None or run.completed_before:
+            return 0.0
+        return run.ended_at + parse_duration(pause)
 
     def is_due(self, run: Run, *, strict: bool) -> bool:
         """Whether another attempt may start; `strict`: must start."""
@@ -245,22 +284,22 @@ class Running:
         return (run.late_at if strict else run.again_at) <= self.now
 
     def ready_items(self, state: State, *, strict: bool) -> Iterator[int | None]:
-        for_each = state.step.for_each
-        assert for_each is not None
+        for_each = state.step.for_each or ForEach()
         for run in state.runs:
             if self.is_due(run, strict=strict):
                 yield run.index
         under_way = sum(not run.phase for run in state.runs)
         places = len(state.items or ())
-        if for_each.parallelism is not None:
-            places = for_each.parallelism - under_way
+        if (most := to_number(for_each.parallelism)) is not None:
+            places = most - under_way
         in_order = strict or not self.reference.seen.blurred
         failed = any(run.phase == "Failed" for run in state.runs)
         if failed and not self.runs_every_item(state):
             return
         for index in range(len(state.items or ())):
             tried = not strict and (state.name, index) in self.reference.batch.refused
-            if places > 0 and state.run(index) is None and not tried:
+            free = state.run(index) is None and self.reference.matching.may_start(state, index)
+            if places > 0 and free and not tried:
                 yield index
                 places -= 1
                 looked_up = state.past[index] and not strict  # whether it exists, after a retry

@@ -6,7 +6,7 @@ the reference says.
 
 import pytest
 
-from jobflow.api.flow_status import FINAL_PHASES
+from jobflow.api.flow.status import FINAL_PHASES
 from model.acting import Script
 from model.big_flow import big_flow
 from model.carrying import Case, Simulation

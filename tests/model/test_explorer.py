@@ -7,18 +7,19 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import FlowState, JobFlowStatus
-from jobflow.api.job import JobState
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowState, JobFlowStatus
+from jobflow.api.volcano.job import JobState
 from jobflow.core.planning.actions import CreateJob, DeleteJob, Plan
 from jobflow.core.planning.view import View
+from jobflow.core.spec.concurrency import NO_GROUP
 from model.explorer.__main__ import summary
-from model.explorer.configurations import CONFIGURATIONS, FLOWS, Configuration
+from model.explorer.configurations import CONFIGURATIONS, FLOWS, Configuration, grouped
 from model.explorer.search import Explored, Search
 from model.explorer.sight import Planner, planned
 from support.plan.plan_world import flow
 
-SMALLEST = CONFIGURATIONS[:16]
+SMALLEST = CONFIGURATIONS[:24]
 """Configurations that are explored to their end in a few seconds altogether."""
 TEN_MINUTES = 570.0
 """Ten minutes in seconds, with a reserve."""
@@ -116,6 +117,10 @@ def _writes_unknown_reasons(flow: JobFlow, view: View, now: datetime) -> Plan:
     return _with_status(plan, state=msgspec.structs.replace(plan.status.state, reason="Because"))
 
 
+def _sees_no_other_flow(flow: JobFlow, view: View, now: datetime) -> Plan:
+    return planned(flow, replace(view, group=NO_GROUP), now)
+
+
 def _with_status(plan: Plan, **fields: object) -> Plan:
     status: JobFlowStatus = msgspec.structs.replace(plan.status, **fields)
     return replace(plan, status=status)
@@ -134,10 +139,29 @@ FAULTY: dict[str, Planner] = {
 }
 
 
+def _starts_before_the_answer_is_stored(flow: JobFlow, view: View, now: datetime) -> Plan:
+    plan = planned(flow, view, now)
+    after = planned(msgspec.structs.replace(flow, status=plan.status), view, now)
+    early = [action for action in after.actions if isinstance(action, CreateJob)]
+    return replace(plan, actions=(*plan.actions, *early))
+
+
+def test_the_explorer_finds_a_job_that_starts_before_its_approval_is_stored() -> None:
+    asking = Configuration(FLOWS["approval"], {"approve": 1}, name="asking")
+    explored = Search(asking, _starts_before_the_answer_is_stored).run(states=200)
+    assert "nothing_starts_unapproved" in explored.violations
+
+
 @pytest.mark.parametrize(("law", "planner"), FAULTY.items(), ids=FAULTY.keys())
 def test_the_explorer_finds_a_planner_that_breaks_a_law(law: str, planner: Planner) -> None:
     explored = Search(SMALL, planner).run(states=200)
     assert law in explored.violations
+
+
+def test_the_explorer_finds_a_second_flow_in_a_place() -> None:
+    shared = Configuration(grouped(flow("a")), {})
+    explored = Search(shared, _sees_no_other_flow).run(states=200)
+    assert "one_flow_has_the_place" in explored.violations
 
 
 def test_the_explorer_finds_a_needless_plan() -> None:

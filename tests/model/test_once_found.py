@@ -1,63 +1,26 @@
 """Small flows from random ones that once ended in an unexpected way."""
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import pytest
 
-from jobflow.api.control import Case as Switched
-from jobflow.api.control import ForEach, Patch, Repeat, Retry
-from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.flow.control import Approval, ForEach, Repeat, Retry
+from jobflow.api.flow.control import Case as Switched
+from jobflow.api.flow.step import Step
 from model.acting import NEVER, Script
-from model.carrying import Case, Simulation
-from model.random_flows import TEMPLATES
-from support.plan.plan_world import FLOW_UID, NOW, World
+from model.small_flows import (
+    ASKS,
+    EVICTED,
+    FAILS,
+    NO_SUCH_ITEM,
+    matching,
+    reasons,
+    row,
+    step,
+    use_output,
+)
+from support.plan.plan_world import World
 from support.plan.steps import after
-
-
-def end_of(
-    *steps: Step,
-    commands: tuple[tuple[int, str], ...] = (),
-    scripts: dict[str, tuple[Script, ...]],
-    crashes: int | None = None,
-    **spec: Any,
-) -> World:
-    """Return the flow at its end. Steps without a script complete; each uses the template t."""
-    body = JobFlowSpec(flows=list(steps), **spec)
-    metadata = ObjectMeta(
-        name="f", namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
-    )
-    names = [step.name for step in (*steps, *(body.finally_ or ()))]
-    by_step = {name: scripts.get(name, (Script(),)) for name in names}
-    case = Case(JobFlow(metadata=metadata, spec=body), TEMPLATES, by_step, commands, crashes)
-    return Simulation(case).run_to_end()
-
-
-def step(name: str, **fields: Any) -> Step:
-    return Step(name=name, template="t", **fields)
-
-
-def use_output(step: str) -> Patch:
-    return Patch(job_spec={"queue": f"q-$(steps.{step}.outputs.n)"})
-
-
-def reasons(world: World) -> dict[str, str]:
-    conditions = world.flow.status.conditions or {}
-    return {key.removeprefix("f-"): condition.reason for key, condition in conditions.items()}
-
-
-FAILS = (Script(lasts=1, end="Failed"),)
-ASKS = Retry(limit=2, when="outputs.n > 1")
-NO_SUCH_ITEM = 'steps["a"].items[0].phase == "Completed"'
-
-
-def row(title: str, reasons: dict[str, str], *steps: Step, jobs: str = "", **fields: Any) -> Any:
-    """A small flow and how it ends: the reason of each step, and its vcjobs (`f-…`) unless ""."""
-    flow = partial(end_of, *steps, **{"scripts": {}, **fields})
-    return pytest.param(flow, reasons, jobs, id=title)
-
 
 ROWS = [
     row(
@@ -275,6 +238,89 @@ ROWS = [
         scripts={"a": (Script(lasts=1),), "d": (Script(lasts=1, watched=False),)},
         failure_policy="Abort",
     ),
+    # The end of the last step is not known before the pods of its job have been read.
+    row(
+        "a daemon starts again while the pods of the last job are read",
+        {"c": "JobTerminated", "b": "DaemonEnded", "a": "", "d": ""},
+        step("c", depends_on=after("a")),
+        step("b", retry=Retry(limit=2), daemon=True),
+        step("a"),
+        step("d"),
+        scripts={
+            "c": (EVICTED,),
+            "b": (Script(end="Failed"),),
+            **dict.fromkeys("ad", (Script(lasts=1),)),
+        },
+        parallelism=2,
+        jobs="a b b-r1 c d",
+    ),
+    row(
+        "no item starts while it is read whether another has failed",
+        {"a": "JobTerminated", "b": "Stopped"},
+        step("a", for_each=ForEach(items=["x", "y"])),
+        step("b"),
+        scripts={"a": (EVICTED,)},
+        parallelism=1,
+        jobs="a-0",
+    ),
+    row(
+        "a step that waits for room starts before an item while the end of another item is read",
+        {"b": "JobTerminated", "c": "", "a": ""},
+        step("b", continue_on_failure=True),
+        step("c", depends_on=after("b")),
+        step("a", for_each=ForEach(items=["x", "y"]), retry=ASKS),
+        scripts={"a": (EVICTED, Script()), "b": (EVICTED,)},
+        parallelism=1,
+        jobs="b c a-0 a-0-r1 a-1",
+    ),
+    row(
+        "a rejection aborts no step that handles it",
+        {"ok": "Rejected", "x": "FailurePolicy", "a": "", "e": "", "h": ""},
+        Step(name="ok", approval=Approval()),
+        step("x"),
+        step("a"),
+        step("e", depends_on=after("a ok", strategy="any", conditions={"ok": "Failed"})),
+        step("h", depends_on=after("ok", condition="Failed")),
+        scripts={"x": (Script(lasts=9),), "e": (Script(lasts=9),)},
+        commands=((5, "RejectStep ok"),),
+        failure_policy="Abort",
+        jobs="x a e h",
+    ),
+    row(
+        "an approval asks although its dependant fails for its number of items",
+        {"ok": "", "b": "ItemsMismatch", "c": "Stopped"},
+        Step(name="ok", approval=Approval(), for_each=ForEach(count=3)),
+        step("b", depends_on=matching("ok"), for_each=ForEach(count=2)),
+        step("c", depends_on=after("ok")),
+    ),
+    # The failure of c shows at once that no item of e runs.
+    row(
+        "a step that handles a failure is not aborted for it",
+        {"a": "JobFailed", "c": "JobFailed", "d": "UpstreamFailed", "e": "UpstreamFailed"},
+        step("a", for_each=ForEach(count=2, parallelism=1)),
+        step("c", depends_on=after("a", condition="Failed")),
+        step("d", depends_on=matching("a")),
+        step("e", depends_on=matching("a c d", condition="Failed")),
+        scripts={"a": (Script(lasts=1), *FAILS), "c": FAILS, "d": (Script(lasts=1),)},
+        failure_policy="Abort",
+        jobs="a-0 a-1 c d-0",
+    ),
+    # c has decided about its items when it is stopped.
+    row(
+        "the items of a step that never began are not known",
+        {"a": "", "f": "JobFailed", "c": "Stopped", "e": ""},
+        step("a", for_each=ForEach(items=[1])),
+        step("f"),
+        step("c", depends_on=matching("a", condition="Running")),
+        step(
+            "e",
+            depends_on=matching("c f", strategy="any", conditions={"f": "Failed"}),
+            for_each=ForEach(count=2),
+        ),
+        scripts={"a": (Script(lasts=3),), "f": (Script(lasts=2, end="Failed"),)},
+        parallelism=2,
+        jobs="a-0 f e-0 e-1",
+    ),
     # All other steps end in that second.
     row(
         "a daemon between two attempts ends for the timeout of the flow",
@@ -295,98 +341,3 @@ def test_a_small_flow_ends_with_these_reasons(
     world = flow()
     assert reasons(world) == ends
     assert not jobs or set(world.jobs) == {f"f-{name}" for name in jobs.split()}
-
-
-@pytest.mark.parametrize("end", ["Failed", "Terminated"])
-def test_a_job_that_fails_by_itself_during_a_suspension_is_failed(end: str) -> None:
-    world = end_of(
-        step("a"),
-        step("b", retry=Retry(limit=1)),
-        commands=((2, "AbortJob"), (8, "ResumeJob")),
-        scripts={
-            "a": (Script(lasts=3, end=end, obeys=NEVER),),
-            "b": (Script(lasts=3, end=end, obeys=NEVER), Script()),
-        },
-        failure_policy="Continue",
-    )
-    assert reasons(world) == {"a": f"Job{end}", "b": ""}
-    assert set(world.jobs) == {"f-a", "f-b", "f-b-r1"}
-
-
-@pytest.mark.parametrize("dice", [0, 4, 7])
-def test_a_later_item_exists_before_one_whose_create_was_lost(dice: int) -> None:
-    steps = [step(name) for name in "abc"]
-    loop = step("d", for_each=ForEach(items=["x", "y"]))
-    world = end_of(*steps, loop, scripts={}, crashes=dice)
-    assert world.flow.status.state.phase == "Succeed"
-
-
-@pytest.mark.parametrize("parallelism", [None, 1, 2])
-@pytest.mark.parametrize("script", [FAILS, (Script(refused=True),)], ids=["fails", "refused"])
-@pytest.mark.parametrize("allowed", ["step", "flow"])
-def test_every_item_runs_regardless_of_the_ends_of_others(
-    allowed: str, script: tuple[Script, ...], parallelism: int | None
-) -> None:
-    world = end_of(
-        step(
-            "a",
-            for_each=ForEach(count=4, parallelism=parallelism),
-            continue_on_failure=True if allowed == "step" else None,
-        ),
-        scripts={"a": (*script, Script())},
-        failure_policy="Continue" if allowed == "flow" else None,
-    )
-    runs = (world.flow.status.conditions or {})["f-a"].runs or []
-    assert [run.phase for run in runs] == ["Failed", "Completed"] * 2
-    assert world.flow.status.state.phase == ("Succeed" if allowed == "step" else "Failed")
-
-
-@pytest.mark.parametrize("watched", [True, False])
-def test_outputs_of_a_job_that_fails_while_it_is_aborted_are_kept_if_watched(watched: bool) -> None:
-    last = step("z", patch=use_output("c"))
-    world = end_of(
-        step("c"),
-        finally_=[last],
-        commands=((2, "TerminateJob"),),
-        scripts={"c": (Script(end="Failed", output={"n": 1}, watched=watched),)},
-    )
-    assert reasons(world) == {"c": "Cancelled", "z": "" if watched else "ExpressionError"}
-
-
-@pytest.mark.parametrize("late", [0, 1])
-def test_completed_items_stay_if_only_their_names_match_steps_that_run_again(late: int) -> None:
-    scripts = [Script(lasts=1), Script(lasts=1)]
-    scripts[late] = Script(lasts=3)
-    world = end_of(
-        step("a", for_each=ForEach(from_='["x", "y"]'), timeout="2s"),
-        finally_=[step("y")],
-        commands=((6, "RestartJob"),),
-        scripts={"a": tuple(scripts), "y": (Script(lasts=1),)},
-    )
-    assert world.flow.status.state.phase == "Succeed"
-    assert set(world.jobs) - {"f-y", "f-y-r1"} == {"f-a-0", "f-a-1", f"f-a-{late}-r1"}
-
-
-@pytest.mark.parametrize("names", ["acf", "fca"])
-def test_a_step_without_items_completes_before_a_stored_failure(names: str) -> None:
-    steps = {
-        "a": step("a", for_each=ForEach(from_="[]")),
-        "c": step("c", for_each=ForEach(items=[])),
-        "f": step("f", depends_on=after("a"), when=NO_SUCH_ITEM),
-    }
-    world = end_of(*[steps[name] for name in names], scripts={})
-    assert reasons(world) == {"a": "", "c": "", "f": "ExpressionError"}
-
-
-@pytest.mark.parametrize(("room", "b"), [(1, ""), (2, "Stopped")])
-def test_a_step_with_room_starts_before_a_reference_without_a_value_fails(
-    room: int, b: str
-) -> None:
-    world = end_of(
-        step("a"),
-        step("b", depends_on=after("a")),
-        step("f", depends_on=after("a"), patch=use_output("a")),
-        scripts={},
-        parallelism=room,
-    )
-    assert reasons(world) == {"a": "", "b": b, "f": "ExpressionError"}

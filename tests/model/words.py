@@ -5,6 +5,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+
 _NOT = re.compile(r"!\((.*)\)")
 _COMPARED = re.compile(r"(?P<left>.+?) (?P<sign>==|>|/) (?P<right>.+)")
 _PATH = re.compile(r"[a-z]+(?:\.\w+|\[[^\]]+\])*")
@@ -56,19 +60,44 @@ def substitute(value: Any, context: Mapping[str, Any]) -> Any:
     if not isinstance(value, str):
         return value
     if reference := _REFERENCE.fullmatch(value):
-        return _resolve_reference(reference[1], context)
+        return _value_or_nothing(reference[1], context)
 
     def rendered(found: re.Match[str]) -> str:
-        value = _resolve_reference(found[1], context)
+        value = _value_or_nothing(found[1], context)
+        if value is None and found[1].startswith("last."):
+            return ""
         return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
     return _REFERENCE.sub(rendered, value)
 
 
+def with_params(flow: JobFlow) -> JobFlow:
+    """Return the flow with the values of params in the numbers and timeouts that refer to one."""
+    parts = ("forEach", "retry", "repeat", "approval")
+    numbers = {"timeout", "parallelism", "count", "limit", "max"}
+    context = {"params": {param.name: param.value for param in flow.spec.params or ()}}
+    spec = msgspec.to_builtins(flow.spec)
+    for owner in (spec, *(spec.get("flows") or ()), *(spec.get("finally") or ())):
+        for fields in (owner, *map(owner.get, parts)):
+            for name in numbers.intersection(fields or ()):
+                fields[name] = substitute(fields[name], context)
+    return msgspec.structs.replace(flow, spec=msgspec.convert(spec, JobFlowSpec))
+
+
+def _value_or_nothing(path: str, context: Mapping[str, Any]) -> Any:
+    """Return the value of a reference, or None for one to the run before without a value."""
+    try:
+        return _resolve_reference(path, context)
+    except NoValue:
+        if path.startswith("last.") and "last" in context:
+            return None
+        raise
+
+
 def _resolve_reference(path: str, context: Mapping[str, Any]) -> Any:
     value: Any = context
     for key in path.split("."):
-        value = _get(value, key)
+        value = _get(value, int(key) if isinstance(value, list) and key.isdigit() else key)
     return value
 
 

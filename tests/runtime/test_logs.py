@@ -1,5 +1,6 @@
 """Log lines of JobFlow and of its libraries: one JSON object for each."""
 
+import asyncio
 import io
 import json
 import logging
@@ -54,6 +55,14 @@ def test_libraries_log_in_the_same_format(stream: io.StringIO) -> None:
         "warning",
         "some.library",
     )
+
+
+def test_a_request_that_is_cancelled_with_the_process_is_no_error(stream: io.StringIO) -> None:
+    uvicorn = logging.getLogger("uvicorn.error")
+    uvicorn.error("Exception in ASGI application", exc_info=asyncio.CancelledError())
+    assert lines(stream) == []
+    uvicorn.error("Exception in ASGI application", exc_info=ValueError("x"))
+    assert len(lines(stream)) == 1
 
 
 def test_info_lines_of_libraries_are_omitted(stream: io.StringIO) -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from jobflow.runtime.task_group import PartDied, together
+from jobflow.runtime.task_group import PartDied, all_of, together
 
 
 async def endless() -> None:
@@ -73,3 +73,26 @@ async def test_the_first_cause_of_a_group_is_reported() -> None:
         async with together() as parts:
             parts.start("the pump", group)
             await asyncio.Event().wait()
+
+
+async def test_results_have_the_order_of_the_works() -> None:
+    async def number(value: int) -> int:
+        await asyncio.sleep(0.01 if value == 1 else 0)
+        return value
+
+    assert await all_of(number(1), number(2)) == [1, 2]
+
+
+async def test_the_others_have_ended_when_an_error_is_raised() -> None:
+    ended = []
+
+    async def slow() -> None:
+        try:
+            await endless()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("slow")
+
+    with pytest.raises(OSError, match="disk on fire"):
+        await all_of(slow(), die())
+    assert ended == ["slow"]

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.command import Command
+from jobflow.api.volcano.command import Command
 from jobflow.store import Listener, Store
 
 FLOW = "flow.volcano.sh/v1alpha1"

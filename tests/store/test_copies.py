@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.volcano.job import Job
 from jobflow.store import Queue, Store
 
 
@@ -230,7 +230,8 @@ async def test_the_store_is_synced_when_every_kind_was_listed(world: World) -> N
     for cache in (store.flows, store.templates, store.jobs):
         assert not store.synced.is_set()
         cache.replace([], "1")
-    for absent in (store.queues.absent, store.commands.absent, store.pods.cache.absent):
+    others = (store.queues, store.commands, store.pods.cache, store.crons)
+    for absent in (cache.absent for cache in others):
         assert not store.synced.is_set()
         absent()
     assert store.synced.is_set()

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.pod import Pod
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import Pod
 from jobflow.store import Store, slim_job, slim_pod
 
 LABELS = {"volcano.sh/job-name": "j", "volcano.sh/task-spec": "worker"}
@@ -167,6 +167,7 @@ async def test_a_store_without_pods_is_synced_without_them() -> None:
     store.templates.replace([], "1")
     store.jobs.replace([], "1")
     store.queues.absent()
+    store.crons.absent()
     assert not store.synced.is_set()
     store.commands.absent()
     assert store.synced.is_set()

@@ -6,9 +6,9 @@ import pytest
 
 from jobflow.kube.client import Client
 from jobflow.webhook.access_rights import KEPT_SECONDS, MOST_KEPT, AccessRights
+from jobflow.webhook.review.answer import ReviewOutcome
 from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.judges import NotReady
-from jobflow.webhook.review.review import ReviewOutcome
 from support.admission.admissions import FakeRights, Ticks, respond, review, stored
 from support.network.scripted_server import Answer, ScriptedServer, failure
 from support.sandbox.manifests import jobflow, template

@@ -60,7 +60,12 @@ async def test_unknown_paths_are_404_and_the_index_lists_paths(app: FastAPI) -> 
     async with in_process(app) as client:
         assert (await client.post("/pods/validate", content=GOOD)).status_code == 404
         index = (await client.get("/")).json()
-    assert index["reviews"] == {PATH: "JobFlow", "/jobtemplates/validate": "JobTemplate"}
+    assert index["reviews"] == {
+        PATH: "JobFlow",
+        "/jobtemplates/validate": "JobTemplate",
+        "/cronjobflows/validate": "CronJobFlow",
+        "/commands/mutate": "Command",
+    }
 
 
 @pytest.mark.parametrize("size", [8 * 1024**2, MAX_DRAINED + 2 * 1024**2])

@@ -34,7 +34,7 @@ async def test_a_namespace_is_known_if_it_is_followed_and_the_store_is_synced() 
     async with Client.at("http://127.0.0.1:1") as client:
         known = StoreCluster(store, client, only="team")
         assert known.follows("team") and not known.knows("team")
-        for cache in (store.flows, store.jobs, store.templates, store.queues):
+        for cache in (store.flows, store.jobs, store.templates, store.crons, store.queues):
             cache.replace([], "1")
         store.commands.absent()
         store.pods.cache.absent()

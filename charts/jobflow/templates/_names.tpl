@@ -61,7 +61,7 @@ is the value of namespace has a second Role there, for its Lease and Secret. */}
 
 {{/* The plurals of all kinds of JobFlow, each followed by the argument, such as "/status". */}}
 {{- define "jobflow.kinds" -}}
-[jobflows{{ . }}, jobtemplates{{ . }}]
+[jobflows{{ . }}, jobtemplates{{ . }}, cronjobflows{{ . }}]
 {{- end -}}
 
 {{- define "jobflow.webhookService" -}}

@@ -6,15 +6,16 @@ sandbox read the table. CONTRIBUTING.md lists what else a new kind needs.
 
 from dataclasses import dataclass
 
-from jobflow.api.flow_status import JobFlowStatus
-from jobflow.api.job import JobSpec
-from jobflow.api.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.jobtemplate import JobTemplate, JobTemplateStatus
-from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, Resource
+from jobflow.api.flow.cronjobflow import CronJobFlow, CronJobFlowSpec, CronJobFlowStatus
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.jobtemplate import JobTemplate, JobTemplateStatus
+from jobflow.api.flow.status import JobFlowStatus
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBTEMPLATES, Resource
+from jobflow.api.volcano.job import JobSpec
 
 Column = tuple[str, str, str, int]
 """Name, type, JSON path and priority (0: always shown, 1: with -o wide) of a printer column."""
-FlowObject = JobFlow | JobTemplate
+FlowObject = JobFlow | JobTemplate | CronJobFlow
 """An object of a kind in the table below."""
 
 
@@ -41,7 +42,7 @@ class FlowKind:
     @property
     def crd_name(self) -> str:
         """The name of the CustomResourceDefinition."""
-        return f"{self.resource.plural}.{self.resource.group}"
+        return self.resource.qualified
 
     @property
     def review_path(self) -> str:
@@ -50,6 +51,15 @@ class FlowKind:
 
 
 _AGE = ("Age", "date", ".metadata.creationTimestamp", 0)
+
+_JOB_SPECS = tuple(
+    f"{steps}[]{case}.{field}"
+    for steps in ("flows", "finally")
+    for case in ("", ".switch[]")
+    for field in ("jobSpec", "container", "volumes", "patch")
+)
+"""Paths of vcjob specs and patches in the spec of a flow."""
+_FLOW_TEMPLATE = "spec.jobFlowTemplate.spec"
 
 _ROWS = (
     FlowKind(
@@ -66,13 +76,9 @@ _ROWS = (
             _AGE,
             ("Message", "string", ".status.state.message", 1),
             ("Started", "date", ".status.startTime", 1),
+            ("Parent", "string", r".metadata.labels.flow\.volcano\.sh/parent", 1),
         ),
-        job_specs=(
-            "spec.flows[].patch",
-            "spec.flows[].switch[].patch",
-            "spec.finally[].patch",
-            "spec.finally[].switch[].patch",
-        ),
+        job_specs=tuple(f"spec.{path}" for path in _JOB_SPECS),
     ),
     FlowKind(
         resource=JOBTEMPLATES,
@@ -86,6 +92,23 @@ _ROWS = (
             _AGE,
         ),
         job_specs=("spec",),
+    ),
+    FlowKind(
+        resource=CRONJOBFLOWS,
+        object_type=CronJobFlow,
+        spec_type=CronJobFlowSpec,
+        status_type=CronJobFlowStatus,
+        short_name="cjf",
+        columns=(
+            ("Schedule", "string", ".spec.schedule", 0),
+            ("Time Zone", "string", ".spec.timeZone", 1),
+            ("Suspend", "boolean", ".spec.suspend", 0),
+            ("Active", "integer", ".status.activeCount", 0),
+            ("Last Schedule", "date", ".status.lastScheduleTime", 0),
+            _AGE,
+            ("Last Success", "date", ".status.lastSuccessfulTime", 1),
+        ),
+        job_specs=tuple(f"{_FLOW_TEMPLATE}.{path}" for path in _JOB_SPECS),
     ),
 )
 

@@ -53,6 +53,11 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
         """The owner reference that has `controller: true`, if any."""
         return next((ref for ref in self.owner_references or () if ref.controller), None)
 
+    def is_owned_by(self, other: "ObjectMeta") -> bool:
+        """Return whether the controller of the object is the one with this metadata: a later object
+        of the same name has another UID."""
+        return (owner := self.controller) is not None and owner.uid == other.uid
+
 
 class Object(Struct, frozen=True, kw_only=True):
     """An object of any kind, with its metadata only."""

@@ -16,6 +16,11 @@ class Resource:
     namespaced: bool = True
 
     @property
+    def qualified(self) -> str:
+        """`plural.group`, or only the plural for the core group."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
     def api_version(self) -> str:
         """`group/version`, or only the version for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
@@ -34,10 +39,13 @@ FLOW_GROUP = "flow.volcano.sh"
 
 JOBFLOWS = Resource(FLOW_GROUP, "v1alpha1", "jobflows", "JobFlow")
 JOBTEMPLATES = Resource(FLOW_GROUP, "v1alpha1", "jobtemplates", "JobTemplate")
+CRONJOBFLOWS = Resource(FLOW_GROUP, "v1alpha1", "cronjobflows", "CronJobFlow")
 JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
+POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 COMMANDS = Resource("bus.volcano.sh", "v1alpha1", "commands", "Command")
 PODS = Resource("", "v1", "pods", "Pod")
+VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
 EVENTS = Resource("", "v1", "events", "Event")
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -45,6 +53,14 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 LOCAL_SUBJECT_ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview"
 )
+SELF_SUBJECT_ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    namespaced=False,
+)
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 CRDS = Resource(
     "apiextensions.k8s.io",
@@ -58,6 +74,20 @@ VALIDATING_WEBHOOKS = Resource(
     "v1",
     "validatingwebhookconfigurations",
     "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+MUTATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
+VALIDATING_POLICIES = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
     namespaced=False,
 )
 

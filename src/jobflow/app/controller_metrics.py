@@ -6,14 +6,14 @@ from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from jobflow.api.flow_status import (
+from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
     JobFlowStatus,
     RequestedHours,
     RunCondition,
     StepCondition,
 )
-from jobflow.api.job import ENDED_PHASES, Job, JobPhase
+from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase
 from jobflow.controller.hooks import Hooks, ReconcileResult
 from jobflow.store import Listener, owner_uid
 
@@ -112,11 +112,16 @@ class ControllerMetrics(Hooks):
 
     def _count_runs(self, before: StepCondition | None, after: StepCondition) -> None:
         for old, run in _changed_runs(before, after):
-            failed = run.failures - (old.failures if old is not None else 0)
+            failed = _attempts_that_failed(run)
+            failed -= _attempts_that_failed(old) if old is not None else 0
             if (retried := failed - (run.phase in ENDED_STEP_PHASES)) > 0:
                 self._retried.inc(retried)
             if run.abort_time is not None and (old is None or old.abort_time is None):
                 self._aborted.labels(run.reason).inc()
+
+
+def _attempts_that_failed(run: RunCondition) -> int:
+    return run.failures + run.disruptions
 
 
 def _changed_runs(

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from jobflow.app.controller_metrics import ControllerMetrics, MetricsRegistry, StepTimes
 from jobflow.webhook.certificates.live import Live
-from jobflow.webhook.review.review import Answer
+from jobflow.webhook.review.answer import Answer
 
 ADMISSION_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
 """Upper bounds of histogram buckets in seconds."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from jobflow.api.flow_status import FlowPhase
+from jobflow.api.flow.status import FlowPhase
 from jobflow.api.kinds import KINDS
 from jobflow.app import health
 from jobflow.app.crd_watch import CrdWatch
@@ -21,6 +21,7 @@ from jobflow.controller.leader_term import lead
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
+from jobflow.core.spec.concurrency import is_waiting
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import retried
 from jobflow.runtime.http_listener import HttpListener, PortInUse
@@ -52,6 +53,8 @@ class WebhookOptions:
     """A PEM file of CAs. Clients need a certificate that one of them signed."""
     rights: bool = False
     """Whether the user of a flow or template needs the right to create jobs."""
+    flow_rights: bool = True
+    """Whether the user of a Command needs a right on its flow. A sandbox knows no rights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ class ServingReplica:
     async def _reread(self) -> None:
         await retried(self._feeds.flows.reread)
         await retried(self._feeds.templates.reread)
+        await retried(self._feeds.crons.reread)
 
     def _missing_certificate(self) -> list[str]:
         return self._certificates.waiting_for() if self._certificates else []
@@ -195,7 +199,11 @@ class ServingReplica:
         self._large_reviews = Aside(cluster, rights)
         return HttpListener(
             create_app(
-                cluster, self.metrics.reviewed, elsewhere=self._large_reviews, rights=rights
+                cluster,
+                self.metrics.reviewed,
+                elsewhere=self._large_reviews,
+                rights=rights,
+                flow_rights=AccessRights(self._client) if options.flow_rights else None,
             ),
             port=options.port,
             host=options.host,
@@ -223,6 +231,17 @@ class ServingReplica:
             "Flows that are suspended.",
             lambda: {"": sum(flow.status.suspended_at is not None for flow in flows)},
         )
+        metrics.on_scrape(
+            "flows_queued",
+            "Flows that wait for a place in their concurrency group.",
+            lambda: {"": sum(map(is_waiting, flows))},
+        )
+        metrics.on_scrape(
+            "cronjobflows",
+            "CronJobFlows, suspended or not.",
+            self._count_crons,
+            label="suspended",
+        )
         metrics.watch_ages(lambda: {feed.resource.plural: feed.heard_at for feed in self._feeds})
         metrics.on_scrape(
             "watch_failing",
@@ -242,6 +261,12 @@ class ServingReplica:
             self._crds.fault_counts,
             label="resource",
         )
+
+    def _count_crons(self) -> dict[str, float]:
+        counts = {"false": 0.0, "true": 0.0}
+        for cron in self.store.crons:
+            counts["true" if cron.suspended else "false"] += 1
+        return counts
 
 
 async def _ended(part: Task | None) -> None:

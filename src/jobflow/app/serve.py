@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 import structlog
 
-from jobflow.api.resources import VALIDATING_WEBHOOKS
+from jobflow.api.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from jobflow.app.leading import LeaseOptions
 from jobflow.app.replica import (
     MakeSource,
@@ -44,7 +44,7 @@ from jobflow.webhook.certificates.files import CertificateFiles, write_developme
 from jobflow.webhook.certificates.pki import CertificateError
 from jobflow.webhook.certificates.ring import Policy
 from jobflow.webhook.certificates.shared import SharedCertificate
-from jobflow.webhook.configuration import webhook_configuration
+from jobflow.webhook.configuration import command_configuration, webhook_configuration
 
 START_ERRORS = (CertificateError, ConfigError, PortInUse)
 """Errors before anything has started; their text is for the user."""
@@ -189,7 +189,7 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="jobflow-")))
         pki = write_development_pki(folder, [LOOPBACK, "localhost"])
         access = Access(tls=pki.serving.context(), ca=pki.ca_certificate.read_bytes())
-        server = await _start_api_server(stack, options.port, access)
+        server = await _start_api_server(stack, options, access)
         path = options.kubeconfig or folder / "kubeconfig"
         stack.enter_context(written(path, kubeconfig(server.url, access)))
         trust = access.client_tls()
@@ -203,21 +203,29 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
         await stack.enter_async_context(replica.running())
         await replica.wait_ready()
         url = f"https://{LOOPBACK}:{replica.webhook_port}"
-        webhooks = msgspec.json.encode(webhook_configuration(url, access.ca))
-        await users.create(VALIDATING_WEBHOOKS, "", webhooks)
+        for kind, make in (
+            (VALIDATING_WEBHOOKS, webhook_configuration),
+            (MUTATING_WEBHOOKS, command_configuration),
+        ):
+            await users.create(kind, "", msgspec.json.encode(make(url, access.ca)))
         yield SandboxWorld(server.url, url, path, users, server, replica)
 
 
-async def _start_api_server(stack: AsyncExitStack, port: int, access: Access) -> ApiServer:
+async def _start_api_server(
+    stack: AsyncExitStack, options: SandboxOptions, access: Access
+) -> ApiServer:
+    server = ApiServer(LOOPBACK, options.port, access=access, logs=options.runner)
     try:
-        return await stack.enter_async_context(ApiServer(LOOPBACK, port, access=access))
+        return await stack.enter_async_context(server)
     except OSError as error:
-        raise in_use(f"{LOOPBACK}:{port}", "--port", error) from error
+        raise in_use(f"{LOOPBACK}:{options.port}", "--port", error) from error
 
 
 def _sandbox_replica(options: SandboxOptions, certificates: MakeSource) -> ReplicaOptions:
     return ReplicaOptions(
-        webhook=WebhookOptions(options.webhook_port, certificates, host=LOOPBACK),
+        webhook=WebhookOptions(
+            options.webhook_port, certificates, host=LOOPBACK, flow_rights=False
+        ),
         check=_check(options.runner),
         status_seconds=STATUS_SECONDS,
     )

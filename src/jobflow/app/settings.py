@@ -182,14 +182,29 @@ def split_names(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
+_FAULTS = {
+    "value_error": "{error}",
+    "int_parsing": "is not a whole number",
+    "bool_parsing": "is neither true nor false",
+    "literal_error": "is not one of {expected}",
+    "string_too_short": "is empty",
+    "greater_than": "is not more than {gt}",
+    "greater_than_equal": "is less than {ge}",
+    "less_than_equal": "is more than {le}",
+}
+"""Words for pydantic's types of errors, with the context of the error."""
+
+
 def describe_errors(error: ValidationError) -> list[str]:
     """Return a sentence for each invalid setting, with its flag and environment variable."""
     sentences = []
     for fault in error.errors():
-        text = fault["msg"].removeprefix("Value error, ")
+        values = {"error": fault["msg"], "input": fault["input"], **fault.get("ctx", {})}
+        values |= {name: f"{v:g}s" for name, v in values.items() if isinstance(v, float)}
+        text = _FAULTS.get(fault["type"], "{error}").format_map(values)
         if fault["loc"]:
             name = str(fault["loc"][0])
-            text = f"{_flag(name)} ({_variable(name)}): {text[:1].lower()}{text[1:]}"
+            text = f'{_flag(name)} ({_variable(name)}): "{values["input"]}" {text}'
         sentences.append(text)
     return sentences
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ FAILED = 1
 """Refused, or failed; `lint`: faults; `run`: a flow is Failed."""
 UNUSABLE = 2
 """A wrong call, an unreadable file, no such object, no cluster, or a flow that cannot finish."""
+TIMED_OUT = 124
+"""`--timeout` is over; the code of timeout(1)."""
 INTERRUPTED = 130
 """Ctrl-C."""
 
@@ -24,15 +27,42 @@ class CommandError(Exception):
         self.code = code
 
 
+class Errors:
+    """Errors about single flows, which do not stop what is done to the others."""
+
+    def __init__(self) -> None:
+        self.code = SUCCESS
+        """The worst exit code so far."""
+
+    def add(self, error: CommandError) -> None:
+        """Print the error."""
+        print_error(*str(error).splitlines())
+        self.add_code(error.code)
+
+    def add_code(self, code: int) -> None:
+        """Note the exit code for a flow."""
+        self.code = max(self.code, code)
+
+
 def unreachable(error: Exception) -> str:
     """Return the sentence for a cluster that does not answer."""
-    return f"the API server does not answer: {str(error) or type(error).__name__}"
+    from jobflow.kube.errors import describe_network_error  # takes long, and help needs none
+
+    check = "check that the cluster runs and that the context is the right one"
+    return f"the API server does not answer: {describe_network_error(error)}; {check}"
 
 
 def print_error(*sentences: object, severity: str = "error") -> None:
     """Print `jobflow: SEVERITY: SENTENCE` to stderr, one line each."""
     for sentence in sentences:
         print(f"jobflow: {severity}: {sentence}", file=sys.stderr)
+
+
+def discard_output() -> None:
+    """Let Python's last flush at exit write to nowhere."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, sys.stdout.fileno())
+    os.close(sink)
 
 
 @contextmanager

@@ -6,15 +6,19 @@ and `expand_options` makes an argument or flag of each field.
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
-from functools import cached_property, wraps
-from typing import Annotated, Any
+from functools import cached_property, partial, wraps
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 from typer.core import TyperCommand
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def examples(*lines: str) -> str:
@@ -33,7 +37,10 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
             flags += inspect.signature(kind, eval_str=True).parameters.values()
         else:
             flags.append(parameter)
-    flags = [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in flags]
+    flags = [
+        flag.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=_with_parser(flag.annotation))
+        for flag in flags
+    ]
 
     @wraps(command)
     def run(**values: Any) -> None:
@@ -46,7 +53,64 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-class LazyCommand(TyperCommand):
+def _with_parser(annotation: Any) -> Any:
+    """Return the annotation of a flag with a parser whose errors are sentences, if it needs one."""
+    kind, option = annotation.__origin__, copy.copy(annotation.__metadata__[0])
+    kind = next((each for each in get_args(kind) if each is not type(None)), kind)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        option.parser = partial(_word, kind)
+        option.metavar = option.metavar or f"<{'|'.join(kind)}>"
+    elif kind in (int, float):
+        option.parser = partial(_number, kind, option.min, option.max)
+        option.min = option.max = None  # help would show them as a formula
+    else:
+        return annotation
+    return Annotated[annotation.__origin__, option]
+
+
+def _word(words: type[StrEnum], value: str) -> StrEnum:
+    if value in list(words):
+        return words(value)
+    from jobflow.core.suggest import Suggester, did_you_mean
+
+    guess = did_you_mean(Suggester(list(words)).nearest(value))
+    raise typer.BadParameter(f'"{value}" is not one of {", ".join(words)}{guess}')
+
+
+def _number(kind: Any, low: float | None, high: float | None, value: Any) -> Any:
+    with suppress(ValueError):
+        number = kind(value)
+        if (low is None or number >= low) and (high is None or number <= high):
+            return number
+    name = "a whole number" if kind is int else "a number"
+    span = f" from {low} to {high}" if high is not None else f" of {low} or more"
+    raise typer.BadParameter(f'"{value}" is not {name}{span if low is not None else ""}')
+
+
+class Command(TyperCommand):
+    """A command whose help shows the name of an argument without the type in Python."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        records: dict[str, list[tuple[Any, str]]] = {"argument": [], "option": []}
+        for param in self.get_params(ctx):
+            name, text = param.get_help_record(ctx) or ("", "")
+            is_argument = param.param_type_name == "argument"
+            records[param.param_type_name].append((param.metavar if is_argument else name, text))
+        for kind, rows in records.items():
+            if rows:
+                with formatter.section(f"{kind.title()}s"):
+                    formatter.write_dl(rows)
+
+
+class Commands(typer.Typer):
+    """A group of commands."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:
+        """As that of Typer; the class of the command is Command unless another is given."""
+        return super().command(name, **({"cls": Command} | settings))
+
+
+class LazyCommand(Command):
     """A command whose callback returns the function to run, whose parameters are the flags. The
     callback is called only with the command or its help, because its imports take long."""
 
@@ -71,6 +135,67 @@ class RunnerName(StrEnum):
     PROCESS = "process"
 
 
+class GetOutput(StrEnum):
+    """Format of the output of `jobflow get`."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    TREE = "tree"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+class ObjectOutput(StrEnum):
+    """Format in which a command prints objects that it sent or made."""
+
+    NAME = "name"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class DryRun(StrEnum):
+    """Whether a request is only printed, or sent but not stored."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+class GraphOutput(StrEnum):
+    """Format of the output of `jobflow graph`."""
+
+    TEXT = "text"
+    JSON = "json"
+    MERMAID = "mermaid"
+    DOT = "dot"
+    SVG = "svg"
+
+
+class DrawingOutput(StrEnum):
+    """Format of the output of `jobflow timeline`."""
+
+    TEXT = "text"
+    JSON = "json"
+    SVG = "svg"
+
+
+class Shell(StrEnum):
+    """Shells that can complete commands, flags and names of flows."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+class PlanOutput(StrEnum):
+    """Format of the output of `jobflow plan`."""
+
+    TABLE = "table"
+    GANTT = "gantt"
+    JSON = "json"
+    SVG = "svg"
+
+
 class Output(StrEnum):
     """Format of a command's output."""
 
@@ -78,8 +203,57 @@ class Output(StrEnum):
     JSON = "json"
 
 
-FlowName = Annotated[
-    str, typer.Argument(metavar="FLOW", help="Name of the JobFlow.", show_default=False)
+COMPLETE_VARIABLE = "_JOBFLOW_COMPLETE"
+"""Environment variable by which the script of `jobflow completion` asks for words."""
+Completer = Callable[[Mapping[str, Any], str], list[str]]
+"""Returns words for the shell to complete, from the parameters so far and the start of the word."""
+completers: dict[str, Completer] = {}
+"""Completers of FLOW, STEP and CJF; filled by `cli.program` if a shell asks."""
+
+
+def complete_flow(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of flows that start like this."""
+    completer = completers.get("FLOW")
+    return completer(context.params, incomplete) if completer else []
+
+
+def complete_step(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the steps of the FLOW before it that start like this."""
+    completer = completers.get("STEP")
+    return completer(context.params, incomplete) if completer else []
+
+
+def complete_cron(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of CronJobFlows that start like this."""
+    completer = completers.get("CJF")
+    return completer(context.params, incomplete) if completer else []
+
+
+_FLOW: Any = typer.Argument(
+    metavar="FLOW",
+    help="Name of the JobFlow, such as train or jf/train.",
+    show_default=False,
+    autocompletion=complete_flow,
+)
+FlowName = Annotated[str, _FLOW]
+OptionalFlowName = Annotated[str | None, _FLOW]
+FlowNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FLOW",
+        help="Names of JobFlows, such as train or jf/train.",
+        show_default=False,
+        autocompletion=complete_flow,
+    ),
+]
+CronName = Annotated[
+    str,
+    typer.Argument(
+        metavar="CJF",
+        help="Name of the CronJobFlow, such as nightly or cjf/nightly.",
+        show_default=False,
+        autocompletion=complete_cron,
+    ),
 ]
 Wait = Annotated[
     bool, typer.Option("--wait", help="Wait until the flow has finished; print progress.")
@@ -88,14 +262,54 @@ KUBECONFIG = "Default: $KUBECONFIG, ~/.kube/config, or the service account of th
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterOptions:
-    """Flags of all commands that read a cluster."""
+class Connection:
+    """Flags that choose a cluster, a namespace and a user, as kubectl has them."""
 
     namespace: Annotated[
         str | None,
         typer.Option("-n", "--namespace", metavar="NS", help="Default: that of the kubeconfig."),
     ] = None
     kubeconfig: Annotated[str | None, typer.Option(metavar="PATH", help=KUBECONFIG)] = None
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Context of the kubeconfig.")
+    ] = None
+    impersonate: Annotated[
+        str | None, typer.Option("--as", metavar="USER", help="User to act as, if you may.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Flags that choose several flows. Raises BadParameter for a wrong selector."""
+
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            "-l",
+            "--selector",
+            metavar="SEL",
+            help="Labels of flows, such as team=vision,stage!=test; also a, !a, 'a in (b,c)'.",
+        ),
+    ] = None
+    all_namespaces: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="Flows of all namespaces.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        from jobflow.api.label_selector import parse_label_selector
+
+        try:
+            parse_label_selector(self.selector or "")
+        except ValueError:
+            advice = "write it like team=vision,stage!=test"
+            fault = f'--selector "{self.selector}" is not a label selector: {advice}'
+            raise typer.BadParameter(fault) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions(Connection):
+    """Flags of all commands that read a cluster and print text or JSON."""
+
     output: Annotated[Output, typer.Option("-o", "--output", help="Text, or one JSON object.")] = (
         Output.TEXT
     )
@@ -122,7 +336,7 @@ class FileOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Set a param of every flow that declares it; VALUE is YAML or JSON. May be "
+            help="Set a param of every flow that declares it; VALUE is JSON or else text. May be "
             "repeated.",
             show_default=False,
         ),
@@ -160,22 +374,18 @@ class NodeOptions:
         int | None,
         typer.Option(
             metavar="N",
+            min=0,
             help="With --runner process: restarts of a container that its restartPolicy allows. "
             "Default: 3.",
         ),
     ] = None
 
     def __post_init__(self) -> None:
-        speed, restarts = self.speed, self.max_restarts
         simulated = self.runner is RunnerName.SIMULATE
-        for flag, fault in (
-            ("--speed", speed is not None and not simulated and "needs --runner simulate"),
-            (
-                "--speed",
-                speed is not None and not 0 < speed < float("inf") and "must be more than 0",
-            ),
-            ("--max-restarts", restarts is not None and simulated and "needs --runner process"),
-            ("--max-restarts", (restarts or 0) < 0 and "must be 0 or more"),
-        ):
-            if fault:
-                raise typer.BadParameter(fault, param_hint=f"'{flag}'")
+        if self.speed is not None:
+            if not simulated:
+                raise typer.BadParameter("--speed needs --runner simulate")
+            if not 0 < self.speed < float("inf"):
+                raise typer.BadParameter(f'--speed "{self.speed:g}" is not a number above 0')
+        if self.max_restarts is not None and simulated:
+            raise typer.BadParameter("--max-restarts needs --runner process")

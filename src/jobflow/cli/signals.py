@@ -1,4 +1,5 @@
-"""SIGINT, SIGTERM and SIGHUP as an event, so that a command can clean up. A second signal kills."""
+"""SIGINT, SIGTERM and SIGHUP as an event, so that a command can clean up. A second SIGINT cancels
+the command, another second signal kills it."""
 
 from __future__ import annotations
 
@@ -17,25 +18,28 @@ def interruption() -> Iterator[asyncio.Event]:
     event = asyncio.Event()
     loop = asyncio.get_running_loop()
     # nohup ignores SIGHUP, and it has to stay ignored
-    numbers = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    numbers = [number for number in _SIGNALS if before[number] is not signal.SIG_IGN]
 
-    def remove_handlers() -> None:
+    def restore() -> None:
         for number in numbers:
-            loop.remove_signal_handler(number)
+            if signal.getsignal(number) is interrupt:
+                signal.signal(number, before[number])
 
-    def interrupt() -> None:
-        event.set()
-        remove_handlers()
+    def interrupt(*_: object) -> None:
+        # not by the loop, which would take two that come at once for one
+        restore()
+        loop.call_soon_threadsafe(event.set)
 
     for number in numbers:
-        loop.add_signal_handler(number, interrupt)
+        signal.signal(number, interrupt)
     try:
         yield event
     finally:
-        remove_handlers()
+        restore()
 
 
-async def run_unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+async def run_unless(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
     """Run `work` until it is done or the event is set; return whether it is done."""
     task = asyncio.ensure_future(work)
     interrupted = asyncio.ensure_future(event.wait())

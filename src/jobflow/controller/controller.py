@@ -1,4 +1,4 @@
-"""The controller: reconcile workers over a store, and the Events, template statuses and probes.
+"""The controller: workers for flows and CronJobFlows, Events, template statuses and probes.
 
 The caller keeps the store up to date; nothing is listed or watched here.
 """
@@ -14,6 +14,7 @@ import structlog
 from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import PER_SECOND, Recorder
+from jobflow.controller.crons import Crons
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod, Prober
@@ -29,6 +30,8 @@ log = structlog.get_logger(__name__)
 
 WORKERS = 32
 """Flows reconciled at once. They mostly wait for the API server."""
+CRON_WORKERS = 4
+"""CronJobFlows reconciled at once."""
 FLUSH_SECONDS = 1.0
 """Time for the last Events when the controller stops."""
 
@@ -61,6 +64,8 @@ class Controller:
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
         self._prober = Prober(store.pods.of, self._queue.add, hooks, check=check)
         self._templates = TemplateStatuses(client, store, clock=clock, dice=dice)
+        crons: WorkQueue[Key] = WorkQueue(clock=clock, dice=dice)
+        self._crons = Crons(client, store, self._recorder, crons, now=now)
         self._reconciler = Reconciler(
             store,
             Applier(client, store, answers, now=now),
@@ -82,12 +87,13 @@ class Controller:
         await either(self._store.synced.wait(), self._stopping.wait())
         if self._stopping.is_set():
             return
-        listeners = (self._reconciler, self._templates)
+        listeners = (self._reconciler, self._templates, self._crons)
         for listener in listeners:
             self._store.listeners.append(listener)
         try:
             self._reconciler.all_flows()
             self._templates.all_templates()
+            self._crons.all_crons()
             log.info("controller started", flows=len(self._store.flows), workers=self._workers)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._recorder.run(), name="events")
@@ -96,6 +102,8 @@ class Controller:
                 async with asyncio.TaskGroup() as workers:
                     for number in range(self._workers):
                         workers.create_task(self._reconciler.work(), name=f"worker-{number}")
+                    for number in range(CRON_WORKERS):
+                        workers.create_task(self._crons.work(), name=f"cron-{number}")
                 probes.cancel()
                 self._recorder.stop()
             await self._recorder.flush(FLUSH_SECONDS)
@@ -109,3 +117,4 @@ class Controller:
         self._stopping.set()
         self._queue.close()
         self._templates.stop()
+        self._crons.stop()

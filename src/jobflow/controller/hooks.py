@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from jobflow.api.flow_status import JobFlowStatus
+from jobflow.api.flow.status import JobFlowStatus
 
 
 class ReconcileResult(StrEnum):

@@ -37,15 +37,16 @@ async def lead(
     """Run flows for one term, until `ending` is set and every request in flight is answered.
 
     Flows, templates and jobs are read consistently before the first plan, because the previous
-    leader may have written objects that no watch has reported yet. Commands are read too if
-    possible: a cluster may not serve or allow them. Pods matter only while the end of their job is
-    not recorded (`catch_up_pods`). Each term has a new Controller.
+    leader may have written objects that no watch has reported yet. Commands and CronJobFlows are
+    read too if possible: a cluster may not serve or allow them. Pods matter only while the end of
+    their job is not recorded (`catch_up_pods`). Each term has a new Controller.
     """
     late: list[Feed] = []
     for preparation in (
         store.synced.wait,
         lambda: _catch_up((feeds.flows, feeds.templates, feeds.jobs)),
-        lambda: _try_commands(feeds.commands, late),
+        lambda: _try_once(feeds.commands, late),
+        lambda: _try_once(feeds.crons, late),
         lambda: catch_up_pods(client, store),
     ):
         if not await _before(ending, preparation()):
@@ -75,14 +76,14 @@ async def _catch_up(feeds: Iterable[Feed]) -> None:
             group.create_task(retried(feed.catch_up))
 
 
-async def _try_commands(commands: Feed, late: list[Feed]) -> None:
-    """Try once to read the Commands. If that fails, they are unknown until a later attempt works,
-    because the copy may hold Commands that the last leader has deleted."""
+async def _try_once(feed: Feed, late: list[Feed]) -> None:
+    """Try once to read the objects. If that fails, they are unknown until a later attempt works,
+    because the copy may be older than what the last leader has written."""
     try:
-        await commands.catch_up()
+        await feed.catch_up()
     except (ApiError, *NETWORK_ERRORS) as error:
         if isinstance(error, ApiError) and error.code in (403, 404):
             return
-        log.warning("cannot read Commands", error=str(error))
-        commands.cache.unsure()
-        late.append(commands)
+        log.warning("cannot read objects", resource=feed.resource.plural, error=str(error))
+        feed.cache.unsure()
+        late.append(feed)

@@ -5,22 +5,23 @@
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
 
-from jobflow.api.command import Command
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.pod import Pod
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.volcano.command import Command
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import Pod
 from jobflow.controller.apply.api_answers import Answers, Memory, timeless
 from jobflow.controller.apply.applied import Applied, Due, due_of
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.hooks import Hooks, ReconcileResult
+from jobflow.controller.places import Places
 from jobflow.controller.probes.pod_index import PodIndex
 from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
@@ -78,6 +79,7 @@ class Reconciler(Listener):
         self._queue = queue
         self._prober = prober
         self._pod_index = PodIndex(store)
+        self._places = Places(store)
         self._hooks = hooks or Hooks()
         self._now = now
         self._clock = clock
@@ -91,6 +93,14 @@ class Reconciler(Listener):
         if new is None:
             self._pod_index.forget(flow)
         self._queue.add(key_of(flow))
+        if old is None or new is None or _suspension(old) != _suspension(new):
+            for child in self._store.children_of(flow.metadata.uid):
+                self._queue.add(child)
+
+    def group_changed(self, flows: Sequence[Key]) -> None:
+        """Queue flows that wait for a place, or for the end of those that they replace."""
+        for flow in flows:
+            self._queue.add(flow)
 
     def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
         """Queue the unfinished flows that use a template whose spec has changed."""
@@ -185,6 +195,8 @@ class Reconciler(Listener):
         if not self._queue.backoff(key):
             answers.failed.clear()
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
+        if flow.status.start_time is None and plan.status.start_time is not None:
+            self._places.take(flow)  # before anything is awaited
         self._prober.want(key, flow.metadata.uid, plan.probes)
         due = due_of(plan, self._status_wait(flow, plan, answers), answers.failed)
         applied = Applied()
@@ -204,10 +216,14 @@ class Reconciler(Listener):
         return View(
             templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,
+            parent=self._store.parent_of(flow),
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
+            claims=dict(answers.claims),
             held=answers.held,
+            group=self._places.of(flow),
+            cancels=dict(answers.cancels),
             commands=self._store.commands_of(*key_of(flow)),
             aborts=dict(answers.aborts),
             pods={job: pods for job in uids if (pods := self._store.pods.of(job))},
@@ -253,3 +269,8 @@ class Reconciler(Listener):
             retry_after=applied.retry_after,
             held=due.held,
         )
+
+
+def _suspension(flow: JobFlow) -> tuple[datetime | None, str, bool]:
+    """Return what the child flows of a flow read from its status."""
+    return flow.status.suspended_at, flow.status.suspended_by, flow.final

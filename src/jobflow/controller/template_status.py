@@ -11,9 +11,9 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from jobflow.api.job import Job
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBTEMPLATES
+from jobflow.api.volcano.job import Job
 from jobflow.controller.queue import WorkQueue
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder

@@ -4,8 +4,11 @@ MAX_RUNS = 1000
 """Runs of a step, each of which has an entry in the status. Admission refuses more, and
 planning ignores them."""
 
-MAX_TTL = 2**31 - 1
-"""Seconds: the API has an int32."""
+MAX_INT32 = 2**31 - 1
+"""Largest number of the API's fields."""
+
+MAX_TTL = MAX_INT32
+"""Seconds."""
 
 MAX_NEXT_JOBS = 100
 """Names in the nextJobs of a status."""

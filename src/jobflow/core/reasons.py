@@ -2,8 +2,8 @@
 
 from enum import StrEnum
 
-from jobflow.api.flow_status import CANCELLED as _CANCELLED
-from jobflow.api.flow_status import TIMEOUT as _TIMEOUT
+from jobflow.api.flow.status import CANCELLED as _CANCELLED
+from jobflow.api.flow.status import TIMEOUT as _TIMEOUT
 
 
 class StepReason(StrEnum):
@@ -13,12 +13,15 @@ class StepReason(StrEnum):
     # Waiting
     WAITING_FOR_TEMPLATE = "WaitingForTemplate"
     WAITING_FOR_PROBE = "WaitingForProbe"
+    WAITING_FOR_APPROVAL = "WaitingForApproval"
     STARTING = "Starting"
     CREATE_REFUSED = "CreateRefused"
     NAME_IN_USE = "NameInUse"
     JOB_LOST = "JobLost"
     """Also of a Completed step whose job was deleted, if a dependant is known to have started."""
     RETRYING = "Retrying"
+    CONCURRENCY = "Concurrency"
+    REPEATING = "Repeating"
     SUSPENDED = "Suspended"
     """Also of a step whose job is aborted because of it."""
     TERMINATING = "Terminating"
@@ -36,6 +39,8 @@ class StepReason(StrEnum):
     OUTPUTS_MISSING = "OutputsMissing"
     # Failed
     JOB_FAILED = "JobFailed"
+    FLOW_FAILED = "FlowFailed"
+    """Of a step that runs a child flow."""
     JOB_TERMINATED = "JobTerminated"
     JOB_ABORTED = "JobAborted"
     REFUSED = "Refused"
@@ -44,9 +49,13 @@ class StepReason(StrEnum):
     OUTPUTS_TOO_LARGE = "OutputsTooLarge"
     EXPRESSION_ERROR = "ExpressionError"
     UNTIL_NOT_REACHED = "UntilNotReached"
+    ITEMS_MISMATCH = "ItemsMismatch"
+    REJECTED = "Rejected"
     # Skipped
     NOT_TAKEN = "NotTaken"
+    NOT_TARGETED = "NotTargeted"
     UPSTREAM_FAILED = "UpstreamFailed"
+    """Also of a Failed step of whose items some were skipped for it."""
     STOPPED = "Stopped"
     """Also of a Waiting step that will be skipped once its targets have ended."""
 
@@ -59,16 +68,24 @@ class FlowReason(StrEnum):
     CANCELLED = _CANCELLED
     TIMEOUT = _TIMEOUT
     SUSPENDED = "Suspended"
+    CONCURRENCY = "Concurrency"
+    """Pending: it waits for a place in its group. Succeed: there was none, and all its steps were
+    skipped."""
     INVALID = "Invalid"
+    EXPRESSION_ERROR = "ExpressionError"
+    """An output of the flow has no value."""
+    OUTPUTS_TOO_LARGE = "OutputsTooLarge"
 
 
 HELD_UP = frozenset(
     {
         StepReason.WAITING_FOR_TEMPLATE,
+        StepReason.WAITING_FOR_APPROVAL,
         StepReason.CREATE_REFUSED,
         StepReason.NAME_IN_USE,
         StepReason.JOB_LOST,
         StepReason.BLOCKED,
     }
 )
-"""Reasons of a waiting step with a problem of its own; that of the first one is also the flow's."""
+"""Reasons of a waiting step that needs something from outside the flow; that of the first one is
+also the flow's."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from jobflow.api.duration import format_duration as format_precise_duration
-from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition
 from jobflow.api.meta import ObjectMeta
 
 MAX_MESSAGE = 256
@@ -29,9 +29,8 @@ def join_names(
     listed = list(names)
     if (more := (len(listed) if total is None else total) - shown) > 0:
         listed[shown:] = [f"{more} more"]
-    if len(listed) < 2:
-        return "".join(listed)
-    return f"{', '.join(listed[:-1])} {last} {listed[-1]}"
+    final = listed.pop() if listed else ""
+    return f"{', '.join(listed)} {last} {final}" if listed else final
 
 
 def format_go_duration(duration: timedelta) -> str:
@@ -42,11 +41,14 @@ def format_go_duration(duration: timedelta) -> str:
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
-def format_duration(duration: timedelta | None) -> str:
-    """Return `45s`, `3m20s`, `2h5m` or `3d4h`, with at most two units; "" for None."""
+def format_duration(duration: timedelta | None, *, tenths: bool = False) -> str:
+    """Return `45s`, `3m20s`, `2h5m` or `3d4h`, with at most two units; "" for None. With `tenths`,
+    a duration under a minute that has a fraction of a second is `4.2s`."""
     if duration is None:
         return ""
     seconds = int(duration.total_seconds())
+    if tenths and duration.microseconds and timedelta() < duration < timedelta(minutes=1):
+        return f"{seconds}.{duration.microseconds // 100_000}s"
     for size, unit, inner_size, inner in _UNITS:
         if seconds >= size:
             inner_count = seconds % size // inner_size
@@ -73,10 +75,12 @@ def format_since(since: datetime | None, now: datetime) -> str:
     return f" for {format_elapsed(since, now)} (since {format_time(since, now)})"
 
 
-def format_command(command: str, metadata: ObjectMeta, more: str = "") -> str:
-    """Return a command for an object in backquotes, with its namespace unless it is the default."""
+def format_command(command: str, metadata: ObjectMeta, more: str = "", *, kind: str = "") -> str:
+    """Return a command for an object in backquotes, with its namespace unless it is the default.
+    `kind` is written before the name: `cjf/nightly`."""
     place = f" -n {metadata.namespace}" if metadata.namespace not in ("", "default") else ""
-    return f"`{command} {metadata.name}{more}{place}`"
+    name = f"{kind}/{metadata.name}" if kind else metadata.name
+    return f"`{command} {name}{more}{place}`"
 
 
 def format_count(number: int, noun: str) -> str:

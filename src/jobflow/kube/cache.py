@@ -126,8 +126,8 @@ class Cache(Generic[T]):
         self._doubted.update(self._objects)
 
     def lacking(self, present: Collection[str], version: str) -> list[T]:
-        """Return the copies that a whole list at `version` lacks, by UID. These objects were
-        deleted, and a watch may still bring their last state."""
+        """Return the copies that a whole list at `version` lacks, by UID. They were deleted,
+        and a watch may still bring their last state."""
         taken = version_of(version)
         missing = (obj for obj in self if obj.metadata.uid not in present)
         return [obj for obj in missing if version_of(obj.metadata.resource_version) <= taken]

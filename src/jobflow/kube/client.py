@@ -1,12 +1,13 @@
 """Requests to an API server: paths, bytes and errors, without copies.
 
-Every request except a watch goes through `Client.request`. The caller decides what to do about an
-error.
+Every request goes through `Client.request`, or through `Client.stream` if its answer may have no
+end. The caller decides what to do about an error.
 """
 
 import ssl
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Protocol, Self, TypeVar
 
 import aiohttp
@@ -82,10 +83,17 @@ class Client:
         self._connections = connections or Connections(auth)
 
     @classmethod
-    async def from_kubeconfig(cls, path: str | None, *, namespace: str | None = None) -> Self:
+    async def from_kubeconfig(
+        cls,
+        path: str | None,
+        *,
+        namespace: str | None = None,
+        context: str | None = None,
+        impersonate: str | None = None,
+    ) -> Self:
         """Return a client for this kubeconfig. None: KUBECONFIG, the user's file or, in a pod, the
         service account. Raises ConfigError."""
-        auth = await credentials.find(path)
+        auth = await credentials.find(path, context=context, impersonate=impersonate)
         return cls(auth, namespace=namespace or (await auth.login()).namespace)
 
     @classmethod
@@ -270,16 +278,27 @@ class Client:
             ("timeoutSeconds", str(timeout_seconds)),
             *query,
         ]
-        limits = aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_SECONDS, sock_read=min(silence, timeout_seconds + 15)
-        )
-        path = resource.path(namespace)
-        response = await self._connections.open("GET", path, query=options, limits=limits)
+        path, silence = resource.path(namespace), min(silence, timeout_seconds + 15)
+        async with aclosing(self.stream(path, query=options, silence=silence)) as chunks:
+            async for line in lines(chunks):
+                yield line
+
+    async def stream(
+        self, path: str, *, query: Query = (), silence: float | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the body of an answer in chunks, as they come.
+
+        Raises ApiError for an answer of 300 and above, and one of NETWORK_ERRORS if the connection
+        broke or nothing came for `silence` seconds (None: any time). Close the iterator
+        (contextlib.aclosing) to close the connection.
+        """
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
+        response = await self._connections.open("GET", path, query=query, limits=limits)
         try:
             if response.status >= 300:
                 raise api_error(response, await response.read())
-            async for line in lines(response.content.iter_any()):
-                yield line
+            async for chunk in response.content.iter_any():
+                yield chunk
         finally:
             response.close()
 

@@ -61,6 +61,8 @@ class Connections:
     ) -> aiohttp.ClientResponse:
         if login.authorization is not None:
             headers = {**headers, "Authorization": login.authorization}
+        if login.impersonate is not None:
+            headers = {**headers, "Impersonate-User": login.impersonate}
         return await self._pool(login).request(
             method,
             URL(login.server + path, encoded=True),

@@ -9,13 +9,17 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
 import yaml
+
+from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.text import join_names
+from jobflow.kube.kubeconfig_loader import import_config
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +46,8 @@ class Login:
     """The name in the server's certificate, if it is not the URL's host."""
     proxy: str | None = None
     namespace: str = "default"
+    impersonate: str | None = None
+    """The user to act as, which the login's own user needs the right to do (`--as`)."""
 
 
 class Credentials:
@@ -94,13 +100,16 @@ def is_loopback(server: str) -> bool:
         return host == "localhost"
 
 
-async def find(path: str | None) -> Credentials:
+async def find(
+    path: str | None, *, context: str | None = None, impersonate: str | None = None
+) -> Credentials:
     """Return credentials from this kubeconfig. None: from KUBECONFIG, the user's file or, in a pod,
-    its service account. Raises ConfigError."""
+    its service account. `context` is one of the kubeconfig's instead of the current one. Raises
+    ConfigError."""
     candidate = path or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    if path or _any_exists(candidate):
-        return await _from_kubeconfig(candidate)
-    if "KUBERNETES_SERVICE_HOST" in os.environ:
+    if path or context or _any_exists(candidate):
+        return await _from_kubeconfig(candidate, context, impersonate)
+    if "KUBERNETES_SERVICE_HOST" in os.environ and impersonate is None:
         return await _from_pod()
     raise ConfigError(
         f"no kubeconfig at {candidate} and not inside a pod: pass --kubeconfig or set KUBECONFIG"
@@ -112,13 +121,12 @@ def _any_exists(kubeconfig: str) -> bool:
 
 
 async def _from_pod() -> Credentials:
-    from kubernetes_asyncio.client import Configuration
-    from kubernetes_asyncio.config import ConfigException, load_incluster_config
+    config = import_config()
 
     async def read() -> Login:
-        configuration = Configuration()
+        configuration = config.kube_config.Configuration()
         try:
-            load_incluster_config(  # type: ignore[no-untyped-call]
+            config.load_incluster_config(
                 configuration,
                 try_refresh_token=False,
                 token_filename=str(SERVICE_ACCOUNT / "token"),
@@ -126,16 +134,14 @@ async def _from_pod() -> Credentials:
             )
             file = SERVICE_ACCOUNT / "namespace"
             return _login(configuration, file.read_text().strip() if file.is_file() else None)
-        except (ConfigException, OSError) as error:
+        except (config.ConfigException, OSError) as error:
             raise ConfigError(f"service account of this pod: {error}") from error
 
     return Credentials(await read(), reread=read, renew=read)
 
 
-async def _from_kubeconfig(path: str) -> Credentials:
-    from kubernetes_asyncio.client import Configuration
-    from kubernetes_asyncio.config import ConfigException, load_kube_config
-
+async def _from_kubeconfig(path: str, context: str | None, impersonate: str | None) -> Credentials:
+    config = import_config()
     loader: Any = None
 
     async def renew() -> Login:
@@ -143,26 +149,63 @@ async def _from_kubeconfig(path: str) -> Credentials:
         nonlocal loader
         if not _any_exists(path):
             raise ConfigError(f"kubeconfig {path}: no such file")
-        configuration = Configuration()
+        if context is not None:
+            _check_context(path, context)
+        configuration = config.kube_config.Configuration()
         try:
-            loader = await load_kube_config(path, client_configuration=configuration)
-            return _login(configuration, loader.current_context["context"].get("namespace"))
-        except (ConfigException, OSError, yaml.YAMLError, ssl.SSLError) as error:
-            raise ConfigError(f"kubeconfig {path}: {error}") from error
+            loader = await config.load_kube_config(
+                path, context=context, client_configuration=configuration
+            )
+            return login_of(configuration)
+        except (config.ConfigException, OSError, yaml.YAMLError, ssl.SSLError) as error:
+            raise ConfigError(f"kubeconfig {path}: {_in_words(error)}") from error
         except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"kubeconfig {path}: not a kubeconfig") from error
 
     async def reread() -> Login:
         """Read token files again, and run a plugin only if its token is about to expire."""
-        configuration = Configuration()
+        configuration = config.kube_config.Configuration()
         try:
             await loader.load_and_set(configuration)
-        except (ConfigException, OSError, ssl.SSLError) as error:
+        except (config.ConfigException, OSError, ssl.SSLError) as error:
             raise ConfigError(f"kubeconfig {path}: {error}") from error
-        return _login(configuration, loader.current_context["context"].get("namespace"))
+        return login_of(configuration)
+
+    def login_of(configuration: Any) -> Login:
+        namespace = loader.current_context["context"].get("namespace")
+        return replace(_login(configuration, namespace), impersonate=impersonate)
 
     login = await renew()
     return Credentials(login, reread=reread if _changes(loader) else None, renew=renew)
+
+
+def _in_words(error: Exception) -> str:
+    """Return what to do about a credential plugin that does not run or gives no token; the text of
+    other errors as it is."""
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"the credential plugin or file {error.filename} does not exist: install it"
+    text = str(error)
+    if text.startswith("exec: "):
+        why = text.removeprefix("exec: ").replace("process returned", "exit code", 1)
+        return f"its credential plugin gives no login ({why}); log in again, then retry"
+    return text
+
+
+def _check_context(path: str, context: str) -> None:
+    """Raise ConfigError, with the nearest name, if the files have no such context. The loader
+    reports files that cannot be read."""
+    known: list[str] = []
+    for part in path.split(os.pathsep):
+        try:
+            content = yaml.safe_load(Path(part).expanduser().read_text())
+            known += [str(entry["name"]) for entry in content["contexts"]]
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
+            continue
+    if known and context not in known:
+        guess = did_you_mean(Suggester(known).nearest(context))
+        raise ConfigError(
+            f'kubeconfig {path} has no context "{context}", only {join_names(known)}{guess}'
+        )
 
 
 def _changes(loader: Any) -> bool:

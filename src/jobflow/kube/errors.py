@@ -1,6 +1,7 @@
 """Errors of an API server as exceptions, for any body that a server or a proxy sends."""
 
 import re
+import ssl
 import time
 from email.utils import parsedate_to_datetime
 
@@ -45,6 +46,11 @@ _FOR_THE_NAMESPACE = re.compile(
 pkg/endpoints/handlers/responsewriters) and the rule on owners (k8s.io/kubernetes,
 plugin/pkg/admission/gc). Admission webhooks and ValidatingAdmissionPolicies put other words in
 front, even if they repeat this text."""
+_NO_RIGHT = re.compile(
+    r'[\w.-]+(?: "[^"]*")? is forbidden: User "[^"]*" cannot (?!impersonate )\w+ resource '
+)
+"""Messages of the API server itself if the user lacks a right (k8s.io/apiserver,
+pkg/endpoints/handlers/responsewriters)."""
 
 
 class ApiError(Exception):
@@ -93,6 +99,11 @@ class ApiError(Exception):
         return match["cause"] if match is not None else ""
 
     @property
+    def lacks_right(self) -> bool:
+        """Whether the user has no right to send this request, whatever it is for."""
+        return self.code == 403 and _NO_RIGHT.match(self.message) is not None
+
+    @property
     def namespace_gone(self) -> bool:
         """Whether the namespace does not exist or is being deleted."""
         details = self.status.details
@@ -108,6 +119,23 @@ class UnreadableAnswer(ApiError):
 
     def __init__(self, message: str) -> None:
         super().__init__(Status(code=500, reason=REASONS[500], message=message))
+
+
+def describe_network_error(error: Exception) -> str:
+    """Return why no answer came: `10.0.0.1:6443: the connection was refused`."""
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        why = f"its certificate is not trusted ({cause.verify_message})"
+    elif isinstance(cause, ConnectionRefusedError):
+        why = "the connection was refused"
+    elif isinstance(cause, OSError) and cause.strerror:
+        why = cause.strerror
+    elif isinstance(cause, TimeoutError):
+        why = "it took too long"
+    else:
+        why = str(cause) or type(cause).__name__
+    host = getattr(error, "host", None)
+    return f"{host}:{getattr(error, 'port', None)}: {why}" if host else why
 
 
 def api_error(response: aiohttp.ClientResponse, body: bytes) -> ApiError:

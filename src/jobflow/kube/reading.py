@@ -57,6 +57,31 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             unfinished.append(end)
 
 
+async def line_batches(chunks: AsyncIterator[bytes], *, longest: int) -> AsyncIterator[list[bytes]]:
+    """Yield the lines of chunks that are cut anywhere, as many at once as came. A line of more than
+    `longest` bytes is cut, between characters; the last line may lack its line break."""
+    rest = b""
+    async for chunk in chunks:
+        *batch, rest = (rest + chunk).split(b"\n")
+        batch = [piece for line in batch for piece in _cut(line, longest)]
+        *early, rest = _cut(rest, longest)
+        if batch := [*batch, *early]:
+            yield batch
+    if rest:
+        yield [rest]
+
+
+def _cut(line: bytes, longest: int) -> list[bytes]:
+    pieces, start = [], 0
+    while len(line) - start > longest:
+        end = start + longest
+        while end > start + longest - 3 and line[end] & 0xC0 == 0x80:  # inside a character
+            end -= 1
+        pieces.append(line[start:end])
+        start = end
+    return [*pieces, line[start:]]
+
+
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 

@@ -20,6 +20,7 @@ from jobflow.api.schema.nesting import READABLE_DEPTH, is_deeper
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache, Key, KubeObject, version_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, UnreadableAnswer, decoder
+from jobflow.kube.errors import describe_network_error
 from jobflow.kube.reading import Identity, IdentityList, RawList, WatchEvent, identity_of
 
 log = structlog.get_logger(__name__)
@@ -84,6 +85,8 @@ class Reflector(Generic[T]):
         self._version: str | None = None
         self.trouble = ""
         """Why the kind cannot be followed at present; "" if it can."""
+        self.error: ApiError | None = None
+        """The API server's answer in `trouble`, if it was one."""
         self._worked = False
         """Whether a watch has brought an event since the last wait."""
         self._unreadable: dict[Key, Identity] = {}
@@ -108,7 +111,8 @@ class Reflector(Generic[T]):
             except ApiError as error:
                 await asyncio.sleep(self._after(error))
             except NETWORK_ERRORS as error:
-                self._report(f"{type(error).__name__}: {error}")
+                self.error = None
+                self._report(describe_network_error(error))
                 self.cache.follow_fails(True)
                 await asyncio.sleep(self._wait())
             else:
@@ -300,6 +304,7 @@ class Reflector(Generic[T]):
     def _after(self, error: ApiError) -> float:
         """Seconds to wait after an error of the server. Throttling (429) says nothing about the
         kind, and the version stays valid."""
+        self.error = error
         self._report(str(error))
         if error.gone:
             self._version = None
@@ -330,6 +335,7 @@ class Reflector(Generic[T]):
         self._backoff.reset()
         self._worked = True
         self.cache.follow_fails(False)
+        self.error = None
         if self.trouble:
             self.trouble = ""
             log.info("following again", kind=self.resource.kind)

@@ -1,15 +1,80 @@
 """The event loop of every command."""
 
 import asyncio
-from collections.abc import Coroutine
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import uvloop
+
+from jobflow.runtime import ctrl_c
 
 T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a uvloop event loop and return its result."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
+    """Run a coroutine on a uvloop event loop and return its result. Ctrl-C cancels it and then
+    raises KeyboardInterrupt; another one ends the process at once."""
+    is_main = threading.current_thread() is threading.main_thread()
+    handles = is_main and ctrl_c.is_ours()
+
+    async def cancellable() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        with _cancelling(task):
+            return await main
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(cancellable() if handles else main)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        if handles:
+            signal.signal(signal.SIGINT, ctrl_c.interrupt)
+
+
+_START_SECONDS = 10.0
+"""Time for a thread to start."""
+
+
+def run_beside(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine from a program that may have an event loop of its own, such as a notebook:
+    there it runs in a thread. Ctrl-C cancels it and then raises KeyboardInterrupt."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run(main())
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+
+    async def announced() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        begun.set_result((asyncio.get_running_loop(), task))
+        return await main()
+
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        try:
+            return threads.submit(run, announced()).result()
+        except KeyboardInterrupt:
+            loop, task = begun.result(timeout=_START_SECONDS)
+            loop.call_soon_threadsafe(task.cancel)
+            raise
+
+
+@contextmanager
+def _cancelling(task: asyncio.Task[Any]) -> Iterator[None]:
+    """Let Ctrl-C cancel the task, and do nothing while the loop is closed after it."""
+
+    def cancel(*_: object) -> None:
+        signal.signal(signal.SIGINT, ctrl_c.end)
+        task.get_loop().call_soon_threadsafe(task.cancel)
+
+    signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, ctrl_c.skip)

@@ -3,9 +3,11 @@
 A line has `time`, `level`, `event` and the subject of the event (flow, step, job …).
 """
 
+import asyncio
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 import msgspec
@@ -43,6 +45,7 @@ def configure(*, level: int = logging.INFO, stream: TextIO | None = None) -> Non
     root.setLevel(level)
     for name, least in LIBRARIES.items():
         logging.getLogger(name).setLevel(max(least, level))
+    logging.getLogger("uvicorn.error").addFilter(_is_error)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -53,6 +56,30 @@ def configure(*, level: int = logging.INFO, stream: TextIO | None = None) -> Non
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Write no logs of ours while the body runs in a program of somebody else, whose own logging
+    stays as it is."""
+    config, was_configured = structlog.get_config(), structlog.is_configured()
+    levels = {name: logging.getLogger(name).level for name in LIBRARIES}
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        structlog.reset_defaults()
+        if was_configured:
+            structlog.configure(**config)
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    """Whether a record of uvicorn is no cancellation of a request when the process ends."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def _json(line: Mapping[str, Any], **_: Any) -> str:

@@ -1,14 +1,15 @@
-"""Long-running parts that end together as soon as one of them ends."""
+"""Coroutines that run at once and end together."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
 Task = asyncio.Task[None]
 Part = Callable[[], Coroutine[Any, Any, None]]
 
@@ -80,3 +81,14 @@ async def either(*waits: Coroutine[Any, Any, Any]) -> None:
         await asyncio.wait(tasks)
     for task in finished:
         task.result()
+
+
+async def all_of(*works: Coroutine[Any, Any, T]) -> list[T]:
+    """Return the results in order. If one raises, cancel the others, wait for them and raise its
+    exception: a request must not outlive its client, as it may with `asyncio.gather`."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from _first(errors).__cause__
+    return [task.result() for task in tasks]

@@ -13,10 +13,10 @@ from uuid import uuid4
 
 import msgspec
 
-from jobflow.api.command import Command
 from jobflow.api.meta import ObjectMeta
-from jobflow.api.pod import Pod
 from jobflow.api.resources import COMMANDS, EVENTS, JOBS, PODS, Resource
+from jobflow.api.volcano.command import Command
+from jobflow.api.volcano.pod import Pod
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.client import MERGE_PATCH, Client
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError

@@ -1,23 +1,26 @@
-"""The store: indexed copies of flows, templates, jobs, their pods, Commands and queues.
+"""The store: indexed copies of flows, templates, CronJobFlows, jobs, pods, Commands and queues.
 
 Webhook and controller read it. Reflectors (`feeds`) and the answers to the controller's writes
 (`Cache.learn`) change it, and its listeners are called for each change.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from jobflow.api.command import Command, targets
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.pod import Pod
 from jobflow.api.resources import JOBFLOWS
+from jobflow.api.volcano.command import Command, targets
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import Pod
+from jobflow.core.planning.children import ChildFlow, observe
 from jobflow.kube.cache import Cache, Key
+from jobflow.store.groups import Groups
 from jobflow.store.pods import Pods, discard, entries, recorded_ends
 from jobflow.store.slim import slim_job
 from jobflow.store.template_jobs import TemplateJobs
@@ -45,11 +48,18 @@ class Listener:
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
         """A flow has changed."""
 
+    def group_changed(self, flows: Sequence[Key]) -> None:
+        """These flows may start, or act, because another one of their concurrency group has
+        changed."""
+
+    def cron_changed(self, old: CronJobFlow | None, new: CronJobFlow | None) -> None:
+        """A CronJobFlow has changed."""
+
     def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
         """A template has changed."""
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """A job has changed."""
+        """A job, or a child flow as its parent sees it, has changed."""
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod that the store keeps has changed (`store.pods`)."""
@@ -74,13 +84,17 @@ class Store:
         """They are called for every change."""
         self.flows = Cache[JobFlow](self._flow_changed)
         self.templates = Cache[JobTemplate](self._template_changed)
+        self.crons = Cache[CronJobFlow](self._cron_changed)
         self.jobs = Cache[Job](self._job_changed, slim=slim_job)
         self.commands = Cache[Command](self._command_changed)
         self.queues = Cache[Queue](self._queue_changed)
         self.pods = Pods(self.flows, self.jobs, self._pod_changed)
         self.template_jobs = TemplateJobs(self.jobs)
+        self.groups = Groups()
+        """The concurrency groups of flows."""
         self._templates: dict[str, dict[str, JobTemplate]] = {}
         self._users: dict[Key, dict[str, None]] = {}
+        self._flows_of: dict[str, dict[str, JobFlow]] = {}
         self._jobs_of: dict[str, dict[str, Job]] = {}
         self._gone: dict[str, dict[str, Job]] = {}
         self._commands: dict[Key, dict[str, Command]] = {}
@@ -88,7 +102,7 @@ class Store:
         self._commands_hidden = False
         """Whether plans may have ignored Commands that the copy holds."""
         self.commands.on_state = self._commands_state_changed
-        for cache in (self.flows, self.templates, self.jobs, self.queues):
+        for cache in (self.flows, self.templates, self.jobs, self.queues, self.crons):
             cache.on_state = self._update_synced
         self.pods.cache.on_state = self._update_synced
 
@@ -111,9 +125,13 @@ class Store:
         found = (self.flows.get(namespace, name) for name in names)
         return [flow for flow in found if flow is not None]
 
+    def flows_of(self, owner_uid: str) -> list[JobFlow]:
+        """Return the flows that an object with this UID controls."""
+        return [*self._flows_of.get(owner_uid, EMPTY).values()]
+
     def jobs_of(self, flow_uid: str) -> Mapping[str, Job]:
-        """Return the jobs of a flow by name, and the last state of jobs that were deleted before
-        the flow's status recorded them (`deleted_of`)."""
+        """Return the jobs and child flows of a flow by name, and the last state of those that were
+        deleted before the flow's status recorded them (`deleted_of`)."""
         live = self._jobs_of.get(flow_uid, EMPTY)
         return {**self._gone.get(flow_uid, EMPTY), **live}
 
@@ -131,7 +149,9 @@ class Store:
             jobs = self._jobs_of.get(flow.metadata.uid, EMPTY)
             if jobs and not flow.final:
                 recorded = recorded_ends(flow)
-                yield from (job for name, job in jobs.items() if job.ended and name not in recorded)
+                for name, job in jobs.items():
+                    if job.ended and name not in recorded and not isinstance(job, ChildFlow):
+                        yield job
 
     def commands_of(self, namespace: str, flow: str) -> Mapping[str, Command] | None:
         """Return the Commands by name whose target is a flow of this name, with any UID; None if
@@ -151,6 +171,7 @@ class Store:
 
     def _flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
         self._index_templates(old, new)
+        self._index_owner(old, new)
         if new is None:
             assert old is not None
             self._gone.pop(old.metadata.uid, None)
@@ -158,8 +179,39 @@ class Store:
             for name in [name for name, last in gone.items() if _is_recorded(new, last)]:
                 discard(self._gone, new.metadata.uid, name)
         self.pods.flow_changed(old, new)
+        others = self.groups.update(old, new)
+        self._child_changed(old, new)
         for listener in self.listeners:
             listener.flow_changed(old, new)
+            if others:
+                listener.group_changed(others)
+
+    def _child_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        """Keep a child flow among the jobs of its parent, as a plan of the parent sees it."""
+        flow = new or old
+        assert flow is not None
+        before = observe(old) if old is not None and old.is_child else None
+        after = observe(new) if new is not None and new.is_child else None
+        if before == after:
+            return
+        self._index_job(before, after)
+        for listener in self.listeners:
+            listener.job_changed(before, after)
+
+    def children_of(self, flow_uid: str) -> Iterator[Key]:
+        """Yield the keys of the child flows of a flow that exist."""
+        for name, job in self._jobs_of.get(flow_uid, EMPTY).items():
+            if isinstance(job, ChildFlow):
+                yield job.metadata.namespace, name
+
+    def parent_of(self, flow: JobFlow) -> JobFlow | None:
+        """Return the flow of which a flow is a child; None if it is no child or its parent is
+        gone."""
+        owner = flow.metadata.controller
+        if owner is None or not flow.is_child:
+            return None
+        parent = self.flows.get(flow.metadata.namespace, owner.name)
+        return parent if parent is not None and parent.metadata.uid == owner.uid else None
 
     def _index_templates(self, old: JobFlow | None, new: JobFlow | None) -> None:
         flow = new or old
@@ -174,6 +226,18 @@ class Store:
         for template in before - after:
             discard(self._users, (namespace, template), name)
 
+    def _index_owner(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        before = old.metadata.controller if old is not None else None
+        if old is not None and before is not None:
+            discard(self._flows_of, before.uid, old.metadata.name)
+        after = new.metadata.controller if new is not None else None
+        if new is not None and after is not None:
+            self._flows_of.setdefault(after.uid, {})[new.metadata.name] = new
+
+    def _cron_changed(self, old: CronJobFlow | None, new: CronJobFlow | None) -> None:
+        for listener in self.listeners:
+            listener.cron_changed(old, new)
+
     def _template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
         if new is not None:
             meta = new.metadata
@@ -184,6 +248,13 @@ class Store:
             listener.template_changed(old, new)
 
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
+        self._index_job(old, new)
+        self.pods.job_changed(old, new)
+        self.template_jobs.job_changed(old, new)
+        for listener in self.listeners:
+            listener.job_changed(old, new)
+
+    def _index_job(self, old: Job | None, new: Job | None) -> None:
         before, after = owner_uid(old), owner_uid(new)
         held = None
         if old is not None and before:
@@ -195,10 +266,6 @@ class Store:
             jobs[new.metadata.name] = with_counts_of(held, new)
         if new is None and old is not None and before:
             self._keep(before, with_counts_of(held, old))
-        self.pods.job_changed(old, new)
-        self.template_jobs.job_changed(old, new)
-        for listener in self.listeners:
-            listener.job_changed(old, new)
 
     def _keep(self, flow_uid: str, last: Job) -> None:
         """Keep the last state of a deleted job, unless its flow has recorded it or is deleted."""
@@ -241,7 +308,7 @@ class Store:
         if not all(cache.synced for cache in (self.flows, self.templates, self.jobs)):
             return
         self.listed.set()
-        answered = [self.commands.answered, self.queues.answered]
+        answered = [self.commands.answered, self.queues.answered, self.crons.answered]
         answered += [self.pods.cache.answered] if self.has_pods else []
         if all(answered):
             self.synced.set()

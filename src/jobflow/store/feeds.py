@@ -4,12 +4,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from jobflow.api.command import Command
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.pod import JOB_NAME, Pod
-from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, JOBTEMPLATES, PODS, QUEUES
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.resources import (
+    COMMANDS,
+    CRONJOBFLOWS,
+    JOBFLOWS,
+    JOBS,
+    JOBTEMPLATES,
+    PODS,
+    QUEUES,
+)
+from jobflow.api.volcano.command import Command
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from jobflow.store.copies import Queue, Store
@@ -28,6 +37,7 @@ class Feeds:
     templates: Reflector[JobTemplate]
     jobs: Reflector[Job]
     commands: Reflector[Command]
+    crons: Reflector[CronJobFlow]
     queues: Reflector[Queue] | None
     """None if one namespace is followed: queues belong to none."""
     pods: Reflector[Pod] | None
@@ -61,6 +71,7 @@ def feeds(store: Store, client: Client, *, namespace: str = "") -> Feeds:
         Reflector(client, JOBTEMPLATES, JobTemplate, store.templates, namespace=namespace),
         Reflector(client, JOBS, Job, store.jobs, namespace=namespace),
         Reflector(client, COMMANDS, Command, store.commands, namespace=namespace),
+        Reflector(client, CRONJOBFLOWS, CronJobFlow, store.crons, namespace=namespace),
         queues,
         pods,
     )

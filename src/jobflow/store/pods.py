@@ -8,11 +8,11 @@ a flow's status, or if its job is not known yet (watches are independent). Other
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TypeVar
 
-from jobflow.api.flow_status import RunCondition
-from jobflow.api.job import ENDED_PHASES, Job
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.pod import Pod
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import RunCondition
 from jobflow.api.resources import JOBFLOWS
+from jobflow.api.volcano.job import ENDED_PHASES, Job
+from jobflow.api.volcano.pod import Pod
 from jobflow.kube.cache import Cache
 from jobflow.store.slim import slim_pod
 
@@ -135,6 +135,6 @@ def entries(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
     The name of a first job may have been dropped to save space; it equals the entry's key."""
     for key, condition in (flow.status.conditions or {}).items():
         if condition.runs is None:
-            yield condition.job or key, condition
+            yield condition.job or condition.flow or key, condition
         for run in condition.runs or ():
-            yield run.job or f"{key}-{run.index}", run
+            yield run.job or run.flow or f"{key}-{run.index}", run

@@ -5,17 +5,19 @@ from sys import intern
 
 import msgspec
 
-from jobflow.api.job import Job, JobCondition, JobOutline
 from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.pod import (
+from jobflow.api.volcano.job import Job, JobCondition, JobOutline
+from jobflow.api.volcano.pod import (
     TASK,
     TASK_INDEX,
     ContainerState,
     ContainerStatus,
     Pod,
+    PodCondition,
     PodSpec,
     PodStatus,
 )
+from jobflow.core.pods.disruption import is_disruption
 
 KEPT_PREFIXES = ("volcano.sh/", "flow.volcano.sh/")
 """Prefixes of the labels and annotations of a job that are copied."""
@@ -98,6 +100,7 @@ def slim_pod(pod: Pod) -> Pod:
             message=status.message,
             pod_ip=status.pod_ip,
             start_time=status.start_time,
+            conditions=_disruptions(status.conditions) if status.conditions else None,
             container_statuses=_containers(status.container_statuses, messages=first),
             init_container_statuses=_containers(status.init_container_statuses, messages=first),
         ),
@@ -115,6 +118,10 @@ def _task(task: str, index: str) -> dict[str, str] | None:
 @lru_cache(SHARED)
 def _owners(owner: OwnerReference) -> list[OwnerReference]:
     return [owner]
+
+
+def _disruptions(conditions: list[PodCondition]) -> list[PodCondition] | None:
+    return [condition for condition in conditions if is_disruption(condition)] or None
 
 
 _NO_STATE = ContainerState()

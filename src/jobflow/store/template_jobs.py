@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from heapq import nlargest
 
-from jobflow.api.job import Job
 from jobflow.api.labels import CREATED_BY_TEMPLATE
+from jobflow.api.volcano.job import Job
 from jobflow.kube.cache import Cache, Key
 from jobflow.store.pods import discard
 

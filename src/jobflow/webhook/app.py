@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 import jobflow
 from jobflow.webhook.middleware import Observe, ReviewMiddleware
+from jobflow.webhook.review.commands import FlowRights
 from jobflow.webhook.review.judges import Cluster, Rights
 from jobflow.webhook.review.review import Elsewhere, reviewers
 
@@ -16,15 +17,16 @@ def create_app(
     *,
     elsewhere: Elsewhere | None = None,
     rights: Rights | None = None,
+    flow_rights: FlowRights | None = None,
 ) -> FastAPI:
     """Return the app that answers reviews from what `cluster` knows. `observe` is called after
-    every review. Without `elsewhere` the event loop judges large reviews too; without `rights`
-    users need none."""
-    paths = reviewers(cluster, elsewhere, rights)
+    every review. Without `elsewhere` the event loop judges large reviews too; without `rights` and
+    `flow_rights` users need none."""
+    paths = reviewers(cluster, elsewhere, rights, flow_rights)
     app = FastAPI(
         title="JobFlow admission",
         version=jobflow.__version__,
-        description="Validating webhooks of JobFlow and JobTemplate.",
+        description="Webhooks of JobFlow, JobTemplate, and Commands about flows.",
         openapi_url=None,
     )
     app.add_middleware(ReviewMiddleware, reviewers=paths, observe=observe)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from jobflow.api.meta import Object
-from jobflow.api.resources import NAMESPACES
+from jobflow.api.resources import JOBFLOWS, NAMESPACES
 from jobflow.core.admission.changes import Need, need_of
 from jobflow.kube.client import Client, decoder
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
@@ -70,6 +70,20 @@ class StoreCluster:
             log.warning("namespace cannot be read", namespace=name, error=str(error))
             return False
         return decoder(Object).decode(body).metadata.deletion_timestamp is not None
+
+    async def flow_is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        """The flow is read live: the garbage collector, which deletes its child flows, does not
+        wait for our copy."""
+        path = JOBFLOWS.path(namespace, name)
+        try:
+            body = await self._client.request("GET", path, timeout=NAMESPACE_SECONDS)
+        except (ApiError, *NETWORK_ERRORS) as error:
+            if isinstance(error, ApiError) and error.not_found:
+                return True
+            log.warning("flow cannot be read", flow=f"{namespace}/{name}", error=str(error))
+            return False
+        found = decoder(Object).decode(body).metadata
+        return found.uid != uid or found.deletion_timestamp is not None
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         return await self._dry_runs.of(namespace, templates)

@@ -1,46 +1,98 @@
-"""The ValidatingWebhookConfiguration that sends reviews to the webhook."""
+"""The configurations that send reviews to the webhook: one that validates JobFlow's own kinds, and
+one that writes on Commands who sends them."""
 
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Any
 
 from jobflow.api.kinds import KINDS, FlowKind
-from jobflow.api.resources import VALIDATING_WEBHOOKS
+from jobflow.api.resources import (
+    COMMANDS,
+    JOBFLOWS,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
+from jobflow.api.volcano.command import Action
+from jobflow.webhook.review.commands import PATH
 
 NAME = "jobflow"
 TIMEOUT_SECONDS = 10
 OPERATIONS = ["CREATE", "UPDATE", "DELETE"]
+COMMANDS_WEBHOOK = "commands.flow.volcano.sh"
+APPROVALS_WEBHOOK = "approvals.flow.volcano.sh"
+OF_A_FLOW = (
+    f"has(object.target) && object.target.kind == '{JOBFLOWS.kind}' && "
+    f"object.target.apiVersion == '{JOBFLOWS.api_version}'"
+)
+"""Condition of Commands about flows; Volcano's own, about jobs and queues, are not reviewed."""
+IS_AN_ANSWER = f"object.action in ['{Action.APPROVE_STEP}', '{Action.REJECT_STEP}']"
 
 
 def webhook_configuration(url: str, ca_bundle: bytes, *, name: str = NAME) -> dict[str, Any]:
     """Return the manifest for a webhook at `url` (`https://host:port`, no path) under a PEM CA. Its
     rules name no subresource, so writes of a status are not reviewed."""
+    webhooks = [_of_kind(kind, url, ca_bundle) for kind in KINDS.values()]
+    return _configuration(VALIDATING_WEBHOOKS, name, webhooks)
+
+
+def command_configuration(
+    url: str, ca_bundle: bytes, *, name: str = NAME, exempt: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the manifest for the review of Commands about flows. Answers to approvals are a
+    webhook of their own, which may fail closed while another one fails open. `exempt`: the users of
+    the controller, which sends Commands too."""
+    others = f"!(request.userInfo.username in {list(exempt)})"
+    not_ours = [{"name": "not-by-the-controller", "expression": others}] if exempt else []
+    webhooks = [
+        _webhook(each, COMMANDS, url.rstrip("/") + PATH, ca_bundle, ["CREATE", "UPDATE"])
+        | {
+            "reinvocationPolicy": "IfNeeded",
+            "matchConditions": [
+                {"name": "of-a-flow", "expression": OF_A_FLOW},
+                {"name": "by-action", "expression": condition},
+                *not_ours,
+            ],
+        }
+        for each, condition in (
+            (APPROVALS_WEBHOOK, IS_AN_ANSWER),
+            (COMMANDS_WEBHOOK, f"!({IS_AN_ANSWER})"),
+        )
+    ]
+    return _configuration(MUTATING_WEBHOOKS, name, webhooks)
+
+
+def _configuration(kind: Resource, name: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "apiVersion": VALIDATING_WEBHOOKS.api_version,
-        "kind": VALIDATING_WEBHOOKS.kind,
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
         "metadata": {"name": name},
-        "webhooks": [_webhook(kind, url, ca_bundle) for kind in KINDS.values()],
+        "webhooks": webhooks,
     }
 
 
-def _webhook(kind: FlowKind, url: str, ca_bundle: bytes) -> dict[str, Any]:
-    resource = kind.resource
+def _of_kind(kind: FlowKind, url: str, ca_bundle: bytes) -> dict[str, Any]:
+    path = url.rstrip("/") + kind.review_path
+    return _webhook(kind.crd_name, kind.resource, path, ca_bundle, OPERATIONS)
+
+
+def _webhook(
+    name: str, resource: Resource, url: str, ca_bundle: bytes, operations: list[str]
+) -> dict[str, Any]:
     return {
-        "name": kind.crd_name,
+        "name": name,
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
         "timeoutSeconds": TIMEOUT_SECONDS,
-        "clientConfig": {
-            "url": url.rstrip("/") + kind.review_path,
-            "caBundle": b64encode(ca_bundle).decode(),
-        },
+        "clientConfig": {"url": url, "caBundle": b64encode(ca_bundle).decode()},
         "rules": [
             {
                 "apiGroups": [resource.group],
                 "apiVersions": [resource.version],
                 "resources": [resource.plural],
-                "operations": OPERATIONS,
+                "operations": operations,
                 "scope": "Namespaced",
             }
         ],

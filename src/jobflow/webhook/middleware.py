@@ -11,8 +11,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from jobflow.webhook.review.answer import Answer, not_a_review
 from jobflow.webhook.review.envelope import MalformedReview
-from jobflow.webhook.review.review import Answer, Reviewer, not_a_review
+from jobflow.webhook.review.review import PathReviewer
 
 MAX_BODY = 7 * 1024 * 1024
 """Bytes of a review. An API server takes objects of at most 3 MiB, so old and new fit."""
@@ -52,7 +53,9 @@ class _Disconnected(Exception):
 class ReviewMiddleware:
     """Answers the paths in `reviewers`; passes every other request on to `app`."""
 
-    def __init__(self, app: ASGIApp, reviewers: Mapping[str, Reviewer], observe: Observe) -> None:
+    def __init__(
+        self, app: ASGIApp, reviewers: Mapping[str, PathReviewer], observe: Observe
+    ) -> None:
         self._app = app
         self._reviewers = reviewers
         self._observe = observe
@@ -67,7 +70,9 @@ class ReviewMiddleware:
         else:
             await self._review(reviewer, scope, receive, send)
 
-    async def _review(self, reviewer: Reviewer, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _review(
+        self, reviewer: PathReviewer, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         held = 0
         try:
             body = await self._read(scope, receive)

@@ -41,10 +41,10 @@ async def apply_crds(tmp_path: Path, *answers: Answer) -> tuple[Result, list[Rec
 
 
 async def test_each_definition_is_applied_until_it_is_served(tmp_path: Path) -> None:
-    result, requests = await apply_crds(tmp_path, Answer(200, {}), UNSEEN, SERVED, SERVED, SERVED)
+    result, requests = await apply_crds(tmp_path, Answer(200, {}), UNSEEN, *[SERVED] * 5)
     assert (result.code, result.err) == (0, "")
-    assert [line.split()[-1] for line in result.out.splitlines()] == ["applied", "applied"]
-    assert [each.method for each in requests] == ["PATCH", "GET", "GET", "PATCH", "GET"]
+    assert [line.split()[-1] for line in result.out.splitlines()] == ["applied"] * 3
+    assert [each.method for each in requests] == ["PATCH", "GET", "GET", *["PATCH", "GET"] * 2]
     for each in requests:
         if each.method == "PATCH":
             assert each.query == {"fieldManager": "jobflow-crds", "force": "true"}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from jobflow.api.command import Command
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBTEMPLATES
+from jobflow.api.volcano.command import Command
 from jobflow.cli.errors import CommandError
 from jobflow.cli.flows import wait
-from jobflow.cli.flows.send_command import Verb
-from jobflow.cli.flows.verbs import CANCEL, RETRY, SUSPEND, SUSPEND_AND_ABORT
+from jobflow.cli.steer.send_command import Verb
+from jobflow.cli.steer.verbs import CANCEL, RETRY, SUSPEND, SUSPEND_AND_ABORT
 from support.sandbox.flow_commands import (
     BUSY,
     IDLE,
@@ -101,19 +101,22 @@ async def test_the_wait_ends_once_the_flow_has_reached_the_goal(
 
 
 @pytest.mark.parametrize("verb", [CANCEL, SUSPEND])
-async def test_an_earlier_finish_is_an_error(world: Cluster, kubeconfig: Path, verb: Verb) -> None:
+async def test_an_earlier_finish_is_an_error(
+    world: Cluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str], verb: Verb
+) -> None:
     waiting = await start_command(world, kubeconfig, verb, {})
     await set_status(world, {"state": {"phase": "Succeed"}})
-    with pytest.raises(CommandError, match="JobFlow f finished first: Succeed"):
-        await waiting
+    assert await waiting == 1
+    assert capsys.readouterr().err == "jobflow: error: JobFlow f finished first: Succeed\n"
 
 
-async def test_a_deleted_flow_is_an_error(world: Cluster, kubeconfig: Path) -> None:
+async def test_a_deleted_flow_is_an_error(
+    world: Cluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     waiting = await start_command(world, kubeconfig, CANCEL, {})
     await world.client.delete(JOBFLOWS, NAMESPACE, "f")
-    with pytest.raises(CommandError, match="f was deleted in the meantime") as caught:
-        await waiting
-    assert caught.value.code == 1
+    assert await waiting == 1
+    assert capsys.readouterr().err == "jobflow: error: JobFlow f was deleted in the meantime\n"
 
 
 async def test_a_missing_right_to_watch_is_an_error(world: Cluster, kubeconfig: Path) -> None:
@@ -136,6 +139,22 @@ async def test_a_missing_controller_gets_a_warning(
             await asyncio.sleep(0.01)
     async with world.controller():
         assert await waiting == 0
+
+
+async def test_several_flows_are_waited_for(world: Cluster, kubeconfig: Path) -> None:
+    await world.apply(flow("f", {"a": ""}), flow("g", {"a": ""}))
+    for name in "fg":
+        await set_status(world, FAILED | FIRST, name)
+    waiting = asyncio.create_task(run_process(kubeconfig, "retry", "f", "g", "--wait"))
+    await world.seen(COMMANDS, Command, lambda commands: len(commands) == 2)
+    await set_status(world, SUCCEED | SECOND, "g")
+    await set_status(world, FAILED | SECOND, "f")
+    result = await waiting
+    assert (result.code, result.err) == (1, "")
+    assert sorted(result.out.splitlines()[2:]) == [
+        "JobFlow f: Failed, 2/2 steps finished (StepFailed)",
+        "JobFlow g: Succeed, 2/2 steps finished",
+    ]
 
 
 async def test_ctrl_c_ends_the_wait(world: Cluster, kubeconfig: Path) -> None:
@@ -227,6 +246,26 @@ async def test_a_suspended_flow_starts_nothing_while_its_jobs_finish(
         assert await world.jobs() == {"f-a": "Completed"}
         assert (await run_command(kubeconfig, "resume", "f")).code == 0
         await world.until_jobs(f_b="")
+
+
+async def test_a_suspended_flow_is_idle_once_no_job_of_its_child_flows_runs(
+    world: Cluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outer = flow("f", {"a": ""})
+    (step,) = outer["spec"]["flows"]
+    step["flow"] = {"flows": [{"name": "x", "template": "t"}], "finally": [{"name": "z"}]}
+    async with world.controller():
+        await world.apply(template("t"), template("z"), outer)
+        await world.until_jobs(f_a_x="")
+        await set_phase(world.client, "f-a-x", "Running")
+        waiting = asyncio.create_task(send_and_wait_for_f(SUSPEND, kubeconfig))
+        await world.until("f-a", lambda child: child.status.suspended_at is not None)
+        assert not waiting.done()
+        await set_phase(world.client, "f-a-x", "Completed")
+        assert await waiting == 0
+        assert await world.jobs() == {"f-a-x": "Completed"}
+        assert (await run_command(kubeconfig, "resume", "f")).code == 0
+        await world.until_jobs(f_a_z="")
 
 
 async def test_a_retry_uses_the_current_template(

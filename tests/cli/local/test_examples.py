@@ -7,22 +7,28 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.cli.manifests.objects import load
 from jobflow.cli.manifests.typed import to_typed
 from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
 from jobflow.core.admission.rule import FieldWarningRule, Rule
-from jobflow.core.admission.rules.expressions import expressions_are_few, references_are_small
-from jobflow.core.admission.rules.params import param_values_are_small, params_are_few
-from jobflow.core.admission.rules.size_limits import status_fits
+from jobflow.core.admission.rules.flow.schedules import CRON_RULES, CronRule
+from jobflow.core.admission.rules.flow.size_limits import status_fits
+from jobflow.core.admission.rules.jobs.patches import layers_fit_their_jobs
+from jobflow.core.admission.rules.values.expressions import (
+    expressions_are_few,
+    references_are_small,
+)
+from jobflow.core.admission.rules.values.params import param_values_are_small, params_are_few
 from jobflow.core.admission.validate import CREATE_RULES
 from jobflow.core.admission.volcano import job as job_rules
 from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.admission.warnings import (
     FLOW_FIELD_WARNINGS,
     FLOW_WARNINGS,
-    fields_of_patches_exist,
+    fields_of_layers_exist,
     patched_elements_exist,
 )
 from support.admission.reviewed import passed_by
@@ -33,7 +39,18 @@ EXAMPLES = Path("examples")
 REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
 EXAMPLES_BY_NAME = {path.stem: path for path in sorted(EXAMPLES.glob("*.yaml"))}
 ENDS = dict.fromkeys(EXAMPLES_BY_NAME, "Succeed") | {
-    **dict.fromkeys(("failure-policy", "finally", "on-failure", "timeout"), "Failed"),
+    **dict.fromkeys(
+        (
+            "conditions",
+            "failure-policy",
+            "finally",
+            "finally-in-order",
+            "on-failure",
+            "timeout",
+            "report-failures",
+        ),
+        "Failed",
+    ),
     "suspend": "Pending",
 }
 STEPS = {
@@ -50,6 +67,16 @@ def test_an_example_has_no_faults_and_a_comment(name: str) -> None:
     assert answer.code == 0
     assert "warning" not in answer.out
     assert (EXAMPLES / f"{name}.yaml").read_text().startswith("# ")
+
+
+def test_the_examples_can_be_applied_together() -> None:
+    """Names are unique over all files, and kubectl warns of no missing template."""
+    answer = jobflow("lint", EXAMPLES)
+    assert (answer.code, answer.err) == (0, "")
+    for path in EXAMPLES_BY_NAME.values():
+        kinds = [manifest.kind for manifest in load([str(path)], io.BytesIO()).objects]
+        flows = [i for i, kind in enumerate(kinds) if kind in ("JobFlow", "CronJobFlow")]
+        assert flows == [len(kinds) - 1]
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +123,8 @@ def test_the_on_failure_example_succeeds_without_its_failure() -> None:
     (flow,) = answer.json["items"]
     conditions = flow["status"]["conditions"]
     assert answer.code == 0
-    assert conditions["training-evaluate"]["phase"] == "Completed"
-    assert conditions["training-alarm"]["reason"] == "NotTaken"
+    assert conditions["forecast-evaluate"]["phase"] == "Completed"
+    assert conditions["forecast-alarm"]["reason"] == "NotTaken"
 
 
 @pytest.mark.parametrize("path", REFUSED, ids=lambda path: path.stem)
@@ -125,7 +152,19 @@ def _flows() -> list[FlowFacts]:
     return found
 
 
+@pytest.mark.parametrize("rule", CRON_RULES, ids=lambda rule: rule.__name__)
+def test_every_rule_of_crons_has_a_refused_example(rule: CronRule) -> None:
+    typed = [
+        to_typed(manifest)
+        for path in REFUSED
+        for manifest in load([str(path)], io.BytesIO()).objects
+    ]
+    crons = [each.object for each in typed if each and isinstance(each.object, CronJobFlow)]
+    assert any(list(rule(cron)) for cron in crons)
+
+
 TOO_LONG = {
+    layers_fit_their_jobs,
     status_fits,
     expressions_are_few,
     params_are_few,
@@ -146,7 +185,7 @@ def test_every_rule_of_flows_has_a_refused_example(rule: Rule) -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [fields_of_patches_exist, patched_elements_exist],
+    [fields_of_layers_exist, patched_elements_exist],
     ids=lambda rule: rule.__name__,
 )
 def test_every_field_warning_that_lint_refuses_has_a_refused_example(

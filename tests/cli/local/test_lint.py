@@ -73,7 +73,7 @@ MISSING = (
         (
             (NAMESPACE,),
             2,
-            "<stdin>: error: contains no JobFlow or JobTemplate\n"
+            "<stdin>: error: contains no JobFlow, JobTemplate or CronJobFlow\n"
             "1 fault in 1 file; ignored 1 object of other kinds (Namespace)\n",
         ),
         (
@@ -139,7 +139,7 @@ def test_a_cycle_of_5000_steps_is_shortened() -> None:
     assert "s0 -> s1 -> s2 -> s3 -> s4 -> (4993 more) -> s4998 -> s4999 -> s0" in fault
 
 
-SUPPORTED = 'supported values: "JobFlow", "JobTemplate"'
+SUPPORTED = 'supported values: "JobFlow", "JobTemplate", "CronJobFlow"'
 
 
 @pytest.mark.parametrize(

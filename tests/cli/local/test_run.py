@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from jobflow.cli.flags import FileOptions, RunnerName
-from jobflow.cli.local.lint import check_files
 from jobflow.cli.local.sandbox import assumptions
+from jobflow.cli.manifests.check import check_files
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.manifests import jobflow as flow
 from support.sandbox.manifests import template
@@ -69,6 +69,14 @@ def test_a_failed_flow_and_a_waiting_flow_are_both_reported() -> None:
     assert "JobFlow g waits for the JobTemplate x: add it to the FILEs" in answer.err
 
 
+def test_no_line_is_cut_in_a_pipe() -> None:
+    name = "a-step-with-a-long-name-of-many-words"
+    answer = run(flow("f", {name: []}), template(name, exit_code="1"))
+    assert answer.code == 1
+    [header] = [line for line in answer.out.splitlines() if line.startswith("f  Failed")]
+    assert header.endswith("exit code 1 (Error) on node sandbox") and len(header) > 160
+
+
 def test_all_faults_are_reported_and_nothing_runs() -> None:
     broken = template("b")
     broken["spec"] |= {"x": broken["spec"].pop("minAvailable")}
@@ -111,7 +119,7 @@ def test_a_refusal_of_the_server_has_a_place_in_the_file() -> None:
         ("", "<stdin>: error: contains no object"),
         (
             "kind: Namespace\napiVersion: v1",
-            "<stdin>: error: contains no JobFlow or JobTemplate",
+            "<stdin>: error: contains no JobFlow, JobTemplate or CronJobFlow",
         ),
         (
             json.dumps(template("a")),
@@ -141,14 +149,17 @@ def test_other_namespaces_and_queues_are_created() -> None:
     ("flags", "message"),
     [
         *(
-            (f"--speed {speed}", "'--speed': must be more than 0")
+            (f"--speed {speed}", f'--speed "{speed}" is not a number above 0')
             for speed in (0, -1, "nan", "inf")
         ),
-        ("--speed fast", "--speed"),
-        ("--runner process --speed 2", "'--speed': needs --runner simulate"),
-        ("--max-restarts 2", "'--max-restarts': needs --runner process"),
-        ("--runner process --max-restarts -1", "'--max-restarts': must be 0 or more"),
-        ("--runner docker", "'docker' is not one of 'simulate', 'process'"),
+        ("--speed fast", '--speed "fast" is not a number'),
+        ("--runner process --speed 2", "--speed needs --runner simulate"),
+        ("--max-restarts 2", "--max-restarts needs --runner process"),
+        (
+            "--runner process --max-restarts -1",
+            '"-1" is not a whole number of 0 or more',
+        ),
+        ("--runner docker", '--runner "docker" is not one of simulate, process'),
     ],
 )
 def test_invalid_flags_are_refused(flags: str, message: str) -> None:

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from rich.text import Text
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.cli.display.failed_logs import failed_logs, without_escapes
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.cli.display.log_lines import without_escapes
+from jobflow.cli.local.failed_logs import failed_logs
 from jobflow.cli.signals import interruption
 from jobflow.sandbox.nodes.process.runner import FailedRun
 from support.sandbox.command_line import Result, jobflow
@@ -48,6 +49,14 @@ def test_the_log_of_a_failed_item_is_printed(home: Path) -> None:
     answer = run(flow(step, a=pod_task(sh("echo no disk; exit 3"))))
     assert answer.code == 1
     assert "a: pod f-a-0-t-0 (c), exit code 3, log:\n  │ no disk\n" in answer.out
+
+
+def test_the_log_of_a_failed_step_of_a_child_flow_is_printed(home: Path) -> None:
+    inner = {"flows": [{"name": "b", "template": "a"}]}
+    step = {"name": "a", "forEach": {"count": 2}, "flow": inner, "continueOnFailure": True}
+    answer = run(flow(step, a=pod_task(sh("echo no disk; exit 3"))))
+    assert "a/0/b: pod f-a-0-b-t-0 (c), exit code 3, log:\n  │ no disk\n" in answer.out
+    assert "a/1/b: pod f-a-1-b-t-0 (c), exit code 3, log:\n  │ no disk\n" in answer.out
 
 
 def test_the_last_lines_of_a_failed_steps_log_are_printed(home: Path) -> None:

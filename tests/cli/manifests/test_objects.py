@@ -121,6 +121,16 @@ def test_duplicates_have_paths_and_are_reported_once() -> None:
     assert found == [("a[0].b", "<stdin>:3:3"), ("d[e.f].g", "<stdin>:8:5")]
 
 
+def test_keys_without_quotes_that_are_booleans_have_paths() -> None:
+    manifest = load_one('a: {n: 1, "y": 2, true: 3}\nb:\n- On: 1\n  x: {Y: 1}\n')
+    found = [(path, written, str(place)) for path, written, _, place in manifest.misread_keys()]
+    assert found == [
+        ("a.false", "n", "<stdin>:1:5"),
+        ("b[0].true", "On", "<stdin>:3:3"),
+        ("b[0].x.true", "Y", "<stdin>:4:7"),
+    ]
+
+
 @pytest.mark.parametrize("metadata", ["5", "[a]", "{name: 5, namespace: [x]}", "~"])
 def test_metadata_of_any_shape_has_no_name(metadata: str) -> None:
     manifest = load_one(f"metadata: {metadata}")

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from jobflow.api.job import Job
 from jobflow.api.resources import JOBFLOWS
+from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import AbortJob, DeleteFlow
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import FlowState, JobFlowStatus
-from jobflow.api.job import Job
+from jobflow.api.flow.status import FlowState, JobFlowStatus
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
+from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.applied import Applied
 from jobflow.core.planning.actions import AbortJob, DeleteCommand, DeleteFlow, DeleteJob, ReadJob
 from jobflow.kube.client import UnreadableAnswer

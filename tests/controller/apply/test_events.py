@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import EVENTS
 from jobflow.controller.apply import events
 from jobflow.controller.apply.events import Recorder

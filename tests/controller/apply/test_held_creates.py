@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from jobflow.api.flow_status import FlowState, JobFlowStatus
+from jobflow.api.flow.status import FlowState, JobFlowStatus
 from jobflow.api.resources import JOBS, Status
 from jobflow.controller.apply.api_answers import LONGEST_HELD, Memory
 from jobflow.controller.apply.applied import REQUESTS_AT_ONCE
@@ -65,7 +65,7 @@ class Namespace:
 
 
 def test_a_namespace_that_refuses_all_creates_receives_few() -> None:
-    namespace = Namespace(for_each(1000))
+    namespace = Namespace(for_each(200))
     namespace.run(15)
     assert len(namespace.tried) <= 5
     namespace.run(3600 - 15)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.applied import Applied
 from jobflow.controller.apply.apply import Applier

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBS, PODS
+from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.applied import Applied
 from jobflow.core.planning.actions import ReadPods

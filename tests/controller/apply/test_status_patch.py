@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.flow_status import FlowState, JobFlowStatus, JobRecord, StepCondition
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowState, JobFlowStatus, JobRecord, StepCondition
 from jobflow.api.meta import ObjectMeta
 from jobflow.controller.apply.status_patch import difference, status_patch
 

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.pod import Pod
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import Pod
 from jobflow.controller.probes.pod_index import PodIndex
 from jobflow.store import Store
 

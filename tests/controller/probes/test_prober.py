@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.pod import Pod
+from jobflow.api.volcano.pod import Pod
 from jobflow.controller.probes.prober import Prober
 from jobflow.core.planning.actions import Check
 from jobflow.core.planning.view import ProbeResult

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBS
+from jobflow.api.volcano.job import Job
 from jobflow.controller.probes.pod_check import check_pod
 from support.sandbox.job_pods import make_pod, move_pod
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, set_phase, template

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobflow.core.admission.analysis import patch_locations as patch_locations
+from jobflow.core.admission.analysis.jobs import layer_locations
 from jobflow.core.admission.rule import Group, Rule, findings
 from jobflow.core.admission.validate import (
     Known,
@@ -69,9 +69,9 @@ def test_rules_stop_after_a_thousand_violations() -> None:
 
 def test_only_shown_faults_are_located(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up = []
-    locate = patch_locations.PatchLocations.locate
+    locate = layer_locations.LayerLocations.locate
     monkeypatch.setattr(
-        patch_locations.PatchLocations,
+        layer_locations.LayerLocations,
         "locate",
         lambda self, fault: looked_up.append(1) or locate(self, fault),
     )

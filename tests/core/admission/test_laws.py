@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.jobflow import DependsOn, JobFlow, Step
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.step import Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import need_of
 from jobflow.core.admission.validate import (
@@ -23,6 +25,7 @@ from jobflow.core.admission.validate import (
 )
 from jobflow.core.admission.warnings import FLOW_WARNINGS
 from jobflow.core.violations import Verdict, Violation
+from support.admission.places import has_place
 from support.admission.reviewed import flow_of, knowing, passed_by, template_of
 from support.laws.effort_of_laws import tries
 
@@ -30,7 +33,10 @@ WORDS = st.sampled_from(
     ["a", "b", "a-b", "A", "", "“a”", "a.b", "x" * 70, "all", "any", "Completed", "failed",
      "retain", "default", "main", "worker", "a\nb", "*", "PodFailed", "AbortJob", "svc", "30s",
      "Succeeded", "Failed", "Unknown", "/a b", "/a", "Host", "TE", "Abort", "2h", "0s", "1s1",
-     "a-0", "a-r1", "$(item)", "$(params.a)", "x-$(steps.a.outputs.b)", "true", "params.a"]
+     "a-0", "a-r1", "$(item)", "$(params.a)", "x-$(steps.a.outputs.b)", "true", "params.a",
+     "$(steps.a.failure.exitCode)", "failure.exitCode == 1",
+     "$(failure.node)", "$(attempt)", "$(last.outputs.a)", "has(last.outputs)",
+     "size(flow.failures) > 0"]
 )  # fmt: skip
 KEYS = st.sampled_from(
     ["metadata", "name", "generateName", "namespace", "spec", "flows", "template", "dependsOn",
@@ -39,9 +45,11 @@ KEYS = st.sampled_from(
      "jobRetainPolicy", "tasks", "replicas", "minAvailable", "policies", "event", "action",
      "exitCode", "plugins", "volumes", "mountPath", "containers", "status", "state", "phase",
      "conditions", "annotations", "$patch", "x.io/key", "switch", "when", "forEach", "items",
-     "from", "parallelism", "repeat", "until", "max", "retry", "limit", "backoff", "duration",
+     "from", "parallelism", "repeat", "until", "max", "retry", "limit", "disruptions",
+     "pause", "backoff", "duration",
      "factor", "avoidNodes", "timeout", "daemon", "continueOnFailure", "params", "enum",
-     "jobDefaults", "labels", "failurePolicy", "finally", "ttlSecondsAfterFinished", "suspend",
+     "jobDefaults", "labels", "failurePolicy", "finally", "ttlSecondsAfterFinished",
+     "ttlSecondsAfterSucceeded", "ttlSecondsAfterFailed", "suspend", "volumeClaims",
      "decisions", "case", "runs"]
 )  # fmt: skip
 LEAVES = st.none() | st.booleans() | st.integers(-2, 70_000) | st.floats(allow_nan=False) | WORDS
@@ -75,6 +83,7 @@ JOBS = (
     | OBJECTS
 )
 COUNTS = st.integers(-1, 3) | st.sampled_from([999, 1001, 2**31 - 1]) | st.none()
+SETTINGS = COUNTS | st.sampled_from(["$(params.a)", "$(params.none)", "3", "$(item)"])
 PORTS = st.integers(-1, 70_000) | st.none()
 PROBES = maybe(
     taskStatusList=st.lists(
@@ -87,6 +96,11 @@ PROBES = maybe(
     )
     | st.none(),
 )
+WORKS: dict[str, Any] = {
+    "jobSpec": JOBS,
+    "container": maybe(name=WORDS, image=WORDS, env=st.lists(JSON, max_size=2)) | OBJECTS,
+    "volumes": st.lists(maybe(name=WORDS) | JSON, max_size=2),
+}
 STEPS = st.fixed_dictionaries(
     {"name": WORDS},
     optional={
@@ -95,25 +109,49 @@ STEPS = st.fixed_dictionaries(
             targets=st.lists(WORDS, max_size=4),
             strategy=WORDS,
             condition=WORDS,
+            conditions=st.dictionaries(WORDS, WORDS, max_size=2),
+            items=WORDS | st.just("Matching"),
             probe=PROBES | st.none(),
         ),
+        "vars": st.dictionaries(WORDS, WORDS, max_size=2),
+        **WORKS,
+        "env": st.dictionaries(WORDS, JSON | maybe(valueFrom=OBJECTS), max_size=3),
+        "image": WORDS,
+        "command": st.lists(JSON, max_size=2) | JSON,
+        "args": st.lists(JSON, max_size=2) | JSON,
+        "resources": maybe(requests=OBJECTS, limits=OBJECTS) | JSON,
         "patch": maybe(jobSpec=JOBS, spec=JOBS),
+        "flow": maybe(
+            flows=st.lists(maybe(name=WORDS, template=WORDS, when=WORDS) | JSON, max_size=2),
+            params=st.dictionaries(WORDS, JSON, max_size=2) | JSON,
+            outputs=st.dictionaries(WORDS, WORDS, max_size=2) | JSON,
+            parallelism=COUNTS | JSON,
+            timeout=WORDS | JSON,
+        )
+        | OBJECTS,
         "when": WORDS,
         "switch": st.lists(
-            maybe(when=WORDS, template=WORDS, patch=maybe(jobSpec=JOBS, spec=JOBS)), max_size=3
+            maybe(when=WORDS, template=WORDS, patch=maybe(jobSpec=JOBS, spec=JOBS), **WORKS),
+            max_size=3,
         ),
         "forEach": maybe(
-            **{"from": WORDS}, items=st.lists(JSON, max_size=3), count=COUNTS, parallelism=COUNTS
+            **{"from": WORDS},
+            items=st.lists(JSON, max_size=3),
+            count=SETTINGS,
+            parallelism=SETTINGS,
         ),
-        "repeat": maybe(until=WORDS, max=COUNTS),
+        "repeat": maybe(until=WORDS, max=SETTINGS, pause=WORDS),
         "retry": maybe(
-            limit=COUNTS,
+            limit=SETTINGS,
             when=WORDS,
+            disruptions=COUNTS,
+            patch=maybe(jobSpec=JOBS, spec=JOBS),
             backoff=maybe(
                 duration=WORDS, max=WORDS, factor=st.floats(allow_nan=False) | st.integers(-1, 9)
             ),
         ),
         "timeout": WORDS,
+        "approval": maybe(message=WORDS, timeout=WORDS, default=WORDS),
         "daemon": st.booleans(),
         "continueOnFailure": st.booleans(),
     },
@@ -124,6 +162,7 @@ FLOWS = st.fixed_dictionaries(
         "spec": maybe(
             **{"finally": st.lists(STEPS, max_size=3)},
             flows=st.lists(STEPS, max_size=5),
+            targets=st.lists(WORDS, max_size=2),
             jobRetainPolicy=WORDS,
             params=st.lists(
                 maybe(name=WORDS, value=JSON, enum=st.lists(JSON, max_size=2)), max_size=2
@@ -136,10 +175,15 @@ FLOWS = st.fixed_dictionaries(
                 labels=st.dictionaries(WORDS, WORDS, max_size=2),
                 annotations=st.dictionaries(WORDS, WORDS, max_size=2),
             ),
-            parallelism=COUNTS,
+            outputs=st.dictionaries(WORDS, WORDS, max_size=2),
+            parallelism=SETTINGS,
             timeout=WORDS,
             failurePolicy=WORDS,
             ttlSecondsAfterFinished=COUNTS,
+            ttlSecondsAfterSucceeded=COUNTS,
+            ttlSecondsAfterFailed=COUNTS,
+            concurrency=maybe(group=WORDS, limit=COUNTS, policy=WORDS),
+            volumeClaims=st.dictionaries(WORDS, OBJECTS | JSON, max_size=2),
             suspend=st.booleans(),
         ),
     },
@@ -246,22 +290,7 @@ def test_skipped_rules_would_find_nothing_in_any_flow(obj: Any, known: Known):
 @given(FLOWS, CLUSTERS)
 def test_every_reported_place_or_its_parent_exists(obj: Any, known: Known):
     for violation in validate_flow(decoded(obj, JobFlow), known).violations:
-        assert _exists(obj, violation.path), violation
-
-
-_KEY = re.compile(r"\[(?P<index>\d+)\]|\[(?P<key>[^\]]*)\]|\.?(?P<word>[^.\[\]]+)")
-
-
-def _exists(node: Any, path: str) -> bool:
-    keys = [int(it["index"]) if it["index"] else it[it.lastgroup] for it in _KEY.finditer(path)]
-    for key in keys[:-1]:
-        if isinstance(key, int):
-            if not isinstance(node, list) or key >= len(node):
-                return False
-        elif not isinstance(node, dict) or key not in node:
-            return False
-        node = node[key]
-    return isinstance(node, list if isinstance(keys[-1], int) else dict)
+        assert has_place(obj, violation.path), violation
 
 
 def _kinds(violations: tuple[Violation, ...]) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ import pytest
 
 from jobflow.core.admission.analysis.flow_expressions import FlowExpressions
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.resolved_specs import KnownTasks
+from jobflow.core.admission.analysis.jobs.resolved_specs import KnownTasks
 from jobflow.core.admission.validate import validate_flow
 from support.admission.reviewed import flow_of, knowing, template_of
 

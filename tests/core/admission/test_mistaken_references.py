@@ -3,7 +3,6 @@
 import pytest
 
 from jobflow.core.admission.mistaken_references import (
-    IS_ATTEMPT,
     IS_KEY,
     IS_SUM,
     MAX_CANDIDATES,
@@ -90,14 +89,18 @@ def test_mistaken_references_of_a_patch_are_limited() -> None:
     assert len([*mistaken_references(["$(param.x)"] * 1000, "p")]) == MAX_MISTAKEN
 
 
-@pytest.mark.parametrize("text", ["$(attempt)", "$(retries)", "{{retries}}"])
-def test_the_number_of_an_attempt_has_no_reference(text: str) -> None:
-    assert [found.advice for found in mistaken_references(text, "p")] == [IS_ATTEMPT]
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("$(attempts)", "attempt"), ("{{retries}}", "retries"), ("$(retryCount)", "retries")],
+)
+def test_the_number_of_an_attempt_has_a_reference(text: str, meant: str) -> None:
+    assert [found.advice for found in mistaken_references(text, "p")] == [f"write $({meant})"]
+    assert [*mistaken_references(f"$({meant})", "p")] == []
 
 
 def test_a_declared_environment_variable_is_no_mistaken_reference() -> None:
-    env = [{"name": "attempt", "value": "1"}, {"name": "param.x", "value": "2"}, 7]
-    container = {"env": env, "args": ["$(attempt)", "$(param.x)", "$(param.y)"]}
+    env = [{"name": "attempts", "value": "1"}, {"name": "param.x", "value": "2"}, 7]
+    container = {"env": env, "args": ["$(attempts)", "$(param.x)", "$(param.y)"]}
     assert [found.text for found in mistaken_references(container, "p")] == ["$(param.y)"]
 
 
@@ -125,15 +128,15 @@ def test_references_outside_of_patches_are_left_as_they_are() -> None:
     )
     assert validate_flow(flow, Known()).warnings == (
         '"$(flow.name)", "$(params.q)" and "$(index)" in params, forEach.items and jobDefaults are '
-        "left as they are, because only patches of steps have references",
+        "left as they are, because references have no meaning there",
     )
 
 
 def test_a_reference_in_a_template_is_left_as_it_is() -> None:
     template = template_of("t", priorityClassName="$(params.priority)")
     assert validate_template(template, Known()).all_warnings == (
-        'spec.priorityClassName: "$(params.priority)" is left as it is, because only patches '
-        "of steps have references",
+        'spec.priorityClassName: "$(params.priority)" is left as it is, because '
+        "references have no meaning there",
     )
     assert validate_template(template_of("t"), Known()).all_warnings == ()
 

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import Decisions, FlowState, JobFlowStatus, StepCondition
-from jobflow.api.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.status import Decisions, FlowState, JobFlowStatus, StepCondition
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.core.admission.changes import need_of
 from jobflow.core.admission.validate import (
@@ -103,11 +103,17 @@ def test_each_changed_field_is_named(new, changes):
 FIELDS = {
     "params": ([{"name": "n", "value": 1}], [{"name": "n", "value": True}], "params[0].value"),
     "jobDefaults": ({"labels": {"a": "x"}}, {"labels": {"a": "y"}}, "jobDefaults.labels.a"),
+    "volumeClaims": ({"data": {"a": 1}}, {"data": {"a": 2}}, "volumeClaims.data.a"),
+    "targets": (["a"], ["b"], "targets[0]"),
+    "concurrency": ({"group": "g"}, {"group": "h"}, "concurrency.group"),
     "parallelism": (2, None, "parallelism"),
     "timeout": ("1h", "2h", "timeout"),
     "failurePolicy": ("Abort", "Stop", "failurePolicy"),
     "finally": ([{"name": "z"}], [{"name": "z", "timeout": "1h"}], "finally[0].timeout"),
+    "outputs": ({"x": "1"}, {"x": "2"}, "outputs.x"),
     "ttlSecondsAfterFinished": (60, 0, "ttlSecondsAfterFinished"),
+    "ttlSecondsAfterSucceeded": (60, 0, "ttlSecondsAfterSucceeded"),
+    "ttlSecondsAfterFailed": (60, 0, "ttlSecondsAfterFailed"),
 }
 """Field -> value, another value, and the path of the difference."""
 

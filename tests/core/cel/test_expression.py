@@ -357,8 +357,13 @@ def test_expressions_that_are_too_long_are_not_cached() -> None:
 
 
 TIME = "'2026-01-01T00:00:00Z'"
-ARGUMENTS = ("", "'a'", "'a.b'", "'1h'", TIME, "1", "1.5", "[1]", "x, true", "1, 2")
-RECEIVERS = ("", "'a'.", "[1].", "[{'a': 1}].", f"timestamp({TIME}).", "duration('1h').")
+ARGUMENTS = (
+    "", "'a'", "'a.b'", "'1'", "'1h'", TIME, "1", "1.5", "true", "[1]", "x, true", "1, 2",
+    "'a', 'b'", "[1], [2]", "{'a': 1}, 'a', 2",
+)  # fmt: skip
+RECEIVERS = (
+    "", "'a'.", "[1].", "['a'].", "[{'a': 1}].", f"timestamp({TIME}).", "duration('1h').",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS - {"has"}))

@@ -101,6 +101,40 @@ has(x.y)
 has(m.q.z)
 type(1) == int
 type(type(1)) == type
+"".split("")
+"abc".split("", 2)
+"a,b,,c".split(",")
+"a,b,c".split(",", 0)
+"a,b,c".split(",", -2)
+"a".split(1)
+["a", "b"].join(1)
+[1].join()
+"abc".replace("", "-", 2)
+"abc".replace("b", "x", 0)
+"A\u00c9Zz".lowerAscii()
+"a\u00e9Zz".upperAscii()
+" \t\u00a0\u2003\u001cx\u200b\u0085".trim()
+"%s".format([])
+"%s".format(["a", 1])
+"%".format([1])
+"%q".format([1])
+"%03d".format([5])
+"%.100f".format([5])
+"%.2f".format([1.005])
+"%.0f %f".format([2.5, 1])
+"%e".format([12345.678])
+"%f %f".format([0.0 / 0.0, -1.0 / 0.0])
+"%b %o %x %X".format([-5, 8, 255, -255])
+"%x %X".format(["h\u00e9", b"\xff"])
+"%d".format(["a"])
+"%s".format([[1, "a", 1.5, null, true, [2], []]])
+"%s".format([{"b": {}, "a": "x", 1: true}])
+"%s %s".format([b"abc", int])
+"%.3s %.3d".format(["abcdef", 5])
+bool("t")
+bool("FALSE")
+bool("yes")
+bool(1)
 dyn(1) == 1.0
 """.strip().splitlines()  # fmt: skip
 
@@ -120,8 +154,23 @@ def differences(texts: list[str]) -> list[tuple[str, Any, Any]]:
     return [
         (text, answer, own)
         for text, answer in found
-        if answer != ENDED and not _alike(answer, own := own_value(text))
+        if answer != ENDED
+        and not _alike(answer, own := own_value(text))
+        and not _is_known(text, answer, own)
     ]
+
+
+def _is_known(text: str, answer: Any, own: Any) -> bool:
+    """Return whether the values may differ: CEL-C++ writes doubles by %d, which CEL does not have,
+    takes 1 and true for the same key of a map, and writes the keys of a map in any order."""
+    if (
+        "format(" in text
+        and answer[0] == own[0] == "STRING"
+        and sorted(answer[1]) == sorted(own[1])
+    ):
+        return True
+    keys = {key for key, _ in own[1]} if own[0] == "map" else set()
+    return (own == FAILED and "%d" in text) or bool(keys & {"True", "False"} and len(keys) > 1)
 
 
 def _alike(answer: Any, own: Any) -> bool:

@@ -92,6 +92,14 @@ def test_references_in_a_text_are_replaced(text: str, expected: Any) -> None:
         ("steps.x.y.outputs.z", "steps", ("x.y", "outputs", "z")),
         ("steps.x.outputs.outputs.z", "steps", ("x", "outputs", "outputs", "z")),
         ("steps.x.output.y", "steps", ("x.output.y",)),
+        ("steps.x.phase", "steps", ("x", "phase")),
+        ("steps.x.y.reason", "steps", ("x.y", "reason")),
+        ("steps.job.job", "steps", ("job", "job")),
+        ("steps.x.phase.outputs.job", "steps", ("x.phase", "outputs", "job")),
+        ("steps.x.job.y", "steps", ("x.job.y",)),
+        ("steps.x.failure", "steps", ("x", "failure")),
+        ("steps.x.y.failure.reason", "steps", ("x.y", "failure", "reason")),
+        ("steps.failure.failure", "steps", ("failure", "failure")),
         ("steps.", "steps", ("",)),
     ],
 )
@@ -149,7 +157,7 @@ def test_values_of_text_fields_are_converted_to_text() -> None:
     assert resolve(patch) == {
         "queue": "2",
         "minAvailable": 2,
-        "plugins": {"env": ["2"], "svc": [1, "a"]},
+        "plugins": {"env": ["2"], "svc": ["1", "a"]},
         "tasks": [
             {
                 "name": "w",

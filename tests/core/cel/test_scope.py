@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.control import ForEach, Param, Patch, Repeat, Retry
-from jobflow.api.flow_status import Decisions, RunCondition, StepCondition
-from jobflow.api.job import TaskState
-from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
+from jobflow.api.flow.control import ForEach, Param, Patch, Repeat, Retry
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.status import Decisions, RunCondition, StepCondition
+from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
+from jobflow.api.volcano.job import TaskState
 from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
 from jobflow.core.cel.scope import (
     MAX_ITEMS_SIZE,
@@ -29,13 +30,14 @@ TRAINED = StepCondition(
     outputs={"acc": 0.9, "files": ["a", "b"]},
     task_status_count={"worker": TaskState(phase={"Succeeded": 3})},
 )
+FAILED = StepCondition(phase="Failed", reason="JobFailed", attempts=1, job="f-failed-x")
 RUNS = [
     RunCondition(index=0, phase="Completed", outputs={"acc": 0.5}),
     RunCondition(index=2, phase="Failed"),
 ]
 STEPS: dict[str, tuple[Step, StepCondition]] = {
     "train": (Step(name="train"), TRAINED),
-    "failed": (Step(name="failed"), StepCondition(phase="Failed", reason="JobFailed", attempts=1)),
+    "failed": (Step(name="failed"), FAILED),
     "new": (Step(name="new"), StepCondition()),
     "search": (
         Step(name="search", for_each=ForEach(count=4)),
@@ -52,7 +54,10 @@ STEPS: dict[str, tuple[Step, StepCondition]] = {
     "open": (Step(name="open", for_each=ForEach(from_="params.list")), StepCondition()),
     "again": (
         Step(name="again", repeat=Repeat(until="true", max=3)),
-        StepCondition(phase="Completed", runs=[RUNS[0], RunCondition(outputs={"acc": 0.7})]),
+        StepCondition(
+            phase="Completed",
+            runs=[RUNS[0], RunCondition(index=1, attempts=1, outputs={"acc": 0.7})],
+        ),
     ),
     "a.b-c": (Step(name="a.b-c"), StepCondition(phase="Completed", outputs={"x": {"y": 1}})),
 }
@@ -96,6 +101,11 @@ def value_of(text: str, **more: Any) -> Any:
         ("has(steps.failed.outputs.acc)", False),
         ("steps.train.tasks", {"worker": dict.fromkeys(POD_PHASES, 0) | {"Succeeded": 3}}),
         ("steps.failed.tasks", {}),
+        ("steps.train.job", "f-train-r1"),
+        ("steps.failed.job", "f-failed-x"),
+        ("steps.again.job", "f-again-1"),
+        ("has(steps.new.job)", False),
+        ("has(steps.search.job)", False),
         ("steps.new.phase", "Waiting"),
         ("steps['a.b-c'].outputs.x.y", 1),
         ("size(steps.search.items)", 4),
@@ -116,7 +126,9 @@ def test_a_step_without_a_key_has_all_fields() -> None:
     assert value_of("steps.train") == {
         "phase": "Completed",
         "reason": "",
+        "job": "f-train-r1",
         "attempts": 2,
+        "failure": value_of("steps.train.failure"),
         "outputs": {"acc": 0.9, "files": ["a", "b"]},
         "tasks": value_of("steps.train.tasks"),
     }
@@ -247,6 +259,7 @@ NINES = "9" * 5000
             "$(steps.nobody.outputs.x)",
             "$(steps.nobody.outputs.x) has no value: there is no 'nobody' in steps",
         ),
+        ("$(steps.new.job)", "$(steps.new.job) has no value: there is no 'job' in steps.new"),
         ("$(flow.uid)", "$(flow.uid) has no value: there is no 'uid' in flow"),
     ],
 )

@@ -3,11 +3,12 @@
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import StepCondition, StepFailure
-from jobflow.api.job import JobOutline, TaskOutline, TaskState
-from jobflow.api.jobflow import DependsOn, Probe, TaskStatusProbe
-from jobflow.core.explain.explain import describe_unknown_step, explain_step
-from jobflow.core.explain.step import REMEDIES
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.probe import Probe, TaskStatusProbe
+from jobflow.api.flow.status import StepCondition, StepFailure
+from jobflow.api.volcano.job import JobOutline, TaskOutline, TaskState
+from jobflow.core.explain.explain import explain_step
+from jobflow.core.explain.remedies import REMEDIES
 from jobflow.core.reasons import StepReason
 from support.plan.plan_world import World, after, flow
 from support.plan.sentences import why
@@ -201,8 +202,8 @@ def test_a_failed_flow_names_the_failure_and_the_remedy(failed: World) -> None:
     assert failure.startswith("Step b failed 1m ago (12:01:45 UTC, JobFailed): the job f-b ended")
     assert details[1:] == [
         "Steps c, d and e were skipped (UpstreamFailed) because a dependency did not complete.",
-        "`jobflow retry f -n ns` runs the failed steps again, with the current templates. To "
-        "change the flow, delete it and apply it again.",
+        "`jobflow retry f -n ns` runs the failed steps again, with the current templates.",
+        "`jobflow resubmit f -n ns` runs all steps again, in a new flow.",
     ]
 
 
@@ -223,7 +224,7 @@ def test_a_failure_without_a_message_names_pod_and_exit_code(
     assert why(with_condition(failed, "b", condition), "b") == [
         "Step b failed 1m ago (12:01:45 UTC, JobFailed): pod f-b-worker-1 (task worker): exit code "
         "3 (Error).",
-        "See its log: `kubectl logs -n ns f-b-worker-1 -c c`.",
+        "See its log: `jobflow logs f b -n ns`.",
     ]
 
 
@@ -236,10 +237,17 @@ def test_a_container_that_never_started_has_no_log(failed: World) -> None:
     ]
 
 
+def test_a_failure_without_a_known_pod_names_log_and_job(failed: World) -> None:
+    condition = StepCondition(phase="Failed", reason="JobFailed", job="f-b")
+    assert why(with_condition(failed, "b", condition), "b")[-1] == (
+        "See its log, `jobflow logs f b -n ns`, or its job, `kubectl describe vcjob -n ns f-b`."
+    )
+
+
 def test_at_most_three_failures_are_listed() -> None:
     names = "abcde"
     world = flow(*names).settled().with_jobs(**dict.fromkeys(names, "Failed")).settled()
-    failures = [sentence for sentence in why(world)[1:-1] if " failed" in sentence]
+    failures = [sentence for sentence in why(world)[1:-2] if " failed" in sentence]
     assert [sentence[:14] for sentence in failures[:3]] == [f"Step {n} failed "[:14] for n in "abc"]
     assert failures[3:] == ["2 more steps failed."]
 
@@ -265,7 +273,8 @@ def test_a_branch_that_was_not_taken_is_explained() -> None:
     assert why(world, "z") == [
         "Step z was skipped 9s ago (12:00:00 UTC, NotTaken): no target was taken.",
         "Step alarm was skipped 9s ago (12:00:00 UTC, NotTaken): a did not fail.",
-        "It runs only after a failure of a (Completed). Steps that depend on it ignore it.",
+        "It runs only after a failure of a (Completed).",
+        "Steps that depend on it ignore it.",
     ]
     assert why(world)[0].startswith("JobFlow f is Succeed, finished 9s ago")
     assert why(world)[1:] == [
@@ -334,7 +343,8 @@ def test_a_refused_create_shows_the_time_of_the_next_attempt() -> None:
     world = flow("a").with_refusal("a", 403, "quota exceeded", retry_in=250).settled().later(10)
     assert why(world, "a") == [
         "Step a has been Waiting for 10s (since 12:00:00 UTC, CreateRefused): quota exceeded.",
-        "Remove the cause, such as an exhausted quota. JobFlow tries again by itself in 4m.",
+        "Remove the cause, such as an exhausted quota.",
+        "JobFlow tries again by itself in 4m.",
     ]
 
 
@@ -343,7 +353,8 @@ def test_steps_with_refused_creates_are_reported_together() -> None:
     assert why(world)[1:] == [
         "Steps a, b, c and 2 more are Waiting (CreateRefused): exceeded quota; the flow's jobs are "
         "tried in turn.",
-        "Remove the cause, such as an exhausted quota. JobFlow tries again by itself in 40s.",
+        "Remove the cause, such as an exhausted quota.",
+        "JobFlow tries again by itself in 40s.",
     ]
 
 
@@ -378,12 +389,3 @@ def test_a_probe_that_cannot_pass_is_the_root_cause() -> None:
     sentences = why(world, "c")
     assert "the probe cannot pass any more on a: the job f-a ended Completed" in sentences[1]
     assert sentences[2:] == ["Correct the probe, or the job that it checks."]
-
-
-def test_an_unknown_step_gets_a_suggestion() -> None:
-    world = flow("prepare", train="prepare")
-    assert describe_unknown_step(world.flow, "train") == ""
-    assert describe_unknown_step(world.flow, "trian") == (
-        'JobFlow f has no step "trian"; did you mean "train"?'
-    )
-    assert describe_unknown_step(world.flow, "x") == 'JobFlow f has no step "x"'

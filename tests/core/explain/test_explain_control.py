@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.control import Case, ForEach, Repeat
-from jobflow.api.flow_status import Decisions, FlowState, StepCondition
-from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.explain.explain import describe_unknown_step, explain, explain_step
+from jobflow.api.flow.control import Approval, Case, ForEach, Repeat
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import Decisions, FlowState, StepCondition
+from jobflow.api.flow.step import Step
+from jobflow.core.explain.explain import explain, explain_step
 from support.plan.flow_statuses import NOW, SOON, START, items, one, repeat, retrying, run, several
 
 A = Step(name="a")
@@ -59,6 +61,7 @@ def test_failed_items_are_named_while_others_run() -> None:
     assert why(flow, "a")[1:] == [
         "It has 0/3 items done, 1 running, 1 failed.",
         "Item 1 failed (JobFailed): the job f-a-1 ended Failed.",
+        "See its log, `jobflow logs f a/1`, or its job, `kubectl describe vcjob -n default f-a-1`.",
     ]
 
 
@@ -88,7 +91,7 @@ def test_a_step_between_two_attempts_shows_the_next_one() -> None:
         "the job f-a ended Failed: pod f-a-main-0 (task main): exit code 3 (Error).",
         "The next attempt starts in 12s (at 12:01:27 UTC) and avoids node-3 and node-7, where it "
         "failed.",
-        "See its log: `kubectl logs -n default f-a-main-0 -c main`.",
+        "See its log: `jobflow logs f a`.",
     ]
 
 
@@ -124,6 +127,11 @@ DECISIONS: dict[str, tuple[Step, Decisions, str]] = {
         Step(name="a", switch=[Case()]),
         Decisions(case=0),
         "Its switch chose case 1 of 1 (the default): it runs the JobTemplate a.",
+    ),
+    "switch of a container": (
+        Step(name="a", switch=[Case(container={"image": "busybox"})]),
+        Decisions(case=0),
+        "Its switch chose case 1 of 1 (the default): it runs its container.",
     ),
     "items": (
         Step(name="a", for_each=ForEach(from_="params.\n  list")),
@@ -161,7 +169,8 @@ def test_a_suspended_flow_shows_the_time_and_the_command() -> None:
     flow = several([(A, RUNS), (Step(name="b"), condition)], status=status)
     assert why(flow)[1:] == [
         "It has been suspended for 1m (since 12:00:15 UTC): no step starts, and running jobs "
-        "continue. `jobflow resume f` resumes it.",
+        "continue.",
+        "`jobflow resume f` resumes it.",
         "Step a (for 1m15s) is Running.",
         "Step b waits for the flow to be resumed.",
     ]
@@ -172,9 +181,9 @@ def test_a_suspended_flow_shows_the_time_and_the_command() -> None:
     ("by", "sentence"),
     [
         ("AbortJob", "It has been suspended for 1m (since 12:00:15 UTC): no step starts, and "
-         "running jobs are aborted. `jobflow resume f` resumes it."),
+         "running jobs are aborted."),
         ("spec.suspend", "It has been suspended since it was created, for 1m (since 12:00:15 UTC): "
-         "no step starts, and running jobs continue. `jobflow resume f` resumes it."),
+         "no step starts, and running jobs continue."),
     ],
 )  # fmt: skip
 def test_the_cause_of_a_suspension_is_explained(by: str, sentence: str) -> None:
@@ -235,21 +244,30 @@ def test_a_daemon_and_a_step_of_finally_are_explained() -> None:
         "It is a daemon: its job is ended once all other steps have finished."
     )
     assert why(flow, "z") == ["Step z has been waiting for all other steps to finish."]
-    assert describe_unknown_step(flow, "z") == ""
 
 
-RETRY = (
-    "`jobflow retry f` runs the failed steps again, with the current templates. To change the "
-    "flow, delete it and apply it again."
-)
+def test_a_step_of_finally_that_waits_for_another_one_is_explained() -> None:
+    step = Step(name="z", depends_on=DependsOn(targets=["y"]))
+    last = [(Step(name="y"), RUNS), (step, StepCondition(phase="Waiting"))]
+    ended = [(Step(name="a"), StepCondition(phase="Completed", attempts=1))]
+    assert why(several(ended, last=last), "z")[0] == (
+        "Step z has been waiting for y (Running) to complete."
+    )
+
+
+AGAIN = [
+    "`jobflow retry f` runs the failed steps again, with the current templates.",
+    "`jobflow resubmit f` runs all steps again, in a new flow.",
+]
+INVALID = "Correct its file, and submit it under another name: `jobflow submit FILE --name f-2`."
 
 
 @pytest.mark.parametrize(
     ("reason", "ttl", "last"),
     [
-        ("StepFailed", None, [RETRY]),
-        ("StepFailed", 60, [RETRY, "It will be deleted at 12:02:15 UTC."]),
-        ("Invalid", None, ["Delete it, correct it, and apply it again."]),
+        ("StepFailed", None, AGAIN),
+        ("StepFailed", 60, [*AGAIN, "It will be deleted at 12:02:15 UTC."]),
+        ("Invalid", None, [INVALID]),
     ],
 )
 def test_the_explanation_of_a_failed_flow_ends_with_commands(
@@ -261,3 +279,54 @@ def test_the_explanation_of_a_failed_flow_ends_with_commands(
     }
     flow = one(A, FAILED, "Failed", status=status, ttl_seconds_after_finished=ttl)
     assert why(flow)[-len(last) :] == last
+
+
+# ------------------------------------------------------------------------------- approvals
+
+
+def asking(message: str = "Deploy?", **fields: Any) -> StepCondition:
+    reason = "WaitingForApproval"
+    return StepCondition(
+        phase="Waiting",
+        reason=reason,
+        message=message,
+        attempts=1,
+        last_transition_time=START,
+        **fields,
+    )
+
+
+APPROVE = "`jobflow approve f a` approves it, `jobflow reject f a` rejects it."
+
+
+def test_an_approval_names_the_question_and_the_commands() -> None:
+    flow = one(Step(name="a", approval=Approval()), asking())
+    assert why(flow, "a") == [
+        "Step a has been waiting for approval for 1m15s (since 12:00:00 UTC): Deploy?",
+        APPROVE,
+    ]
+    assert why(flow, "a")[1] in why(flow)
+
+
+def test_an_approval_says_what_its_timeout_does() -> None:
+    step = Step(name="a", approval=Approval(timeout="1h", default="Approve"))
+    assert why(one(step, asking("waits for approval", deadline=SOON)), "a")[:2] == [
+        "Step a has been waiting for approval for 1m15s (since 12:00:00 UTC).",
+        "Without an answer it is approved in 12s (at 12:01:27 UTC).",
+    ]
+
+
+def test_an_item_is_approved_by_its_index() -> None:
+    runs = [run(0, "Completed"), run(1, "Waiting", reason="WaitingForApproval", message="To eu?")]
+    step = Step(name="a", approval=Approval(), for_each=ForEach(count=3))
+    found = why(one(step, asking("item 1: To eu?", runs=runs)), "a")
+    assert found[1] == "It has 1/3 items done, 1 to approve."
+    assert "`jobflow approve f a/1` approves it" in found[-1]
+
+
+def test_a_rejected_step_can_be_asked_again() -> None:
+    rejected = StepCondition(
+        phase="Failed", reason="Rejected", message="rejected by ann", attempts=1
+    )
+    found = why(one(Step(name="a", approval=Approval()), rejected), "a")
+    assert found[-1] == "`jobflow retry f` asks for approval again."

@@ -2,10 +2,10 @@
 
 import pytest
 
-from jobflow.api.control import Case, ForEach, Repeat
-from jobflow.api.flow_status import Decisions, StepCondition
-from jobflow.api.job import TaskState
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.control import Case, ForEach, Repeat
+from jobflow.api.flow.status import Decisions, StepCondition
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import TaskState
 from jobflow.core.explain.progress import format_case, format_run_progress, format_task_progress
 from jobflow.core.reasons import StepReason
 from support.plan.flow_statuses import run
@@ -71,19 +71,17 @@ def test_the_chosen_case_is_formatted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phases", "text", "brief"),
+    ("phases", "text"),
     [
-        ({"Running": 1, "Pending": 3}, "w 1/4 running", "w 1/4"),
-        ({"Succeeded": 1, "Running": 2, "Failed": 1}, "w 1/4 done, 1 failed", "w 1/4"),
-        ({"Succeeded": 4}, "w 4/4 done", "w 4/4"),
-        ({"Failed": 2}, "w 0/2 done, 2 failed", "w 0/2"),
-        ({"Running": 2, "Failed": 1}, "w 2/3 running, 1 failed", "w 2/3"),
+        ({"Running": 1, "Pending": 3}, "w 1/4 running"),
+        ({"Succeeded": 1, "Running": 2, "Failed": 1}, "w 1/4 done, 1 failed"),
+        ({"Succeeded": 4}, "w 4/4 done"),
+        ({"Failed": 2}, "w 0/2 done, 2 failed"),
+        ({"Running": 2, "Failed": 1}, "w 2/3 running, 1 failed"),
     ],
 )
-def test_task_progress_is_formatted(phases: dict[str, int], text: str, brief: str) -> None:
-    counts = {"w": TaskState(phase=phases)}
-    assert format_task_progress(counts) == [text]
-    assert format_task_progress(counts, brief=True) == [brief]
+def test_task_progress_is_formatted(phases: dict[str, int], text: str) -> None:
+    assert format_task_progress({"w": TaskState(phase=phases)}) == [text]
 
 
 @pytest.mark.parametrize("phases", [None, {}, {"Running": 1}, {"Running": 0}])
@@ -102,5 +100,5 @@ def test_tasks_in_progress_come_first() -> None:
         "all": {"Running": 2},
     }
     states = {task: TaskState(phase=phases) for task, phases in counts.items()}
-    texts = ["half 1/2", "new 0/2", "all 2/2", "done 2/2"]
-    assert format_task_progress(states, brief=True) == texts
+    texts = ["half 1/2 done", "new 0/2 running", "all 2/2 running", "done 2/2 done"]
+    assert format_task_progress(states) == texts

@@ -46,6 +46,7 @@ def mistyped(path: str, wanted: str, found: str, hint: str = "") -> str:
 INT32 = "must be of type integer with format int32"
 STEP = "spec.flows[0]"
 TARGETS = f"{STEP}.dependsOn.targets"
+YAML_BOOLEAN = "put it in quotes: YAML reads y, yes and on as true"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ TARGETS = f"{STEP}.dependsOn.targets"
             {"flows": [{"dependsOn": {"targets": ["a", None, True, 1.5, []]}}]},
             [
                 mistyped(f"{TARGETS}[1]", "string", "null", "remove the empty item"),
-                mistyped(f"{TARGETS}[2]", "string", "boolean", 'write "true", in quotes'),
+                mistyped(f"{TARGETS}[2]", "string", "boolean", YAML_BOOLEAN),
                 mistyped(f"{TARGETS}[3]", "string", "number", 'write "1.5", in quotes'),
                 mistyped(f"{TARGETS}[4]", "string", "array"),
             ],
@@ -91,14 +92,14 @@ TARGETS = f"{STEP}.dependsOn.targets"
         ),
         (
             {
-                "flows": [{"forEach": {"items": 3, "count": "3"}, "retry": {"limit": "2"}}],
+                "flows": [{"forEach": {"items": 3, "count": 2.5}, "retry": {"limit": True}}],
                 "finally": {"name": "a"},
                 "ttlSecondsAfterFinished": 2**31,
             },
             [
                 mistyped(f"{STEP}.forEach.items", "array", "integer", "write a list: [3]"),
-                mistyped(f"{STEP}.forEach.count", "integer", "string", "write 3, without quotes"),
-                mistyped(f"{STEP}.retry.limit", "integer", "string", "write 2, without quotes"),
+                mistyped(f"{STEP}.forEach.count", "integer,string", "number"),
+                mistyped(f"{STEP}.retry.limit", "integer,string", "boolean"),
                 mistyped("spec.finally", "array", "object"),
                 f"spec.ttlSecondsAfterFinished: Invalid value: 2147483648: {INT32}",
             ],
@@ -181,14 +182,15 @@ def test_metadata_of_a_wrong_type_is_refused():
          {"spec.JobRetainPolicy": 'did you mean "jobRetainPolicy"?'}),
         (FLOW | {"spec": {"flows": [{"name": "a", "queue": "q"}]}},
          {"spec.flows[0].queue": "it is a job's: spec.queue of the JobTemplate, or queue in "
-                                 "patch.jobSpec"}),
+                                 "jobSpec or patch.jobSpec"}),
         (FLOW | {"spec": {"flows": [{"targets": ["a"], "dependsOn": {"target": ["b"]}}]}},
          {"spec.flows[0].targets": "it belongs in spec.flows[].dependsOn.targets",
           "spec.flows[0].dependsOn.target": 'did you mean "targets"?'}),
         (FLOW | {"spec": {"queue": "q", "limit": 3, "finally": [{"items": []}], "probe": {}}},
          {"spec.queue": "it belongs in spec.jobDefaults.queue",
-          "spec.limit": "it belongs in spec.flows[].retry.limit",
-          "spec.finally[0].items": "it belongs in spec.finally[].forEach.items",
+          "spec.limit": "it belongs in spec.concurrency.limit or spec.flows[].retry.limit",
+          "spec.finally[0].items": "it belongs in spec.finally[].dependsOn.items or "
+                                   "spec.finally[].forEach.items",
           "spec.probe": "it belongs in spec.flows[].dependsOn.probe"}),
         (TEMPLATE | {"spec": {"tasks": [{"queue": "q"}], "template": {}, "task": []}},
          {"spec.tasks[0].queue": "it belongs in spec.queue of the job",
@@ -244,7 +246,7 @@ def test_a_value_that_is_no_json_is_one_violation(value: Any):
 
 KNOWN_KEYWORDS = {
     *("type", "description", "format", "enum", "nullable", "properties", "items"),
-    *("additionalProperties", "x-kubernetes-preserve-unknown-fields"),
+    *("additionalProperties", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"),
     "x-kubernetes-map-type",  # describes the owner of a field, not its values
 }
 

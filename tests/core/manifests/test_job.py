@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.control import Patch
-from jobflow.api.jobflow import JobFlow, Step
-from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.flow.control import Patch
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.step import Step
+from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.manifests.job import Attempt, build_job, changes_of
+from jobflow.core.manifests.job import Attempt, build_job
+from jobflow.core.manifests.layers import changes_of
 
 SPEC: dict[str, Any] = {
     "minAvailable": 1,
@@ -230,6 +232,14 @@ def test_pods_have_the_labels_of_their_attempt():
         OUR_LABELS | {"flow.volcano.sh/attempt": "2", "flow.volcano.sh/index": "7"}
     ]
     assert pod_labels(job)[0].items() <= job["metadata"]["labels"].items()
+
+
+def test_pods_of_a_child_flow_name_the_outermost_flow():
+    owner = OwnerReference(kind="JobFlow", name="outer", uid="o", controller=True)
+    labels = {"flow.volcano.sh/parent": "mid", "flow.volcano.sh/root": "outer"}
+    meta = ObjectMeta(name="test", namespace="default", labels=labels, owner_references=[owner])
+    job = build(Step(name="a"), template(), Attempt("test-a"), JobFlow(metadata=meta))
+    assert pod_labels(job) == [OUR_LABELS | {"flow.volcano.sh/root": "outer"}]
 
 
 def test_our_labels_override_those_of_pods():

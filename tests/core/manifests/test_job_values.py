@@ -5,11 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.control import Case, Patch
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.control import Case, Patch
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope
-from jobflow.core.manifests.job import Attempt, build_job, with_defaults
+from jobflow.core.manifests.job import Attempt, build_job
+from jobflow.core.manifests.layers import with_defaults
 from support.admission.reviewed import flow_of, template_of
 
 DEFAULTS: dict[str, Any] = {
@@ -147,7 +148,7 @@ def test_values_of_the_wrong_type_make_no_job(patch: Any, item: Any, reported: s
     attempt = Attempt("f-a", seen=EvaluationScope(flow, lambda name: None, index=0, item=item))
     job = build_job(flow, flow.steps[0], template_of("a"), attempt)
     assert isinstance(job, EvaluationFailure)
-    assert job.message.startswith(f"the values in its patch make no valid job: {reported}")
+    assert job.message.startswith(f"the values of its references make no valid job: {reported}")
 
 
 def test_each_reference_gets_a_copy_of_its_value() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.core.admission.analysis.resolved_specs import is_open
+from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
 from jobflow.core.manifests.job_fields import meant
 from jobflow.core.manifests.unknown_fields import MAX_GUESSES, misfits
 from jobflow.core.violations import MAX_FINDINGS
@@ -143,7 +143,7 @@ def test_unknown_fields_are_reported_with_their_places() -> None:
 
 def test_a_directive_is_a_field_in_a_patch_only() -> None:
     spec = {"$patch": "replace", "tasks": [{"$patch": "delete", "name": "a"}]}
-    assert misfits(spec, "spec", is_open=is_open).field_warnings == ()
+    assert misfits(spec, "spec", is_open=is_open, has_directives=True).field_warnings == ()
     assert len(misfits(spec, "spec").field_warnings) == 2
 
 

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from jobflow.api.control import Patch
-from jobflow.api.jobflow import DependsOn, Step
+from jobflow.api.flow.control import Patch
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.step import Step
 from jobflow.core.planning.actions import CreateJob
 from support.plan.plan_world import NOW, World, after, flow, world_of
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from jobflow.api.job import Job, JobOutline, JobStatus
 from jobflow.api.meta import ObjectMeta
-from jobflow.api.pod import Pod, PodStatus
+from jobflow.api.volcano.job import Job, JobOutline, JobStatus
+from jobflow.api.volcano.pod import Pod, PodStatus
 from jobflow.core.planning.actions import ReadPods
 from support.paths import ROOT
 from support.plan.plan_world import World, flow

@@ -10,11 +10,11 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from jobflow.api import labels
-from jobflow.api.control import ForEach, Repeat
-from jobflow.api.flow_status import JobFlowStatus, StepCondition
-from jobflow.api.job import Job
-from jobflow.api.jobflow import Step
-from jobflow.core.planning.context import TargetEnd
+from jobflow.api.flow.control import ForEach, Repeat
+from jobflow.api.flow.status import JobFlowStatus, StepCondition
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import Job
+from jobflow.core.planning.decision import TargetEnd
 from jobflow.core.planning.target_ends import MOST_BYTES, encode_ends, parse_ends
 from support.laws.effort_of_laws import tries
 from support.laws.random_flows import flows_with_probes

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 import yaml
 
-from jobflow.api.flow_status import JobFlowStatus, StepCondition
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.status import JobFlowStatus, StepCondition
+from jobflow.api.volcano.job import Job
 from jobflow.core.admission.validate import validate_flow
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from support.admission.reviewed import knowing, template_of

@@ -6,9 +6,9 @@ from itertools import permutations
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import StepFailure
-from jobflow.api.pod import ContainerStatus, Pod
-from jobflow.core.pods.failure import find_first_failure
+from jobflow.api.flow.status import StepFailure
+from jobflow.api.volcano.pod import ContainerStatus, Pod
+from jobflow.core.pods.failure import FACTS, FACTS_OF_CHILD, find_first_failure, read_facts
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import flow
 from support.sandbox.containers import ended, restarted, running, waiting_container, with_containers
@@ -73,7 +73,12 @@ def test_an_eviction_is_reported_instead_of_the_exit_code() -> None:
     found = find_first_failure([evicted])
     assert found is not None
     assert found.failure == StepFailure(
-        task="worker", pod="f-b-worker-0", reason="Evicted", node="n2"
+        task="worker",
+        pod="f-b-worker-0",
+        reason="Evicted",
+        node="n2",
+        message="low on memory",
+        disruption=True,
     )
     assert found.message == "pod f-b-worker-0 (task worker): Evicted on node n2: low on memory"
 
@@ -148,3 +153,67 @@ def test_a_pod_without_a_task_is_named_without_one() -> None:
         pod(), metadata=msgspec.structs.replace(pod().metadata, labels=None)
     )
     assert text(with_containers(unlabelled, ended(1))) == "pod f-b-worker-0: exit code 1 (Error)"
+
+
+def test_expressions_see_every_fact_also_if_no_pod_is_known() -> None:
+    assert read_facts(None) == {
+        "exitCode": -1,
+        "signal": 0,
+        "reason": "",
+        "node": "",
+        "task": "",
+        "pod": "",
+        "message": "",
+        "seconds": 0,
+        "disruption": False,
+    }
+    assert {*read_facts(None)} == FACTS.keys() - FACTS_OF_CHILD
+    assert read_facts(None, of_child=True) == {**read_facts(None), "step": ""}
+
+
+def test_expressions_see_the_facts_of_the_pod_that_failed() -> None:
+    container = ended(137, "OOMKilled", at=after(42), message="out\nof  memory")
+    terminated = msgspec.structs.replace(container.state.terminated, started_at=NOON)
+    container = msgspec.structs.replace(
+        container, state=msgspec.structs.replace(container.state, terminated=terminated)
+    )
+    found = find_first_failure([with_containers(pod(), container, node="n1")])
+    assert found is not None
+    assert read_facts(found.failure) == {
+        "exitCode": 137,
+        "signal": 9,
+        "reason": "OOMKilled",
+        "node": "n1",
+        "task": "worker",
+        "pod": "f-b-worker-0",
+        "message": "out of memory",
+        "seconds": 42,
+        "disruption": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("container", "signal", "message"),
+    [
+        (ended(3), 0, "exit code 3 (Error)"),
+        (ended(143), 15, "exit code 143 (Error)"),
+        (ended(255), 0, "exit code 255 (Error)"),
+        (ended(0, "Killed", signal=9), 9, "signal 9 (Killed)"),
+    ],
+)
+def test_the_message_of_a_container_without_one_is_its_end(
+    container: ContainerStatus, signal: int, message: str
+) -> None:
+    found = find_first_failure([with_containers(pod(), container)])
+    assert found is not None
+    facts = read_facts(found.failure)
+    assert (facts["signal"], facts["message"]) == (signal, message)
+
+
+@pytest.mark.parametrize("character", ["x", "ä", "\N{GRINNING FACE}", '"', "\x01"])
+def test_a_long_message_is_cut_to_the_room_that_a_status_has(character: str) -> None:
+    found = find_first_failure([with_containers(pod(), ended(1, message=character * 4000))])
+    assert found is not None
+    message = found.failure.message
+    assert message.endswith("…")
+    assert 245 < len(msgspec.json.encode(message)) - 2 <= 256

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.job import JobOutline
+from jobflow.api.volcano.job import JobOutline
 from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_STEP_OUTPUTS
 from jobflow.core.pods.outputs import (
     FIELD_BYTES,
@@ -29,7 +29,9 @@ JOB = outlined(flow("a").job("a", "Completed"), "ps=1", "worker=2")
         ('{"acc": 0.9, "path": "/m/1"}', {"acc": 0.9, "path": "/m/1"}),
         ('\n {"a": {"b": [1, null]}} \n', {"a": {"b": [1, None]}}),
         ("0.9", {"text": "0.9"}),
-        ("[1, 2]", {"text": "[1, 2]"}),
+        ('[1, null, {"a": null}]', {"items": [1, None, {}]}),
+        ("[]", {"items": []}),
+        ("[1, 2", {"text": "[1, 2"}),
         ('"word"', {"text": '"word"'}),
         (" done\n", {"text": "done"}),
         ('{"acc": 0.9', {"text": '{"acc": 0.9'}),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.flow_status import RequestedHours
-from jobflow.api.job import Job, JobOutline
+from jobflow.api.flow.status import RequestedHours
+from jobflow.api.volcano.job import Job, JobOutline
 from jobflow.core.pods.resources import (
     Requests,
     add_hours,

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.jobflow import DependsOn, Step
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.step import Step
 from jobflow.core.spec.graph import Graph
 from support.laws.counted_lines import lines_run
 

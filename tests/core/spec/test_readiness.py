@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.flow_status import StepCondition
-from jobflow.api.jobflow import Condition, Step, Strategy
+from jobflow.api.flow.dependencies import Condition, DependsOn, Strategy
+from jobflow.api.flow.status import StepCondition
+from jobflow.api.flow.step import Step
 from jobflow.core.spec.readiness import (
     SKIPS,
     TARGET_STATES,
@@ -132,8 +133,25 @@ def test_a_daemon_is_expected_to_run_by_default(condition: str | None) -> None:
     assert get_condition_for(step, daemon) == (Condition.RUNNING if usual else condition)
 
 
+@pytest.mark.parametrize(
+    ("conditions", "of_a", "of_daemon"),
+    [
+        ({}, "Failed", "Failed"),
+        ({"a": "Completed", "d": "Completed"}, "Completed", "Running"),
+        ({"a": "Running", "d": "Finished"}, "Running", "Finished"),
+    ],
+)
+def test_a_target_can_have_a_condition_of_its_own(
+    conditions: dict[str, str], of_a: str, of_daemon: str
+) -> None:
+    depends_on = DependsOn(targets=["a", "d"], condition="Failed", conditions=conditions)
+    step = Step(name="b", depends_on=depends_on)
+    assert get_condition_for(step, Step(name="a")) == of_a
+    assert get_condition_for(step, Step(name="d", daemon=True)) == of_daemon
+
+
 def test_condition_and_strategy_have_defaults() -> None:
     for step in (Step(name="b"), Step(name="b", depends_on=after("a"))):
-        assert (get_condition(step), get_strategy(step)) == (Condition.COMPLETED, Strategy.ALL)
+        assert (get_condition(step, "a"), get_strategy(step)) == (Condition.COMPLETED, Strategy.ALL)
     step = Step(name="b", depends_on=after("a", strategy="any", condition="Running"))
-    assert (get_condition(step), get_strategy(step)) == (Condition.RUNNING, Strategy.ANY)
+    assert (get_condition(step, "a"), get_strategy(step)) == (Condition.RUNNING, Strategy.ANY)

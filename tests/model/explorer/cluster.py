@@ -8,6 +8,8 @@ from jobflow.api import labels
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
+    CancelFlow,
+    CreateClaim,
     CreateJob,
     DeleteCommand,
     DeleteFlow,
@@ -114,6 +116,19 @@ def _new(sight: Sight, state: State, action: CreateJob) -> Vcjob:
     )
 
 
+def _create_claim(sight: Sight, state: State, action: Action, answered: bool) -> State:
+    """Create the claim, or find that it exists."""
+    assert isinstance(action, CreateClaim)
+    known = state.known_claims | ({action.name} if answered else set())
+    return replace(state, claims=state.claims | {action.name}, known_claims=known)
+
+
+def _cancel_flow(sight: Sight, state: State, action: Action, answered: bool) -> State:
+    """Ask the other flow to end, which it does in `moves`."""
+    assert isinstance(action, CancelFlow)
+    return replace(state, cancelled_at=state.now) if answered else state
+
+
 def _delete(sight: Sight, state: State, action: Action, answered: bool) -> State:
     assert isinstance(action, DeleteJob)
     job = state.job(action.uid)
@@ -164,6 +179,8 @@ def _read(sight: Sight, state: State, action: Action, answered: bool) -> State:
 
 _ACTIONS: dict[type[Action], Callable[[Sight, State, Action, bool], State]] = {
     CreateJob: _create,
+    CreateClaim: _create_claim,
+    CancelFlow: _cancel_flow,
     DeleteJob: _delete,
     AbortJob: _abort,
     DeleteCommand: _delete_command,
@@ -206,4 +223,12 @@ def _store(sight: Sight, state: State, plan: Plan, base: Flow, part: Part) -> St
 def _without_notes(state: State) -> State:
     """Return the state without the notes about a flow that has ended."""
     jobs = tuple(replace(job, read=False) if job.read else job for job in state.jobs)
-    return replace(state, jobs=jobs, not_found=frozenset(), aborts=(), probed=frozenset())
+    return replace(
+        state,
+        jobs=jobs,
+        not_found=frozenset(),
+        aborts=(),
+        probed=frozenset(),
+        known_claims=frozenset(),
+        cancelled_at=None,
+    )

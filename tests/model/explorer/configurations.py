@@ -7,11 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from jobflow.api.control import Backoff, Case, ForEach, Repeat, Retry
-from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe, TCPSocketProbe
+from jobflow.api.flow.control import (
+    Approval,
+    Backoff,
+    Case,
+    Concurrency,
+    ForEach,
+    Param,
+    Patch,
+    Repeat,
+    Retry,
+)
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.probe import Probe, TaskStatusProbe, TCPSocketProbe
+from jobflow.api.flow.step import Step
 from jobflow.core.admission.validate import Known, validate_flow
+from model.random_values import CLAIMS
 from support.plan.plan_world import World, flow
-from support.plan.steps import TEMPLATE_SPEC, step, template
+from support.plan.steps import TEMPLATE_SPEC, mounting, step, template
 
 COMMANDS = {
     "suspend": "SuspendFlow",
@@ -19,10 +32,14 @@ COMMANDS = {
     "resume": "ResumeJob",
     "cancel": "TerminateJob",
     "retry": "RestartJob",
+    "approve": "ApproveStep",
+    "reject": "RejectStep",
 }
 """Commands of users, by their names in a budget."""
 RARE = frozenset(
-    {"crash", "lost answer", "fail", "delete job", "delete flow", "template", "late", *COMMANDS}
+    {"busy", "crash", "lost answer", "fail", "evict", "delete job", "delete flow", "template"}
+    | {"late"}
+    | COMMANDS.keys()
 )
 """All events that may have a budget."""
 
@@ -54,6 +71,11 @@ class Configuration:
         return frozenset(step.name for step in self.world.flow.spec.finally_ or ())
 
     @cached_property
+    def shares(self) -> bool:
+        """Whether the flow shares a place with another one, which holds it at first."""
+        return self.world.flow.spec.concurrency is not None
+
+    @cached_property
     def times_jobs(self) -> bool:
         """Whether the time of a vcjob's phase matters."""
         ttl = any(
@@ -65,7 +87,14 @@ class Configuration:
     def times_flow(self) -> bool:
         """Whether the times of the flow's start, suspension and end matter."""
         spec = self.world.flow.spec
-        return spec.timeout is not None or spec.ttl_seconds_after_finished is not None
+        ttls = (
+            spec.ttl_seconds_after_finished,
+            spec.ttl_seconds_after_succeeded,
+            spec.ttl_seconds_after_failed,
+        )
+        approvals = (step.approval for step in self.steps.values())
+        times = (spec.timeout, *ttls, *(each.timeout for each in approvals if each is not None))
+        return any(time is not None for time in times)
 
 
 def _with_ttl(world: World, seconds: int) -> World:
@@ -73,43 +102,82 @@ def _with_ttl(world: World, seconds: int) -> World:
     return replace(world, templates={name: template(name, spec) for name in world.templates})
 
 
+def _with_policy(world: World, event: str) -> World:
+    spec = {**TEMPLATE_SPEC, "policies": [{"event": event, "action": "TerminateJob"}]}
+    return replace(world, templates={name: template(name, spec) for name in world.templates})
+
+
+def _with_claim(world: World) -> World:
+    """All jobs mount a claim."""
+    spec = mounting("data")
+    templates = {name: template(name, spec) for name in world.templates}
+    return replace(world.with_spec(volume_claims=CLAIMS), templates=templates)
+
+
+def grouped(world: World, policy: str | None = None) -> World:
+    """The flow shares one place with other flows."""
+    return world.with_spec(concurrency=Concurrency(group="g", policy=policy))
+
+
 def _probing(probe: Probe) -> Step:
     return Step(depends_on=DependsOn(targets=["a"], probe=probe))
 
 
+def _matching(target: str) -> Step:
+    return Step(depends_on=DependsOn(targets=[target], items="Matching"))
+
+
+APPROVED_LATER = Approval(timeout="30s", default="Approve")
 ONCE = Retry(limit=1)
+DISRUPTIONS = 1
+"""Disruptions that do not count, in flows whose vcjobs are evicted."""
+PATCH = Patch(job_spec={"queue": "q$(failure.exitCode)-$(retries)"})
+NOT_COUNTED = Retry(limit=1, when="attempt < 3 && retries < 1", disruptions=DISRUPTIONS)
 AT_ONCE = Retry(limit=1, backoff=Backoff(duration="0s"))
 TWICE = ForEach(count=2)
 ONE_BY_ONE = ForEach(count=2, parallelism=1)
 UNTIL = Repeat(until="index >= 1", max=2)
+PAUSING = Repeat(until="index >= 1", max=2, pause="5s")
 RUNNING = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Running")])
 PORT = Probe(tcp_socket_list=[TCPSocketProbe(task_name="t", port=80)])
 CASES = [Case(when='steps["a"].phase == "Failed"', template="c"), Case(template="b")]
 FAILED = 'steps["a"].phase == "Failed"'
+UNKNOWN_CODE = 'steps["a"].failure.exitCode == -1'
 
 FLOWS: dict[str, World] = {
     "one step": flow("a"),
     "chain": flow("a", b="a"),
+    "container": flow(a=step(container={"image": "busybox"}, env={"A": 1}), b="a"),
     "chain of 3": flow("a", b="a", c="b"),
     "fan-in": flow("a", "b", c="a b"),
     "any Running": flow("a", "b", c=step("a b", strategy="any", condition="Running")),
     "on failure": flow("a", h=step("a", condition="Failed"), b="a"),
+    "conditions": flow("a", "b", h=step("a b", conditions={"b": "Failed"})),
     "when": flow("a", b=step("a", condition="Finished", when=FAILED)),
+    "when by failure": flow("a", b=step("a", condition="Finished", when=UNKNOWN_CODE)),
     "switch": flow("a", b=step("a", condition="Finished", switch=CASES)).with_spec(),
     "forEach": flow(a=step(for_each=TWICE), b="a"),
     "forEach from": flow("a", b=step("a", for_each=ForEach(from_='["x", "y"]'))),
     "forEach one by one": flow(a=step(for_each=ONE_BY_ONE, retry=ONCE), b="a"),
     "forEach that continues": flow(a=step(for_each=TWICE, continue_on_failure=True), b="a"),
     "repeat": flow(a=step(repeat=UNTIL), b="a"),
+    "repeat with a pause": flow(a=step(repeat=PAUSING), b="a"),
     "repeat with retry": flow(a=step(repeat=UNTIL, retry=ONCE)),
     "retry": flow(a=step(retry=ONCE), b="a"),
     "retry at once": flow(a=step(retry=AT_ONCE), b="a"),
     "retry when": flow(a=step(retry=Retry(limit=1, when='phase == "Failed"')), b="a"),
+    "retry patch": flow(a=step(retry=Retry(limit=1, patch=PATCH))),
+    "disruptions": _with_policy(flow(a=step(retry=NOT_COUNTED)), "PodEvicted"),
     "step timeout": flow(a=step(timeout="30s"), b="a"),
     "step timeout and retry": flow(a=step(timeout="30s", retry=ONCE), b="a"),
     "flow timeout": flow("a", b="a").with_spec(timeout="100s"),
     "flow timeout and finally": flow("a", b="a").with_spec(timeout="100s").with_finally("z"),
     "parallelism": flow("a", "b").with_spec(parallelism=1),
+    "vars": flow("a", b=step("a", condition="Running", vars={"x": 'steps["a"].job'},
+                             patch=Patch(spec={"queue": "$(vars.x)"}))),
+    "parallelism of a param": flow("a", "b").with_spec(
+        params=[Param(name="n", value=1)], parallelism="$(params.n)"
+    ),
     "parallelism and a chain": flow("a", "b", c="a").with_spec(parallelism=1),
     "Abort": flow("a", "b").with_spec(failure_policy="Abort"),
     "Abort with a handler": flow(
@@ -121,6 +189,10 @@ FLOWS: dict[str, World] = {
         a=step(continue_on_failure=True), b="a", h=step("a", condition="Failed")
     ),
     "finally": flow("a", b="a").with_finally("z"),
+    "matching items": flow(a=step(for_each=TWICE), b=_matching("a")),
+    "targets": flow("a", b="a", c="b", d="a").with_spec(targets=["b"]).with_finally("z"),
+    "chain in finally": flow("a").with_finally("y", z=step("y", condition="Finished")),
+    "outputs": flow("a").with_spec(outputs={"how": "flow.phase", "n": 'steps["a"].attempts'}),
     "daemon": flow(d=step(daemon=True), b=step("d", condition="Running")),
     "daemon and Abort": flow(
         "x", d=step(daemon=True), b=step("d", condition="Running")
@@ -128,11 +200,29 @@ FLOWS: dict[str, World] = {
     "daemon and finally": flow(
         d=step(daemon=True), b=step("d", condition="Running")
     ).with_finally("z"),
+    "approval": flow(ok=step(approval=Approval()), b="ok"),
+    "approval with timeout": flow(ok=step(approval=APPROVED_LATER), b="ok"),
+    "approval of items and Abort": flow(
+        ok=step(approval=Approval(), for_each=TWICE), b="ok"
+    ).with_spec(failure_policy="Abort"),
+    "approval and Running": flow(
+        ok=step(approval=APPROVED_LATER), b=step("ok", condition="Running")
+    ),
+    "approval of items and matching items": flow(
+        ok=step(approval=Approval(), for_each=TWICE), b=_matching("ok")
+    ),
+    "approval in finally": flow("a").with_finally(ok=step(approval=APPROVED_LATER)),
     "created suspended": flow("a", b="a").with_spec(suspend=True),
     "probe of a task": flow("a", b=_probing(RUNNING)),
     "probe of a port": flow("a", b=_probing(PORT)),
     "ttl of jobs": _with_ttl(flow("a", b="a"), 5),
     "ttl of the flow": flow("a").with_spec(ttl_seconds_after_finished=5),
+    "ttl of a failed flow": flow("a").with_spec(ttl_seconds_after_failed=5),
+    "volume claim": _with_claim(flow("a", b="a")),
+    "concurrency": grouped(flow("a", b="a")),
+    "concurrency and finally": grouped(flow("a").with_finally("z")),
+    "concurrency: Replace": grouped(flow("a"), policy="Replace"),
+    "concurrency: Forbid": grouped(flow("a").with_finally("z"), policy="Forbid"),
     "retain policy delete": flow("a", b="a", retain="delete"),
 }  # fmt: skip
 
@@ -149,15 +239,36 @@ def _configuration(name: str, *rare: str, reads: bool = False) -> Configuration:
 CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("one step", "fail", "crash", reads=True),
     _configuration("one step", "crash", "fail", "retry"),
+    _configuration("outputs", "crash", "retry", "fail"),
     _configuration("ttl of the flow", "crash", "retry", "fail"),
     _configuration("one step", "crash", "lost answer", "fail"),
     _configuration("ttl of the flow", "crash", "lost answer", "fail"),
+    _configuration("ttl of a failed flow", "crash", "retry", "fail 2"),
+    _configuration("concurrency: Forbid", "crash", "lost answer", "busy"),
+    _configuration("concurrency: Replace", "crash", "lost answer", "late"),
+    _configuration("concurrency and finally", "crash", "cancel"),
+    _configuration("concurrency", "crash", "lost answer", "fail", "busy"),
+    _configuration("concurrency", "crash", "fail", "retry", "busy"),
+    _configuration("concurrency", "crash", "suspend", "resume"),
+    _configuration("volume claim", "crash", "lost answer", "fail"),
+    _configuration("volume claim", "crash", "fail", "retry"),
     _configuration("created suspended", "crash", "resume"),
+    _configuration("approval", "crash", "lost answer", "approve", "reject"),
+    _configuration("approval with timeout", "crash", "late", "approve", "reject"),
+    _configuration("approval", "reject", "retry", "cancel", "crash"),
+    _configuration("approval with timeout", "suspend", "resume", "crash", "approve"),
+    _configuration("approval of items and Abort", "approve 2", "reject", "crash"),
+    _configuration("approval and Running", "approve", "crash", "lost answer"),
+    _configuration("approval of items and matching items", "approve 2", "crash"),
+    _configuration("approval in finally", "cancel", "fail", "reject", "crash"),
     _configuration("chain", "crash", "late", "fail", reads=True),
     _configuration("when", "crash", "lost answer", "fail"),
+    _configuration("when by failure", "crash", "fail", reads=True),
     _configuration("retry when", "crash", "fail 2", reads=True),
+    _configuration("disruptions", "crash", "evict 2", "fail", reads=True),
     _configuration("chain", "crash", "lost answer", "fail"),
     _configuration("chain", "crash", "template", "fail"),
+    _configuration("container", "crash", "template", "fail"),
     _configuration("retain policy delete", "crash", "lost answer", "fail"),
     _configuration("forEach", "crash", "fail"),
     _configuration("switch", "crash", "lost answer", "fail"),
@@ -167,6 +278,8 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("forEach that continues", "crash", "fail"),
     _configuration("retry at once", "crash", "lost answer", "fail 2"),
     _configuration("retry", "crash", "lost answer", "fail 2"),
+    _configuration("repeat with a pause", "crash", "lost answer", "fail"),
+    _configuration("retry patch", "crash", "delete job", "fail 2"),
     _configuration("probe of a task", "crash", "lost answer", "fail"),
     _configuration("parallelism and a chain", "crash", "lost answer", "fail"),
     _configuration("repeat", "crash", "lost answer", "fail"),
@@ -179,6 +292,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("chain", "crash", "fail", "retry", "template"),
     _configuration("chain", "crash", "delete job", "fail"),
     _configuration("fan-in", "crash", "lost answer", "fail"),
+    _configuration("conditions", "crash", "lost answer", "fail"),
     _configuration("chain", "crash", "fail", "cancel"),
     _configuration("one step", "fail", "suspend and abort", "resume"),
     _configuration("ttl of jobs", "crash", "lost answer", "fail"),
@@ -192,9 +306,14 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("chain", "cancel", "suspend and abort"),
     _configuration("chain", "crash", "fail", "retry", "delete job"),
     _configuration("parallelism", "crash", "delete job", "lost answer", "fail"),
+    _configuration("parallelism of a param", "crash", "fail"),
+    _configuration("vars", "crash", "lost answer", "fail"),
     _configuration("step timeout and retry", "crash", "late"),
     _configuration("daemon and finally", "crash", "cancel"),
     _configuration("finally", "crash", "fail", "cancel"),
+    _configuration("chain in finally", "crash", "lost answer", "fail"),
+    _configuration("targets", "crash", "fail", "retry"),
+    _configuration("matching items", "crash", "fail"),
     _configuration("daemon and Abort", "delete flow", "crash", "fail"),
     _configuration("forEach one by one", "crash", "delete job", "fail"),
     _configuration("daemon", "crash", "fail", "retry"),

@@ -7,7 +7,7 @@ from jobflow.core.reasons import FlowReason, StepReason
 from model.explorer.cluster import apply_plan, move_job, seen
 from model.explorer.configurations import COMMANDS
 from model.explorer.keys import Key, Keys
-from model.explorer.moves import ALL, probing
+from model.explorer.moves import ALL, find_open_approvals, probing
 from model.explorer.sight import Sight
 from model.explorer.states import Command, State
 
@@ -56,6 +56,8 @@ def next_state(sight: Sight, state: State) -> State | None:
     after = _volcano(sight, state) or next((to for _, to in probing(sight, state)), None)
     if after is not None:
         return after
+    if state.busy:
+        return replace(state, busy=False, cancelled_at=None)
     if plan.requeue_after is not None:
         seconds = max(1, -int(-plan.requeue_after.total_seconds() // 1))
         return replace(state, now=state.now + seconds)
@@ -101,6 +103,9 @@ def _grant(state: State) -> State | None:
     if status.state.reason == FlowReason.SUSPENDED:
         resume = Command(f"resume at {state.now}", COMMANDS["resume"])
         return replace(state, commands=(*state.commands, resume))
+    for step in find_open_approvals(status):
+        approve = Command(f"approve {step} at {state.now}", COMMANDS["approve"], step)
+        return replace(state, commands=(*state.commands, approve))
     return None
 
 

@@ -37,7 +37,10 @@ class Keys:
         same = state.known == state.flow
         known = flow if same else self._flow(state.known, state.now)
         aborts = tuple((uid, min(state.now - at, ABORT_INTERVAL)) for uid, at in state.aborts)
-        memory = state.not_found, aborts, state.probed, state.missing, state.round
+        claims = state.claims, state.known_claims
+        at = state.cancelled_at
+        others = state.busy, None if at is None else min(state.now - at, ABORT_INTERVAL)
+        memory = state.not_found, aborts, state.probed, state.missing, state.round, claims, others
         commands = state.commands, state.known_commands
         jobs = tuple(self._job(job, state.now) for job in state.jobs)
         return flow, known, *jobs, -1, self._number((memory, commands, state.events))

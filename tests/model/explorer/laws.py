@@ -7,18 +7,28 @@ from functools import cache, lru_cache
 import jsonschema_rs
 import msgspec
 
-from jobflow.api.flow_status import (
+from jobflow.api import labels
+from jobflow.api.flow.control import to_number
+from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
     JobFlowStatus,
     RunCondition,
     StepCondition,
     StepPhase,
 )
-from jobflow.api.job import ENDED_PHASES, JobPhase
 from jobflow.api.schema.crd import openapi_schema
-from jobflow.core.planning.actions import CreateJob, DeleteCommand, DeleteFlow, DeleteJob
+from jobflow.api.volcano.job import ENDED_PHASES, JobPhase
+from jobflow.core.planning.actions import (
+    CancelFlow,
+    CreateJob,
+    DeleteCommand,
+    DeleteFlow,
+    DeleteJob,
+)
 from jobflow.core.planning.lifecycle import HALTS
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
+from model.carrying import mounted_by
+from model.explorer.configurations import DISRUPTIONS
 from model.explorer.sight import Sight
 from model.explorer.states import State, Vcjob
 from model.explorer.statuses import Status
@@ -71,6 +81,47 @@ def nothing_starts_that_is_to_end(sight: Sight, state: State) -> Broken:
         last = action.step in sight.configuration.last
         if status.state.reason in HALTS and not last:
             yield f"{action.name} is created although the flow is {status.state.reason}"
+
+
+def one_flow_has_the_place(sight: Sight, state: State) -> Broken:
+    """A flow of a concurrency group runs only while it holds a place, and everybody knows that it
+    does from its status alone."""
+    if not sight.configuration.shares:
+        return
+    status = state.known.status.value
+    for action in sight.plan(state).actions:
+        if isinstance(action, CreateJob) and status.start_time is None:
+            yield f"{action.name} is created before it is stored that the flow has its place"
+        if isinstance(action, CancelFlow) and status.state.reason != FlowReason.CONCURRENCY:
+            yield f"{action.name} is cancelled before it is stored why"
+    if state.busy and state.flow.status.value.start_time is not None and not state.flow.final:
+        yield "two flows hold the one place"
+
+
+def claims_come_before_jobs(sight: Sight, state: State) -> Broken:
+    """The pods of a vcjob whose claim does not exist would wait for it without end."""
+    for action in sight.plan(state).actions:
+        if isinstance(action, CreateJob):
+            for name in mounted_by(dict(action.manifest["spec"])) - state.claims:
+                yield f"{action.name} is created before its claim {name}"
+
+
+def nothing_starts_unapproved(sight: Sight, state: State) -> Broken:
+    """A job behind an approval is created only once the answer is stored, so that nobody can deny
+    it later."""
+    conditions = state.known.status.value.conditions or {}
+    for action in sight.plan(state).actions:
+        if not isinstance(action, CreateJob):
+            continue
+        step = sight.configuration.steps[action.step]
+        for target in step.targets:
+            condition = conditions.get(f"f-{target}", StepCondition())
+            index = action.manifest["metadata"]["labels"].get(labels.INDEX)
+            of_item = [run for run in condition.runs or () if str(run.index) == index]
+            answered = of_item[0] if step.matches_items and of_item else condition
+            approval = sight.configuration.steps[target].approval
+            if approval is not None and answered.phase != StepPhase.COMPLETED:
+                yield f"{action.name} is created, and {target} is not approved in the status"
 
 
 def only_what_is_recorded_is_deleted(sight: Sight, state: State) -> Broken:
@@ -146,7 +197,11 @@ def nothing_runs_twice(sight: Sight, before: State, after: State) -> Broken:
                 yield f"{job.name} is made, and {other.name} had completed"
         failed = sum(other.phase == "Failed" and _counts(sight, other, job) for other in others)
         retry = sight.configuration.steps[job.step].retry
-        limit = (retry.limit or 0) if retry is not None else 0
+        limit = (to_number(retry.limit) or 0) if retry is not None else 0
+        evicted = sum(
+            other.phase == "Terminated" and _counts(sight, other, job) for other in others
+        )
+        failed += max(evicted - DISRUPTIONS, 0)
         if failed > limit:
             yield f"{job.name} is made after {failed} failures, with a retry limit of {limit}"
 
@@ -220,6 +275,9 @@ OF_A_STATE: tuple[Callable[[Sight, State], Broken], ...] = (
     no_plan_asks_for_itself,
     nothing_outlives_its_flow,
     nothing_starts_that_is_to_end,
+    nothing_starts_unapproved,
+    claims_come_before_jobs,
+    one_flow_has_the_place,
     only_what_is_recorded_is_deleted,
     the_status_is_well_formed,
 )

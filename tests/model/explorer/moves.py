@@ -4,7 +4,9 @@ that follows."""
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from jobflow.api.flow.status import JobFlowStatus
 from jobflow.core.planning.actions import Plan
+from jobflow.core.reasons import StepReason
 from model.explorer.cluster import (
     CAN_BE_ABORTED,
     Part,
@@ -144,6 +146,8 @@ def running(sight: Sight, state: State) -> Iterator[Move]:
             yield f"{job.name} completes", move_job(state, job, "Completed", now)
             if (paid := spend(sight, state, "fail")) is not None:
                 yield f"{job.name} fails", move_job(paid, job, "Failed", now)
+            if (paid := spend(sight, state, "evict")) is not None:
+                yield f"a pod of {job.name} is evicted", move_job(paid, job, "Terminated", now)
         if job.asked and job.phase in CAN_BE_ABORTED:
             yield f"Volcano begins to abort {job.name}", move_job(state, job, "Aborting", now)
         if job.phase == "Aborting":
@@ -158,10 +162,24 @@ def ordering(sight: Sight, state: State) -> Iterator[Move]:
             continue
         if name == "resume" and status.suspended_at is None:
             continue
+        message = ""
+        if name in ("approve", "reject"):
+            message = next(find_open_approvals(status), "")
+            if not message:
+                continue
         if (paid := spend(sight, state, name)) is not None:
             count = paid.budget[sight.configuration.rare.index(name)]
-            command = Command(f"{action.lower()}-{count}", action)
+            command = Command(f"{action.lower()}-{count}", action, message)
             yield (f"somebody asks to {name}", replace(paid, commands=(*paid.commands, command)))
+
+
+def find_open_approvals(status: JobFlowStatus) -> Iterator[str]:
+    """Yield the steps and items that wait for approval, as a Command names them."""
+    for key, condition in (status.conditions or {}).items():
+        for run in condition.runs or (condition,):
+            if run.reason == StepReason.WAITING_FOR_APPROVAL:
+                index = "" if run.index is None else f"/{run.index}"
+                yield key.removeprefix("f-") + index
 
 
 def deleting(sight: Sight, state: State) -> Iterator[Move]:
@@ -189,6 +207,18 @@ def templating(sight: Sight, state: State) -> Iterator[Move]:
                 yield f"template {name} goes", replace(paid, missing=state.missing | {name})
 
 
+def sharing(sight: Sight, state: State) -> Iterator[Move]:
+    """The other flow of the concurrency group ends, or another one takes the place. The controller
+    gives it to one flow at a time, so it is free only while ours neither holds nor takes it."""
+    if state.busy:
+        yield "the other flow ends", replace(state, busy=False, cancelled_at=None)
+        return
+    held = state.flow.status.value.start_time is not None and not state.flow.final
+    paid = spend(sight, state, "busy")
+    if paid is not None and not held and state.known == state.flow:
+        yield "another flow takes the place", replace(paid, busy=True)
+
+
 MOVERS: tuple[Callable[[Sight, State], Iterator[Move]], ...] = (
     planning,
     restarting,
@@ -199,4 +229,5 @@ MOVERS: tuple[Callable[[Sight, State], Iterator[Move]], ...] = (
     ordering,
     deleting,
     templating,
+    sharing,
 )

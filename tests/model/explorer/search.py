@@ -47,7 +47,10 @@ class Search:
         self._sight = Sight(configuration, planner)
         self._keys = Keys(configuration)
         self._fairness = Fairness(self._sight, self._keys)
-        self._start = State(tuple(configuration.budget[rare] for rare in configuration.rare))
+        self._start = State(
+            tuple(configuration.budget[rare] for rare in configuration.rare),
+            busy=configuration.shares,
+        )
         self._came_from: dict[Key, tuple[Key, int] | None] = {}
         """For each state, the previous one and the number of the move from there."""
         self.explored = Explored(configuration.name)

@@ -5,14 +5,15 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from jobflow.api.command import Command
-from jobflow.api.job import ENDED_PHASES, Job, JobCondition, JobState, JobStatus, TaskState
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.resources import JOBFLOWS
+from jobflow.api.volcano.command import Command
+from jobflow.api.volcano.job import ENDED_PHASES, Job, JobCondition, JobState, JobStatus, TaskState
 from jobflow.core.planning.actions import CreateJob, Plan
 from jobflow.core.planning.plan import plan as real_plan
 from jobflow.core.planning.view import PodsRead, ProbeResult, View
+from jobflow.core.spec.concurrency import NO_GROUP, Group, Member
 from jobflow.store.pods import entries, recorded_ends
 from jobflow.store.slim import slim_job
 from model.explorer import states
@@ -22,6 +23,8 @@ from model.explorer.statuses import Statuses
 from support.plan.plan_world import NOW
 
 Planner = Callable[[JobFlow, View, datetime], Plan]
+OTHER = Member("other", "uid-other")
+"""The other flow of the concurrency group."""
 MAX_PLANS = 20_000
 """The number of cached plans: many states look the same to the controller."""
 
@@ -52,8 +55,9 @@ class Sight:
             for j in state.jobs
             if j.seen
         )
-        remembered = state.not_found, state.aborts, state.probed, state.known_commands
-        key = state.known, now, jobs, remembered, state.missing
+        remembered = state.not_found, state.aborts, state.probed, state.known_claims
+        others = state.busy, state.cancelled_at
+        key = state.known, now, jobs, remembered, others, state.known_commands, state.missing
         plan = self._plans.get(key)
         if plan is None:
             if len(self._plans) > MAX_PLANS:
@@ -93,6 +97,11 @@ class Sight:
             jobs=jobs,
             deleted=frozenset(deleted | (state.not_found - jobs.keys())),
             commands={command.name: _command(command) for command in state.known_commands},
+            claims=dict.fromkeys(state.known_claims),
+            group=Group((OTHER,)) if state.busy else NO_GROUP,
+            cancels={}
+            if state.cancelled_at is None
+            else {OTHER.uid: NOW + timedelta(seconds=state.cancelled_at)},
             aborts={uid: NOW + timedelta(seconds=at) for uid, at in state.aborts},
             read={job.uid: PodsRead() for job in state.jobs if self._is_read(job)},
             probes={key: ProbeResult(passed=True) for key in state.probed},
@@ -145,7 +154,7 @@ def _command(command: states.Command) -> Command:
     target = OwnerReference(
         api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name="f", uid="uid-f"
     )
-    return Command(metadata=meta, action=command.action, target=target)
+    return Command(metadata=meta, action=command.action, target=target, message=command.message)
 
 
 def _recorded(flow: JobFlow, last: Job) -> bool:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from jobflow.api.flow_status import FINAL_PHASES
-from jobflow.api.job import ENDED_PHASES
+from jobflow.api.flow.status import FINAL_PHASES
+from jobflow.api.volcano.job import ENDED_PHASES
 from model.explorer.statuses import NEW, Status
 
 
@@ -81,6 +81,7 @@ class Command:
 
     name: str
     action: str
+    message: str = ""
 
     @property
     def uid(self) -> str:
@@ -114,6 +115,14 @@ class State:
     """Passed probes, by step and UID of the target's vcjob."""
     round: int = 0
     """How often the flow has been retried."""
+    busy: bool = False
+    """Whether another flow holds the place of the concurrency group."""
+    cancelled_at: int | None = None
+    """When the controller last asked to cancel that flow."""
+    claims: frozenset[str] = frozenset()
+    """The PersistentVolumeClaims that exist."""
+    known_claims: frozenset[str] = frozenset()
+    """Those that an answer has shown to the controller."""
 
     def job(self, uid: str) -> Vcjob:
         return next(job for job in self.jobs if job.uid == uid)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow_status import JobFlowStatus
+from jobflow.api.flow.status import JobFlowStatus
 from support.plan.plan_world import NOW
 
 WAITED_FOR = {
@@ -25,6 +25,7 @@ FLOW_TIMES = frozenset({"startTime", "suspendedAt", "completionTime"})
 """The times that only a flow with a timeout or a ttl waits for."""
 _IGNORED = frozenset(
     {
+        "queuedTime",
         "createTime",
         "startTimestamp",
         "endTimestamp",
@@ -32,6 +33,7 @@ _IGNORED = frozenset(
         "runningDuration",
         "requestedHours",
         "suspendedSeconds",
+        "time",
     }
 )
 

@@ -201,7 +201,11 @@ async def test_a_refused_delete_of_a_dependent_is_tried_again(api: Rest, hook: H
         ),
         ({"rules": [{"operations": ["TURN"]}]}, "webhooks[0].rules[0].operations[0]"),
         ({"rules": [{}]}, "webhooks[0].rules[0].resources"),
-        ({"matchConditions": [{"name": "x", "expression": "true"}]}, "webhooks[0].matchConditions"),
+        ({"matchConditions": [{"name": "x"}]}, "webhooks[0].matchConditions[0].expression"),
+        (
+            {"matchConditions": [{"name": "x", "expression": "1 +"}]},
+            "webhooks[0].matchConditions[0].expression",
+        ),
     ],
 )
 async def test_an_invalid_configuration_is_refused(
@@ -214,3 +218,28 @@ async def test_an_invalid_configuration_is_refused(
 async def test_two_webhooks_of_the_same_name_are_refused(api: Rest, hook: Hook) -> None:
     duplicates = configuration(hook.webhook("jobflows"), hook.webhook("jobs"))
     assert list((await api.post(VALIDATING, duplicates)).causes) == ["webhooks[1].name"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "expression", "code", "reviewed"),
+    [
+        (VALIDATING, "Fail", "object.metadata.name == 'f'", 201, True),
+        (MUTATING, "Fail", "object.metadata.name == 'f'", 201, True),
+        (VALIDATING, "Fail", "object.metadata.name == 'g'", 201, False),
+        (MUTATING, "Fail", "request.operation == 'UPDATE'", 201, False),
+        (MUTATING, "Fail", "request.userInfo.username == 'kubernetes-admin'", 201, True),
+        (MUTATING, "Ignore", "object.spec.missing == 1", 201, False),
+        (MUTATING, "Fail", "object.spec.missing == 1", 500, False),
+    ],
+)
+async def test_match_conditions_select_the_reviewed_objects(
+    api: Rest, hook: Hook, kind: str, policy: str, expression: str, code: int, reviewed: bool
+) -> None:
+    conditions = [
+        {"name": "always", "expression": "true"},
+        {"name": "only", "expression": expression},
+    ]
+    webhook = hook.webhook("jobflows", failurePolicy=policy, matchConditions=conditions)
+    await api.create(kind, configuration(webhook, mutating=kind == MUTATING))
+    assert (await api.post(FLOWS, flow())).code == code
+    assert bool(hook.requests) is reviewed

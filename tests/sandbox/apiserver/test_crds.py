@@ -135,6 +135,8 @@ async def test_discovery_lists_versions_groups_and_resources(api: Rest) -> None:
         "jobflows/status",
         "jobtemplates",
         "jobtemplates/status",
+        "cronjobflows",
+        "cronjobflows/status",
     ]
     assert (await api.get("/api/v1")).json["groupVersion"] == "v1"
     assert (await api.get("/apis/nobody.io/v1")).code == 404
@@ -151,7 +153,7 @@ async def test_openapi_describes_the_served_kinds(api: Rest) -> None:
     gvk = {"group": "flow.volcano.sh", "version": "v1alpha1", "kind": "JobFlow"}
     assert schema["x-kubernetes-group-version-kind"] == [gvk]
     assert schema["properties"]["spec"]["properties"]["flows"]["description"]
-    (path,) = (path for path in document["paths"] if path.endswith("jobflows/{name}"))
+    (path,) = (path for path in document["paths"] if path.endswith("/jobflows/{name}"))
     patch = document["paths"][path]["patch"]
     assert patch["x-kubernetes-group-version-kind"] == gvk
     assert "fieldValidation" in [parameter["name"] for parameter in patch["parameters"]]

@@ -134,7 +134,7 @@ async def test_apply_creates_a_new_object_and_merges_an_existing_one(api: Rest) 
     assert merged.json["spec"] == {"jobRetainPolicy": "delete"}
     steps = {**flow(), "spec": {"flows": [{"name": "a"}]}}
     merged = await api.patch(f"{FLOWS}/f", steps, APPLY, fieldManager="kubectl")
-    assert merged.json["spec"] == {"flows": [{"name": "a"}], "jobRetainPolicy": "delete"}
+    assert merged.json["spec"] == {"flows": [{"name": "a"}]}
     status = await api.patch(f"{FLOWS}/nobody/status", flow("nobody"), APPLY, fieldManager="x")
     assert status.code == 404
 

@@ -1,5 +1,6 @@
 """Environment, command and faults that the process runner derives from a pod template."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,12 +30,17 @@ def test_references_are_expanded_as_in_kubernetes(text: str, expanded: str) -> N
 
 def invocation(container: Json, index: int = 0, **more: Any) -> tuple[list[str], dict[str, str]]:
     """Return the arguments and environment of the first container of a task with three pods."""
-    spec = more.pop("spec", {})
+    spec, volumes = more.pop("spec", {}), more.pop("claims_in", Path())
     job = job_of(pod_task(container, replicas=3, **more), pod_task(sh(""), task="my-ps"), **spec)
     tasks = job.spec.tasks or []
     template = pod_spec(tasks[0])
     context = ContainerContext(
-        pod_of(job, 0, index), template, job, lambda pod: f"at-{pod}", {"PATH": "/bin"}
+        pod_of(job, 0, index),
+        template,
+        job,
+        lambda pod: f"at-{pod}",
+        {"PATH": "/bin"},
+        lambda claim: volumes / claim,
     )
     return context.invocation((template.containers or [])[0], "/tmp/message")
 
@@ -129,6 +135,29 @@ def test_a_custom_path_of_the_termination_message_is_replaced() -> None:
         sh("> /out/m; > /dev/termination-log", terminationMessagePath="/out/m")
     )
     assert argv[-1] == "> /tmp/message; > /dev/termination-log"
+
+
+VOLUME = {"name": "data", "persistentVolumeClaim": {"claimName": "f-data"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced"),
+    [
+        ("cat /data/in.csv > /data", "cat {}/in.csv > {}"),
+        ("--out=/data/x '/data'", "--out={}/x '{}'"),
+        ("/database /data-2 /x/data /data.old $ROOT/data", None),
+    ],
+)
+def test_the_mount_path_of_a_claim_is_replaced(
+    text: str, replaced: str | None, tmp_path: Path
+) -> None:
+    mounts = [{"name": "data", "mountPath": "/data/"}, {"name": "other", "mountPath": "/other"}]
+    container = sh(text, volumeMounts=mounts, env=[{"name": "A", "value": "/data/a /other"}])
+    argv, variables = invocation(container, volumes=[VOLUME], claims_in=tmp_path)
+    place = str(tmp_path / "f-data")
+    assert argv[-1] == (replaced or text).replace("{}", place)
+    assert variables["A"] == f"{place}/a /other"
+    assert (tmp_path / "f-data").is_dir()
 
 
 C = "spec.tasks[0].template.spec.containers[0]"

@@ -52,6 +52,22 @@ async def test_a_policy_matches_the_real_exit_code(world: World) -> None:
     assert phase(job) == "Completed"
 
 
+async def test_pods_of_a_claim_share_its_directory(world: World) -> None:
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "f-data"}}
+
+    def on_volume(script: str, **mount: str) -> dict[str, object]:
+        mounts = [{"name": "data", "mountPath": "/data", **mount}]
+        return pod_task(sh(script, volumeMounts=mounts), volumes=[claim])
+
+    write = on_volume("mkdir /data/x && echo 42 > /data/x/out", subPath="deep")
+    await world.create(vcjob("writes", write))
+    await world.wait_for_end("writes")
+    read = "test $(cat /data/deep/x/out) = 42 && test ! -e /database"
+    await world.create(vcjob("reads", on_volume(read)))
+    [job] = await world.wait_for_end("reads")
+    assert phase(job) == "Completed"
+
+
 class TestDeletion:
     """Pods and jobs that users delete."""
 

@@ -10,12 +10,12 @@ import pytest
 
 from jobflow.api.duration import format_duration, parse_duration
 from jobflow.api.labels import ATTEMPT, INDEX
-from jobflow.api.pod import Pod, PodPhase
+from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
 from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
 from jobflow.sandbox.nodes.runner import Assignment
-from jobflow.sandbox.nodes.simulate import SimulateRunner
-from jobflow.sandbox.nodes.simulation_script import SimulationScript, read_script
+from jobflow.sandbox.nodes.simulate import SimulateRunner, progress_of
+from jobflow.sandbox.nodes.simulation_script import SimulationScript, annotations_of, read_script
 from support.sandbox.vcjobs import SANDBOX, START, vcjob
 
 RUNNING, SUCCEEDED, FAILED = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED
@@ -48,6 +48,12 @@ def marks(task: str = "t", attempt: str = "1", **annotations: str) -> list[tuple
         ({"fail_attempts": "0"}, [(0, RUNNING, 0), (1, SUCCEEDED, 0)]),
         ({"fail_attempts": "2"}, [(0, RUNNING, 0), (1, FAILED, 1)]),
         ({"fail_attempts": "2", "exit_code": "9"}, [(0, RUNNING, 0), (1, FAILED, 9)]),
+        ({"failure_reason": "OOMKilled"}, [(0, RUNNING, 0), (1, SUCCEEDED, 0)]),
+        (
+            {"failure_reason": "OOMKilled", "fail_attempts": "1"},
+            [(0, RUNNING, 0), (1, FAILED, 137)],
+        ),
+        ({"disrupt_attempts": "1", "exit_code": "9"}, [(0, RUNNING, 0), (1, FAILED, 143)]),
         ({"task_phases": '{"ps": [["Running", 1]]}'}, [(0, RUNNING, 0), (1, SUCCEEDED, 0)]),
     ],
 )
@@ -292,6 +298,27 @@ def test_an_invalid_speed_is_refused(speed: float) -> None:
         SimulateRunner(speed)
 
 
+def test_a_disrupted_pod_has_the_condition_of_a_real_one() -> None:
+    (_, evicted) = script(disrupt_attempts="1", output="x").marks("t")
+    status = pod_status(assignment().pod, progress_of(evicted, START, START))
+    assert [
+        (row["status"], row["reason"])
+        for row in status["conditions"]
+        if row["type"] == "DisruptionTarget"
+    ] == [("True", "EvictionByEvictionAPI")]
+    assert "message" not in status["containerStatuses"][0]["state"]["terminated"]
+    (_, failed) = script("2", disrupt_attempts="1", exit_code="3").marks("t")
+    assert (failed.disrupted, failed.exit_code) == (False, 3)
+
+
+def test_a_failed_container_has_the_reason_of_the_annotation() -> None:
+    (_, failed) = script(fail_attempts="1", failure_reason="OOMKilled").marks("t")
+    status = pod_status(assignment().pod, progress_of(failed, START, START))
+    assert status["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"
+    (_, completed) = script("2", fail_attempts="1", failure_reason="OOMKilled").marks("t")
+    assert completed.reason == ""
+
+
 def test_a_failed_pod_has_the_status_of_a_real_one() -> None:
     progress = PodProgress(FAILED, START, START + timedelta(seconds=2), 3, "out of memory")
     status = pod_status(assignment().pod, progress)
@@ -311,3 +338,19 @@ def test_a_failed_pod_has_the_status_of_a_real_one() -> None:
         "127.0.0.1",
         [{"ip": "127.0.0.1"}],
     )
+
+
+@pytest.mark.parametrize(
+    ("pod_template", "found"),
+    [
+        (None, {"x": "1", f"{SANDBOX}duration": "1s"}),
+        ({"metadata": {"annotations": 3}}, {"x": "1", f"{SANDBOX}duration": "1s"}),
+        (
+            {"metadata": {"annotations": {"y": "2", f"{SANDBOX}duration": "2s"}}},
+            {"x": "1", f"{SANDBOX}duration": "2s"},
+        ),
+    ],
+)
+def test_annotations_of_a_pod_template_take_precedence(pod_template: Any, found: Any) -> None:
+    own = {"x": "1", f"{SANDBOX}duration": "1s"}
+    assert annotations_of(own, pod_template) == found

@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobflow.api.job import JobSpec
-from jobflow.api.pod import ENDED_POD_PHASES
+from jobflow.api.volcano.job import JobSpec
+from jobflow.api.volcano.pod import ENDED_POD_PHASES
 from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob, with_defaults
 from jobflow.sandbox.jobs.pods import build_pod, template_fault
 from jobflow.sandbox.jobs.policies import BusAction, policy_faults

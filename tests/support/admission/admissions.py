@@ -9,15 +9,16 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import StatusCause
 from jobflow.core.admission.changes import Need, need_of
 from jobflow.webhook.access_rights import AccessRights
 from jobflow.webhook.dry_run.template_pods import DryRun
+from jobflow.webhook.review.answer import Answer
 from jobflow.webhook.review.envelope import UserInfo
-from jobflow.webhook.review.review import Answer, Elsewhere, reviewers
+from jobflow.webhook.review.review import Elsewhere, reviewers
 
 API_VERSION_AND_KIND = ("admission.k8s.io/v1", "AdmissionReview")
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -69,7 +70,8 @@ async def answer_to(
     kind: str = "",
 ) -> Answer:
     """Return the answer to a review on the path of its kind."""
-    kind = kind or ("JobTemplate" if b'"kind": "JobTemplate"' in body else "JobFlow")
+    kinds = (each for each in KINDS if f'"kind": "{each}"'.encode() in body)
+    kind = kind or next(kinds, "JobFlow")
     paths = reviewers(cluster or FakeCluster(), elsewhere, rights)
     return await paths[KINDS[kind].review_path].review(body)
 
@@ -164,6 +166,8 @@ class FakeCluster:
     known_queues: Mapping[str, str] | None = field(default_factory=lambda: {"default": "Open"})
     flows: list[Any] = field(default_factory=list)
     terminating: bool = False
+    gone: set[tuple[str, str]] = field(default_factory=set)
+    """Names and UIDs of flows that are gone."""
     synced: bool = True
     followed: bool = True
     asked: list[str] = field(default_factory=list)
@@ -199,6 +203,9 @@ class FakeCluster:
     async def namespace_terminating(self, name: str) -> bool:
         self.asked.append(name)
         return self.terminating
+
+    async def flow_is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        return (name, uid) in self.gone
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         read = [json.loads(template) for template in templates]

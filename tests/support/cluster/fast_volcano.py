@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
-from jobflow.api.command import Action, Command
-from jobflow.api.job import Job
 from jobflow.api.resources import COMMANDS, JOBS
+from jobflow.api.volcano.command import Action, Command
+from jobflow.api.volcano.job import Job
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import httpx
 
-from jobflow.api.resources import JOBFLOWS, VALIDATING_WEBHOOKS
+from jobflow.api.resources import JOBFLOWS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from jobflow.webhook.certificates.files import write_development_pki
-from jobflow.webhook.configuration import webhook_configuration
+from jobflow.webhook.configuration import command_configuration, webhook_configuration
 from support.cluster.control_plane import free_port
 from support.cluster.real_cluster import RealCluster
 
@@ -147,15 +147,21 @@ class Served:
 @contextmanager
 def registered(real: RealCluster, served: Served) -> Iterator[None]:
     """Let the API server call the webhook of this replica; returns after the first call."""
-    path = VALIDATING_WEBHOOKS.path()
-    configuration = webhook_configuration(served.webhook_url, served.ca)
-    real.admin.post(path, json=configuration).raise_for_status()
-    name = configuration["metadata"]["name"]
+    made = {
+        VALIDATING_WEBHOOKS.path(): webhook_configuration(served.webhook_url, served.ca),
+        MUTATING_WEBHOOKS.path(): command_configuration(
+            served.webhook_url, served.ca, exempt=("jobflow", "jobflow-2")
+        ),
+    }
+    for path, configuration in made.items():
+        real.admin.post(path, json=configuration).raise_for_status()
     try:
         _await_refusal(real)
         yield
     finally:
-        real.admin.delete(f"{path}/{name}").raise_for_status()
+        for path, configuration in made.items():
+            name = configuration["metadata"]["name"]
+            real.admin.delete(f"{path}/{name}").raise_for_status()
 
 
 def _await_refusal(real: RealCluster) -> None:

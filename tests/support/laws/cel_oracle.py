@@ -65,9 +65,13 @@ _NAMES = {
 
 def _serve() -> None:
     from cel_expr_python import cel  # type: ignore[import-untyped]
+    from cel_expr_python.ext import ext_strings  # type: ignore[import-untyped]
 
     request = json.loads(sys.stdin.read())
-    env = cel.NewEnv(variables=dict.fromkeys(request["variables"], cel.Type.DYN))
+    env = cel.NewEnv(
+        variables=dict.fromkeys(request["variables"], cel.Type.DYN),
+        extensions=[ext_strings.ExtStrings()],
+    )
     for text in request["texts"]:
         try:
             found = env.compile(text, disable_check=True).eval(data=request["variables"])

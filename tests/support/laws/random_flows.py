@@ -4,12 +4,14 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from jobflow.api.jobflow import Condition, DependsOn, JobFlow, Step, Strategy
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.flow.dependencies import Condition, DependsOn, Strategy
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.step import Step
 from jobflow.core.admission.validate import Known, validate_flow
-from model.random_flows import EVERY, TEMPLATES, Drawing
+from model.random_flows import METADATA, WITHOUT_CHILDREN, Drawing
+from model.random_values import TEMPLATES
 from support.laws.random_pods import SPEC, probes
-from support.plan.plan_world import FLOW_UID, NOW, World, world_of
+from support.plan.plan_world import World, world_of
 from support.plan.steps import template
 
 NAMES = "abcdefg"
@@ -35,12 +37,9 @@ def flows_with_probes(draw: st.DrawFn) -> World:
 
 
 @st.composite
-def controlled_flows(draw: st.DrawFn, features: frozenset[str] = EVERY) -> World:
+def controlled_flows(draw: st.DrawFn, features: frozenset[str] = WITHOUT_CHILDREN) -> World:
     """Draw an admitted flow with these primitives of control."""
-    metadata = ObjectMeta(
-        name="f", namespace="ns", uid=FLOW_UID, generation=1, creation_timestamp=NOW
-    )
-    flow = JobFlow(metadata=metadata, spec=Drawing(draw, features).spec())
+    flow = JobFlow(metadata=METADATA, spec=Drawing(draw, features).spec())
     assert not validate_flow(flow, Known()).violations
     known = {name: template(name, spec) for name, spec in TEMPLATES.items()}
     return World(flow, known, failed_pods_read=False)

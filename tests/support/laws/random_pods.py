@@ -14,9 +14,10 @@ import msgspec
 from hypothesis import strategies as st
 
 from jobflow.api import labels
-from jobflow.api.job import Job
-from jobflow.api.jobflow import Probe, Step
-from jobflow.api.pod import Pod
+from jobflow.api.flow.probe import Probe
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import Pod
 from jobflow.core.planning.actions import Plan, ReadPods
 from jobflow.core.planning.view import PodsRead, ProbeResult
 from support.plan.plan_pods import pods_of

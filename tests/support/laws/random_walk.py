@@ -16,9 +16,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from jobflow.api import labels
-from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition
-from jobflow.api.job import Job
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.control import to_number
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import (
     AbortJob,
     CreateJob,
@@ -28,6 +29,7 @@ from jobflow.core.planning.actions import (
     ReadPods,
 )
 from jobflow.core.planning.view import Refusal
+from jobflow.core.spec.approvals import asks
 from support.laws.random_pods import PodHistory
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import FLOW_UID, World
@@ -251,11 +253,25 @@ class Walk:
             before = self.world
             self.reconcile()
             self.answer()
+            self.approve(turn)
             if self.world == before or not self.world.plan().plan.actions:
                 self.world = self.world.later(5)
                 for name in sorted(self.live()):
                     self.enter_phase(name, self.random.choice(OUTCOMES))
         raise AssertionError(f"the flow does not end: {self.world.plan().conditions}")
+
+    def approve(self, turn: int) -> None:
+        """Approve or reject all that waits for an answer and has no timeout."""
+        flow = self.world.flow
+        for step in flow.all_steps:
+            if step.approval is None or step.approval.timeout is not None:
+                continue
+            condition = self.stored(step.name)
+            items = [f"{step.name}/{run.index}" for run in condition.runs or () if asks(run)]
+            for text in items or ([step.name] if asks(condition) else []):
+                verb = self.random.choice(("ApproveStep", "RejectStep"))
+                name = f"{verb.lower()}-{turn}-{text.replace('/', '-')}"
+                self.world = self.world.with_command(verb, name=name, text=text)
 
     def stored(self, name: str) -> StepCondition:
         conditions = self.world.flow.status.conditions or {}
@@ -276,7 +292,7 @@ class Walk:
                 assert self.is_aborted(live[action.name]), "aborted before that was written"
             elif isinstance(action, DeleteJob) and action.name in live:
                 assert self.may_delete(live[action.name]), "deleted for no written reason"
-        most = self.world.flow.spec.parallelism
+        most = to_number(self.world.flow.spec.parallelism)
         creates = any(isinstance(action, CreateJob) for action in planned.plan.actions)
         assert most is None or not creates or sum(alive.values()) <= most
         if planned.status.completion_time is not None or not self.world.flow.final:
@@ -299,7 +315,7 @@ class Walk:
         assert stored.decisions is not None or not decides, "created before its decision was stored"
         if step.repeat is not None and key[1] != "0":
             assert runs[str(int(key[1]) - 1)].phase == "Completed", "the run before is not stored"
-        if step.for_each is not None and (most := step.for_each.parallelism) is not None:
+        if step.for_each is not None and (most := to_number(step.for_each.parallelism)) is not None:
             assert sum(n for (name, _), n in alive.items() if name == step.name) <= most
         if step.name in self.last:
             others = [self.stored(name) for name in self.steps if name not in self.last]
@@ -354,8 +370,7 @@ class Walk:
         assert self.history is not None
         if step.depends_on is not None and step.depends_on.probe is not None:
             return self.history.may_have_passed(step, target)
-        condition = step.depends_on.condition if step.depends_on else None
-        return self.end_of(target, planned) in GOOD_FOR[condition or "Completed"]
+        return self.end_of(target, planned) in GOOD_FOR[condition_for(step, target)]
 
     def end_of(self, name: str, planned: Planned) -> str:
         condition = planned.conditions[name]
@@ -367,13 +382,21 @@ class Walk:
         """Return whether a step may start after another one failed."""
         if step.depends_on is None:
             return False
-        if step.depends_on.probe is None and step.depends_on.condition in ("Failed", "Finished"):
+        conditions = {condition_for(step, target) for target in step.targets}
+        if step.depends_on.probe is None and conditions & {"Failed", "Finished"}:
             return True
         return any(
             self.handles_failure(self.steps[target], planned)
             and self.satisfies(step, target, planned)
             for target in step.targets
         )
+
+
+def condition_for(step: Step, target: str) -> str:
+    if step.depends_on is None:
+        return "Completed"
+    own = (step.depends_on.conditions or {}).get(target)
+    return own or step.depends_on.condition or "Completed"
 
 
 def key_of(job: Job) -> Key:

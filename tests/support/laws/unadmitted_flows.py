@@ -11,35 +11,59 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from jobflow.api import labels
-from jobflow.api.control import Backoff, Case, ForEach, JobDefaults, Param, Patch, Repeat, Retry
-from jobflow.api.flow_status import JobFlowStatus, JobRecord, RunCondition
-from jobflow.api.job import Job, JobCondition, JobState
-from jobflow.api.jobflow import (
-    DependsOn,
-    JobFlow,
-    JobFlowSpec,
-    Probe,
-    Step,
-    TaskStatusProbe,
-    TCPSocketProbe,
+from jobflow.api.flow.control import (
+    Approval,
+    Backoff,
+    Case,
+    Concurrency,
+    ForEach,
+    JobDefaults,
+    Param,
+    Patch,
+    Repeat,
+    Retry,
 )
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.probe import Probe, TaskStatusProbe, TCPSocketProbe
+from jobflow.api.flow.status import JobFlowStatus, JobRecord, RunCondition
+from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
+from jobflow.api.volcano.job import Job, JobCondition, JobState
 from support.plan.plan_world import FLOW_UID, NOW, World
 from support.plan.steps import template
 
 _NAMES = ("a", "b", "c", "a-0", "", "é")
 _NUMBERS = (None, 0, 1, 2, 3, -1, 100, 2**31 - 1, -(2**31))
+_SETTINGS: tuple[int | str | None, ...] = (
+    *_NUMBERS,
+    "$(params.x)",
+    "$(params.none)",
+    "3",
+    "$(item)",
+)
+"""Numbers that may refer to a param."""
 _EXPRESSIONS = (
     *(None, "", "true", "false", "1", "params.x", "outputs.x > 1", "item", "index > 0", "[1,2]"),
+    *("has(last.outputs)", "attempt > 1 || retries > 1", "size(flow.failures) > 0"),
+    *("failure.exitCode == 1", 'steps["a"].failure.node == ""'),
     *('steps["a"].phase == "Completed"', "x(", 'steps["zz"].phase', "params.x.map(y, y)"),
 )
-_DURATIONS = (None, "", "1s", "x", "99999999h", "0s", "1ns", "876000h")
+_DURATIONS = (None, "", "1s", "$(params.x)", "x", "99999999h", "0s", "1ns", "876000h")
 _PATCHES: tuple[dict[str, Any], ...] = (
     {},
     {"queue": "$(params.x)"},
+    {"queue": "$(vars.v)"},
     {"queue": "$(item)", "tasks": None},
     {"tasks": [{"name": "t", "replicas": "$(steps.a.outputs.y)"}]},
+    {"queue": "$(steps.b.failure.reason)"},
+    {"queue": "$(last.outputs.x)$(failure.node)$(attempt)$(retries)$(flow.failures)"},
     {"tasks": 3, "ttlSecondsAfterFinished": "$(index)"},
+)
+_WORKS: tuple[dict[str, Any], ...] = (
+    *({}, {}, {}, {"volumes": ["x"]}, {"container": {}}),
+    {"container": {"image": "$(params.x)"}, "job_spec": {"tasks": [{"template": 3}]}},
+    {"job_spec": {"tasks": [{"name": "t", "replicas": "$(index)"}, 7]}},
 )
 _TIMES = (
     *(None, NOW, NOW - timedelta(hours=1), NOW + timedelta(days=1)),
@@ -90,8 +114,13 @@ MANY = 5000
 MOST_BYTES = 1_500_000
 """About the size of the largest object that a cluster stores."""
 _COMMANDS = (
-    "AbortJob", "SuspendFlow", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob", "x"
+    "AbortJob", "SuspendFlow", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob", "x",
+    "ApproveStep", "RejectStep",
 )  # fmt: skip
+
+
+_ANSWERS = ("", "a", "a/0 yes", "b/1", "a-0", "/", "é no", "c/x")
+_OUTPUTS = ("", "{}", '{"x": 1, "y": null}', "[1]", "{" * 50, '{"x": "' + "x" * 5000 + '"}')
 
 
 def _numbered(entry: Any, number: int) -> Any:
@@ -136,7 +165,11 @@ class UnadmittedWorlds:
             deleted=frozenset(name for name in jobs if self._rarely(5)),
             missing=frozenset(name for name in _JOBS if self._rarely(3)),
         )
-        return world.with_command(one(_COMMANDS), name="c") if self._rarely(3) else world
+        if not self._rarely(3):
+            return world
+        text, outputs = one(_ANSWERS), {labels.OUTPUTS: one(_OUTPUTS)}
+        annotations = one([None, outputs])
+        return world.with_command(one(_COMMANDS), name="c", text=text, annotations=annotations)
 
     def _rarely(self, one_in: int, *, otherwise: bool = False) -> bool:
         return (self._dice.randrange(one_in) == 0) is not otherwise
@@ -149,13 +182,19 @@ class UnadmittedWorlds:
         params = [Param(name="x", value=one([None, 1, [1, 2], {"a": None}, "t"]))]
         return JobFlowSpec(
             flows=one([None, *([[self._step() for _ in range(self._dice.randint(0, 4))]] * 20)]),
+            targets=one([None, None, [], ["a"], ["b", "zz"]]),
             finally_=one([None, last]),
             params=one([None, params]),
-            parallelism=one([None, one(_NUMBERS)]),
+            parallelism=one([None, one(_SETTINGS)]),
             timeout=one(_DURATIONS),
             failure_policy=one([None, "Stop", "Abort", "Continue", "x"]),
             ttl_seconds_after_finished=one(_NUMBERS),
+            ttl_seconds_after_succeeded=one(_NUMBERS),
+            ttl_seconds_after_failed=one(_NUMBERS),
+            concurrency=one([None, None, Concurrency(group=one(["", "g", "$(params.x)"]))]),
+            volume_claims=one([None, {"data": one([None, {}, "x", {"a": "$(item)"}])}]),
             suspend=one([None, True]),
+            outputs=one([None, {"x": one(_EXPRESSIONS) or "1"}]),
             job_retain_policy=one([None, "delete", "x"]),
             job_defaults=one([None, JobDefaults(queue="q", plugins={"svc": []})]),
         )
@@ -165,16 +204,36 @@ class UnadmittedWorlds:
         return Step(
             name=one(_NAMES),
             template=one([None, "a", "zz"]),
+            **one(_WORKS),
+            env=one([None, None, {"A": "$(params.x)", "B": None, "": {"x": 1}}]),
+            args=one([None, None, "x", [1, "$(item)", None]]),
             depends_on=one([None, self._depends_on()]),
+            vars=one([None, {"v": one(_EXPRESSIONS) or "1"}, {"": "1", "v.w": "2"}]),
             patch=self._patch(),
+            flow=one([None, None, {}, {"flows": [{"name": "x"}], "params": {"x": "$(item)"}}]),
             when=one([None, None, one(_EXPRESSIONS)]),
             switch=one([None, None, [], [self._case(), Case()]]),
             for_each=one([None, None, self._for_each()]),
-            repeat=one([None, None, Repeat(until=one(_EXPRESSIONS), max=one(_NUMBERS))]),
+            repeat=one(
+                [
+                    None,
+                    None,
+                    Repeat(until=one(_EXPRESSIONS), max=one(_SETTINGS), pause=one(_DURATIONS)),
+                ]
+            ),
             retry=one([None, self._retry()]),
             timeout=one(_DURATIONS),
+            approval=self._approval() if self._rarely(4) else None,
             daemon=one([None, None, True]),
             continue_on_failure=one([None, True]),
+        )
+
+    def _approval(self) -> Approval:
+        one = self._one
+        return Approval(
+            message=one([None, "", "x" * 500, "$(params.x)", "$(steps.zz.outputs.y)", "$(item)"]),
+            timeout=one(_DURATIONS),
+            default=one([None, "Approve", "Reject", "x"]),
         )
 
     def _depends_on(self) -> DependsOn:
@@ -188,6 +247,8 @@ class UnadmittedWorlds:
             targets=one([None, [], [one(_NAMES)], [one(_NAMES), one(_NAMES)]]),
             strategy=one([None, "all", "any", "x"]),
             condition=one([None, "Completed", "Failed", "Finished", "Running", "x"]),
+            items=one([None, None, None, "Matching", "x"]),
+            conditions=one([None, None, {}, {"a": "Running"}, {"b": "Failed", "zz": "x"}]),
             probe=one([None, None, None, *probes]),
         )
 
@@ -196,15 +257,16 @@ class UnadmittedWorlds:
 
     def _case(self) -> Case:
         one = self._one
-        return Case(when=one(_EXPRESSIONS), template=one([None, "b", "zz"]), patch=self._patch())
+        template = one([None, "b", "zz"])
+        return Case(when=one(_EXPRESSIONS), template=template, patch=self._patch(), **one(_WORKS))
 
     def _for_each(self) -> ForEach:
         one = self._one
         return ForEach(
             items=one([None, [], [None], [{"k": None}, 2]]),
             from_=one(_EXPRESSIONS),
-            count=one(_NUMBERS),
-            parallelism=one(_NUMBERS),
+            count=one(_SETTINGS),
+            parallelism=one(_SETTINGS),
         )
 
     def _retry(self) -> Retry:
@@ -212,9 +274,11 @@ class UnadmittedWorlds:
         factor = one([None, 0.0, 1.0, -1.0, 1e308, 2.0])
         backoff = Backoff(duration=one(_DURATIONS), factor=factor, max=one(_DURATIONS))
         return Retry(
-            limit=one(_NUMBERS),
+            limit=one(_SETTINGS),
             backoff=one([None, backoff]),
             when=one(_EXPRESSIONS),
+            patch=one([None, Patch(job_spec=one(_PATCHES))]),
+            disruptions=one(_NUMBERS),
             avoid_nodes=one([None, True]),
         )
 

@@ -1,23 +1,30 @@
-"""A TCP hop between a replica and the API server that can drop bytes without closing connections.
+"""A TCP hop between a client and a server that can drop bytes without closing connections.
 
 Bytes that are sent while it is dark are lost. A network that delivers requests much later is not
 simulated, because nothing can protect a client from it.
 """
 
 import asyncio
+from typing import Protocol
 
-from support.cluster.control_plane import ControlPlane
 from support.network.local_server import StreamServer
 
 CHUNK = 2**16
 
 
+class HasPort(Protocol):
+    """A server on this machine."""
+
+    @property
+    def port(self) -> int: ...
+
+
 class Hop(StreamServer):
     """Forwards connections until `go_dark`."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, server: HasPort) -> None:
         super().__init__(self._pass_on)
-        self._plane = plane
+        self._server = server
         self._dark = False
 
     @property
@@ -36,7 +43,7 @@ class Hop(StreamServer):
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream: asyncio.StreamWriter | None = None
         try:
-            response, upstream = await asyncio.open_connection("127.0.0.1", self._plane.port)
+            response, upstream = await asyncio.open_connection("127.0.0.1", self._server.port)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._copy(reader, upstream))
                 both.create_task(self._copy(response, writer))

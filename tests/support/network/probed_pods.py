@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from jobflow.api import pod as names
 from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.pod import Pod, PodStatus
 from jobflow.api.resources import JOBS
+from jobflow.api.volcano import pod as names
+from jobflow.api.volcano.pod import Pod, PodStatus
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.controller.probes.prober import Prober

@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.control import ForEach, Repeat
-from jobflow.api.flow_status import (
+from jobflow.api.flow.control import ForEach, Repeat
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.status import (
     Decisions,
     FlowState,
     JobFlowStatus,
@@ -16,7 +18,7 @@ from jobflow.api.flow_status import (
     StepCondition,
     StepFailure,
 )
-from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Step
+from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -131,6 +133,16 @@ def standing(
         depends_on = DependsOn(targets=targets.split()) if targets else None
         pairs.append((Step(name=step, depends_on=depends_on), condition))
     return several(pairs, phase, name=name, status={"progress": f"{done}/{len(steps)}"})
+
+
+def with_conditions(flow: JobFlow, **changes: dict[str, Any]) -> JobFlow:
+    """Return the flow with other fields in its steps' conditions."""
+    conditions = dict(flow.status.conditions or {})
+    for step, fields in changes.items():
+        key = f"{flow.metadata.name}-{step}"
+        conditions[key] = msgspec.structs.replace(conditions[key], **fields)
+    status = msgspec.structs.replace(flow.status, conditions=conditions)
+    return msgspec.structs.replace(flow, status=status)
 
 
 DIAMOND = standing(

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from jobflow.api.job import Job
 from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.volcano.job import Job
 from jobflow.core.planning.view import Holder
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.control import Backoff, ForEach, Repeat, Retry
-from jobflow.api.flow_status import RunCondition
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.control import Backoff, ForEach, Repeat, Retry
+from jobflow.api.flow.status import RunCondition
+from jobflow.api.flow.step import Step
 from support.plan.plan_pods import pod_of
 from support.plan.plan_world import World, world_of
 from support.plan.planned import Planned

@@ -4,11 +4,11 @@ from datetime import datetime
 
 import msgspec
 
-from jobflow.api import pod as names
-from jobflow.api.job import Job
 from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.pod import Pod, PodStatus
 from jobflow.api.resources import JOBS
+from jobflow.api.volcano import pod as names
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import Pod, PodStatus
 
 
 def pods_of(job: Job, /, **tasks: str) -> dict[str, Pod]:

@@ -6,7 +6,7 @@ vcjobs follow from them: `flow("a", b="a").with_jobs(a="Completed")`. No decisio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -15,17 +15,21 @@ from typing import Any
 import msgspec
 
 from jobflow.api import labels
-from jobflow.api.command import Command
-from jobflow.api.flow_status import JobFlowStatus, JobRecord
-from jobflow.api.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
-from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.status import JobFlowStatus, JobRecord
+from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.api.pod import Pod
+from jobflow.api.volcano.command import Command
+from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
+from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import format_attempt_name, format_job_name
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
+    CancelFlow,
+    CommandFlow,
+    CreateClaim,
     CreateJob,
     DeleteCommand,
     DeleteFlow,
@@ -33,9 +37,19 @@ from jobflow.core.planning.actions import (
     Guard,
     ReadPods,
 )
+from jobflow.core.planning.children import observe
 from jobflow.core.planning.observed import FAILURES
 from jobflow.core.planning.plan import plan
-from jobflow.core.planning.view import Held, Holder, PodsRead, ProbeResult, Refusal, View
+from jobflow.core.planning.view import (
+    ClaimHolder,
+    Held,
+    Holder,
+    PodsRead,
+    ProbeResult,
+    Refusal,
+    View,
+)
+from jobflow.core.spec.concurrency import NO_GROUP, Group, Member
 from support.plan.foreign_jobs import owner
 from support.plan.plan_pods import pods_of
 from support.plan.planned import Planned
@@ -71,7 +85,8 @@ def world_of(steps: list[Step], *, name: str = "f", retain: str | None = None) -
         ),
         spec=JobFlowSpec(flows=steps, job_retain_policy=retain),
     )
-    templates = {step.template_name: template(step.template_name) for step in steps}
+    names = filter(None, (step.template_for(None) for step in steps))
+    templates = {name: template(name) for name in names}
     return World(jobflow, templates)
 
 
@@ -98,11 +113,17 @@ class World:
     flow: JobFlow
     templates: Mapping[str, JobTemplate]
     jobs: Mapping[str, Job] = field(default_factory=dict)
+    parent: JobFlow | None = None
     deleted: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
     """Names of vcjobs that ReadJob did not find."""
     holders: Mapping[str, Holder] = field(default_factory=dict)
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    claims: Mapping[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
+    """Answers to CreateClaim; None: the claim exists."""
+    group: Group = NO_GROUP
+    """The other flows of the concurrency group."""
+    cancels: Mapping[str, datetime] = field(default_factory=dict)
     held: Held | None = None
     commands: Mapping[str, Command] | None = field(default_factory=dict)
     aborts: Mapping[str, datetime] = field(default_factory=dict)
@@ -122,9 +143,13 @@ class World:
         return View(
             templates=self.templates,
             jobs=self.jobs,
+            parent=self.parent,
             deleted=self.deleted | (self.missing - self.jobs.keys()),
             holders=self.holders,
             refusals=self.refusals,
+            claims=self.claims,
+            group=self.group,
+            cancels=self.cancels,
             held=self.held,
             commands=self.commands,
             aborts=self.aborts,
@@ -180,7 +205,7 @@ class World:
 
     @cached_property
     def _template_names(self) -> dict[str, str]:
-        return {step.name: step.template_name for step in reversed(self.flow.steps)}
+        return {step.name: step.template_for(None) for step in reversed(self.flow.steps)}
 
     def with_job(self, job: Job) -> World:
         name = job.metadata.name
@@ -247,6 +272,18 @@ class World:
         refusal = Refusal(code, message, retry_at)
         return replace(self, refusals={**self.refusals, self.name_of(step, run): refusal})
 
+    def with_claim(self, name: str, answer: Refusal | ClaimHolder | None) -> World:
+        """Set the answer to the create of a PersistentVolumeClaim."""
+        return replace(self, claims={**self.claims, name: answer})
+
+    def with_group(self, *holders: str, before: Sequence[str] = (), moves: bool = False) -> World:
+        """Set the other flows of the concurrency group, by name."""
+
+        def members(names: Sequence[str]) -> tuple[Member, ...]:
+            return tuple(Member(name, f"uid-{name}") for name in names)
+
+        return replace(self, group=Group(members(holders), members(before), moves))
+
     def with_held(
         self, *tried: str, room: int = 1, retry_in: float | None = 0, why: str = "exceeded quota"
     ) -> World:
@@ -261,12 +298,22 @@ class World:
         return replace(self, templates={**self.templates, name: template(name)})
 
     def with_command(
-        self, action: str = "TerminateJob", *, name: str = "c", uid: str = FLOW_UID, text: str = ""
+        self,
+        action: str = "TerminateJob",
+        *,
+        name: str = "c",
+        uid: str = FLOW_UID,
+        text: str = "",
+        annotations: dict[str, str] | None = None,
     ) -> World:
         """Create a Command for the flow, now."""
         command = Command(
             metadata=ObjectMeta(
-                name=name, namespace="ns", uid=f"uid-{name}", creation_timestamp=self.now
+                name=name,
+                namespace="ns",
+                uid=f"uid-{name}",
+                creation_timestamp=self.now,
+                annotations=annotations,
             ),
             action=action,
             target=owner(self.flow.metadata.name, uid),
@@ -318,12 +365,17 @@ class World:
             case CreateJob():
                 assert action.name not in self.jobs or action.name in self.deleted, "made twice"
                 return self.with_job(self._made(action))
+            case CreateClaim():
+                return self.with_claim(action.name, None)
             case DeleteJob():
                 assert self.jobs[action.name].metadata.uid == action.uid
                 return replace(self, deleted=self.deleted | {action.name})
-            case AbortJob():
+            case CommandFlow() | AbortJob():
                 assert self.jobs[action.name].metadata.uid == action.uid
-                return replace(self, aborts={**self.aborts, action.uid: self.now})
+                key = action.key if isinstance(action, CommandFlow) else action.uid
+                return replace(self, aborts={**self.aborts, key: self.now})
+            case CancelFlow():
+                return replace(self, cancels={**self.cancels, action.uid: self.now})
             case DeleteCommand():
                 remaining = {n: c for n, c in (self.commands or {}).items() if n != action.name}
                 return replace(self, commands=remaining)
@@ -337,6 +389,12 @@ class World:
         return self if exists else self.with_missing(action.name)
 
     def _made(self, action: CreateJob) -> Job:
+        if action.is_flow:
+            child = msgspec.convert(dict(action.manifest), JobFlow)
+            metadata = msgspec.structs.replace(
+                child.metadata, uid=f"uid-{action.name}", creation_timestamp=self.now
+            )
+            return observe(msgspec.structs.replace(child, metadata=metadata))
         metadata = msgspec.convert(action.manifest["metadata"], ObjectMeta)
         return Job(
             metadata=msgspec.structs.replace(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from jobflow.api.flow_status import JobFlowStatus, StepCondition
+from jobflow.api.flow.status import JobFlowStatus, StepCondition
 from jobflow.core.planning.actions import (
     AbortJob,
+    CancelFlow,
+    CreateClaim,
     CreateJob,
     DeleteCommand,
     DeleteJob,
@@ -37,6 +39,11 @@ class Planned:
         return [a.name for a in self.plan.actions if isinstance(a, CreateJob)]
 
     @property
+    def claims(self) -> list[str]:
+        """Names of the PersistentVolumeClaims to create."""
+        return [a.name for a in self.plan.actions if isinstance(a, CreateClaim)]
+
+    @property
     def deletes(self) -> list[str]:
         return [a.name for a in self.plan.actions if isinstance(a, DeleteJob)]
 
@@ -53,6 +60,11 @@ class Planned:
     @property
     def aborts(self) -> list[str]:
         return [a.name for a in self.plan.actions if isinstance(a, AbortJob)]
+
+    @property
+    def cancels(self) -> list[str]:
+        """Names of the other flows to cancel."""
+        return [a.name for a in self.plan.actions if isinstance(a, CancelFlow)]
 
     @property
     def reads(self) -> list[str]:
@@ -136,11 +148,13 @@ class Planned:
 
     @property
     def wakes_for_nothing(self) -> bool:
-        """Whether there is nothing to do in this plan nor in the next one that it asks for."""
+        """Whether there is nothing to do in this plan nor in the next one that it asks for. An
+        attempt of which the status gives the time is a reason to look, though room may lack."""
         after = self.plan.requeue_after
         if after is None or not self.nothing:
             return False
-        return self.world.later(after.total_seconds()).plan().nothing
+        later = self.world.later(after.total_seconds())
+        return later.now not in attempt_times(self.status) and later.plan().nothing
 
     @property
     def nothing(self) -> bool:
@@ -150,3 +164,10 @@ class Planned:
             and not self.plan.events
             and self.plan.status == self.world.flow.status
         )
+
+
+def attempt_times(status: JobFlowStatus) -> set[datetime | None]:
+    """Return the times of the next attempts of all steps and runs."""
+    conditions = (status.conditions or {}).values()
+    runs = (run for condition in conditions for run in (condition, *(condition.runs or ())))
+    return {run.next_attempt_time for run in runs}

@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.job import TaskState
-from jobflow.api.jobflow import DependsOn, Probe, Step
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.probe import Probe
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import TaskState
 from support.plan.plan_world import World, world_of
 from support.plan.planned import Planned
 from support.plan.steps import after, template

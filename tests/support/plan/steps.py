@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jobflow.api.jobflow import DependsOn, Step
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 
 TEMPLATE_SPEC: dict[str, Any] = {
@@ -19,17 +20,41 @@ TEMPLATE_SPEC: dict[str, Any] = {
 }
 
 
-def after(targets: str, *, strategy: str | None = None, condition: str | None = None) -> DependsOn:
+def mounting(*volumes: str) -> dict[str, Any]:
+    """The spec of a template whose container mounts these volumes, which its pods do not have."""
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in volumes]
+    container = {"name": "c", "image": "busybox", "volumeMounts": mounts}
+    (task,) = TEMPLATE_SPEC["tasks"]
+    return {
+        **TEMPLATE_SPEC,
+        "tasks": [{**task, "template": {"spec": {"containers": [container]}}}],
+    }
+
+
+def after(
+    targets: str,
+    *,
+    strategy: str | None = None,
+    condition: str | None = None,
+    conditions: dict[str, str] | None = None,
+) -> DependsOn:
     """A `dependsOn`; targets are words of one string."""
-    return DependsOn(targets=targets.split(), strategy=strategy, condition=condition)
+    return DependsOn(
+        targets=targets.split(), strategy=strategy, condition=condition, conditions=conditions
+    )
 
 
 def step(
-    targets: str = "", *, strategy: str | None = None, condition: str | None = None, **fields: Any
+    targets: str = "",
+    *,
+    strategy: str | None = None,
+    condition: str | None = None,
+    conditions: dict[str, str] | None = None,
+    **fields: Any,
 ) -> Step:
     """A step without a name, for `flow`; targets are words of one string."""
-    depends_on = after(targets, strategy=strategy, condition=condition) if targets else None
-    return Step(depends_on=depends_on, **fields)
+    depends_on = after(targets, strategy=strategy, condition=condition, conditions=conditions)
+    return Step(depends_on=depends_on if targets else None, **fields)
 
 
 def template(name: str, spec: Mapping[str, Any] = TEMPLATE_SPEC) -> JobTemplate:

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow_status import JobFlowStatus
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.resources import JOBFLOWS, JOBS
+from jobflow.api.volcano.job import Job
 from jobflow.controller.apply.api_answers import Answers, Memory
 from jobflow.controller.apply.applied import Applied
 from jobflow.controller.apply.apply import Applier

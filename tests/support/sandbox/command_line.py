@@ -8,9 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
+import typer
 from typer.testing import CliRunner
 
-from jobflow.cli.main import app
+from jobflow.cli.program import Program
+
+PROGRAM = typer.Typer(name="jobflow", cls=Program)
+"""The program as an app without commands of its own, because CliRunner builds the commands of an
+app for each call, which takes longer than most calls. `Program` runs those of `cli.program`."""
+PROGRAM.callback()(lambda: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +32,19 @@ class Result:
         return json.loads(self.out)
 
 
-def jobflow(*arguments: object, stdin: str | bytes = b"") -> Result:
-    """Run `jobflow ARGUMENTS`. It fails on exceptions other than SystemExit."""
-    runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"})
-    with _logging_restored():
-        result = runner.invoke(app, [str(argument) for argument in arguments], input=stdin)
+def jobflow(*arguments: object, stdin: str | bytes = b"", columns: int = 0) -> Result:
+    """Run `jobflow ARGUMENTS`, with `columns` on a terminal of this width that knows no colours. It
+    fails on exceptions other than SystemExit."""
+    terminal = {"FORCE_COLOR": "1", "TERM": "dumb", "LINES": "25"} if columns else {}
+    runner = CliRunner(env={"COLUMNS": str(columns or 80), "NO_COLOR": "1", **terminal})
+    with logging_restored():
+        result = runner.invoke(PROGRAM, [str(argument) for argument in arguments], input=stdin)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return Result(result.exit_code, result.stdout, result.stderr)
 
 
 @contextmanager
-def _logging_restored() -> Iterator[None]:
+def logging_restored() -> Iterator[None]:
     """Restore the logging of the process, which commands configure."""
     root = logging.getLogger()
     handlers, level, config = root.handlers, root.level, structlog.get_config()

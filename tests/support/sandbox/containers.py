@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-from jobflow.api.job import (
+from jobflow.api.volcano.job import (
     ContainerOutline,
     ContainerResources,
     Job,
@@ -13,7 +13,7 @@ from jobflow.api.job import (
     PodTemplateOutline,
     TaskOutline,
 )
-from jobflow.api.pod import (
+from jobflow.api.volcano.pod import (
     ContainerState,
     ContainerStatus,
     ContainerWaiting,

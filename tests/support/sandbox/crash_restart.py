@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.command import Command
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import COMMANDS, EVENTS, JOBFLOWS
+from jobflow.api.volcano.command import Command
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client

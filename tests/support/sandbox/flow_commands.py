@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.flags import ClusterOptions
-from jobflow.cli.flows.send_command import Verb, send_and_wait
+from jobflow.cli.flags import ClusterOptions, Selection
+from jobflow.cli.steer.send_command import Verb, send_and_wait
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
@@ -23,6 +23,18 @@ SUSPENDED: Status = {
 }
 BUSY = {**SUSPENDED, "conditions": {"f-a": {"phase": "Running"}}}
 IDLE = {**SUSPENDED, "conditions": {"f-a": {"phase": "Completed"}, "f-b": {"phase": "Waiting"}}}
+RUNNING: Status = {
+    "state": {"phase": "Running"},
+    "progress": "1/2",
+    "startTime": "2026-01-01T12:00:00Z",
+}
+FAILED: Status = {
+    "state": {"phase": "Failed", "reason": "StepFailed", "message": "step a failed"},
+    "progress": "2/2",
+    "startTime": "2026-01-01T12:00:00Z",
+    "completionTime": "2026-01-01T12:01:05Z",
+}
+SUCCEED = {**FAILED, "state": {"phase": "Succeed", "reason": "", "message": ""}}
 JOBFLOW = Path(sys.executable).with_name("jobflow")
 
 
@@ -48,7 +60,7 @@ async def run_process(kubeconfig: Path, *arguments: str) -> Result:
 async def send_and_wait_for_f(verb: Verb, kubeconfig: Path) -> int:
     """Run a command about the flow f with `--wait` on the test's own loop."""
     options = ClusterOptions(kubeconfig=str(kubeconfig))
-    return await send_and_wait(verb, "f", options, wait=True)
+    return await send_and_wait(verb, ["f"], Selection(), options, wait=True)
 
 
 def volcano_on(world: Cluster) -> AbstractAsyncContextManager[None]:
@@ -61,6 +73,15 @@ async def long_flow(world: Cluster, name: str = "f", **spec: Any) -> None:
     slow = template("a")
     slow["metadata"]["annotations"] = {"sandbox.jobflow.volcano.sh/duration": "1h"}
     await world.apply(slow, template("b"), flow(name, {"a": "", "b": "a"}, **spec))
+
+
+async def apply_flow(world: Cluster, name: str, status: dict[str, Any] | None = None) -> None:
+    """Apply a flow with the label app=NAME and this status."""
+    manifest = flow(name, {"a": "", "b": "a"})
+    manifest["metadata"]["labels"] = {"app": name}
+    await world.apply(manifest)
+    if status:
+        await set_status(world, status, name)
 
 
 async def set_status(world: Cluster, status: dict[str, Any], name: str = "f") -> None:

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from jobflow.api.job import Job
 from jobflow.api.meta import ObjectMeta
-from jobflow.api.pod import JOB_NAME, TASK, TASK_INDEX
 from jobflow.api.resources import PODS
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import JOB_NAME, TASK, TASK_INDEX
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.jobs.pods import owner_reference
 from support.sandbox.running_controller import Ends, write_status

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.flow_status import FlowState, JobFlowStatus
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowState, JobFlowStatus
 from jobflow.api.resources import JOBFLOWS
 from jobflow.controller import reconciler as module
 from jobflow.controller.apply.api_answers import Memory

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.pod import Pod
+from jobflow.api.volcano.pod import Pod
 from jobflow.sandbox.jobs.job import Vcjob, VcjobObject, read_vcjob
 from jobflow.sandbox.jobs.pods import build_pod
 from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status

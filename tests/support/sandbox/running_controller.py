@@ -10,16 +10,25 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jobflow.api.command import Command, encoded
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta, OwnerReference
-from jobflow.api.resources import COMMANDS, EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES, Resource
+from jobflow.api.resources import (
+    COMMANDS,
+    CRONJOBFLOWS,
+    EVENTS,
+    JOBFLOWS,
+    JOBS,
+    JOBTEMPLATES,
+    Resource,
+)
+from jobflow.api.volcano.command import Command, encoded
+from jobflow.api.volcano.job import Job
 from jobflow.controller.controller import Controller
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache
 from jobflow.kube.client import ApiError, Client
 from jobflow.kube.reflector import Reflector
+from jobflow.sandbox.apiserver.reads.pod_logs import LogSource
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.sandbox.apiserver.requests.http import Request
 from jobflow.sandbox.apiserver.server import ApiServer, InjectedFault
@@ -59,6 +68,17 @@ def flow(name: str, steps: Mapping[str, str], **spec: Any) -> dict[str, Any]:
         "kind": "JobFlow",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"flows": flows, **spec},
+    }
+
+
+def cron(name: str = "c", schedule: str = "*/10 * * * *", **spec: Any) -> dict[str, Any]:
+    """Return a CronJobFlow whose flows have one step, `a`."""
+    template = {"spec": {"flows": [{"name": "a"}]}}
+    return {
+        "apiVersion": CRONJOBFLOWS.api_version,
+        "kind": CRONJOBFLOWS.kind,
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"schedule": schedule, "jobFlowTemplate": template, **spec},
     }
 
 
@@ -143,7 +163,8 @@ class Cluster:
     async def apply(self, *objects: dict[str, Any]) -> None:
         """Create objects of our kinds."""
         for obj in objects:
-            resource = {"JobFlow": JOBFLOWS, "JobTemplate": JOBTEMPLATES, "Job": JOBS}[obj["kind"]]
+            resources = (JOBFLOWS, JOBTEMPLATES, CRONJOBFLOWS, JOBS)
+            resource = next(each for each in resources if each.kind == obj["kind"])
             await self.client.create(resource, NAMESPACE, json.dumps(obj).encode())
 
     async def flow(self, name: str) -> JobFlow:
@@ -313,7 +334,7 @@ class Product:
 
 
 @asynccontextmanager
-async def cluster() -> AsyncIterator[Cluster]:
+async def cluster(logs: LogSource | None = None) -> AsyncIterator[Cluster]:
     """A new API server."""
-    async with ApiServer() as server, Client.at(server.url) as client:
+    async with ApiServer(logs=logs) as server, Client.at(server.url) as client:
         yield Cluster(server, client)

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.job import JobSpec, JobStatus
-from jobflow.api.pod import PodPhase
 from jobflow.api.resources import JOBS
+from jobflow.api.volcano.job import JobSpec, JobStatus
+from jobflow.api.volcano.pod import PodPhase
+from jobflow.sandbox.jobs.job_queue import JobQueue
 from jobflow.sandbox.jobs.policies import (
     SYNC,
     BusAction,
@@ -22,7 +23,6 @@ from jobflow.sandbox.jobs.policies import (
     pod_request,
 )
 from jobflow.sandbox.jobs.state_machine import JobSnapshot, pod_name, step
-from jobflow.sandbox.volcano.job_queue import JobQueue
 
 START = datetime(2026, 11, 21, 2, 52, 46, tzinfo=UTC)
 SANDBOX = "sandbox.jobflow.volcano.sh/"

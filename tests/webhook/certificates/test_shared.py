@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
+from jobflow.api.kinds import KINDS
 from jobflow.api.resources import SECRETS
 from jobflow.kube.client import ApiError
 from jobflow.webhook.certificates.live import Live
@@ -50,7 +51,7 @@ async def test_the_first_replica_creates_a_trusted_certificate(world: Shared) ->
     async with serving(world) as (one,):
         ring = await world.ring()
         assert ring.serving.certificate == one.serves
-        assert await world.trusted() == [{ring.issuer}] * 2
+        assert await world.trusted() == [{ring.issuer}] * len(KINDS)
         assert one.source.waiting_for() == []
 
 
@@ -58,7 +59,7 @@ async def test_replicas_that_start_together_agree(world: Shared) -> None:
     async with serving(world, 5) as replicas:
         ring = await world.ring()
         assert {each.serves for each in replicas} == {ring.serving.certificate}
-        assert await world.trusted() == [{ring.issuer}] * 2
+        assert await world.trusted() == [{ring.issuer}] * len(KINDS)
         assert all(each.live.swaps == 0 for each in replicas)
 
 
@@ -129,7 +130,7 @@ async def test_a_new_ca_is_trusted_before_its_certificate_is_served(world: Share
         await world.later(timedelta(seconds=1))
         await world.until(lambda: one.live.swaps == other.live.swaps == 2)
         assert (await world.ring()).issuer == new
-        assert await world.trusted() == [{old, new}] * 2
+        assert await world.trusted() == [{old, new}] * len(KINDS)
         await world.later(OVERLAP)
         await until_trusted(world, {new})
         assert (await world.ring()).authorities == (new,)
@@ -154,7 +155,7 @@ async def test_a_secret_deleted_while_no_replica_runs_gets_a_new_ca(world: Share
     await world.client.delete(SECRETS, "default", SECRET)
     async with serving(world) as (one,):
         new = (await world.ring()).issuer
-        assert await world.trusted() == [{old, new}] * 2
+        assert await world.trusted() == [{old, new}] * len(KINDS)
         await world.later(OVERLAP)
         await until_trusted(world, {new})
 
@@ -231,7 +232,7 @@ async def test_an_expired_ca_is_replaced(world: Shared) -> None:
     async with serving(world) as (one,):
         ring = await world.ring()
         assert not set(ring.authorities) & set(before.authorities)
-        assert await world.trusted() == [{ring.issuer}] * 2
+        assert await world.trusted() == [{ring.issuer}] * len(KINDS)
 
 
 class TestWaitingFor:
@@ -291,7 +292,7 @@ async def change_secret(world: Shared, edit: dict[str, bytes]) -> None:
 
 async def until_trusted(world: Shared, authorities: set[object]) -> None:
     async with asyncio.timeout(10):
-        while await world.trusted() != [authorities] * 2:  # noqa: ASYNC110
+        while await world.trusted() != [authorities] * len(KINDS):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

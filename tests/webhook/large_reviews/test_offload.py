@@ -14,7 +14,8 @@ import pytest
 from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.large_reviews import offload
 from jobflow.webhook.large_reviews.offload import MODULE, Aside
-from jobflow.webhook.review.review import MOST_BYTES, ReviewOutcome
+from jobflow.webhook.review.answer import ReviewOutcome
+from jobflow.webhook.review.review import MOST_BYTES
 from support.admission.admissions import FakeCluster, FakeRights, answer_to, respond, review, stored
 from support.sandbox.manifests import jobflow, template
 

@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.core.violations import MAX_SHOWN
 from jobflow.webhook.large_reviews.offload import SECONDS
+from jobflow.webhook.review.answer import Answer, ReviewOutcome
 from jobflow.webhook.review.envelope import MAX_WARNING
-from jobflow.webhook.review.review import Answer, Reviewer, ReviewOutcome, reviewers
+from jobflow.webhook.review.review import Reviewer, reviewers
 from support.admission.admissions import FakeCluster
 from support.laws.cpu_time import least_cpu
 from support.laws.effort_of_laws import THOROUGH

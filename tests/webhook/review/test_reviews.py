@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jobflow.webhook.review import judges
-from jobflow.webhook.review.review import ReviewOutcome
+from jobflow.webhook.review.answer import ReviewOutcome
 from support.admission.admissions import UID, FakeCluster, respond, review, stored
 from support.sandbox.manifests import DIAMOND, jobflow, template
 

@@ -98,8 +98,8 @@ def _schema(info: msgspec.inspect.Type) -> Schema:
         case msgspec.inspect.Metadata(type=inner):
             return _schema(inner) | _annotations(info)
         case msgspec.inspect.UnionType(types=types):
-            (inner,) = (t for t in types if not isinstance(t, msgspec.inspect.NoneType))
-            return _schema(inner)
+            inner, *others = (t for t in types if not isinstance(t, msgspec.inspect.NoneType))
+            return {"x-kubernetes-int-or-string": True} if others else _schema(inner)
         case msgspec.inspect.StructType(fields=fields):
             properties = {field.encode_name: _schema(field.type) for field in fields}
             return {"type": "object", "properties": properties}

@@ -9,9 +9,18 @@ from typing import Annotated
 import typer
 
 from jobflow.cli.errors import UNUSABLE, exit_on
-from jobflow.cli.flags import KUBECONFIG, LazyCommand, examples
+from jobflow.cli.flags import (
+    COMPLETE_VARIABLE,
+    KUBECONFIG,
+    ClusterOptions,
+    Commands,
+    LazyCommand,
+    Shell,
+    examples,
+    expand_options,
+)
 
-commands = typer.Typer()
+commands = Commands()
 
 
 @commands.command(
@@ -56,7 +65,7 @@ def crds(
     from jobflow.cli.cluster.crds import apply_crds, print_crds
 
     if kubeconfig is not None and not apply:
-        raise typer.BadParameter("needs --apply", param_hint="'--kubeconfig'")
+        raise typer.BadParameter("--kubeconfig needs --apply")
     raise typer.Exit(apply_crds(kubeconfig) if apply else print_crds())
 
 
@@ -83,3 +92,45 @@ def certs(
     serving = written.serving
     for path in (written.ca_certificate, written.ca_key, serving.certificate, serving.key):
         print(path)
+
+
+@commands.command(
+    short_help="Check the installation on a cluster.",
+    epilog=examples("jobflow doctor", "jobflow doctor -n team -o json"),
+)
+@expand_options
+def doctor(options: ClusterOptions) -> None:
+    """Check the installation: definitions, Volcano and its own controllers of JobFlows, webhook,
+    certificates, leader, your rights, queues, and JobTemplates of the namespace. Each fault comes
+    with what to do about it. What you have no right to read is a warning.
+
+    Exit code: 0 no faults; 1 faults; 2 no cluster.
+    """
+    from jobflow.cli.cluster.doctor.command import diagnose
+    from jobflow.cli.flows.find_flow import run_command
+
+    raise typer.Exit(run_command(diagnose(options)))
+
+
+@commands.command(
+    short_help="Print a script that completes commands in your shell.",
+    epilog=examples(
+        "jobflow completion bash",
+        "echo 'source <(jobflow completion bash)' >> ~/.bashrc",
+        "echo 'source <(jobflow completion zsh)' >> ~/.zshrc   # after compinit",
+        "jobflow completion fish > ~/.config/fish/completions/jobflow.fish",
+    ),
+)
+@expand_options
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", show_default=False)],
+) -> None:
+    """Print a script that completes commands, flags, names of flows of the cluster and their steps.
+    Load it from the file that your shell reads at its start: see the examples.
+
+    Exit code: 0 printed; 2 no such shell.
+    """
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    variable = COMPLETE_VARIABLE
+    print(get_completion_script(prog_name="jobflow", complete_var=variable, shell=shell))

@@ -2,15 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobflow.cli.flags import FileOptions, NodeOptions, Output, examples, expand_options
+from jobflow.cli.flags import (
+    Commands,
+    FileOptions,
+    NodeOptions,
+    Output,
+    examples,
+    expand_options,
+)
 
-commands = typer.Typer()
+if TYPE_CHECKING:
+    from jobflow.cli.local.sandbox import ShowPage
+
+commands = Commands()
+
+
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """Flags of commands that can show a page."""
+
+    ui: Annotated[
+        bool,
+        typer.Option("--ui", help="Show the flows on a page in the browser, until Ctrl-C."),
+    ] = False
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="With --ui: only print the link.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.no_browser and not self.ui:
+            raise typer.BadParameter("--no-browser needs --ui")
+
+
+def _page(options: PageOptions) -> ShowPage | None:
+    """Return what shows the page, if it is asked for."""
+    if not options.ui:
+        return None
+    from functools import partial
+
+    from jobflow.cli.ui.serve import shown_page
+
+    return partial(shown_page, opens_browser=not options.no_browser)
 
 
 class RunOutput(StrEnum):
@@ -25,6 +64,7 @@ class RunOutput(StrEnum):
     epilog=examples(
         "jobflow run flow.yaml",
         "jobflow run --speed 10 -o json templates/ flow.yaml",
+        "jobflow run --ui flow.yaml",
         "jobflow run --runner process --max-restarts 0 flow.yaml",
         "jobflow run --param workers=4 --param 'rates=[0.1, 0.01]' flow.yaml",
         "helm template . | jobflow run -",
@@ -34,6 +74,7 @@ class RunOutput(StrEnum):
 def run(
     files: FileOptions,
     nodes: NodeOptions,
+    page: PageOptions,
     output: Annotated[
         RunOutput,
         typer.Option(
@@ -41,17 +82,19 @@ def run(
         ),
     ] = RunOutput.TREE,
 ) -> None:
-    """Run flows in a sandbox on this machine, without a cluster.
+    """Run flows in a sandbox on this machine, without a cluster. A CronJobFlow runs one flow, now.
 
     With --runner process, logs are written to .jobflow/logs, and the last lines of the log of each
     failed step are printed.
+
+    With --ui, the sandbox and its page stay until Ctrl-C, so that steps can be approved there.
 
     Exit code: 0 every flow is Succeed; 1 a flow is Failed; 2 refused, unreadable, or a flow cannot
     finish because a JobTemplate is missing or it is suspended; 130 interrupted.
     """
     from jobflow.cli.local.run import run_flows
 
-    raise typer.Exit(run_flows(files, nodes, as_json=output is RunOutput.JSON))
+    raise typer.Exit(run_flows(files, nodes, as_json=output is RunOutput.JSON, page=_page(page)))
 
 
 @commands.command(
@@ -66,11 +109,12 @@ def run(
 def lint(
     files: FileOptions,
     output: Annotated[
-        Output, typer.Option("-o", "--output", help="Text, or one JSON list of faults.")
+        Output,
+        typer.Option("-o", "--output", help="Text, or a JSON list of faults and warnings."),
     ] = Output.TEXT,
 ) -> None:
-    """Check JobFlows and JobTemplates without a cluster. All faults are reported at once, each with
-    file, line and column.
+    """Check JobFlows, JobTemplates and CronJobFlows without a cluster. All faults are reported at
+    once, each with file, line and column.
 
     Exit code: 0 no faults; 1 faults; 2 a file cannot be read.
     """
@@ -79,10 +123,96 @@ def lint(
     raise typer.Exit(lint_files(files, as_json=output is Output.JSON))
 
 
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE",
+        help="YAML or JSON files, folders with such files, or - for stdin.",
+        show_default=False,
+    ),
+]
+
+
+class ConvertOutput(StrEnum):
+    """Format of the output of `jobflow convert`."""
+
+    YAML = "yaml"
+    PYTHON = "python"
+
+
+@commands.command(
+    short_help="Turn vcjobs into JobTemplates and back, and flows into Python.",
+    epilog=examples(
+        "jobflow convert job.yaml > template.yaml",
+        "kubectl get vcjob train -o yaml | jobflow convert - | jobflow lint -",
+        "jobflow convert -o python flow.yaml > flow.py",
+    ),
+)
+@expand_options
+def convert(
+    files: Files,
+    output: Annotated[
+        ConvertOutput,
+        typer.Option(
+            "-o",
+            "--output",
+            help="YAML of the other kind, or a Python file with jobflow.authoring.",
+        ),
+    ] = ConvertOutput.YAML,
+) -> None:
+    """Turn each Job of batch.volcano.sh/v1alpha1 into a JobTemplate and each JobTemplate into a
+    Job, and print them as YAML. Status and metadata that the API server or tools wrote are dropped,
+    and so are comments.
+
+    With -o python, print a Python file that makes the same JobFlows, CronJobFlows and JobTemplates
+    with jobflow.authoring.
+
+    Exit code: 0 converted; 1 faults, or an object of another kind; 2 a file cannot be read.
+    """
+    from jobflow.cli.local.convert import convert_files, convert_to_python
+
+    convert = convert_to_python if output is ConvertOutput.PYTHON else convert_files
+    raise typer.Exit(convert(files))
+
+
+@commands.command(
+    short_help="Turn workflows of Argo, and old manifests, into JobFlows.",
+    epilog=examples(
+        "jobflow migrate workflow.yaml > flow.yaml",
+        "jobflow migrate -o json workflows/",
+        "jobflow migrate old.yaml > flow.yaml",
+    ),
+)
+@expand_options
+def migrate(
+    files: Files,
+    output: Annotated[
+        Output,
+        typer.Option("-o", "--output", help="The objects, or a JSON list of what is left to do."),
+    ] = Output.TEXT,
+) -> None:
+    """Turn Workflows, WorkflowTemplates and CronWorkflows of Argo into JobFlows and CronJobFlows.
+    What has no equal is named with its line, and the step says it in a comment.
+
+    JobFlows and JobTemplates of batch.volcano.sh/v1alpha1, the group of the former JobFlow project,
+    are rewritten as flow.volcano.sh/v1alpha1: the group, names that Kubernetes refuses, and fields
+    in the wrong case.
+
+    All objects are printed as YAML, other kinds unchanged; changes and what is left to do are
+    printed to stderr.
+
+    Exit code: 0 migrated; 1 something has no equal, or faults are left; 2 a file cannot be read.
+    """
+    from jobflow.cli.local.migrate import migrate_files
+
+    raise typer.Exit(migrate_files(files, as_json=output is Output.JSON))
+
+
 @commands.command(
     short_help="Start a sandbox for kubectl.",
     epilog=examples(
         "jobflow sandbox",
+        "jobflow sandbox --ui",
         "jobflow sandbox --runner process",
         "KUBECONFIG=.jobflow/kubeconfig kubectl apply -f examples/diamond.yaml",
     ),
@@ -90,6 +220,7 @@ def lint(
 @expand_options
 def sandbox(
     nodes: NodeOptions,
+    page: PageOptions,
     port: Annotated[
         int, typer.Option(metavar="P", min=0, max=65535, help="Port of the API server; 0: any.")
     ] = 0,
@@ -112,5 +243,11 @@ def sandbox(
     from jobflow.cli.local.sandbox import run_sandbox
 
     raise typer.Exit(
-        run_sandbox(port=port, webhook_port=webhook_port, kubeconfig=kubeconfig, nodes=nodes)
+        run_sandbox(
+            port=port,
+            webhook_port=webhook_port,
+            kubeconfig=kubeconfig,
+            nodes=nodes,
+            page=_page(page),
+        )
     )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from jobflow.cli.manifests.check import Report
-from jobflow.cli.manifests.faults import ManifestFault, SourcePlace
-from jobflow.core.text import format_count
+from jobflow.cli.console import columns_of
+from jobflow.core.text import format_count, join_names
+
+if TYPE_CHECKING:  # commands that show flows import nothing that checks manifests
+    from jobflow.cli.manifests.check import Report
+    from jobflow.cli.manifests.faults import ManifestFault, SourcePlace
 
 _BEFORE_CARET = 40
 """Columns of a long line to the left of the first caret."""
@@ -18,11 +22,13 @@ _GUTTER = 7
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print all faults and warnings, then one line of summary."""
+    """Print all faults and warnings, then one line of summary, unless files that cannot be read are
+    the only faults."""
     for fault in report.faults:
         print_fault(fault, console)
     print_warnings(report, console)
-    console.print(_summary(report), soft_wrap=True)
+    if not report.has_only_missing_files:
+        console.print(_summary(report), soft_wrap=True)
 
 
 def print_warnings(report: Report, console: Console) -> None:
@@ -35,9 +41,15 @@ def print_fault(fault: ManifestFault, console: Console) -> None:
     """Print `file:line:column: error: path: message`, then the source line and its carets. Lines
     are not wrapped: a terminal does that, and in a pipe a line has to stay one line."""
     text = _head(fault.place, "error", "red", fault.sentence)
-    for line in excerpt(fault.place, console.width if console.is_terminal else 120):
+    for line in excerpt(fault.place, columns_of(console) or 120):
         text.append(f"\n{line}", style="dim")
     console.print(text, soft_wrap=True)
+
+
+def print_finding(place: SourcePlace, severity: str, sentence: str, console: Console) -> None:
+    """Print `file:line:column: severity: sentence`; the severity is error, warning or info."""
+    colour = {"error": "red", "warning": "yellow"}.get(severity, "cyan")
+    console.print(_head(place, severity, colour, sentence), soft_wrap=True)
 
 
 def _head(place: SourcePlace, severity: str, colour: str, sentence: str) -> Text:
@@ -81,8 +93,10 @@ def _summary(report: Report) -> str:
         files = len({fault.place.source.name for fault in report.faults})
         text = f"{format_count(len(report.faults), 'fault')} in {format_count(files, 'file')}"
     else:
-        counts = format_count(flows, "JobFlow"), format_count(templates, "JobTemplate")
-        text = f"{' and '.join(counts)}: no faults"
+        counts = [format_count(flows, "JobFlow"), format_count(templates, "JobTemplate")]
+        if report.crons:
+            counts.append(format_count(len(report.crons), "CronJobFlow"))
+        text = f"{join_names(counts)}: no faults"
     if report.warnings:
         text += f", {format_count(len(report.warnings), 'warning')}"
     if report.others:

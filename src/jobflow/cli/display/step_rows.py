@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobflow.api.flow_status import (
+from jobflow.api.duration import parse_duration
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
     JobRecord,
     RunCondition,
     StepCondition,
     StepPhase,
 )
-from jobflow.api.job import TaskState
-from jobflow.api.jobflow import JobFlow, Step
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import TaskState
 from jobflow.cli.display.report import printable
+from jobflow.core.explain.item import list_item_waits
 from jobflow.core.explain.progress import format_case, format_run_progress
 from jobflow.core.names import format_job_name
-from jobflow.core.pods.failure import describe_end
+from jobflow.core.spec.items import get_items
+from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.text import join_names
+from jobflow.core.timestamps import truncate_to_second
 
 _MAX_OUTPUTS = 60
 """Characters of outputs; longer ones are not shown."""
+_MAX_ITEM = 40
+"""Characters of an item; longer ones are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,15 @@ class StepRow:
     """Pods by task while the step runs."""
     outputs: str
     """`acc=0.9, epochs=3` if they are short; of a repeat those of its last run."""
+    measured: timedelta | None = None
+    """Running time with fractions of a second, if Volcano reported one; other times of a status are
+    whole seconds."""
+    is_item: bool = False
+    """Whether it is a row of `items`, whose step is `train/0`."""
+    item: str = ""
+    """The item, such as `eu-west`; "" if it is only a number."""
+    items: Sequence[StepRow] = ()
+    """A row for each item of forEach and for each run of repeat, if they were asked for."""
 
     @property
     def step(self) -> str:
@@ -58,13 +75,15 @@ class StepRow:
         """Time from its first job's start to its end or `now`; None before the first job."""
         if self.start is None:
             return None
-        return max((self.end or now) - self.start, timedelta())
+        if self.measured is not None:
+            return self.measured
+        return max((self.end or truncate_to_second(now)) - self.start, timedelta())
 
     def time_in_phase(self, now: datetime) -> timedelta | None:
         """The duration, or how long a Waiting step has waited."""
         since = self.condition.last_transition_time
         if self.phase == StepPhase.WAITING:
-            return None if since is None else max(now - since, timedelta())
+            return None if since is None else max(truncate_to_second(now) - since, timedelta())
         return self.duration(now)
 
     @property
@@ -73,21 +92,9 @@ class StepRow:
         return with_reason(self.condition.reason, self.message)
 
     @property
-    def brief(self) -> str:
-        """A shorter form of `with_reason`: the blocker, or the cause of the failure."""
-        failure = self.condition.failure
-        if self.phase not in (StepPhase.WAITING, StepPhase.FAILED):
-            return self.with_reason
-        if failure is not None and failure.pod:
-            return f"{describe_end(failure)}: pod {failure.pod}"
-        if self.phase == StepPhase.WAITING:
-            return self.message.partition(": ")[2] or self.message
-        end = self.message.partition(f"the job {self.condition.job} ended ")[2]
-        return end or self.with_reason
-
-    def runs(self, *, brief: bool = False) -> str:
+    def runs(self) -> str:
         """`12/40 items done, 3 running, 1 failed`; "" for a step with one run."""
-        return format_run_progress(self.spec, self.condition, brief=brief)
+        return format_run_progress(self.spec, self.condition)
 
     @property
     def case(self) -> str:
@@ -97,7 +104,7 @@ class StepRow:
     @property
     def result(self) -> str:
         """Everything to report of a Completed step."""
-        return "; ".join(filter(None, (self.with_reason, self.case, self.runs(), self.outputs)))
+        return "; ".join(filter(None, (self.with_reason, self.case, self.runs, self.outputs)))
 
 
 def with_reason(reason: str, message: str) -> str:
@@ -105,16 +112,56 @@ def with_reason(reason: str, message: str) -> str:
     return ": ".join(filter(None, (reason, message)))
 
 
-def step_rows(flow: JobFlow) -> list[StepRow]:
-    """Return a row per step in spec order; the steps of `finally` last."""
+def format_outcomes(rows: Iterable[StepRow]) -> str:
+    """`4 completed, 1 failed, 1 skipped`: steps that have ended. "" if all of them are Completed,
+    because then the progress tells it."""
+    phases = Counter(row.phase for row in rows)
+    if not phases[StepPhase.FAILED] + phases[StepPhase.SKIPPED]:
+        return ""
+    ended = (StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED)
+    return ", ".join(f"{phases[phase]} {phase.lower()}" for phase in ended if phases[phase])
+
+
+def step_rows(flow: JobFlow, *, items: bool = False) -> list[StepRow]:
+    """Return a row per step in spec order; the steps of `finally` last. With `items`, the rows of
+    forEach and repeat have rows of their own."""
+    flow = with_param_values(flow)
     conditions = flow.status.conditions or {}
     records = {record.name: record for record in flow.status.job_status_list or ()}
     waiting = StepCondition(phase=StepPhase.WAITING)
     keys = (format_job_name(flow.metadata.name, step.name) for step in flow.all_steps)
-    return [
-        _row(key, step, conditions.get(key, waiting), records)
+    rows = [
+        _row(key, step, conditions.get(key, waiting), records, flow.status.start_time)
         for key, step in zip(keys, flow.all_steps, strict=True)
     ]
+    if not items:
+        return rows
+    waits = list_item_waits(flow)
+    return [
+        replace(row, items=tuple(_item_rows(row, records, waits.get(row.step)))) for row in rows
+    ]
+
+
+def _item_rows(
+    row: StepRow, records: Mapping[str, JobRecord], waits: Callable[[int], str] | None
+) -> Iterator[StepRow]:
+    """Yield `train/0`, `train/1` and so on. Items that have not started wait, unless their step has
+    ended."""
+    runs = {run.index or 0: run for run in row.condition.runs or ()}
+    items = get_items(row.spec, row.condition.decisions) or ()
+    not_started = range(len(items)) if row.phase not in ENDED_STEP_PHASES else ()
+    for index in sorted({*runs, *not_started}):
+        message = waits(index) if waits is not None else ""
+        run = runs.get(index) or RunCondition(phase=StepPhase.WAITING, message=message)
+        condition = StepCondition(**{name: getattr(run, name) for name in run.__struct_fields__})
+        item = items[index] if index < len(items) else index
+        made = _row("", Step(name=f"{row.step}/{index}"), condition, records)
+        text = "" if item == index else _short(_value(item))
+        yield replace(made, is_item=True, item=text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_ITEM else text[: _MAX_ITEM - 1] + "…"
 
 
 _Times = tuple[datetime | None, datetime | None]
@@ -123,33 +170,52 @@ _Times = tuple[datetime | None, datetime | None]
 def _times(condition: RunCondition, records: Mapping[str, JobRecord]) -> _Times:
     record = records.get(condition.job)
     start = record.start_timestamp if record else None
-    return start or condition.create_time, record.end_timestamp if record else None
+    end = record.end_timestamp if record else None
+    if condition.flow and condition.phase in ENDED_STEP_PHASES:
+        end = condition.last_transition_time
+    return start or condition.create_time, end
 
 
-def _loop_times(condition: StepCondition, records: Mapping[str, JobRecord]) -> _Times:
-    """Return the start of the first run, and the end of the last once the step has finished."""
+def _loop_times(
+    condition: StepCondition, records: Mapping[str, JobRecord], since: datetime | None
+) -> _Times:
+    """Return the start of the first run, and the end of the last once the step has finished. After
+    a retry of the flow, which was at `since`, only runs behind it count, unless all were before."""
     times = [_times(run, records) for run in condition.runs or ()]
+    has_ended = condition.phase in ENDED_STEP_PHASES
+    again = [each for each in times if each[0] and (since is None or each[0] >= since)]
+    times = again or (times if has_ended else [])
     start = min((start for start, _ in times if start), default=None)
-    if condition.phase not in ENDED_STEP_PHASES:
+    if not has_ended:
         return start, None
     return start, max((end for _, end in times if end), default=condition.last_transition_time)
 
 
 def _jobs(key: str, step: Step, condition: StepCondition) -> str:
-    """`train-0 … 39` of a forEach, else the current or last job."""
+    """`train-0 … 39` of a forEach, else the current or last job or child flow; "" for an
+    approval."""
+    if step.approval is not None:
+        return ""
     indices = [run.index for run in condition.runs or () if run.index is not None]
     if step.repeat is not None or not indices:
-        return condition.job
+        return condition.job or condition.flow
     last = f" … {max(indices)}" if len(indices) > 1 else ""
     return f"{key}-{min(indices)}{last}"
 
 
 def _row(
-    key: str, step: Step, condition: StepCondition, records: Mapping[str, JobRecord]
+    key: str,
+    step: Step,
+    condition: StepCondition,
+    records: Mapping[str, JobRecord],
+    since: datetime | None = None,
 ) -> StepRow:
-    start, end = (_loop_times if condition.runs else _times)(condition, records)
+    if condition.runs:
+        start, end = _loop_times(condition, records, since)
+    else:
+        start, end = _times(condition, records)
     last = (condition.runs or (condition,))[-1]
-    is_for_each = step.for_each is not None
+    is_for_each = step.fan_out is not None
     message = condition.message
     if is_for_each and condition.runs and _is_running(condition):
         message = message.partition("; ")[2]  # before it the counts of items, which `runs` shows
@@ -163,15 +229,29 @@ def _row(
         start=start,
         end=end,
         pods=condition.task_status_count if _is_running(condition) and not is_for_each else None,
-        outputs=_outputs((condition if is_for_each else last).outputs or {}),
+        outputs=format_outputs((condition if is_for_each else last).outputs or {}),
+        measured=None if condition.runs else _measured(condition),
     )
+
+
+def _measured(condition: StepCondition) -> timedelta | None:
+    """Return how long the last job ran, if it has ended and this is known more precisely than in
+    seconds."""
+    if condition.phase not in ENDED_STEP_PHASES:
+        return None
+    try:
+        seconds = parse_duration(condition.running_duration)
+    except ValueError:
+        return None
+    return None if seconds.is_integer() else timedelta(seconds=seconds)
 
 
 def _is_running(condition: StepCondition) -> bool:
     return condition.phase not in ENDED_STEP_PHASES and condition.phase != StepPhase.WAITING
 
 
-def _outputs(outputs: Mapping[str, Any]) -> str:
+def format_outputs(outputs: Mapping[str, Any]) -> str:
+    """Return `accuracy=0.9, model=a`, or "" if that is too long."""
     text = ", ".join(f"{name}={_value(value)}" for name, value in outputs.items())
     return text if len(text) <= _MAX_OUTPUTS else ""
 

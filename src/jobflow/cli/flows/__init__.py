@@ -1,1 +1,1 @@
-"""Commands that act on one flow of a cluster."""
+"""Flows of a cluster: found by name or selection, and followed by a watch."""

@@ -1,19 +1,18 @@
-"""`--wait`: waits until a flow has reached a state, and prints its progress."""
+"""`--wait`: waits until flows have reached a state, and prints their progress."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobflow.api.flow_status import FlowPhase
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.errors import FAILED, CommandError, print_error
-from jobflow.kube.cache import Cache
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowPhase
+from jobflow.cli.errors import print_error
+from jobflow.cli.flows.children import following_children
+from jobflow.cli.flows.follow import following
+from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
-from jobflow.kube.reflector import Reflector
 
 PATIENCE_SECONDS = 10.0
 """Time to wait for a controller before the warning that there may be none."""
@@ -25,87 +24,100 @@ class Goal:
 
     handled: Callable[[JobFlow, JobFlow], bool]
     """Compares the flow at the start and now; once true, it stays true."""
-    reached: Callable[[JobFlow], bool]
-    """Whether the effect has come, once the Command is handled."""
+    reached: Callable[[JobFlow, Mapping[str, JobFlow]], bool]
+    """Whether the effect has come, once the Command is handled, by the flow and the child flows
+    below flows of its namespace, by name."""
     is_lost: Callable[[JobFlow], bool] = lambda flow: flow.final
     """Whether a flow whose Command is not handled can no longer reach the goal."""
 
 
-class FlowWaiter:
-    """Watches one flow and prints a line for each change after the Command is handled."""
+class Wait:
+    """The wait for one flow. It prints a line for each change after the Command is handled."""
 
-    def __init__(self, client: Client, flow: JobFlow, goal: Goal, *, quiet: bool) -> None:
+    def __init__(self, flow: JobFlow, goal: Goal, *, quiet: bool) -> None:
         self.flow = flow
         """The flow as last seen."""
+        self.children: dict[str, JobFlow] = {}
+        """The child flows below flows of its namespace, by name."""
+        self.handled = goal.handled(flow, flow)
+        self.is_deleted = False
         self._first = flow
         self._goal = goal
-        self._handled = goal.handled(flow, flow)
         self._quiet = quiet
         self._last_line = ""
-        self._changed = asyncio.Event()
-        self._cache: Cache[JobFlow] = Cache(self._update)
-        self._cache.on_state = self._changed.set
-        meta = flow.metadata
-        query = [("fieldSelector", f"metadata.name={meta.name}")]
-        self.reflector = Reflector(
-            client, JOBFLOWS, JobFlow, self._cache, namespace=meta.namespace, query=query
-        )
 
-    async def until_reached(self) -> None:
-        """Return once the goal is reached. Raises CommandError if it cannot be."""
-        reminder = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._remind)
-        try:
-            while not (self._handled and self._goal.reached(self.flow)):
-                await self._changed.wait()
-                self._changed.clear()
-                if why := self._why_never():
-                    raise CommandError(FAILED, f"JobFlow {self.flow.metadata.name} {why}")
-        finally:
-            reminder.cancel()
-
-    def _update(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        if new is not None and new.metadata.uid == self.flow.metadata.uid:
-            self.flow = new
-            self._handled = self._handled or self._goal.handled(self._first, new)
-            self._print_progress()
-        self._changed.set()
-
-    def _why_never(self) -> str:
-        """Return why the goal cannot be reached, or ""."""
-        meta = self.flow.metadata
-        if self._cache.served is False:
-            return "cannot be waited for: that needs the rights to list and watch JobFlows"
-        current = self._cache.get(meta.namespace, meta.name)
-        if self._cache.synced and (current is None or current.metadata.uid != meta.uid):
-            return "was deleted in the meantime"
-        if not self._handled and self._goal.is_lost(self.flow):
-            return f"finished first: {state_of(self.flow)}"
-        return ""
-
-    def _print_progress(self) -> None:
-        line = f"JobFlow {self.flow.metadata.name}: {state_of(self.flow)}"
-        if self._handled and not self._quiet and line != self._last_line:
+    def see(self, flow: JobFlow) -> None:
+        if flow is self._first:
+            return
+        self.flow = flow
+        self.handled = self.handled or self._goal.handled(self._first, flow)
+        line = f"JobFlow {flow.metadata.name}: {state_of(flow)}"
+        if self.handled and not self._quiet and line != self._last_line:
             print(line, flush=True)
             self._last_line = line
 
+    @property
+    def is_reached(self) -> bool:
+        return self.handled and self._goal.reached(self.flow, self.children)
+
+    @property
+    def is_ended(self) -> bool:
+        return self.is_reached or bool(self.failure)
+
+    @property
+    def failure(self) -> str:
+        """Why the goal cannot be reached, or ""."""
+        if self.is_reached:
+            return ""
+        name = self.flow.metadata.name
+        if self.is_deleted:
+            return f"JobFlow {name} was deleted in the meantime"
+        if not self.handled and self._goal.is_lost(self.flow):
+            return f"JobFlow {name} finished first: {state_of(self.flow)}"
+        return ""
+
+
+class Waits:
+    """The waits for several flows, and the result of each."""
+
+    def __init__(self, flows: Sequence[JobFlow], goal: Goal, *, quiet: bool) -> None:
+        self._waits = {key_of(flow): Wait(flow, goal, quiet=quiet) for flow in flows}
+
+    def __iter__(self) -> Iterator[Wait]:
+        return iter(self._waits.values())
+
+    async def until_ended(self, client: Client) -> None:
+        """Return once each flow has reached the goal or can no longer reach it. Raises
+        CommandError if the flows cannot be watched."""
+        flows = [wait.flow for wait in self]
+        reminder = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._remind)
+        try:
+            async with following(client, flows, self._see, self._note_deletion) as follower:
+
+                def see_child(child: JobFlow) -> None:
+                    self._see_child(child)
+                    follower.look_again()
+
+                async with following_children(client, flows, see_child):
+                    await follower.until(lambda _: all(each.is_ended for each in self))
+        finally:
+            reminder.cancel()
+
+    def _see(self, flow: JobFlow) -> None:
+        self._waits[key_of(flow)].see(flow)
+
+    def _see_child(self, child: JobFlow) -> None:
+        for wait in self:
+            if wait.flow.metadata.namespace == child.metadata.namespace:
+                wait.children[child.metadata.name] = child
+
+    def _note_deletion(self, flow: JobFlow) -> None:
+        self._waits[key_of(flow)].is_deleted = True
+
     def _remind(self) -> None:
-        if not self._handled:
+        if not all(wait.handled for wait in self):
             sentence = "no controller has handled the Command yet; is `jobflow serve` running?"
             print_error(sentence, severity="warning")
-
-
-@asynccontextmanager
-async def waiter(
-    client: Client, flow: JobFlow, goal: Goal, *, quiet: bool
-) -> AsyncIterator[FlowWaiter]:
-    """Watch the flow while the body runs."""
-    made = FlowWaiter(client, flow, goal, quiet=quiet)
-    task = asyncio.create_task(made.reflector.run())
-    try:
-        yield made
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 def state_of(flow: JobFlow) -> str:

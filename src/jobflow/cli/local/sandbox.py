@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
 
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.app.serve import START_ERRORS, SandboxOptions, sandbox_world
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on
 from jobflow.cli.flags import NodeOptions, RunnerName
 from jobflow.cli.manifests.objects import Manifest
 from jobflow.cli.signals import interruption
+from jobflow.kube.client import Client
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run
 from jobflow.runtime.task_group import PartDied
@@ -23,6 +24,8 @@ from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 
+ShowPage = Callable[[Client], AbstractAsyncContextManager[object]]
+"""Shows the flows of a cluster on a page while a body runs."""
 LOGS = Path(".jobflow/logs")
 """Folder of the logs of processes, with a folder for each run."""
 
@@ -60,8 +63,15 @@ def _has_network_probe(manifest: Manifest) -> bool:
     return any(probe and (probe.http_get_list or probe.tcp_socket_list) for probe in probes)
 
 
-def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: NodeOptions) -> int:
-    """Run the sandbox until a signal and return the exit code."""
+def run_sandbox(
+    *,
+    port: int,
+    webhook_port: int,
+    kubeconfig: Path,
+    nodes: NodeOptions,
+    page: ShowPage | None = None,
+) -> int:
+    """Run the sandbox, and perhaps its page, until a signal and return the exit code."""
     logs.configure(level=logging.WARNING)
     with (
         exit_on(UNUSABLE, OSError, file=kubeconfig),
@@ -70,13 +80,18 @@ def run_sandbox(*, port: int, webhook_port: int, kubeconfig: Path, nodes: NodeOp
         node_runner(nodes) as runner,
     ):
         path = kubeconfig.absolute()
-        run(_serve(SandboxOptions(port, webhook_port=webhook_port, kubeconfig=path, runner=runner)))
+        options = SandboxOptions(port, webhook_port=webhook_port, kubeconfig=path, runner=runner)
+        run(_serve(options, page or _show_no_page))
     return SUCCESS
 
 
-async def _serve(sandbox: SandboxOptions) -> None:
+def _show_no_page(client: Client) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
+
+
+async def _serve(sandbox: SandboxOptions, page: ShowPage) -> None:
     with interruption() as stop:
-        async with sandbox_world(sandbox) as world:
+        async with sandbox_world(sandbox) as world, page(world.client):
             print(f"export KUBECONFIG={shlex.quote(str(world.kubeconfig))}")
             if isinstance(sandbox.runner, ProcessRunner):
                 print(f"# logs: {sandbox.runner.folder}")

@@ -6,16 +6,20 @@ faults.
 
 from __future__ import annotations
 
+import sys
 from collections import ChainMap, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
-from jobflow.cli.manifests.faults import ManifestFault, SourcePlace
-from jobflow.cli.manifests.objects import Manifest, Manifests
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.cli.flags import FileOptions
+from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault, Source, SourcePlace
+from jobflow.cli.manifests.objects import DEFAULT_NAMESPACE, Manifest, Manifests, load
+from jobflow.cli.manifests.params import parse_params, set_name, set_params
 from jobflow.cli.manifests.typed import TypedManifest, is_about_key, to_typed
-from jobflow.core.admission.validate import Known, validate_flow, validate_template
+from jobflow.core.admission.validate import Known, validate_cron, validate_flow, validate_template
 from jobflow.core.violations import Reason, Verdict, Violation
 
 
@@ -28,8 +32,40 @@ class Report:
     warnings: list[ManifestFault] = field(default_factory=list)
     flows: list[Manifest] = field(default_factory=list)
     templates: list[Manifest] = field(default_factory=list)
+    crons: list[Manifest] = field(default_factory=list)
     others: list[Manifest] = field(default_factory=list)
     """Objects of other kinds, which are not checked."""
+
+    @property
+    def has_only_missing_files(self) -> bool:
+        """Whether all faults are of files that cannot be read at all."""
+        missing = (fault.reason == UNREADABLE and not fault.place.line for fault in self.faults)
+        return bool(self.faults) and not self.others and all(missing)
+
+
+def check_files(
+    options: FileOptions, *, namespace: str = DEFAULT_NAMESPACE, name: str | None = None
+) -> Report:
+    """Check FILEs with these params; files without an object of JobFlow are a fault too.
+    `namespace` is that of objects without one, `name` replaces that of the only flow. Raises
+    CommandError."""
+    values = parse_params(options.param or ())
+    manifests = load(options.files, sys.stdin.buffer)
+    manifests.objects = [
+        replace(manifest, default_namespace=namespace) for manifest in manifests.objects
+    ]
+    if name is not None and not manifests.faults:
+        set_name(name, manifests.objects)
+    if values and manifests.objects:
+        set_params(values, manifests.objects)
+    report = check(manifests, lenient=options.lenient)
+    if not (report.faults or report.flows or report.templates or report.crons):
+        source = Source(" ".join("<stdin>" if file == "-" else file for file in options.files))
+        fault = ManifestFault(
+            SourcePlace(source), UNREADABLE, "contains no JobFlow, JobTemplate or CronJobFlow"
+        )
+        report.faults.append(fault)
+    return report
 
 
 def check(manifests: Manifests, *, lenient: bool = False) -> Report:
@@ -47,6 +83,8 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
             report.flows.append(manifest)
         elif typed.kind == "JobTemplate":
             report.templates.append(manifest)
+        elif typed.kind == "CronJobFlow":
+            report.crons.append(manifest)
     everywhere: dict[str, dict[str, JobTemplate]] = defaultdict(dict)
     by_file: dict[tuple[int, str], dict[str, JobTemplate]] = defaultdict(dict)
     for typed in ours:
@@ -76,6 +114,8 @@ def _judge(typed: TypedManifest, known: Known) -> Verdict:
             return validate_flow(typed.object, known)
         case JobTemplate():
             return validate_template(typed.object, known)
+        case CronJobFlow():
+            return validate_cron(typed.object, known)
         case None:
             return Verdict()
 
@@ -88,6 +128,10 @@ def _find_faults(typed: TypedManifest, verdict: Verdict) -> Iterator[ManifestFau
     for path, duplicate, place in manifest.duplicates():
         detail = f"already on line {duplicate.first.line}; only the last value is used"
         yield _fault(typed, Violation(path, Reason.DUPLICATE, duplicate.key, detail), place)
+    for path, written, read, place in manifest.misread_keys():
+        detail = f"YAML reads this key as {read}; put it in quotes"
+        violation = Violation(path, Reason.INVALID, written, detail)
+        yield _fault(typed, violation, place, is_field_warning=True)
     for violation in typed.violations:
         is_field_warning = is_about_key(violation) and typed.kind == "JobTemplate"
         yield _fault(typed, violation, is_field_warning=is_field_warning)

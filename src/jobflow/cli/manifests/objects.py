@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, BinaryIO
+
+import msgspec
 
 from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault, Source, SourcePlace
 from jobflow.cli.manifests.files import read_files
@@ -31,6 +33,8 @@ class Manifest:
 
     source: Source
     node: MappingNode
+    default_namespace: str = DEFAULT_NAMESPACE
+    """Namespace of an object that names none."""
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -53,8 +57,18 @@ class Manifest:
 
     @property
     def namespace(self) -> str:
-        """`metadata.namespace`, or `default`."""
-        return self._metadata("namespace") or DEFAULT_NAMESPACE
+        """`metadata.namespace`, or the default one."""
+        return self.own_namespace or self.default_namespace
+
+    @property
+    def own_namespace(self) -> str:
+        """`metadata.namespace`, or "" if it is missing or no text."""
+        return self._metadata("namespace") or ""
+
+    @property
+    def generate_name(self) -> str:
+        """`metadata.generateName`, or "" if it is missing or no text."""
+        return self._metadata("generateName") or ""
 
     def _metadata(self, key: str) -> str | None:
         metadata = self.data.get("metadata")
@@ -98,6 +112,20 @@ class Manifest:
 
     def duplicates(self) -> Iterator[tuple[str, Duplicate, SourcePlace]]:
         """Return each repeated key with its JSON path and the place of the repetition."""
+        for path, node in self._mappings():
+            for each in node.duplicates:
+                yield join_path(path, each.key), each, self._place(each.again)
+
+    def misread_keys(self) -> Iterator[tuple[str, str, str, SourcePlace]]:
+        """Return each key that YAML reads as a boolean: its JSON path, the key as it is written and
+        as it is read, and its place."""
+        for path, node in self._mappings():
+            for key, entry in node.entries.items():
+                if entry.misread:
+                    yield join_path(path, key), entry.misread, key, self._place(entry.key)
+
+    def _mappings(self) -> Iterator[tuple[str, MappingNode]]:
+        """Return each mapping with its JSON path, the outer ones first."""
         seen: set[int] = set()  # aliases share nodes
         pending: list[tuple[str, Node]] = [("", self.node)]
         while pending:
@@ -107,8 +135,7 @@ class Manifest:
             seen.add(id(node))
             children: list[tuple[str, Node]] = []
             if isinstance(node, MappingNode):
-                for each in node.duplicates:
-                    yield join_path(path, each.key), each, self._place(each.again)
+                yield path, node
                 children = [
                     (join_path(path, key), each.value) for key, each in node.entries.items()
                 ]
@@ -143,6 +170,17 @@ def load(files: Iterable[str], stdin: BinaryIO) -> Manifests:
         loaded.objects += (each for each in found if isinstance(each, Manifest))
         loaded.faults += (each for each in found if isinstance(each, ManifestFault))
     return loaded
+
+
+def manifest_of(flow: Mapping[str, Any]) -> Manifest:
+    """Return a flow that is no file as a manifest. Its source is named like the flow, and its lines
+    mean nothing."""
+    text = msgspec.json.encode(flow).decode()
+    [node] = documents(text)
+    assert isinstance(node, MappingNode), "JSON of an object"
+    meta = flow["metadata"]
+    name = meta.get("name") or f"{meta['generateName']}<random>"
+    return Manifest(Source(f"jf/{name}", text), node)
 
 
 def _objects(source: Source) -> Iterator[Manifest | ManifestFault]:

@@ -1,4 +1,4 @@
-"""Manifests of JobFlows and JobTemplates as typed objects, with the faults of their schema.
+"""Manifests of JobFlow's kinds as typed objects, with the faults of their schema.
 
 A value of the wrong type is left out, and a misspelt key is read by its right name, so that the
 rules can check the rest.
@@ -33,7 +33,7 @@ _ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class TypedManifest:
-    """A manifest of a JobFlow or JobTemplate."""
+    """A manifest of one of JobFlow's kinds."""
 
     manifest: Manifest
     kind: str
@@ -44,7 +44,7 @@ class TypedManifest:
 
 
 def to_typed(manifest: Manifest) -> TypedManifest | None:
-    """Return the manifest as a JobFlow or JobTemplate, or None if it is of another kind."""
+    """Return the manifest as one of JobFlow's kinds, or None if it is of another kind."""
     kind, violations = _kind(manifest)
     if kind is None:
         if not violations:
@@ -66,6 +66,12 @@ def to_typed(manifest: Manifest) -> TypedManifest | None:
 def is_about_key(violation: Violation) -> bool:
     """Whether a violation is about a key itself and not about its value."""
     return violation.detail.startswith(_UNKNOWN_FIELD)
+
+
+def meant_key(violation: Violation) -> str | None:
+    """Return the key that a violation about a misspelt key suggests, if it does."""
+    meant = _MEANT.search(violation.detail) if is_about_key(violation) else None
+    return meant[1] if meant is not None else None
 
 
 def _kind(manifest: Manifest) -> tuple[str | None, list[Violation]]:
@@ -126,11 +132,11 @@ def _mend(manifest: Manifest, data: Any, violation: Violation) -> bool:
     for key in above:
         data = data[key]
     if is_about_key(violation):
-        meant = _MEANT.search(violation.detail)
-        if meant is None or meant[1] in data:
+        meant = meant_key(violation)
+        if meant is None or meant in data:
             return False
-        data[meant[1]] = data.pop(last)
-        manifest.add_alias(violation.path, meant[1])
+        data[meant] = data.pop(last)
+        manifest.add_alias(violation.path, meant)
         return True
     if violation.reason is Reason.TYPE_INVALID and isinstance(data, dict):
         del data[last]

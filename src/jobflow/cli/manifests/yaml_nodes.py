@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import yaml
 
 from jobflow.api.schema.nesting import MAX_DEPTH
 from jobflow.cli.manifests.yaml_errors import NotYAMLError, Span, from_libyaml, invalid_character
-from jobflow.cli.manifests.yaml_scalars import NotJSONError, key_text, plain_value
+from jobflow.cli.manifests.yaml_scalars import NotJSONError, Scalar, key_text, plain_value
 
 MAX_NODES = 500_000
 """Most values in one text; an alias counts as all its values. A flow of 5,000 steps has about
@@ -63,6 +63,8 @@ class MappingEntry:
 
     key: Span
     value: Node
+    misread: str = ""
+    """The key as written, such as `N`, if YAML reads it as true or false; else empty."""
 
 
 @dataclass(slots=True)
@@ -90,16 +92,19 @@ def lines_of(text: str) -> list[str]:
     return _LINE_BREAK.split(text)
 
 
-def documents(text: str) -> Iterator[Node | NotYAMLError]:
-    """Return each document of a text or its error, without empty documents, as kubectl does."""
+def documents(
+    text: str, read_plain: Callable[[str], Scalar] = plain_value
+) -> Iterator[Node | NotYAMLError]:
+    """Return each document of a text or its error, without empty documents, as kubectl does.
+    `read_plain` returns the value of a scalar without quotes."""
     if (error := invalid_character(text, _LINE_BREAK)) is not None:
         yield error
         return
-    if text.lstrip().startswith("{"):
+    if text.lstrip().startswith(("{", "[", '"')):
         text = _SURROGATES.sub(_joined_escape, text)
     nodes_left = MAX_NODES
     for first_line, chunk in _chunks(text):
-        composer = _Composer(chunk, first_line, nodes_left)
+        composer = _Composer(chunk, first_line, nodes_left, read_plain)
         found: list[Node | NotYAMLError] = []
         fault: NotYAMLError | None = None
         try:
@@ -150,9 +155,12 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
 class _Composer:
     """Builds the nodes of one text from its events."""
 
-    def __init__(self, text: str, first_line: int, nodes_left: int) -> None:
+    def __init__(
+        self, text: str, first_line: int, nodes_left: int, read_plain: Callable[[str], Scalar]
+    ) -> None:
         self.nodes_left = nodes_left
         self._first_line = first_line
+        self._read_plain = read_plain
         self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=yaml.CLoader)
         self._anchors: dict[str | None, Node | None] = {}
         """None while the value is not complete."""
@@ -172,7 +180,7 @@ class _Composer:
             return self._aliased(event.anchor, span, depth)
         self._spend(1, span)
         if isinstance(event, yaml.ScalarEvent):
-            node: Node = ScalarNode(span, _value(event, span))
+            node: Node = ScalarNode(span, _value(event, span, self._read_plain))
         else:
             assert isinstance(event, yaml.CollectionStartEvent)
             self._check_depth(depth + 1, span)
@@ -195,7 +203,7 @@ class _Composer:
             is_merge = (
                 isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
             )
-            key, place = ("", span) if is_merge else self._key(event, depth)
+            key, place, misread = ("", span, "") if is_merge else self._key(event, depth)
             value = self._node(next(self._events), depth)
             made.count(value)
             if is_merge:
@@ -203,13 +211,14 @@ class _Composer:
                 continue
             if key in made.entries:
                 made.duplicates.append(Duplicate(key, place, made.entries[key].key))
-            made.entries[key] = MappingEntry(place, value)
+            made.entries[key] = MappingEntry(place, value, misread)
         for merged in merges:  # the mapping's own keys win, then those of earlier merges
             for key, entry in merged.entries.items():
                 made.entries.setdefault(key, entry)
         return made
 
-    def _key(self, event: yaml.Event, depth: int) -> tuple[str, Span]:
+    def _key(self, event: yaml.Event, depth: int) -> tuple[str, Span, str]:
+        """Return a key, its place and, if it is a boolean, the text that was written."""
         if isinstance(event, yaml.MappingStartEvent):
             raise NotYAMLError(self._span(event), _BRACES)
         is_list = isinstance(event, yaml.SequenceStartEvent)
@@ -217,7 +226,9 @@ class _Composer:
         text = key_text(node.value) if isinstance(node, ScalarNode) else None
         if text is None:
             raise NotYAMLError(self._span(event), "a key must be text")
-        return text, self._span(event)
+        is_boolean = isinstance(node, ScalarNode) and isinstance(node.value, bool)
+        written = event.value if is_boolean and isinstance(event, yaml.ScalarEvent) else text
+        return text, self._span(event), written if written != text else ""
 
     def _span(self, event: yaml.Event) -> Span:
         start, end = event.start_mark, event.end_mark
@@ -255,13 +266,13 @@ def _merged(node: Node) -> list[MappingNode]:
     raise NotYAMLError(node.span, "<<: can only merge a mapping or a list of mappings")
 
 
-def _value(event: yaml.ScalarEvent, span: Span) -> Any:
+def _value(event: yaml.ScalarEvent, span: Span, read_plain: Callable[[str], Scalar]) -> Any:
     kind = (event.tag or "").removeprefix("tag:yaml.org,2002:")
     if kind == "binary":
         return _binary(event.value, span)
     if kind in ("int", "float", "bool", "null") or (event.implicit[0] and kind != "!"):
         try:
-            return plain_value(event.value)
+            return read_plain(event.value)
         except NotJSONError:
             raise NotYAMLError(span, f"{event.value} is a number that JSON does not have") from None
     return event.value

@@ -10,10 +10,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from jobflow.api.flow_status import JobFlowStatus
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
-from jobflow.core.planning.view import Held, Holder, PodsRead, Refusal
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import JobFlowStatus
+from jobflow.api.meta import OwnerReference
+from jobflow.api.resources import VOLUME_CLAIMS
+from jobflow.api.volcano.command import Action
+from jobflow.api.volcano.job import Job
+from jobflow.core.planning.view import ClaimHolder, Held, Holder, PodsRead, Refusal
 from jobflow.kube.backoff import delay
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError
@@ -46,8 +49,12 @@ class Answers:
     """The answer that holds back all creates but a few."""
     held_tries: int = 0
     """How many tries in a row were refused meanwhile."""
+    claims: dict[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
+    """By the name of the PersistentVolumeClaim; None: it exists and is the flow's."""
     aborts: dict[str, datetime] = field(default_factory=dict)
     """When the API server was last asked to take an AbortJob, by the vcjob's UID."""
+    cancels: dict[str, datetime] = field(default_factory=dict)
+    """When the API server was last asked to cancel another flow, by its UID."""
     read: dict[str, PodsRead] = field(default_factory=dict)
     """The pods of vcjobs as they were read live, by the vcjob's UID."""
     unread: dict[str, int] = field(default_factory=dict)
@@ -90,8 +97,16 @@ class Answers:
                 if not ended.get(uid):
                     self.read.pop(uid, None)
                     self.unread.pop(uid, None)
-            for uid in [uid for uid in self.aborts if ended.get(uid, True)]:
-                del self.aborts[uid]
+            for key in [key for key in self.aborts if _is_over(key, ended)]:
+                del self.aborts[key]
+
+
+def _is_over(key: str, ended: Mapping[str, bool]) -> bool:
+    """Whether the time of an abort, or of a Command on a child flow, counts no more. A retry is
+    about a flow that has ended, and counts until it runs."""
+    uid, _, action = key.partition(" ")
+    has_ended = ended.get(uid)
+    return has_ended is None or has_ended != (action == Action.RESTART_JOB)
 
 
 def timeless(status: JobFlowStatus) -> JobFlowStatus:
@@ -172,6 +187,22 @@ class Memory:
         tried = (*(each for each in before if each != name), name)
         answers.held = Held(why, retry_at, tried)
 
+    def refuse_claim(self, flow: JobFlow, name: str, error: ApiError, now: datetime) -> None:
+        """Note that the create of a claim was refused. It may be tried again after a backoff of 1 s
+        to 5 min, or never if the namespace is being deleted."""
+        answers = self.of(flow)
+        retry_at = None if error.namespace_gone else now + self._wait(answers, _claim(name))
+        why = error.for_the_namespace or error.message
+        answers.claims[name] = Refusal(error.code, why, retry_at)
+
+    def hold_claim(
+        self, flow: JobFlow, name: str, owner: OwnerReference | None, *, going: bool, now: datetime
+    ) -> None:
+        """Note that the name of a claim is in use. It is tried again after the same backoff."""
+        answers = self.of(flow)
+        retry_at = now + self._wait(answers, _claim(name))
+        answers.claims[name] = ClaimHolder(owner, going, retry_at)
+
     def let_in(self, flow: JobFlow, name: str, now: datetime) -> None:
         """Note that a create succeeded: if others are held back, one more may be tried at once."""
         answers = self.of(flow)
@@ -210,3 +241,13 @@ class Memory:
         return timedelta(
             seconds=delay(tries, first=FIRST_REFUSAL, most=LONGEST_REFUSAL, dice=self._dice)
         )
+
+
+def _claim(name: str) -> str:
+    # a job may have the same name
+    return f"{VOLUME_CLAIMS.kind} {name}"
+
+
+def is_refusal(error: ApiError) -> bool:
+    """Whether a create was refused because of its content, not the state of the server."""
+    return 400 <= error.code < 500 and error.code not in (401, 408, 409, 429)

@@ -4,8 +4,15 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.core.planning.actions import Action, CreateJob, DeleteFlow, Plan, ReadPods
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.core.planning.actions import (
+    Action,
+    CommandFlow,
+    CreateJob,
+    DeleteFlow,
+    Plan,
+    ReadPods,
+)
 from jobflow.core.reasons import StepReason
 
 REQUESTS_AT_ONCE = 16
@@ -60,6 +67,8 @@ STATUS = "status"
 def request_of(action: Action) -> str:
     """Return a name for the request of an action; equal requests of later plans have the same."""
     what = action.uid if isinstance(action, ReadPods | DeleteFlow) else action.name
+    if isinstance(action, CommandFlow):
+        what = f"{action.name} {action.action}"
     return f"{type(action).__name__} {what}"
 
 

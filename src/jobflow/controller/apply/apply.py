@@ -12,20 +12,22 @@ from typing import Any
 import msgspec
 import structlog
 
-from jobflow.api.command import Action as CommandAction
-from jobflow.api.command import Command, encoded
-from jobflow.api.flow_status import JobFlowStatus
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS, Resource
-from jobflow.controller.apply.api_answers import Memory, timeless
+from jobflow.api.volcano.job import Job
+from jobflow.controller.apply.api_answers import Memory, is_refusal, timeless
 from jobflow.controller.apply.applied import STATUS, Applied, Slots, request_of
+from jobflow.controller.apply.commands import CommandSender
 from jobflow.controller.apply.live_reads import LiveReads
 from jobflow.controller.apply.status_patch import status_patch
+from jobflow.controller.apply.volume_claims import VolumeClaims
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
+    CancelFlow,
+    CommandFlow,
+    CreateClaim,
     CreateJob,
     DeleteCommand,
     DeleteFlow,
@@ -34,6 +36,7 @@ from jobflow.core.planning.actions import (
     ReadJob,
     ReadPods,
 )
+from jobflow.core.planning.children import observe
 from jobflow.core.planning.view import PodsRead
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
@@ -58,6 +61,8 @@ class Applier:
         self._memory = memory
         self._now = now
         self._reads = LiveReads(client)
+        self._commands = CommandSender(client, memory, now=now)
+        self._claims = VolumeClaims(client, self._reads, memory, now=now)
 
     async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
         """Send the plan's actions, and its status if `write_status`, all at once.
@@ -133,11 +138,18 @@ class Applier:
         match action:
             case CreateJob():
                 await self._create(flow, action, applied)
+            case CreateClaim():
+                applied.again = True
+                await self._claims.create(flow, action)
             case DeleteJob():
-                await self._delete(JOBS, flow, action)
+                await self._delete(JOBFLOWS if action.is_flow else JOBS, flow, action)
                 log.info("job deleted", flow=_name(flow), job=action.name)
+            case CommandFlow():
+                await self._commands.send_to_child(flow, action)
             case AbortJob():
-                await self._abort(flow, action)
+                await self._commands.abort(flow, action)
+            case CancelFlow():
+                await self._commands.cancel(flow, action)
             case DeleteCommand():
                 await self._delete(COMMANDS, flow, action)
                 log.info("command deleted", flow=_name(flow), command=action.name)
@@ -150,15 +162,16 @@ class Applier:
         if applied.held_back:
             return
         if action.guard is not None and action.guard.gone:
-            if await self._is_there(flow, action.guard.gone, applied):
+            if await self._is_there(flow, action.guard.gone, action.is_flow, applied):
                 return
         namespace = flow.metadata.namespace
         body = msgspec.json.encode(action.manifest)
         try:
-            answer = await self._client.create(JOBS, namespace, body)
+            resource = JOBFLOWS if action.is_flow else JOBS
+            answer = await self._client.create(resource, namespace, body)
         except ApiError as error:
             if error.already_exists:
-                await self._take_in(flow, await self._reads.job(flow, action.name), applied)
+                await self._take_in(flow, await self._read(flow, action), applied)
             elif is_refusal(error):
                 self._memory.refuse(flow, action.name, error, self._now())
                 applied.again = True
@@ -169,8 +182,11 @@ class Applier:
                 raise
         else:
             self._memory.let_in(flow, action.name, self._now())
-            self._store.jobs.learn(decoder(Job).decode(answer))
-            _log_create("job created", flow, action)
+            if action.is_flow:
+                self._store.flows.learn(decoder(JobFlow).decode(answer))
+            else:
+                self._store.jobs.learn(decoder(Job).decode(answer))
+            _log_create("flow created" if action.is_flow else "job created", flow, action)
         applied.answered = True
 
     async def _compare(self, flow: JobFlow, applied: Applied) -> None:
@@ -186,27 +202,41 @@ class Applier:
         if not applied.again:
             applied.errors.append("the flow that was read live is older than the known one")
 
-    async def _is_there(self, flow: JobFlow, name: str, applied: Applied) -> bool:
-        """Whether a vcjob of the flow with this name exists; then the next plan sees it."""
+    async def _read(self, flow: JobFlow, action: CreateJob | ReadJob) -> Job | JobFlow:
+        """Read the vcjob or child flow of an action."""
+        if action.is_flow:
+            return await self._reads.child(flow, action.name)
+        return await self._reads.job(flow, action.name)
+
+    def _learn(self, found: Job | JobFlow) -> bool:
+        """Take an object that was read live into the store; return False if it knows a newer
+        one."""
+        if isinstance(found, JobFlow):
+            return self._store.flows.learn(found)
+        return self._store.jobs.learn(found)
+
+    async def _is_there(self, flow: JobFlow, name: str, is_flow: bool, applied: Applied) -> bool:
+        """Whether a vcjob or child flow with this name exists; then the next plan sees it."""
         try:
-            job = await self._reads.job(flow, name)
+            job = await self._read(flow, ReadJob(name, is_flow))
         except ApiError as error:
             if not error.not_found:
                 raise
             return False
-        if not _is_owned(job, flow):
+        if not job.metadata.is_owned_by(flow.metadata):
             return False
         applied.again = True
-        self._store.jobs.learn(job)
+        self._learn(job)
         return True
 
-    async def _take_in(self, flow: JobFlow, job: Job, applied: Applied) -> None:
-        """Keep a vcjob that was read live and has a name which the flow needs."""
-        name = job.metadata.name
+    async def _take_in(self, flow: JobFlow, found: Job | JobFlow, applied: Applied) -> None:
+        """Keep a vcjob or flow that was read live and has a name which the flow needs."""
         applied.again = True
-        if not self._store.jobs.learn(job):
+        if not self._learn(found):
             return
-        ours = _is_owned(job, flow)
+        job = observe(found) if isinstance(found, JobFlow) else found
+        name = job.metadata.name
+        ours = job.metadata.is_owned_by(flow.metadata)
         if ours and job.metadata.deletion_timestamp is None:
             self._memory.of(flow).settle(name)
             log.info("job adopted", flow=_name(flow), job=name)
@@ -244,23 +274,6 @@ class Applier:
         else:
             log.info("flow deleted", flow=_name(flow), phase=flow.status.state.phase)
 
-    async def _abort(self, flow: JobFlow, action: AbortJob) -> None:
-        """Create the Command unless it exists. If it cannot be created, the vcjob is deleted after
-        some time, so the create is not repeated more often."""
-        body = encoded(_abort_command(flow, action))
-        refused = ""
-        try:
-            await self._client.create(COMMANDS, flow.metadata.namespace, body)
-        except ApiError as error:
-            if not (error.already_exists or is_refusal(error)):
-                raise
-            refused = "" if error.already_exists else str(error)
-        self._memory.of(flow).aborts[action.uid] = self._now()
-        if refused:
-            log.warning("job cannot be aborted", flow=_name(flow), job=action.name, error=refused)
-        else:
-            log.info("job to be aborted", flow=_name(flow), job=action.name)
-
     async def _read_jobs(self, flow: JobFlow, actions: list[ReadJob], applied: Applied) -> None:
         """Read the flow, then the vcjobs, so that no vcjob of the flow is missed."""
         live = await self._reads.flow(flow)
@@ -271,7 +284,7 @@ class Applier:
             return
         for action in actions:
             try:
-                job = await self._reads.job(flow, action.name)
+                job = await self._read(flow, action)
             except ApiError as error:
                 if not error.not_found:
                     raise
@@ -340,37 +353,6 @@ class Applier:
 
 def _is_guarded(action: Action) -> bool:
     return isinstance(action, CreateJob) and action.guard is not None
-
-
-def _abort_command(flow: JobFlow, action: AbortJob) -> Command:
-    """Return the Command `<vcjob>-abort`, by which Volcano aborts the vcjob. Its name is fixed, so
-    that Commands do not pile up while Volcano is down; the vcjob owns it, so that it is deleted
-    with the vcjob. Volcano finds the target by name and deletes the Command first
-    (pkg/controllers/job, processNextCommand)."""
-    job = OwnerReference(
-        api_version=JOBS.api_version, kind=JOBS.kind, name=action.name, uid=action.uid
-    )
-    return Command(
-        metadata=ObjectMeta(
-            name=f"{action.name}-abort",
-            namespace=flow.metadata.namespace,
-            owner_references=[job],
-        ),
-        action=CommandAction.ABORT_JOB,
-        target=job,
-        reason="JobFlow",
-        message=f"by the JobFlow {flow.metadata.name}",
-    )
-
-
-def _is_owned(job: Job, flow: JobFlow) -> bool:
-    owner = job.metadata.controller
-    return owner is not None and owner.uid == flow.metadata.uid
-
-
-def is_refusal(error: ApiError) -> bool:
-    """Whether a create was refused because of its content, not the state of the server."""
-    return 400 <= error.code < 500 and error.code not in (401, 408, 409, 429)
 
 
 def _name(flow: JobFlow) -> str:

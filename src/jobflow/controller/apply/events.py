@@ -1,4 +1,4 @@
-"""Kubernetes Events on flows; a repeated Event is counted, not created again.
+"""Kubernetes Events on flows and CronJobFlows; a repeated Event is counted, not created again.
 
 Events neither delay nor fail a reconcile: `record` queues an Event, `run` sends it, and an Event
 that cannot be sent is dropped.
@@ -18,9 +18,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import Struct
-from jobflow.api.resources import EVENTS, JOBFLOWS
+from jobflow.api.resources import CRONJOBFLOWS, EVENTS, JOBFLOWS
 from jobflow.controller.hooks import Hooks
 from jobflow.core.planning.actions import Event
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
@@ -35,6 +36,9 @@ REMEMBERED = 4096
 PER_SECOND = 50.0
 MESSAGE = 1024
 TRIES = 3
+
+Subject = JobFlow | CronJobFlow
+"""An object that has Events."""
 
 
 class Counted(Struct, frozen=True, kw_only=True):
@@ -75,10 +79,10 @@ class Recorder:
         self._news = asyncio.Event()
         self._stopped = False
 
-    def record(self, flow: JobFlow, event: Event) -> None:
-        """Queue an Event. If one with equal flow, reason and message waits, raise its count."""
+    def record(self, about: Subject, event: Event) -> None:
+        """Queue an Event. If one with equal object, reason and message waits, raise its count."""
         at = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = event_name(flow, event)
+        name = event_name(about, event)
         if (waiting := self._pending.get(name)) is not None:
             waiting.times += 1
             waiting.last = at
@@ -86,8 +90,8 @@ class Recorder:
         if len(self._pending) >= PENDING:
             self._pending.popitem(last=False)
             self._hooks.event_dropped()
-        body = event_body(flow, event, name, at)
-        self._pending[name] = Pending(body, flow.metadata.namespace, name, 1, at)
+        body = event_body(about, event, name, at)
+        self._pending[name] = Pending(body, about.metadata.namespace, name, 1, at)
         self._news.set()
 
     async def run(self) -> None:
@@ -167,22 +171,23 @@ class Recorder:
         log.warning("event given up", namespace=event.namespace, name=event.name, error=error)
 
 
-def event_name(flow: JobFlow, event: Event) -> str:
-    """Return a name that is the same after a restart for equal flow, reason and message."""
-    parts = "\0".join((flow.metadata.uid, event.type, event.reason, event.message))
-    return f"{flow.metadata.name}.{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
+def event_name(about: Subject, event: Event) -> str:
+    """Return a name that is the same after a restart for equal object, reason and message."""
+    parts = "\0".join((about.metadata.uid, event.type, event.reason, event.message))
+    return f"{about.metadata.name}.{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
 
 
-def event_body(flow: JobFlow, event: Event, name: str, at: str) -> dict[str, Any]:
-    """Return a `v1` Event on the flow."""
-    meta = flow.metadata
+def event_body(about: Subject, event: Event, name: str, at: str) -> dict[str, Any]:
+    """Return a `v1` Event on an object."""
+    meta = about.metadata
+    resource = JOBFLOWS if isinstance(about, JobFlow) else CRONJOBFLOWS
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
         "metadata": {"name": name, "namespace": meta.namespace},
         "involvedObject": {
-            "apiVersion": JOBFLOWS.api_version,
-            "kind": JOBFLOWS.kind,
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
             "namespace": meta.namespace,
             "name": meta.name,
             "uid": meta.uid,

@@ -5,11 +5,11 @@ from typing import TypeVar
 
 import structlog
 
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import ListMeta, Object, OwnerReference, Struct
-from jobflow.api.pod import JOB_NAME, Pod
-from jobflow.api.resources import JOBFLOWS, JOBS, PODS, Resource
+from jobflow.api.resources import JOBFLOWS, JOBS, PODS, VOLUME_CLAIMS, Resource
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer
@@ -53,6 +53,14 @@ class LiveReads:
             flow_name = "/".join(key_of(flow))
             log.warning("job cannot be read", flow=flow_name, job=name, error=error.message)
             return Job(metadata=found.metadata)
+
+    async def child(self, flow: JobFlow, name: str) -> JobFlow:
+        """Read a flow that may be a child of this one."""
+        return await self._get(flow, JOBFLOWS, name, JobFlow)
+
+    async def claim(self, flow: JobFlow, name: str) -> Object:
+        """Read the metadata of a PersistentVolumeClaim."""
+        return await self._get(flow, VOLUME_CLAIMS, name, Object)
 
     async def pods(self, flow: JobFlow, job: str, uid: str) -> tuple[Pod, ...]:
         """Read the pods that the vcjob with this UID controls."""

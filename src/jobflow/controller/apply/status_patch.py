@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from jobflow.api.flow_status import JobFlowStatus
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import JobFlowStatus
 
 
 def status_patch(flow: JobFlow, status: JobFlowStatus) -> bytes:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import h11
 
 import jobflow
-from jobflow.api.pod import Pod
+from jobflow.api.volcano.pod import Pod
 from jobflow.controller.probes.round import host
 from jobflow.core.planning.actions import Check
 

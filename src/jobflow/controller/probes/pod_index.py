@@ -5,11 +5,11 @@ Most flows have no probes, so events of pods cost them nothing.
 
 from collections.abc import Mapping
 
-from jobflow.api.flow_status import StepPhase
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepPhase
 from jobflow.api.labels import STEP
-from jobflow.api.pod import Pod
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import format_job_name
 from jobflow.kube.cache import Key, key_of
 from jobflow.store import Store, owner_uid

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from jobflow.api.pod import Pod
+from jobflow.api.volcano.pod import Pod
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.controller.probes.pod_check import check_pod

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobflow.api.pod import Pod, PodPhase
+from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.core.planning.actions import Check, JobProbe
 
 PATH_SHOWN = 60

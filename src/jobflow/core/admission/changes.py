@@ -8,15 +8,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, FlowPhase
-from jobflow.api.job import ENDED_PHASES
-from jobflow.api.jobflow import JobFlow, Step
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow, templates_of
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, FlowPhase
+from jobflow.api.flow.step import Step
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.api.meta import ObjectMeta
+from jobflow.api.volcano.job import ENDED_PHASES
 from jobflow.core.json_values import find_differences, is_same_json
 from jobflow.core.names import format_job_name
-from jobflow.core.text import format_command, join_names
+from jobflow.core.text import format_command, format_count, join_names
 from jobflow.core.violations import Reason, Violation
 
 _ENDED = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
@@ -92,11 +94,32 @@ def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Vi
     remedy = f"cancel it ({_cancel(flow.metadata)})"
     if flow.status.state.reason == CANCELLED:
         remedy = "it was cancelled, so wait until its jobs have finished"
+    owner = flow.metadata.controller if flow.is_child else None
+    name = flow.metadata.name
+    what = name if owner is None else f"{name}, a child of flow {owner.name},"
     detail = (
-        f"flow {flow.metadata.name} is {phase}: {remedy} or, to delete it and its jobs anyway, "
+        f"flow {what} is {phase}: {remedy} or, to delete it and its jobs anyway, "
         f"{_force('jf', flow.metadata)} and delete it again"
     )
     yield Violation("status.state.phase", Reason.FORBIDDEN, phase, detail)
+
+
+def cron_is_idle(cron: CronJobFlow, *, namespace_terminating: bool) -> Iterator[Violation]:
+    """A CronJobFlow with flows that have not ended is not deleted by accident: its flows would be
+    deleted with it."""
+    active = cron.status.active or ()
+    if not active or namespace_terminating or _may_be_deleted(cron.metadata):
+        return
+    name = cron.metadata.name
+    count = max(cron.status.active_count or 0, len(active))
+    flows = join_names((reference.name for reference in active), total=count)
+    detail = (
+        f"CronJobFlow {name} has {format_count(count, 'active flow')} ({flows}): suspend it "
+        f"({format_command('jobflow suspend', cron.metadata, kind='cjf')}) and wait until they "
+        "have finished, or cancel them (`jobflow cancel`); to delete it anyway, "
+        f"{_force('cjf', cron.metadata)} and delete it again"
+    )
+    yield Violation("status.active", Reason.FORBIDDEN, None, detail)
 
 
 def template_is_not_needed(
@@ -124,12 +147,12 @@ class Need(NamedTuple):
 
 def need_of(flow: JobFlow, template: str) -> Need | None:
     """Return the first step of a flow that may still create a vcjob from the template (for an item,
-    a repeat or a retry too), or None. Of a switch that is decided, only the chosen case counts."""
+    a repeat or a retry too), or None. If a switch is decided, only the chosen case counts."""
     if flow.final or flow.metadata.deletion_timestamp is not None:
         return None
     conditions = flow.status.conditions or {}
     for step in chain(flow.steps, flow.spec.finally_ or ()):
-        if template in step.templates:
+        if template in templates_of(step):
             condition = conditions.get(format_job_name(flow.metadata.name, step.name))
             if condition is None:
                 return Need(flow.metadata.name, step.name)

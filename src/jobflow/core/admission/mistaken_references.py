@@ -9,7 +9,7 @@ from jobflow.core.cel.references import has_reference
 from jobflow.core.suggest import Suggester
 from jobflow.core.violations import Place, format_path
 
-_ROOTS = ("params", "item", "index", "flow", "steps")
+_ROOTS = ("params", "item", "index", "attempt", "retries", "failure", "flow", "steps", "vars")
 _MEANT = {
     "param": "params",
     "parameter": "params",
@@ -17,6 +17,9 @@ _MEANT = {
     "input": "params",
     "inputs": "params",
     "items": "item",
+    "var": "vars",
+    "variable": "vars",
+    "variables": "vars",
     "task": "steps",
     "tasks": "steps",
     "workflow": "flow",
@@ -26,12 +29,13 @@ _MEANT = {
 """Roots of other workflow languages -> ours."""
 _OUTPUTS = frozenset({"outputs", "output", "results", "result"})
 """Roots that mean the outputs of a step."""
-_ATTEMPTS = frozenset({"attempt", "attempts", "retries", "retry", "retryCount"})
-"""Roots that mean the number of an attempt, except in `${attempt}`, a variable of a shell."""
+_ATTEMPTS = {"attempts": "attempt", "retry": "retries", "retryCount": "retries"}
+"""Roots that mean the number of an attempt, except in `${retry}`, a variable of a shell -> ours."""
 _WRITTEN = re.compile(
     r"(?<!\$)\$\(\s*(?P<round>[^()$\s]+)\s*\)|\$\{(?P<shell>[^{}$()\s]+)\}"
     r"|\{\{\s*(?P<curly>[^{}$()\s]+)\s*\}\}"
-    r"|(?<!\$)\$\(\s*(?P<sum>(?:params|item|flow|steps)\.[^()$]+|(?:item|index)\s*[-+*/%][^()$]+)\)"
+    r"|(?<!\$)\$\(\s*(?P<sum>(?:params|item|flow|steps|vars)\.[^()$]+"
+    r"|(?:item|index|attempt|retries)\s*[-+*/%][^()$]+)\)"
 )
 """`$( … )`, `${…}` and `{{…}}`, as in shells, Argo and Helm; and computations."""
 _RESULTS = re.compile(r"^(?P<step>\.[^.]+)\.(?:results?|output)\b")
@@ -43,7 +47,6 @@ _PARAMETERS = re.compile(r"(?<=^params)\.param(?:eter)?s(?=\.)|(?<=\.outputs)\.p
 _PATH = re.compile(r"(?P<word>[A-Za-z]+)(?P<rest>(?:[.\[]\S*)?)")
 IS_KEY = "a key cannot be a reference"
 IS_SUM = "a reference cannot compute"
-IS_ATTEMPT = "the number of an attempt has no reference"
 MAX_MISTAKEN = 100
 """Mistaken references that are reported for one patch."""
 MAX_CANDIDATES = 1000
@@ -78,8 +81,6 @@ def _mistaken(
             yield MistakenReference(path, text, IS_KEY)
         elif match["sum"]:
             yield MistakenReference(path, text, IS_SUM)
-        elif match.lastgroup != "shell" and match[match.lastgroup or ""] in _ATTEMPTS:
-            yield MistakenReference(path, text, IS_ATTEMPT)
         elif meant := _meant(match):
             yield MistakenReference(path, text, f"write $({meant})")
 
@@ -127,6 +128,7 @@ def _meant(found: re.Match[str]) -> str:
     word, rest = path["word"], path["rest"]
     if not rest:
         # `${item}` may be a variable of a shell loop; `$(steps)` can only be a reference.
+        word = _ATTEMPTS.get(word, word)
         is_ours = word in _ROOTS and found.lastgroup != "shell"
         return f"{word}{_EXAMPLES.get(word, '')}" if is_ours else ""
     if word in _OUTPUTS and rest[0] == ".":
@@ -141,4 +143,10 @@ def _meant(found: re.Match[str]) -> str:
     return _PARAMETERS.sub("", f"{root}{keys}", count=1)[:100]
 
 
-_EXAMPLES = {"params": ".NAME", "flow": ".name", "steps": ".NAME.outputs.KEY"}
+_EXAMPLES = {
+    "params": ".NAME",
+    "vars": ".NAME",
+    "failure": ".exitCode",
+    "flow": ".name",
+    "steps": ".NAME.outputs.KEY",
+}

@@ -58,7 +58,7 @@ def _fault(text: str) -> str:
         )
     else:
         detail = 'a Kubernetes name begins and ends with a letter or digit, also around each "."'
-    guess = "" if "$(" in text or "{{" in text else _valid_form(text)
+    guess = "" if "$(" in text or "{{" in text else to_valid_name(text)
     return f'{detail}; "{guess}" would do' if guess else detail
 
 
@@ -70,7 +70,8 @@ def _character(one: str) -> str:
     return f"{shown}(U+{ord(one):04X}{' ' + name if name else ''})"
 
 
-def _valid_form(text: str) -> str:
+def to_valid_name(text: str) -> str:
+    """Return the object name that is most like `text`, or "" if none is."""
     ascii_form = unicodedata.normalize("NFKD", text.casefold()).encode("ascii", "ignore").decode()
     parts = (_TO_DASHES.sub("-", part).strip("-") for part in ascii_form.split("."))
     return ".".join(part for part in parts if part)[:MAX_OBJECT_NAME].strip("-.")

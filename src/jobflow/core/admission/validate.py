@@ -1,33 +1,56 @@
-"""Admission of flows and templates, for the webhook, lint and the controller.
+"""Admission of flows, templates and CronJobFlows, for the webhook, lint and the controller.
 
 A verdict has all faults, at most MAX_FINDINGS. No function raises on an object that decodes.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
 from typing import TypeAlias
 
 import msgspec.inspect
 
-from jobflow.api.jobflow import JobFlow
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.core.admission.analysis.child_flows import Child
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.flow_facts import Known as Known
-from jobflow.core.admission.changes import Need, flow_has_ended, spec_stays, template_is_not_needed
+from jobflow.core.admission.changes import (
+    Need,
+    cron_is_idle,
+    flow_has_ended,
+    spec_stays,
+    template_is_not_needed,
+)
 from jobflow.core.admission.object_names import object_name_violations
 from jobflow.core.admission.rule import findings
-from jobflow.core.admission.rules.control import CONTROL_RULES
-from jobflow.core.admission.rules.expressions import EXPRESSION_RULES, REASON_RULES
-from jobflow.core.admission.rules.generated_names import GENERATED_NAME_RULES
-from jobflow.core.admission.rules.job_defaults import JOB_DEFAULTS_RULES
-from jobflow.core.admission.rules.params import PARAM_RULES
-from jobflow.core.admission.rules.patches import PATCH_RULES
-from jobflow.core.admission.rules.probes import PROBE_RULES
-from jobflow.core.admission.rules.size_limits import STATUS_SIZE_RULES, flow_is_not_too_deep
-from jobflow.core.admission.rules.steps import STEP_RULES
-from jobflow.core.admission.rules.timeouts_and_retries import TIMEOUT_AND_RETRY_RULES
+from jobflow.core.admission.rules.flow.child_flows import CHILD_FLOW_RULES
+from jobflow.core.admission.rules.flow.concurrency import CONCURRENCY_RULES
+from jobflow.core.admission.rules.flow.schedules import (
+    CRON_RULES,
+    TEMPLATE,
+    deadline_is_long_enough,
+    template_is_there,
+)
+from jobflow.core.admission.rules.flow.size_limits import STATUS_SIZE_RULES, flow_is_not_too_deep
+from jobflow.core.admission.rules.jobs.generated_names import GENERATED_NAME_RULES
+from jobflow.core.admission.rules.jobs.job_defaults import JOB_DEFAULTS_RULES
+from jobflow.core.admission.rules.jobs.patches import PATCH_RULES
+from jobflow.core.admission.rules.jobs.volume_claims import VOLUME_CLAIM_RULES
+from jobflow.core.admission.rules.jobs.work import WORK_RULES
+from jobflow.core.admission.rules.steps.approvals import APPROVAL_RULES
+from jobflow.core.admission.rules.steps.control import CONTROL_RULES
+from jobflow.core.admission.rules.steps.matching import MATCHING_RULES
+from jobflow.core.admission.rules.steps.names_and_targets import STEP_RULES
+from jobflow.core.admission.rules.steps.probes import PROBE_RULES
+from jobflow.core.admission.rules.steps.timeouts_and_retries import TIMEOUT_AND_RETRY_RULES
+from jobflow.core.admission.rules.values.expressions import EXPRESSION_RULES, REASON_RULES
+from jobflow.core.admission.rules.values.outputs import OUTPUT_RULES
+from jobflow.core.admission.rules.values.params import PARAM_RULES, SETTING_RULES
+from jobflow.core.admission.rules.values.vars import VARS_RULES
 from jobflow.core.admission.volcano.job import job_violations
 from jobflow.core.admission.warnings import (
     FLOW_FIELD_WARNINGS,
@@ -35,6 +58,7 @@ from jobflow.core.admission.warnings import (
     queue_warnings,
     template_warnings,
 )
+from jobflow.core.cron.flows import sample_flow
 from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 
@@ -43,14 +67,23 @@ PASS = Verdict()
 CREATE_RULES = (
     *STEP_RULES,
     *PARAM_RULES,
+    *SETTING_RULES,
+    *VARS_RULES,
     *EXPRESSION_RULES,
     *REASON_RULES,
     *CONTROL_RULES,
+    *MATCHING_RULES,
+    *CHILD_FLOW_RULES,
+    *APPROVAL_RULES,
     *TIMEOUT_AND_RETRY_RULES,
+    *OUTPUT_RULES,
     *PROBE_RULES,
     *JOB_DEFAULTS_RULES,
+    *VOLUME_CLAIM_RULES,
+    *CONCURRENCY_RULES,
     *GENERATED_NAME_RULES,
     *STATUS_SIZE_RULES,
+    *WORK_RULES,
     *PATCH_RULES,
 )
 
@@ -62,17 +95,46 @@ def validate_flow(flow: JobFlow, known: Known) -> Verdict:
 
 def validate_facts(facts: FlowFacts) -> Verdict:
     """Validate a new flow by its facts."""
-    if facts.steps_with_options or facts.flow.spec.params:
+    spec = facts.flow.spec
+    if facts.steps_with_options or spec.params or spec.volume_claims:
         if too_deep := tuple(flow_is_not_too_deep(facts)):
             return Verdict(too_deep)  # the other rules never meet a deeper value
     violations = findings(CREATE_RULES, facts)
     warnings = findings(FLOW_WARNINGS, facts)
     field_warnings = findings(FLOW_FIELD_WARNINGS, facts)
+    if facts.children:
+        inner = [_of_child(child) for child in facts.children]
+        violations += chain.from_iterable(each.violations for each in inner)
+        warnings += chain.from_iterable(each.warnings for each in inner)
+        field_warnings += chain.from_iterable(each.field_warnings for each in inner)
+        del violations[MAX_FINDINGS:], field_warnings[MAX_FINDINGS:]
+        warnings = list(dict.fromkeys(warnings))
     if len(violations) > 1:
         violations.sort(key=_position)
     if not (violations or warnings or field_warnings):
         return PASS
     return Verdict(tuple(violations), tuple(warnings), tuple(field_warnings))
+
+
+def _of_child(child: Child) -> Verdict:
+    """Return the verdict on a child flow, with its places in the outer flow. The parent has the
+    faults of what a child gets from it: its name, and the fields that it inherits."""
+    if child.facts is None:
+        return PASS
+    verdict = validate_facts(child.facts)
+    return Verdict(
+        tuple(
+            replace(each, path=child.place(each.path))
+            for each in verdict.violations
+            if child.has(each.path)
+        ),
+        verdict.warnings,
+        tuple(
+            replace(each, path=child.place(each.path))
+            for each in verdict.field_warnings
+            if child.has(each.path)
+        ),
+    )
 
 
 def validate_flow_update(old: JobFlow, new: JobFlow) -> Verdict:
@@ -83,6 +145,43 @@ def validate_flow_update(old: JobFlow, new: JobFlow) -> Verdict:
 def validate_flow_delete(flow: JobFlow, *, namespace_terminating: bool) -> Verdict:
     """Validate the deletion of a flow: refused while it runs, unless the user forces it."""
     return _verdict(flow_has_ended(flow, namespace_terminating=namespace_terminating))
+
+
+def validate_cron(cron: CronJobFlow, known: Known) -> Verdict:
+    """Validate a new spec of a CronJobFlow, and its flows by the rules of flows."""
+    facts = facts_of_cron(cron, known)
+    return verdict_of_cron(cron, validate_facts(facts) if facts is not None else PASS)
+
+
+def facts_of_cron(cron: CronJobFlow, known: Known) -> FlowFacts | None:
+    """Return the facts of a flow of a CronJobFlow, or None if it says nothing about its flows."""
+    if any(template_is_there(cron)):
+        return None
+    return FlowFacts(sample_flow(cron), known)
+
+
+def verdict_of_cron(cron: CronJobFlow, of_flow: Verdict) -> Verdict:
+    """Return the verdict on a CronJobFlow with that on one of its flows, at the paths of the
+    CronJobFlow."""
+    own = chain(
+        object_name_violations(cron.metadata), chain.from_iterable(r(cron) for r in CRON_RULES)
+    )
+    flow = (
+        replace(each, path=f"{TEMPLATE}.{each.path}")
+        for each in of_flow.violations
+        if not each.path.startswith("metadata")  # the name of a flow follows from the cron's
+    )
+    warnings = (replace(each, path=f"{TEMPLATE}.{each.path}") for each in of_flow.field_warnings)
+    return Verdict(
+        tuple(islice(chain(own, flow), MAX_FINDINGS)),
+        of_flow.warnings,
+        tuple(islice(chain(deadline_is_long_enough(cron), warnings), MAX_FINDINGS)),
+    )
+
+
+def validate_cron_delete(cron: CronJobFlow, *, namespace_terminating: bool) -> Verdict:
+    """Validate the deletion of a CronJobFlow: refused while one of its flows runs."""
+    return _verdict(cron_is_idle(cron, namespace_terminating=namespace_terminating))
 
 
 def validate_template(template: JobTemplate, known: Known) -> Verdict:

@@ -9,19 +9,22 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.flow_status import FlowPhase, StepPhase
-from jobflow.api.job import JobPhase
+from jobflow.api.flow.jobflow import templates_of
+from jobflow.api.flow.status import FlowPhase, StepPhase
+from jobflow.api.volcano.job import JobPhase
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.patch_locations import as_written
-from jobflow.core.admission.analysis.resolved_specs import is_open
+from jobflow.core.admission.analysis.jobs.layer_locations import as_written, innermost, locations_of
+from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
 from jobflow.core.admission.mistaken_references import MAX_MISTAKEN, mistaken_references
 from jobflow.core.admission.rule import FieldWarningRule, Group, WarningRule, every_flow
 from jobflow.core.admission.volcano.job_view import JobView, job_view
 from jobflow.core.cel.references import find_references
 from jobflow.core.cel.variables import Comparison
+from jobflow.core.manifests.volume_claims import claim_names, mounted_claims, unprovided_volumes
+from jobflow.core.spec.compiled import find_left_out
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
-from jobflow.core.violations import FieldWarning, Reason, quote
+from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Reason, quote
 
 _TAKES_JOBS = frozenset({"", "Open"})
 """States of a queue; a new one has no state until Volcano opens it."""
@@ -32,7 +35,19 @@ def templates_exist(facts: FlowFacts) -> Iterator[str]:
     templates = facts.known.templates
     if templates is None:
         return
-    missing = [f'"{name}"' for name in facts.templates if name and name not in templates]
+    left_out = find_left_out(facts.graph, len(facts.flows), facts.flow.spec.targets)
+    not_needed = {name for i in left_out for name in templates_of(facts.steps[i])}
+    not_needed -= {
+        name
+        for i, step in (enumerate(facts.steps) if left_out else ())
+        if i not in left_out
+        for name in templates_of(step)
+    }
+    missing = [
+        f'"{name}"'
+        for name in facts.templates
+        if name and name not in templates and name not in not_needed
+    ]
     if len(missing) == 1:
         yield f"JobTemplate {missing[0]} does not exist yet: its steps wait until it does"
     elif missing:
@@ -43,7 +58,7 @@ def queues_take_jobs(facts: FlowFacts) -> Iterator[str]:
     """Checks the queues that templates, patches and jobDefaults name."""
     if (queues := facts.known.queues) is not None:
         specs: list[Mapping[str, Any]] = [resolved.spec for resolved in facts.resolved_specs]
-        specs += [patch.content for patch in facts.resolved_patches]
+        specs += [layer.content for layer in facts.resolved_layers]
         if (defaults := facts.flow.spec.job_defaults) is not None and not facts.resolved_specs:
             specs.append({"queue": defaults.queue})
         yield from queue_warnings(specs, queues)
@@ -88,13 +103,14 @@ def references_stand_in_patches(facts: FlowFacts) -> Iterator[str]:
         unchanged = "are left as they are" if len(found) > 1 else "is left as it is"
         yield (
             f"{join_names(found)} in params, forEach.items and jobDefaults {unchanged}, because "
-            "only patches of steps have references"
+            "references have no meaning there"
         )
 
 
 def _outside_patches(facts: FlowFacts) -> list[Any]:
     spec = facts.flow.spec
-    found: list[Any] = [param.value for param in spec.params or ()]
+    is_child = facts.level > 1  # its params are patches of its parent
+    found: list[Any] = [] if is_child else [param.value for param in spec.params or ()]
     found += [
         step.for_each.items for _, step in facts.steps_with_options if step.for_each is not None
     ]
@@ -203,11 +219,11 @@ MAX_GUESSES = 100
 """Guesses of task and container names for all patches of a flow."""
 
 
-def fields_of_patches_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
+def fields_of_layers_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
     """Volcano drops a field that it does not know."""
-    for patch, found in facts.misfits:
+    for layer, found in facts.misfits:
         for warning in found.field_warnings:
-            yield as_written(warning, patch.path, patch.written)
+            yield as_written(warning, layer)
 
 
 def patched_elements_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
@@ -219,46 +235,110 @@ def patched_elements_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
         seen.add(path)
         guess = Suggester(known).nearest(name) if len(seen) <= MAX_GUESSES else None
         detail = (
-            f'template "{resolved.template.metadata.name}" has no {word} {quote(name)}, so the '
-            f"patch adds one{did_you_mean(guess)}"
+            f"{resolved.title} has no {word} {quote(name)}, so the patch adds one"
+            f"{did_you_mean(guess)}"
         )
         reason = Reason.NOT_FOUND if guess else None
         warning = FieldWarning(f"{path}.name", detail, reason, name)
-        yield as_written(warning, patch.path, patch.written)
+        yield as_written(warning, patch)
+
+
+def jobs_have_pods(facts: FlowFacts) -> Iterator[FieldWarning]:
+    """The job of a step without a template is checked like a JobTemplate."""
+    for resolved in facts.resolved_specs:
+        if resolved.work is not None:
+            layers = locations_of(resolved)
+            for warning in islice(_pod_warnings(resolved.spec, ""), MAX_FINDINGS):
+                yield innermost(layers, warning)
 
 
 def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
     """A text that only looks like a reference stays as it is."""
     room = MAX_MISTAKEN
-    for patch in facts.resolved_patches:
-        for found in mistaken_references(patch.written, patch.path):
+    for layer in facts.references:
+        for found in mistaken_references(layer.written, layer.path):
             detail = (
                 f"{quote(found.text)} looks like a reference but is not one, so it is left as it "
                 f"is ({found.advice}); if that is intended, write $$( instead of $("
             )
-            yield FieldWarning(found.path, detail)
+            yield FieldWarning(layer.written_path(found.path), detail)
             room -= 1
         if room <= 0:
             return
 
 
+def fields_of_child_flows_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
+    """The API server drops a field that it does not know."""
+    for child in facts.children:
+        for found in child.unknown:
+            yield FieldWarning(found.path, found.detail, found.reason, found.value)
+
+
+def fields_of_claims_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
+    """The API server drops a field that it does not know."""
+    for claim in facts.claims:
+        if claim.misfits is not None:
+            yield from claim.misfits.field_warnings
+
+
+def claims_are_mounted(facts: FlowFacts) -> Iterator[FieldWarning]:
+    """A claim that no container mounts is never created."""
+    templates = facts.known.templates
+    if templates is None or any(name not in templates for name in facts.templates):
+        return
+    names = claim_names(facts.flow)
+    used = {c for spec in facts.resolved_specs for c in mounted_claims(spec.spec, names)}
+    for claim in facts.claims:
+        if claim.name not in used and not any(spec.open for spec in facts.resolved_specs):
+            detail = (
+                "no container mounts a volume of this name, so the claim will not be created: add "
+                "it to volumeMounts of a template or a patch"
+            )
+            yield FieldWarning(claim.path, detail)
+
+
+def mounted_volumes_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
+    """The API server refuses such a pod. Without any claim, it says so itself (`dry_run`)."""
+    for step, resolved in facts.resolved_steps:
+        for _, names in unprovided_volumes(resolved.spec):
+            guess = Suggester([claim.name for claim in facts.claims]).nearest(names[0])
+            detail = (
+                f"containers of {resolved.title} mount "
+                f"{join_names(names)}, which neither its pods nor spec.volumeClaims have"
+                f"{did_you_mean(guess)}"
+            )
+            yield FieldWarning(facts.path(step), detail)
+            return
+
+
 FLOW_FIELD_WARNINGS = (
     Group[FieldWarningRule](
-        lambda facts: facts.resolved_patches,
-        (fields_of_patches_exist, patched_elements_exist, references_are_spelled_right),
+        lambda facts: facts.references,
+        (fields_of_layers_exist, patched_elements_exist, references_are_spelled_right),
+    ),
+    Group[FieldWarningRule](lambda facts: facts.has_work, (jobs_have_pods,)),
+    Group[FieldWarningRule](lambda facts: facts.children, (fields_of_child_flows_exist,)),
+    Group[FieldWarningRule](
+        lambda facts: facts.flow.spec.volume_claims,
+        (fields_of_claims_exist, claims_are_mounted, mounted_volumes_exist),
     ),
 )
 
 
 def template_warnings(spec: Any, path: str) -> Iterator[FieldWarning]:
     """Yield the warnings about the spec of a JobTemplate at `path`, except unknown fields."""
+    yield from _pod_warnings(spec, path)
+    for place, reference in islice(find_references(spec, path), MAX_MISTAKEN):
+        text = quote(f"$({reference.path})")
+        detail = f"{text} is left as it is, because references have no meaning there"
+        yield FieldWarning(place, detail)
+
+
+def _pod_warnings(spec: Any, path: str) -> Iterator[FieldWarning]:
+    """Yield the warnings about a whole vcjob spec at `path`."""
     job = job_view(spec, path, None)
     yield from _tasks_without_pods(job)
     yield from _pods_without_restart_policy(job)
-    for place, reference in islice(find_references(spec, path), MAX_MISTAKEN):
-        text = quote(f"$({reference.path})")
-        detail = f"{text} is left as it is, because only patches of steps have references"
-        yield FieldWarning(place, detail)
 
 
 def _tasks_without_pods(job: JobView) -> Iterator[FieldWarning]:

@@ -16,11 +16,18 @@ from jobflow.core.json_values import copy_json
 from jobflow.core.violations import join_path
 
 _REFERENCE = re.compile(
-    r"\$\$\(|\$\((?P<path>(?:item|index)|(?:params|item|index|flow|steps)\.[^()$\s]*)\)"
+    r"\$\$\(|\$\((?P<path>(?:item|index|attempt|retries)"
+    r"|(?:params|item|index|flow|steps|failure|last|vars)\.[^()$\s]*)\)"
 )
 MAX_SIZE = 1 << 20
 """Bytes of JSON of all values in one patch: no vcjob can be larger."""
 _OUTPUT = re.compile(r"steps\.(?P<step>.+?)\.outputs(?:\.(?P<rest>.*))?")
+_FAILURE = re.compile(r"steps\.(?P<step>.+)\.failure(?:\.(?P<key>[^.]*))?")
+_FACT = re.compile(r"steps\.(?P<step>.+)\.(?P<fact>phase|reason|job)")
+
+
+LEFT_OUT = object()
+"""In place of the value of a reference: an entry of env is left out, and a text is empty."""
 
 
 class Reference(NamedTuple):
@@ -28,10 +35,11 @@ class Reference(NamedTuple):
 
     path: str
     root: str
-    """params, item, index, flow or steps."""
+    """params, item, index, attempt, retries, failure, last, flow, steps or vars."""
     keys: tuple[str, ...]
     """The keys below the root. The first key of `steps` is a step's name, which may have dots: it
-    ends at the first `.outputs`, or at the end of the path."""
+    ends at the first `.outputs`, else at the last `.failure`, `.phase`, `.reason` or `.job`, with
+    which the path ends, except for a key of `failure`; else at the end of the path."""
 
 
 def parse_reference(path: str) -> Reference:
@@ -40,8 +48,13 @@ def parse_reference(path: str) -> Reference:
     if root == "steps" and (found := _OUTPUT.fullmatch(path)) is not None:
         inner = tuple(found["rest"].split(".")) if found["rest"] is not None else ()
         return Reference(path, root, (found["step"], "outputs", *inner))
+    if root == "steps" and (found := _FAILURE.fullmatch(path)) is not None:
+        key = (found["key"],) if found["key"] is not None else ()
+        return Reference(path, root, (found["step"], "failure", *key))
     if root == "steps":
-        return Reference(path, root, (tail,))
+        fact = _FACT.fullmatch(path)
+        keys = (tail,) if fact is None else (fact["step"], fact["fact"])
+        return Reference(path, root, keys)
     return Reference(path, root, tuple(tail.split(".")) if dot else ())
 
 
@@ -87,22 +100,25 @@ class ReferenceRoom:
 def replace_references(
     value: Any, look_up: Callable[[Reference], Any], room: ReferenceRoom | None = None
 ) -> Any:
-    """Return JSON with the value of `look_up`, which may raise, in place of each reference. Raises
+    """Return JSON with the value of `look_up`, which may raise or return LEFT_OUT, in place of each
+    reference. Raises
     ReferencesTooLargeError if there is not enough room, by default that of one patch.
 
     A text that is only a reference becomes the value, with its type. Inside a longer text, and in
     fields that are always texts (`is_text_field`), the value is written as JSON:
-    `args: ["$(params.workers)"]` becomes `["4"]`.
+    `args: ["$(params.workers)"]` becomes `["4"]`, and so does `args: $(params.list)` for `[4]`.
     """
     if not _may_have_reference(value):
         return value
     room = room or ReferenceRoom()
 
     def take_value(found: Reference) -> Any:
-        return room.take(look_up(found))
+        found_value = look_up(found)
+        return found_value if found_value is LEFT_OUT else room.take(found_value)
 
     root = {"": value}
     result = copy_json(root)
+    left_out: set[int] = set()
     # Patches may be nested too deep for recursion. `own` and `outer` are the keys of a container
     # and of the one around it.
     work: list[tuple[Any, Any, str, str]] = [(root, result, "", "")]
@@ -112,11 +128,45 @@ def replace_references(
             if isinstance(each, str):
                 if "$(" in each:
                     replaced = _replace_in_text(each, take_value)
-                    made[key] = _to_text(replaced) if is_text_field(key, own, outer) else replaced
+                    made[key] = _as_field(replaced, key, own, outer)
+                    if replaced is LEFT_OUT and key == "value" and own == "env":
+                        left_out.add(id(made))
             elif isinstance(each, dict | list):
                 names = (key, own) if isinstance(key, str) else (own, outer)
                 work.append((each, made[key], *names))
+    _leave_out(result, left_out)
     return result[""]
+
+
+def _leave_out(value: Any, entries: set[int]) -> None:
+    """Remove entries of env, by their ids, from a JSON value in place."""
+    pending = [value] if entries else []
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, dict):
+            if isinstance(env := inner.get("env"), list):
+                inner["env"] = [each for each in env if id(each) not in entries]
+            pending += inner.values()
+        elif isinstance(inner, list):
+            pending += inner
+
+
+def _as_field(value: Any, key: str | int, own: str, outer: str) -> Any:
+    """Return a value as the field `key` takes it: as a text, or a list or map of texts."""
+    if value is LEFT_OUT:
+        return ""
+    if is_text_field(key, own, outer):
+        return _to_text(value)
+    if isinstance(key, str) and isinstance(value, list) and is_text_field(0, key, own):
+        return [_to_text(each) if _is_number(each) else each for each in value]
+    if isinstance(key, str) and isinstance(value, dict) and is_text_field("", key, own):
+        texts = {name: _to_text(each) for name, each in value.items() if _is_number(each)}
+        return value | texts
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
 
 
 def _to_text(value: Any) -> Any:
@@ -149,6 +199,8 @@ def _replace_in_text(text: str, look_up: Callable[[Reference], Any]) -> Any:
         if found["path"] is None:
             return "$("
         value = look_up(parse_reference(found["path"]))
+        if value is LEFT_OUT:
+            return ""
         return "null" if value is None else str(_to_text(value))
 
     return _REFERENCE.sub(write, text)

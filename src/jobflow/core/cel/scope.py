@@ -1,26 +1,35 @@
 """The values of variables at one place of a flow, and of expressions and references there.
 
 Only the variables that an expression mentions are built, so its cost does not depend on the size of
-the flow. Admission decides which ones it may mention (`admission/rules/expressions.py`).
+the flow. Admission decides which ones it may mention (`admission/rules/values/expressions.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
-from jobflow.api.control import ForEach
-from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
-from jobflow.api.jobflow import JobFlow, Step
+from jobflow.api.flow.control import ForEach, to_number
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import (
+    ENDED_STEP_PHASES,
+    RunCondition,
+    StepCondition,
+    StepFailure,
+    StepPhase,
+)
+from jobflow.api.flow.step import Step
+from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.core.cel.expression import EvaluationFailure, ExpressionFault, parse_expression
 from jobflow.core.cel.language.budget import Budget
 from jobflow.core.cel.language.values import describe_type
 from jobflow.core.cel.references import (
+    LEFT_OUT,
     MAX_SIZE,
     Reference,
     ReferencesTooLargeError,
@@ -28,6 +37,8 @@ from jobflow.core.cel.references import (
 )
 from jobflow.core.cel.variables import Mention
 from jobflow.core.limits import MAX_RUNS
+from jobflow.core.names import format_job_name, format_latest_name
+from jobflow.core.pods.failure import FACTS, read_facts
 
 MAX_ITEMS_SIZE = 32_768
 """Bytes of the items of forEach as JSON, because the status stores them."""
@@ -41,7 +52,24 @@ _DIGITS = 10
 _MAX_SHOWN = 100
 """Characters of an expression in a message."""
 
+FLOW_FAILURE_FIELDS = ("step", "index", "reason", "message", "failure")
+"""Fields of an entry of `flow.failures`."""
+_FACTS_OF_A_STEP = len(FLOW_FAILURE_FIELDS) + len(FACTS)
+
 StepAndCondition = tuple[Step, StepCondition]
+
+
+class AttemptFacts(NamedTuple):
+    """An attempt of a run."""
+
+    number: int = 1
+    """Its number in the run, from 1."""
+    retries: int = 0
+    """Failures of the run before it that count."""
+    failure: StepFailure | None = None
+    """In retry.when its own, else that of the attempt before."""
+    of_child: bool = False
+    """Whether its step may run a flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +79,8 @@ class EvaluationScope:
     flow: JobFlow
     get_step: Callable[[str], StepAndCondition | None]
     """Return a step of `spec.flows` and its condition by name, or None if it does not exist."""
+    list_failures: Callable[[], list[dict[str, Any]]] = list
+    """Return `flow.failures`, which has a value where `flow_phase` has one."""
     flow_phase: str = ""
     """In finally: Succeed or Failed, by the other steps of the flow. Elsewhere empty."""
     index: int | None = None
@@ -59,6 +89,12 @@ class EvaluationScope:
     """Item of the run, with forEach."""
     run: RunCondition | None = None
     """In until and retry.when: the run that has just finished, as it is recorded."""
+    attempt: AttemptFacts | None = None
+    """In retry.when the attempt that has just failed, in vars and patches that which is created."""
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    """In patches: the values of `vars`."""
+    last: Any = UNSET
+    """With repeat: outputs and index of the run before, an empty map in the first."""
     budget: Budget = field(default_factory=Budget)
     """Shared by all expressions that are evaluated here."""
 
@@ -75,6 +111,25 @@ def evaluate_condition(field: str, text: str, scope: EvaluationScope) -> bool | 
 def find_condition_fault(value: Any) -> str | None:
     """Return a clause that says why a condition may not have this value, or None."""
     return None if isinstance(value, bool) else f"gives {describe_type(value)}, not true or false"
+
+
+def evaluate_output(field: str, text: str, scope: EvaluationScope) -> Any | EvaluationFailure:
+    """Return the value of an output of the flow. A failure names `field`, the expression and
+    why."""
+    return _evaluate(field, text, scope, lambda value: None)
+
+
+def evaluate_vars(
+    texts: Mapping[str, str], scope: EvaluationScope
+) -> dict[str, Any] | EvaluationFailure:
+    """Return the values of a step's `vars` by name, or the first failure."""
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        value = _evaluate(f"vars.{name}", text, scope, lambda value: None)
+        if isinstance(value, EvaluationFailure):
+            return value
+        values[name] = value
+    return values
 
 
 def evaluate_items(field: str, text: str, scope: EvaluationScope) -> list[Any] | EvaluationFailure:
@@ -127,7 +182,8 @@ def _count_steps(
 ) -> int:
     items = sum([len(fields.get("items", ())) for fields in variables.get("steps", {}).values()])
     params = min(len(scope.flow.spec.params or ()), MAX_PARAMS) if "params" in variables else 0
-    return 2 * items + len(mentions) * params // 4
+    failures = len(variables.get("flow", {}).get("failures", ()))
+    return 2 * items + len(mentions) * params // 4 + _FACTS_OF_A_STEP * failures
 
 
 def _add_params(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
@@ -140,9 +196,13 @@ def _add_params(variables: dict[str, Any], mention: Mention, scope: EvaluationSc
 
 def _add_flow(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
     meta = scope.flow.metadata
-    flow = variables["flow"] = {"name": meta.name, "namespace": meta.namespace}
+    flow = variables.setdefault("flow", {"name": meta.name, "namespace": meta.namespace})
+    if (scheduled := (meta.annotations or {}).get(SCHEDULED_TIME)) is not None:
+        flow["scheduledTime"] = scheduled
     if scope.flow_phase:
         flow["phase"] = str(scope.flow_phase)
+        if mention.keys[:1] == ("failures",):
+            flow["failures"] = scope.list_failures()
 
 
 def _add_step(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
@@ -156,7 +216,7 @@ def _add_step(variables: dict[str, Any], mention: Mention, scope: EvaluationScop
     fields = steps.setdefault(name, {})
     for key in keys[:1] or STEP_FIELDS:
         if key in STEP_FIELDS and key not in fields:
-            value = STEP_FIELDS[key](*step)
+            value = STEP_FIELDS[key](scope.flow, *step)
             if value is not UNSET:
                 fields[key] = value
 
@@ -167,32 +227,53 @@ def _add_run(variables: dict[str, Any], mention: Mention, scope: EvaluationScope
         variables[root] = scope.item
     elif root == "index" and scope.index is not None:
         variables[root] = scope.index
+    elif root == "last" and scope.last is not UNSET:
+        variables[root] = scope.last
     elif scope.run is not None and root in RUN_FIELDS:
         variables[root] = RUN_FIELDS[root](scope.run)
+    elif scope.attempt is not None and root in ATTEMPT_FIELDS:
+        variables[root] = ATTEMPT_FIELDS[root](scope.attempt)
+
+
+def _add_vars(variables: dict[str, Any], mention: Mention, scope: EvaluationScope) -> None:
+    variables["vars"] = scope.vars
 
 
 _ADD: Mapping[str, Callable[[dict[str, Any], Mention, EvaluationScope], None]] = {
     "params": _add_params,
     "flow": _add_flow,
     "steps": _add_step,
+    "vars": _add_vars,
 }
 
 
-def _outputs(step: Step, condition: StepCondition) -> dict[str, Any]:
+def _outputs(flow: JobFlow, step: Step, condition: StepCondition) -> dict[str, Any]:
     """Return the outputs of a step; those of its last run if it repeats."""
     if condition.outputs is None and condition.runs and step.repeat is not None:
         return condition.runs[-1].outputs or {}
     return condition.outputs or {}
 
 
-def _tasks(step: Step, condition: StepCondition) -> dict[str, dict[str, int]]:
+def _job(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
+    """Return the name of the current or last vcjob, of a step that repeats that of its last run.
+    UNSET before the first, and with forEach, which has one for each item."""
+    run: RunCondition = condition
+    if step.repeat is not None and condition.runs:
+        run = condition.runs[-1]
+    if step.for_each is not None or not run.attempts:
+        return UNSET
+    first = format_job_name(flow.metadata.name, step.name, index=run.index)
+    return run.job or format_latest_name(first, run.attempts)  # dropped for the status's size
+
+
+def _tasks(flow: JobFlow, step: Step, condition: StepCondition) -> dict[str, dict[str, int]]:
     return {
         task: dict.fromkeys(POD_PHASES, 0) | (state.phase or {})
         for task, state in (condition.task_status_count or {}).items()
     }
 
 
-def _items(step: Step, condition: StepCondition) -> Any:
+def _items(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
     """Return an entry for each item, in order, or UNSET without forEach."""
     if step.for_each is None:
         return UNSET
@@ -209,14 +290,49 @@ def _items(step: Step, condition: StepCondition) -> Any:
 def _count_items(for_each: ForEach, condition: StepCondition) -> int:
     decided = condition.decisions.items if condition.decisions is not None else None
     items = for_each.items if for_each.items is not None else decided
-    count = len(items) if items is not None else for_each.count or 0
+    count = len(items) if items is not None else to_number(for_each.count) or 0
     return max(0, min(count, MAX_RUNS))
 
 
-STEP_FIELDS: Mapping[str, Callable[[Step, StepCondition], Any]] = {
-    "phase": lambda step, condition: str(condition.phase or StepPhase.WAITING),
-    "reason": lambda step, condition: str(condition.reason),
-    "attempts": lambda step, condition: condition.attempts,
+def list_failures(steps: Iterable[StepAndCondition]) -> list[dict[str, Any]]:
+    """Return `flow.failures`: an entry for each Failed step, in their order."""
+    return [
+        {
+            "step": _name_failed(step, condition),
+            "index": _find_failed_index(condition),
+            "reason": str(condition.reason),
+            "message": condition.message,
+            "failure": read_facts(condition.failure, of_child=True),  # all entries have all keys
+        }
+        for step, condition in steps
+        if condition.phase == StepPhase.FAILED
+    ]
+
+
+def _name_failed(step: Step, condition: StepCondition) -> str:
+    """Return `train`, or `train/fit` for the step that failed in a child flow."""
+    inner = condition.failure.step if condition.failure is not None else ""
+    return f"{step.name}/{inner}" if inner else step.name
+
+
+def _find_failed_index(condition: StepCondition) -> int:
+    """Return the index of the run for which a step has failed, or -1."""
+    failed = (run for run in condition.runs or () if run.phase == StepPhase.FAILED)
+    found = next((run.index for run in failed if run.reason == condition.reason), None)
+    return -1 if found is None else found
+
+
+LAST_FIELDS = ("outputs", "index")
+"""Fields of `last`."""
+
+STEP_FIELDS: Mapping[str, Callable[[JobFlow, Step, StepCondition], Any]] = {
+    "phase": lambda flow, step, condition: str(condition.phase or StepPhase.WAITING),
+    "reason": lambda flow, step, condition: str(condition.reason),
+    "job": _job,
+    "attempts": lambda flow, step, condition: condition.attempts,
+    "failure": lambda flow, step, condition: read_facts(
+        condition.failure, of_child=step.may_run_flow
+    ),
     "outputs": _outputs,
     "tasks": _tasks,
     "items": _items,
@@ -230,6 +346,13 @@ RUN_FIELDS: Mapping[str, Callable[[RunCondition], Any]] = {
 }
 """Variables of the run that has just finished, except its index."""
 
+ATTEMPT_FIELDS: Mapping[str, Callable[[AttemptFacts], Any]] = {
+    "failure": lambda attempt: read_facts(attempt.failure, of_child=attempt.of_child),
+    "attempt": lambda attempt: attempt.number,
+    "retries": lambda attempt: attempt.retries,
+}
+"""Variables of an attempt."""
+
 
 # ------------------------------------------------------------------- references
 
@@ -239,7 +362,8 @@ class _NoValueError(Exception):
 
 
 def resolve_references(value: Any, scope: EvaluationScope) -> Any:
-    """Return JSON with the values of all references, or a failure if one has no value."""
+    """Return JSON with the values of all references, or a failure if one has no value, except those
+    to `last`."""
     try:
         return replace_references(value, lambda reference: _look_up(reference, scope))
     except _NoValueError as error:
@@ -253,6 +377,8 @@ def _look_up(reference: Reference, scope: EvaluationScope) -> Any:
     path = ""
     for key in (reference.root, *reference.keys):
         value = _get_entry(value, key)
+        if value is UNSET and reference.root == "last" and scope.last is not UNSET:
+            return LEFT_OUT
         if value is UNSET:
             place = f" in {path}" if path else ""
             raise _NoValueError(f"$({reference.path}) has no value: there is no {key!r}{place}")

@@ -1,8 +1,8 @@
 """Explanations of `jobflow why`: why a flow or a step waits, failed or was skipped.
 
-They are made from the flow's status and spec alone, and explain decisions without making any. An
-explanation has a bounded length: of many steps in the same situation, it names a few and counts the
-others.
+They are made from the flow's status and spec, and from what Volcano says about jobs that wait. They
+explain decisions without making any. An explanation has a bounded length: of many steps in the same
+situation, it names a few and counts the others.
 """
 
 from __future__ import annotations
@@ -11,15 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobflow.api.flow_status import FlowPhase, StepPhase
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowPhase, StepPhase
 from jobflow.core.explain.flow import FlowExplainer, describe_new_flow
+from jobflow.core.explain.item import describe_item, with_items
 from jobflow.core.explain.root_causes import find_failed_steps, find_root_causes
+from jobflow.core.explain.scheduling import (
+    NO_FACTS,
+    QueuedJob,
+    SchedulingFacts,
+    find_queued_jobs,
+)
 from jobflow.core.explain.step import StepExplainer
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import FlowReason, StepReason
-from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.spec.concurrency import Group
 from jobflow.core.text import MAX_NAMES, format_count
 
 _NAMED_HOPS = 2
@@ -39,33 +46,60 @@ class Explanation:
     sentences: tuple[str, ...]
 
 
-def describe_unknown_step(flow: JobFlow, name: str) -> str:
-    """Return a message that the flow has no such step, with the nearest name, or "" if it has."""
-    names = [step.name for step in flow.all_steps]
-    if name in names:
-        return ""
-    guess = did_you_mean(Suggester(names).nearest(name))
-    return f'JobFlow {flow.metadata.name} has no step "{name}"{guess}'
+def list_queued_jobs(
+    flow: JobFlow, name: str | None, *, index: int | None = None, now: datetime
+) -> list[QueuedJob]:
+    """Return the jobs whose scheduling explains the flow, the step or an item of the step. Raises
+    KeyError if the flow has no such step."""
+    if flow.final or not flow.status.state.phase:
+        return []
+    ctx = PlanContext.of(flow, View(), now)
+    if name is None:
+        return list(find_queued_jobs(ctx, range(len(ctx.steps))))
+    paths = find_root_causes(ctx, ctx.graph.index[name])
+    found = find_queued_jobs(ctx, [path[-1] for path in paths[: MAX_NAMES + 1]])
+    return [job for job in found if index in (None, job.index) or job.step != name]
 
 
-def explain(flow: JobFlow, *, now: datetime) -> Explanation:
-    """Explain a flow at `now` (aware). Linear in steps and targets."""
-    explainer = FlowExplainer(PlanContext.of(flow, View(), now))
+def explain(
+    flow: JobFlow,
+    *,
+    now: datetime,
+    facts: SchedulingFacts = NO_FACTS,
+    group: Group | None = None,
+    with_namespace: bool = False,
+) -> Explanation:
+    """Explain a flow at `now` (aware), called `namespace/name` if asked to. Linear in steps and
+    targets. `group`: the other flows of its concurrency group, if they are known."""
+    ctx = PlanContext.of(flow, View(), now)
+    explainer = FlowExplainer(ctx, facts, group, with_namespace=with_namespace)
     status = flow.status
     return Explanation(
         phase=status.state.phase or FlowPhase.PENDING,
         reason=status.state.reason,
         since=status.completion_time or status.start_time,
         causes=explainer.list_causes(),
-        sentences=tuple(explainer.describe()),
+        sentences=(*explainer.describe(), *facts.notes),
     )
 
 
-def explain_step(flow: JobFlow, name: str, *, now: datetime) -> Explanation:
-    """Explain a step and its root causes. Raises KeyError if the flow has no such step."""
+def explain_step(
+    flow: JobFlow,
+    name: str,
+    *,
+    index: int | None = None,
+    now: datetime,
+    facts: SchedulingFacts = NO_FACTS,
+) -> Explanation:
+    """Explain a step, or an item of it, and its root causes. Raises KeyError if the flow has no
+    such step."""
     ctx = PlanContext.of(flow, View(), now)
     step = ctx.graph.index[name]
-    explainer = StepExplainer(ctx)
+    item = ""
+    if index is not None:
+        item = describe_item(ctx.observed[step], index)
+        ctx = with_items(ctx, step, index)
+    explainer = StepExplainer(ctx, facts)
     condition = explainer.condition(step)
     paths = find_root_causes(ctx, step)
     return Explanation(
@@ -73,7 +107,11 @@ def explain_step(flow: JobFlow, name: str, *, now: datetime) -> Explanation:
         reason=condition.reason,
         since=explainer.since(step),
         causes=tuple(explainer.name(path[-1]) for path in paths[:MAX_NAMES]),
-        sentences=tuple(_describe(ctx, explainer, step, paths)),
+        sentences=(
+            *_describe(ctx, explainer, step, paths),
+            *filter(None, [item]),
+            *facts.notes,
+        ),
     )
 
 
@@ -82,7 +120,7 @@ def _describe(
 ) -> Iterator[str]:
     state = ctx.flow.status.state
     if not state.phase:
-        yield describe_new_flow(ctx)
+        yield describe_new_flow(ctx, ctx.flow.metadata.name)
         return
     if state.reason == FlowReason.INVALID:
         yield f"The flow is invalid: {state.message}."

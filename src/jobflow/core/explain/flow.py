@@ -6,16 +6,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from jobflow.api.control import FailurePolicy
-from jobflow.api.flow_status import ENDED_STEP_PHASES, FlowPhase, StepPhase
+import msgspec
+
+from jobflow.api.flow.control import FailurePolicy
+from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase, StepPhase
+from jobflow.core.explain.item import MAX_VALUE
 from jobflow.core.explain.progress import format_run_progress
+from jobflow.core.explain.remedies import format_submit
 from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
+from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
 from jobflow.core.explain.step import StepExplainer
+from jobflow.core.manifests.child import root_of
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.cleanup import expires
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.lifecycle import BY_SPEC, HALTS, deadline
 from jobflow.core.reasons import FlowReason, StepReason
+from jobflow.core.spec.concurrency import Group
 from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.text import (
     MAX_NAMES,
@@ -29,11 +36,14 @@ from jobflow.core.text import (
 
 _FLOW_REASONS = {
     StepReason.PARALLELISM: "until the flow runs fewer jobs (spec.parallelism)",
+    StepReason.CONCURRENCY: "for the flow to get its place",
     StepReason.SUSPENDED: "for the flow to be resumed",
 }
 """Reasons for which any step of the flow would wait, and what for."""
 _NORMAL_WAITS = TARGET_WAITS.union({StepReason.STOPPED}, _FLOW_REASONS)
 """Reasons of a waiting step that are not a problem of its own."""
+_OUTPUT_REASONS = frozenset({FlowReason.EXPRESSION_ERROR, FlowReason.OUTPUTS_TOO_LARGE})
+"""Reasons of a flow that failed although no step did."""
 _NO_STEP_STARTS = "no step starts except those that handle the failure"
 _AFTER_FAILURE: dict[FailurePolicy, str] = {
     FailurePolicy.STOP: f"so {_NO_STEP_STARTS}",
@@ -45,17 +55,27 @@ _SKIP_CAUSES: dict[str, str] = {
     StepReason.UPSTREAM_FAILED: " because a dependency did not complete",
     StepReason.STOPPED: " because the flow had stopped",
     StepReason.NOT_TAKEN: " because the branch was not taken",
+    StepReason.NOT_TARGETED: " because spec.targets leaves it out",
 }
 
 
 class FlowExplainer:
-    """Describes one flow."""
+    """Describes one flow, as `namespace/name` if its namespace is asked for."""
 
-    def __init__(self, ctx: PlanContext) -> None:
+    def __init__(
+        self,
+        ctx: PlanContext,
+        facts: SchedulingFacts = NO_FACTS,
+        group: Group | None = None,
+        *,
+        with_namespace: bool = False,
+    ) -> None:
         self._ctx = ctx
+        self._group_of_flow = group
         self._status = ctx.flow.status
-        self._name = ctx.flow.metadata.name
-        self._steps = StepExplainer(ctx)
+        meta = ctx.flow.metadata
+        self._name = f"{meta.namespace}/{meta.name}" if with_namespace else meta.name
+        self._steps = StepExplainer(ctx, facts)
         self._failed = find_failed_steps(ctx)
         self._running: list[int] = []
         self._held_up: list[int] = []
@@ -83,7 +103,7 @@ class FlowExplainer:
     def describe(self) -> Iterator[str]:
         """Yield the sentences of the paragraph."""
         if not self._status.state.phase:
-            yield describe_new_flow(self._ctx)
+            yield describe_new_flow(self._ctx, self._name)
         elif self._ctx.flow.final:
             yield from self._describe_end()
             yield from self._describe_failures()
@@ -117,6 +137,16 @@ class FlowExplainer:
             yield f"It was stored without validation and is invalid: {state.message}."
         elif state.reason in HALTS:
             yield f"{_capitalize(state.message)}."
+        elif state.reason == FlowReason.CONCURRENCY:
+            yield f"All its steps were skipped: there was {state.message}."
+            resubmit = format_command("jobflow resubmit", self._ctx.flow.metadata)
+            yield f"{resubmit} runs it later, as a new flow."
+        elif state.reason in _OUTPUT_REASONS:
+            yield f"Its outputs could not be stored: {state.message}."
+        if self._status.outputs:
+            outputs = msgspec.json.encode(self._status.outputs).decode()
+            if len(outputs) <= MAX_VALUE:
+                yield f"Its outputs: {outputs}."
 
     def _count_phases(self) -> str:
         """Return `; of 5 steps, 4 are Completed and 1 is Skipped`."""
@@ -137,13 +167,14 @@ class FlowExplainer:
 
     def _describe_next_actions(self) -> Iterator[str]:
         flow, state = self._ctx.flow, self._status.state
-        if state.reason == FlowReason.INVALID:
-            yield "Delete it, correct it, and apply it again."
+        if state.reason in (FlowReason.INVALID, *_OUTPUT_REASONS):
+            submit = format_submit(flow)
+            yield f"Correct its file, and submit it under another name: {submit}."
         elif state.phase == FlowPhase.FAILED:
-            yield (
-                f"{format_command('jobflow retry', flow.metadata)} runs the failed steps again, "
-                "with the current templates. To change the flow, delete it and apply it again."
-            )
+            retry = format_command("jobflow retry", root_of(flow))
+            yield f"{retry} runs the failed steps again, with the current templates."
+            resubmit = format_command("jobflow resubmit", root_of(flow))
+            yield f"{resubmit} runs all steps again, in a new flow."
         if (time := expires(flow)) is not None:
             yield f"It will be deleted at {format_time(time, self._ctx.now)}."
 
@@ -161,10 +192,8 @@ class FlowExplainer:
             since = format_since(lifecycle.suspended_at, now)
             jobs = "are aborted" if lifecycle.aborts_what_runs else "continue"
             resume = format_command("jobflow resume", ctx.flow.metadata)
-            yield (
-                f"It has been suspended{created}{since}: no step starts, and running jobs {jobs}. "
-                f"{resume} resumes it."
-            )
+            yield f"It has been suspended{created}{since}: no step starts, and running jobs {jobs}."
+            yield f"{resume} resumes it."
         if state.reason in HALTS:
             message = _capitalize(state.message)
             yield f"{message}; it will be Failed once all jobs have ended."
@@ -172,6 +201,9 @@ class FlowExplainer:
         if ctx.terminating:
             yield "It is being deleted, and no more steps start."
             return
+        if state.reason == FlowReason.CONCURRENCY:
+            yield f"It {state.message}."
+            yield from self._describe_group()
         conditions = ((ctx.observed[i].step, self._steps.condition(i)) for i in self._failed)
         if any(fails_flow(step, condition) for step, condition in conditions):
             effect = _AFTER_FAILURE[policy_of(ctx.flow)]
@@ -179,6 +211,23 @@ class FlowExplainer:
         until = deadline(ctx.flow.spec.timeout, lifecycle)
         if until is not None:
             yield f"Its timeout of {ctx.flow.spec.timeout} expires at {format_time(until, now)}."
+
+    def _describe_group(self) -> Iterator[str]:
+        """Yield who holds a place in the concurrency group, and who waits before the flow."""
+        group = self._group_of_flow
+        if group is None:
+            return
+        if group.holders:
+            names = [member.name for member in group.holders]
+            holds = "holds a place" if len(names) == 1 else "hold a place"
+            yield f"{join_names(names)} {holds}."
+        if group.before:
+            count = format_count(len(group.before), "flow")
+            wait = "waits" if len(group.before) == 1 else "wait"
+            names = [member.name for member in group.before]
+            yield f"{count} {wait} before it: {join_names(names)}."
+        if not group.holders and not group.before:
+            yield "No other flow of the group holds a place or waits before it: it starts now."
 
     def _describe_running(self) -> Iterator[str]:
         """Yield a sentence for each phase and message; further messages than MAX_NAMES are left
@@ -199,6 +248,8 @@ class FlowExplainer:
             why = f"; {_choose(steps, 'it', 'each')} {message}" if message else ""
             subject = f"{_choose(steps, 'Step', 'Steps')} {join_names(names, total=len(steps))}"
             yield f"{subject} {_choose(steps, 'is', 'are')} {phase}{why}."
+        for step in self._running:
+            yield from self._steps.describe_scheduling(step)
 
     def _describe_running_step(self, step: int) -> str:
         since, spec = self._steps.since(step), self._ctx.observed[step].step
@@ -248,13 +299,13 @@ class FlowExplainer:
         return f"{_choose(steps, 'Step', 'Steps')} {join_names(names, total=len(steps))}"
 
 
-def describe_new_flow(ctx: PlanContext) -> str:
+def describe_new_flow(ctx: PlanContext, name: str) -> str:
     """Return a sentence about a flow without a status."""
     created = ctx.flow.metadata.creation_timestamp
     when = f" {_format_ago(created, ctx.now)}" if created else ""
     return (
-        f"JobFlow {ctx.flow.metadata.name} was created{when} and has not been processed yet; if "
-        "this lasts, check that `jobflow serve` runs."
+        f"JobFlow {name} was created{when} and has not been processed yet; if this lasts, check "
+        "that `jobflow serve` runs."
     )
 
 

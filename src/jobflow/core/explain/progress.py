@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
-from jobflow.api.job import TaskState
-from jobflow.api.jobflow import Step
-from jobflow.api.pod import PodPhase
+from jobflow.api.flow.control import Case, to_number
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import TaskState
+from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.limits import MAX_RUNS
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.approvals import asks
 from jobflow.core.spec.items import get_items
 from jobflow.core.text import format_count
 
@@ -27,7 +29,7 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
     if step.repeat is not None and runs:
         if finished:
             return format_count(len(runs), "run")
-        most = "" if brief else f" of at most {step.repeat.max or MAX_RUNS}"
+        most = "" if brief else f" of at most {to_number(step.repeat.max) or MAX_RUNS}"
         return f"run {len(runs)}{most}"
     items = get_items(step, condition.decisions)
     if items is None:
@@ -49,6 +51,7 @@ def _format_items(total: int, runs: Sequence[RunCondition], *, finished: bool, b
     waiting = [run for run in runs if run.phase == StepPhase.WAITING]
     counts = {
         "running": sum(has_job(run) for run in runs),
+        "to approve": sum(asks(run) for run in waiting),
         "to run again": sum(run.reason in again for run in waiting),
         "failed": sum(run.phase == StepPhase.FAILED for run in runs),
         "not started": total - ended if finished else 0,
@@ -70,27 +73,30 @@ def format_case(step: Step, condition: StepCondition) -> str:
     return f"{which}: {case.template}" if case.template else which
 
 
-def format_task_progress(
-    counts: Mapping[str, TaskState] | None, *, brief: bool = False
-) -> list[str]:
+def describe_work(step: Step, case: Case | None) -> str:
+    """Return what a step runs in a case of its switch, as words of a sentence: `the JobTemplate
+    train`."""
+    if name := step.template_for(case):
+        return f"the JobTemplate {name}"
+    return "its container" if (case or step).container is not None else "its jobSpec"
+
+
+def format_task_progress(counts: Mapping[str, TaskState] | None) -> list[str]:
     """Return a text for each task, unfinished ones first: `worker 1/4 done, 1 failed`, or `worker
-    2/4 running` while no pod is done; `brief`: `worker 1/4`. A job of one running pod has no text.
-    """
+    2/4 running` while no pod is done. A job of one running pod has no text."""
     known = {task: Counter(state.phase) for task, state in (counts or {}).items()}
     known = {task: phases for task, phases in known.items() if phases.total()}
     running = sum(phases[PodPhase.RUNNING] for phases in known.values())
     if running == 1 == sum(phases.total() for phases in known.values()):
         return []
     ranked = sorted((_rank(phases), task) for task, phases in known.items())
-    return [f"{task} {_format_task(known[task], brief)}" for _, task in ranked]
+    return [f"{task} {_format_task(known[task])}" for _, task in ranked]
 
 
-def _format_task(phases: Counter[str], brief: bool) -> str:
+def _format_task(phases: Counter[str]) -> str:
     total, done, failed = phases.total(), phases[PodPhase.SUCCEEDED], phases[PodPhase.FAILED]
     finished = done or failed == total
     share = f"{done if finished else phases[PodPhase.RUNNING]}/{total}"
-    if brief:
-        return share
     return f"{share} {'done' if finished else 'running'}" + (f", {failed} failed" if failed else "")
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from jobflow.api.flow_status import StepPhase
-from jobflow.api.jobflow import Condition
+from jobflow.api.flow.dependencies import Condition
+from jobflow.api.flow.status import StepPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed import has_run
 from jobflow.core.reasons import StepReason
@@ -83,7 +83,7 @@ def _judge_targets(ctx: PlanContext, step: int) -> Iterator[tuple[int, TargetSta
     passed = observed.stored.passed_targets or ()
     for target in ctx.graph.targets[step]:
         other = ctx.observed[target]
-        condition = get_condition_for(observed.step, other.step)
+        condition = get_condition_for(observed.step, ctx.steps[target])
         end = get_end(other.step, other.stored)
         state = TARGET_STATES[condition][end]
         if other.step.name in passed or (has_probe and end in (StepEnd.COMPLETED, StepEnd.FAILED)):

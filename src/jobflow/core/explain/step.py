@@ -7,22 +7,32 @@ from datetime import datetime
 
 import msgspec
 
-from jobflow.api.flow_status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
-from jobflow.api.job import JobPhase
-from jobflow.api.jobflow import Condition, Step, Strategy
-from jobflow.core.explain.progress import format_run_progress, format_task_progress, has_job
+from jobflow.api.flow.control import ApprovalAnswer
+from jobflow.api.flow.dependencies import Condition, Strategy
+from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import JobPhase
+from jobflow.core.explain.item import MAX_VALUE
+from jobflow.core.explain.progress import (
+    describe_work,
+    format_run_progress,
+    format_task_progress,
+    has_job,
+)
+from jobflow.core.explain.remedies import describe_job, describe_remedy
 from jobflow.core.explain.root_causes import (
     TARGET_WAITS,
     find_blocking_targets,
     find_untaken_targets,
 )
+from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.pods.failure import describe_end
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import get_condition, get_probe, get_strategy
+from jobflow.core.spec.approvals import QUESTION, asks
+from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 from jobflow.core.text import (
     MAX_NAMES,
-    format_command,
     format_count,
     format_duration,
     format_elapsed,
@@ -36,62 +46,19 @@ _VERBS: Mapping[Condition, str] = {
     Condition.FINISHED: "finish",
     Condition.RUNNING: "run",
 }
-_MAX_OUTPUTS = 120
-"""Characters of outputs that are repeated."""
 _MAX_EXPRESSION = 120
 """Characters of an expression in a sentence."""
 _VERBS_OF_MESSAGES = ("waits ", "will ", "runs ")
 """Beginnings of messages whose subject is the step."""
 
-REMEDIES: Mapping[StepReason, str] = {
-    StepReason.WAITING_FOR_TEMPLATE: "Apply the JobTemplate {template}; the step then starts by "
-    "itself.",
-    StepReason.WAITING_FOR_PROBE: "",
-    StepReason.STARTING: "This takes a moment; if it lasts, check that `jobflow serve` runs.",
-    StepReason.CREATE_REFUSED: "Remove the cause, such as an exhausted quota. JobFlow tries again "
-    "by itself{again}.",
-    StepReason.NAME_IN_USE: "It starts by itself once that job has been deleted.",
-    StepReason.JOB_LOST: "JobFlow creates the job again{again}.",
-    StepReason.RETRYING: "{look}",
-    StepReason.SUSPENDED: "{resume} resumes the flow.",
-    StepReason.PARALLELISM: "It starts by itself once a job of the flow has ended.",
-    StepReason.TERMINATING: "",
-    StepReason.BLOCKED: "It can never start: cancel and delete the flow, correct it, and apply it "
-    "again.",
-    StepReason.PODS_UNREAD: "JobFlow tries to read them again for up to five minutes.",
-    StepReason.CANCELLED: "",
-    StepReason.TIMEOUT: "",
-    StepReason.FAILURE_POLICY: "",
-    StepReason.DAEMON_ENDED: "",
-    StepReason.OUTPUTS_MISSING: "Its pods were deleted before their outputs could be read, so "
-    "expressions and references to its outputs have no value.",
-    StepReason.JOB_FAILED: "{look}",
-    StepReason.JOB_TERMINATED: "A policy of its template or a command ended the job; see "
-    "{describe}.",
-    StepReason.JOB_ABORTED: "A policy of its template or a command ended the job; see {describe}.",
-    StepReason.REFUSED: "If the template is wrong, correct it, and run {retry}. If a patch is "
-    "wrong, correct the flow, delete it and apply it again.",
-    StepReason.NAME_CONFLICT: "",
-    StepReason.PROBE_UNSATISFIABLE: "Correct the probe, or the job that it checks.",
-    StepReason.OUTPUTS_TOO_LARGE: "Write shorter termination messages: at most 4 KiB for a step "
-    "and 64 KiB for a flow.",
-    StepReason.EXPRESSION_ERROR: "Test first whether a value exists, such as by "
-    '`has(steps["a"].outputs.x)`, and apply the flow again.',
-    StepReason.UNTIL_NOT_REACHED: "",
-    StepReason.NOT_TAKEN: "",
-    StepReason.UPSTREAM_FAILED: "",
-    StepReason.STOPPED: "",
-}
-"""Sentences on how to start a waiting step or prevent another failure; empty if the message says
-it."""
-
 
 class StepExplainer:
     """Describes the steps of one flow."""
 
-    def __init__(self, ctx: PlanContext) -> None:
+    def __init__(self, ctx: PlanContext, facts: SchedulingFacts = NO_FACTS) -> None:
         self._ctx = ctx
         self._now = ctx.now
+        self._facts = facts
 
     def describe(self, step: int) -> Iterator[str]:
         """Yield the phase of a step, since when, why, and what to do."""
@@ -103,10 +70,13 @@ class StepExplainer:
 
     def describe_together(self, steps: Sequence[int]) -> Iterator[str]:
         """Describe steps that wait with the same reason and message."""
-        if len(steps) == 1:
-            yield from self.describe(steps[0])
-            return
         first = self.condition(steps[0])
+        if len(steps) == 1 or asks(first):  # each approval is answered by itself
+            for step in steps[:MAX_NAMES]:
+                yield from self.describe(step)
+            if (more := len(steps) - MAX_NAMES) > 0:
+                yield f"{format_count(more, 'more step')} wait for approval."
+            return
         names = join_names([self.name(step) for step in steps[:MAX_NAMES]], total=len(steps))
         yield f"Steps {names} are Waiting ({first.reason}){_because(first)}."
         times = [self.condition(step).next_attempt_time for step in steps]
@@ -143,6 +113,11 @@ class StepExplainer:
 
     def _describe_wait(self, step: int, condition: StepCondition) -> Iterator[str]:
         name, reason, message = self.name(step), condition.reason, condition.message
+        if asks(condition):
+            question = f": {message}" if message not in ("", QUESTION) else ""
+            text = f"Step {name} has been waiting for approval{self._format_since(step)}{question}"
+            yield text if text.endswith(("?", ".", "!")) else f"{text}."
+            return
         if reason in TARGET_WAITS and (
             for_what := self._describe_targets(step) or ("" if message else "and starts now")
         ):
@@ -157,18 +132,26 @@ class StepExplainer:
     def _describe_targets(self, step: int) -> str:
         """Return `for c (Running) and d (Pending) to complete`, the condition of a waiting step, or
         "" if no target blocks it."""
-        if step >= self._ctx.last_from:
+        ctx = self._ctx
+        if step >= ctx.last_from and not all(
+            each.stored.phase in ENDED_STEP_PHASES for each in ctx.observed[: ctx.last_from]
+        ):
             return "for all other steps to finish"
         targets = find_blocking_targets(self._ctx, step)
         if not targets:
             return ""
         spec = self._ctx.observed[step].step
-        names = [self.name_with_phase(target) for target in targets[:MAX_NAMES]]
+        verbs = {t: _VERBS[get_condition_for(spec, self._ctx.steps[t])] for t in targets}
+        same = len({*verbs.values()}) == 1 or get_probe(spec) is not None
+        names = [
+            self.name_with_phase(target) + ("" if same else f" to {verbs[target]}")
+            for target in targets[:MAX_NAMES]
+        ]
         last = "or" if get_strategy(spec) is Strategy.ANY else "and"
         text = join_names(names, total=len(targets), last=last)
         if get_probe(spec) is not None:
             return f"for its probe to pass on {text}"
-        return f"for {text} to {_VERBS[get_condition(spec)]}"
+        return f"for {text} to {verbs[targets[0]]}" if same else f"for {text}"
 
     def _shorten_result(self, step: int, message: str) -> str:
         """Return a probe's message without the name of a single target, which is already named."""
@@ -181,8 +164,11 @@ class StepExplainer:
         spec = self._ctx.observed[step].step
         if spec.for_each is not None:  # it has a job for each item
             yield f"{text}{_because(condition)}."
+            yield from self.describe_scheduling(step)
             return
-        text += f" as the job {condition.job or self._ctx.observed[step].key}"
+        name = condition.job or self._ctx.observed[step].key
+        kind = "flow" if self._ctx.names_child(self._ctx.steps[step], name) else "job"
+        text += f" as the {kind} {name}"
         if condition.attempts > 1 and spec.repeat is None:
             text += f" (attempt {condition.attempts})"
         if condition.message:
@@ -190,8 +176,15 @@ class StepExplainer:
         elif tasks := self.tasks(step):
             text += f": {tasks}"
         elif condition.phase == JobPhase.PENDING:
-            text += f": Volcano has not started it yet; see {self._describe_job(condition)}"
+            known = [*self.describe_scheduling(step)]
+            look = "" if known else f"; see {describe_job(self._ctx.flow, condition)}"
+            text += f": Volcano has not started it yet{look}"
         yield f"{text}."
+        yield from self.describe_scheduling(step)
+
+    def describe_scheduling(self, step: int) -> Iterator[str]:
+        """Yield the sentences on the scheduling of the step's jobs."""
+        yield from self._facts.by_step.get(self._ctx.steps[step].name, ())
 
     def _describe_completion(self, step: int, condition: StepCondition) -> Iterator[str]:
         ran = f" after {condition.running_duration}" if condition.running_duration else ""
@@ -199,7 +192,7 @@ class StepExplainer:
         yield f"Step {self.name(step)} completed{ago}{ran}{_because(condition)}."
         if condition.outputs:
             outputs = msgspec.json.encode(condition.outputs).decode()
-            if len(outputs) <= _MAX_OUTPUTS:
+            if len(outputs) <= MAX_VALUE:
                 yield f"Its outputs: {outputs}."
 
     def _describe_failure(self, step: int, condition: StepCondition) -> Iterator[str]:
@@ -212,8 +205,8 @@ class StepExplainer:
         if condition.reason == StepReason.NOT_TAKEN:
             targets = find_untaken_targets(self._ctx, step)[:MAX_NAMES]
             if names := join_names([self.name_with_phase(target) for target in targets]):
-                why = "Steps that depend on it ignore it."
-                yield f"It runs only after a failure of {names}. {why}"
+                yield f"It runs only after a failure of {names}."
+                yield "Steps that depend on it ignore it."
 
     _BY_PHASE: Mapping[str, Callable[[StepExplainer, int, StepCondition], Iterator[str]]] = {
         StepPhase.WAITING: _describe_wait,
@@ -239,37 +232,9 @@ class StepExplainer:
         ago = f" {format_elapsed(when, self._now)} ago" if when else ""
         return ago + _in_brackets(format_time(when, self._now) if when else "", reason)
 
-    # ------------------------------------------------------------------ remedies
-
     def _describe_remedy(self, step: int, condition: StepCondition) -> Iterator[str]:
-        try:
-            text = REMEDIES[StepReason(condition.reason)]
-        except ValueError:  # no reason, or one of a later version
-            return
-        spec, meta = self._ctx.observed[step].step, self._ctx.flow.metadata
-        again = condition.next_attempt_time
-        if text:
-            wait = again - self._now if again and again > self._now else None
-            yield text.format(
-                template=spec.template_for(spec.case_of(condition.decisions)),
-                again=f" in {format_duration(wait)}" if wait else "",
-                resume=format_command("jobflow resume", meta),
-                retry=format_command("jobflow retry", meta),
-                look=self._describe_logs(condition),
-                describe=self._describe_job(condition),
-            )
-
-    def _describe_logs(self, condition: StepCondition) -> str:
-        failure, namespace = condition.failure, self._ctx.flow.metadata.namespace
-        if failure is None or not failure.pod:
-            return f"See {self._describe_job(condition)}."
-        if failure.exit_code is None:
-            return f"See `kubectl describe pod -n {namespace} {failure.pod}`."
-        container = f" -c {failure.container}" if failure.container else ""
-        return f"See its log: `kubectl logs -n {namespace} {failure.pod}{container}`."
-
-    def _describe_job(self, condition: StepCondition) -> str:
-        return f"`kubectl describe vcjob -n {self._ctx.flow.metadata.namespace} {condition.job}`"
+        spec = self._ctx.observed[step].step
+        yield from describe_remedy(self._ctx.flow, spec, condition, self._now)
 
 
 def _because(condition: StepCondition) -> str:
@@ -312,7 +277,7 @@ def _describe_decisions(step: Step, decisions: Decisions) -> Iterator[str]:
     if (case := step.case_of(decisions)) is not None:
         why = "the default" if case.when is None else _quote(case.when)
         which = f"case {(decisions.case or 0) + 1} of {len(step.switch or ())} ({why})"
-        yield f"Its switch chose {which}: it runs the JobTemplate {step.template_for(case)}."
+        yield f"Its switch chose {which}: it runs {describe_work(step, case)}."
     source = step.for_each.from_ if step.for_each is not None else None
     if decisions.items is not None and source is not None:
         yield f"Its {format_count(len(decisions.items), 'item')} come from {_quote(source)}."
@@ -327,10 +292,11 @@ def _describe_runs(step: Step, condition: StepCondition) -> Iterator[str]:
         yield f"It is at {progress}{until}."
     else:
         yield f"It has {progress}."
-    failed = [run for run in condition.runs or () if run.phase == StepPhase.FAILED]
-    # The message of a failed step is that of its first failed item.
-    if step.for_each is None or len(failed) + (condition.phase != StepPhase.FAILED) < 2:
+    if step.for_each is None:
         return
+    # The message of a failed step is that of the item whose job it names.
+    ended = (run for run in condition.runs or () if run.phase == StepPhase.FAILED)
+    failed = [run for run in ended if run.job != condition.job]
     for run in failed[:MAX_NAMES]:
         yield f"Item {run.index} failed ({run.reason}): {run.message or 'the cause is unknown'}."
     if len(failed) > MAX_NAMES:
@@ -343,17 +309,26 @@ def _describe_attempts(step: Step, condition: StepCondition, now: datetime) -> I
         nodes = condition.avoid_nodes
         avoids = f" and avoids {join_names(nodes)}, where it failed" if nodes else ""
         yield f"The next attempt starts {_format_when(again, now)}{avoids}."
+    if condition.phase == StepPhase.WAITING and condition.reason == StepReason.REPEATING and again:
+        yield f"The next run starts {_format_when(again, now)}."
     attempts = condition.attempts - condition.past_attempts
     if condition.phase == StepPhase.FAILED and attempts > 1 and not condition.runs:
         yield f"It had {attempts} attempts."
+    if condition.disruptions:
+        ended = "attempt was ended" if condition.disruptions == 1 else "attempts were ended"
+        yield f"{condition.disruptions} {ended} by the cluster and did not count as a failure."
 
 
 def _describe_timeout(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
     deadlines = [
         run.deadline
         for run in (condition, *(condition.runs or ()))
-        if run.deadline is not None and (has_job(run) or not run.phase)
+        if run.deadline is not None and (has_job(run) or asks(run) or not run.phase)
     ]
+    if deadlines and (approval := step.approval) is not None:
+        verb = "approved" if approval.default == ApprovalAnswer.APPROVE else "rejected"
+        yield f"Without an answer it is {verb} {_format_when(min(deadlines), now)}."
+        return
     if deadlines and condition.abort_time is None:
         yield f"Its timeout of {step.timeout} expires {_format_when(min(deadlines), now)}."
 

@@ -13,9 +13,9 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
-from jobflow.api.job import JobSpec
 from jobflow.api.kinds import KINDS
 from jobflow.api.schema.crd import openapi_schema
+from jobflow.api.volcano.job import JobSpec
 from jobflow.core.manifests.job_fields import meant, place_of
 from jobflow.core.manifests.schema_hints import of_field, of_type
 from jobflow.core.suggest import Suggester, did_you_mean, list_supported, normalize_word
@@ -29,6 +29,8 @@ _INT_OR_STRING = "x-kubernetes-int-or-string"
 _INT32 = 2**31
 
 _STEPS, _FINALLY_STEPS = "spec.flows[]", "spec.finally[]"
+_FLOW_TEMPLATE = ["spec", "jobFlowTemplate", "spec"]
+"""Place of the spec of a flow in a CronJobFlow."""
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "object", "additionalProperties": _TEXT}
 _ANY_OBJECTS = {"type": "array", "items": {"type": "object", _PRESERVED: True}}
@@ -215,7 +217,9 @@ def _type_name(value: Any) -> str:
 
 
 def _meant(part: _Part, path: Path, name: str) -> str:
-    kind = part.kind
+    kind, prefix = part.kind, ""
+    if kind == "CronJobFlow" and [*path[:3]] == _FLOW_TEMPLATE:
+        kind, path, prefix = "JobFlow", ["spec", *path[3:]], "spec.jobFlowTemplate."
     if kind == "JobTemplate" and path[:1] == ["spec"]:
         return meant(place_of(path[1:]), name)
     if kind == "JobFlow" and (word := of_field(json_path(path), name)):
@@ -225,11 +229,14 @@ def _meant(part: _Part, path: Path, name: str) -> str:
         places = _places_from(kind, path, name)
         of_jobs = kind == "JobFlow" and path[:1] == ["spec"] and name in _places("JobTemplate")
         if places and not (of_jobs and len(path) > 1):
-            return f"; it belongs in {' or '.join(places[:2])}"
+            return f"; it belongs in {' or '.join(prefix + place for place in places[:2])}"
         if of_jobs:
             (place, *_) = _places("JobTemplate")[name]
             inner = place.removeprefix("spec.")
-            return f"; it is a job's: {place} of the JobTemplate, or {inner} in patch.jobSpec"
+            return (
+                f"; it is a job's: {place} of the JobTemplate, or {inner} in jobSpec or "
+                "patch.jobSpec"
+            )
     return did_you_mean(guess)
 
 

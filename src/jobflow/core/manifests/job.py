@@ -1,19 +1,24 @@
-"""Manifest of the vcjob that a step creates from its template. Admission judges it."""
+"""Manifest of the vcjob that a step creates. Admission judges it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from jobflow.api import labels
-from jobflow.api.control import Case, JobDefaults, Patch
-from jobflow.api.jobflow import JobFlow, Step
-from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.resources import JOBFLOWS, JOBS
+from jobflow.api.flow.control import Case, JobDefaults
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.step import Step
+from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import JOBS
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.json_values import copy_json
 from jobflow.core.manifests.crd_schema import job_spec_violations
-from jobflow.core.manifests.strategic_merge import merge
+from jobflow.core.manifests.layers import Rank, layers_of, with_defaults
+from jobflow.core.manifests.owner import owner_reference
+from jobflow.core.manifests.volume_claims import claim_names, with_claims
 from jobflow.core.names import qualify_name, to_label_value
 
 _BOOKKEEPING = (
@@ -31,12 +36,12 @@ set)."""
 _CHANGE_CAUSE = "kubernetes.io/change-cause"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _NO_DEFAULTS = JobDefaults()
-_POD_LABELS = (labels.CREATED_BY_FLOW, labels.STEP, labels.INDEX, labels.ATTEMPT)
+_NO_METADATA = ObjectMeta()
+_POD_LABELS = (labels.CREATED_BY_FLOW, labels.STEP, labels.INDEX, labels.ATTEMPT, labels.ROOT)
 """Labels of a vcjob that its pods have too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """One attempt of one run of a step, for which a vcjob is created."""
 
     name: str
@@ -46,24 +51,29 @@ class Attempt:
     """Index of the item or repeat; None for a plain step."""
     case: Case | None = None
     """The chosen case of `switch`."""
+    retried: bool = False
+    """Whether a failure counted before."""
     avoid_nodes: Sequence[str] = ()
     """Nodes that its pods must avoid."""
     target_ends: str = "{}"
     """Value of the annotation on how the targets of the step have ended."""
     seen: EvaluationScope | None = None
-    """Values of references in patches; None: references stay."""
+    """Values of references; None: references stay."""
 
 
 def build_job(
-    flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
+    flow: JobFlow, step: Step, template: JobTemplate | None, attempt: Attempt
 ) -> dict[str, Any] | EvaluationFailure:
-    """Return the manifest of one attempt, or a Failure if a reference in a patch has no value.
+    """Return the manifest of one attempt, or a Failure if a reference has no value.
 
-    The spec is the template's, with jobDefaults for fields that it does not set, and with the
-    patches of the step and its case merged in. `ttlSecondsAfterFinished` becomes an annotation: the
-    controller deletes the job, once its result is in the flow's status. The job inherits labels and
-    annotations of the template, except bookkeeping, before those of jobDefaults; ours win. Pods get
-    the labels of their attempt. The result shares nothing that a caller could change.
+    The spec is that of the template, or the step's own jobSpec or container if `template` is None,
+    with jobDefaults for fields that it does not set, and with the arguments of the step and the
+    patches of the step, its case and, after a failure that counts, its retry merged in. Pods get
+    the volumes of the flow's volumeClaims that their containers mount. `ttlSecondsAfterFinished`
+    becomes an annotation: the controller deletes the job, once its result is in the flow's status.
+    The job inherits labels and annotations of the template, except bookkeeping, before those of
+    jobDefaults; ours win. Pods get the labels of their attempt. The result shares nothing that a
+    caller could change.
     """
     spec = _spec(flow, step, template, attempt)
     if isinstance(spec, EvaluationFailure):
@@ -73,7 +83,7 @@ def build_job(
     ours = _labels(flow, step, template, attempt)
     _label_pods(spec, ours)
     defaults = flow.spec.job_defaults or _NO_DEFAULTS
-    own = template.metadata
+    own = template.metadata if template is not None else _NO_METADATA
     annotations = _inherited(defaults.annotations) | _inherited(own.annotations)
     annotations |= _annotations(flow, step, template, attempt) | _ttl_taken_out(spec)
     return {
@@ -84,66 +94,65 @@ def build_job(
             "namespace": flow.metadata.namespace,
             "labels": _inherited(defaults.labels) | _inherited(own.labels) | ours,
             "annotations": annotations,
-            "ownerReferences": [_owner(flow)],
+            "ownerReferences": [owner_reference(flow)],
         },
         "spec": spec,
     }
 
 
-def changes_of(patch: Patch | None) -> dict[str, Any] | None:
-    """Return the content of a patch, under either of its names, or None if it is empty."""
-    return None if patch is None else patch.job_spec or patch.spec or None
-
-
-def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict[str, Any]:
-    """Return a spec with jobDefaults for unset fields and plugins. Shares content with `spec`."""
-    if defaults is None:
-        return dict(spec)
-    words = {
-        "queue": defaults.queue,
-        "priorityClassName": defaults.priority_class_name,
-        "schedulerName": defaults.scheduler_name,
-    }
-    filled: dict[str, Any] = {
-        key: word for key, word in words.items() if word and not spec.get(key)
-    }
-    plugins = spec.get("plugins")
-    if defaults.plugins and (plugins is None or isinstance(plugins, dict)):
-        filled["plugins"] = defaults.plugins | (plugins or {})
-    return {**spec, **filled}
-
-
 def _spec(
-    flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
+    flow: JobFlow, step: Step, template: JobTemplate | None, attempt: Attempt
 ) -> dict[str, Any] | EvaluationFailure:
-    spec = with_defaults(template.spec, flow.spec.job_defaults)
-    merged = valued = False
-    for patch in (step.patch, attempt.case.patch if attempt.case is not None else None):
-        changes = changes_of(patch)
-        if changes and attempt.seen is not None:
-            replaced = resolve_references(changes, attempt.seen)
-            if isinstance(replaced, EvaluationFailure):
-                return replaced
-            valued = valued or replaced is not changes
-            changes = replaced
-        if changes:
-            spec, merged = merge(spec, changes), True
-    if valued and (fault := next(job_spec_violations(spec, "spec"), None)) is not None:
+    defaults = flow.spec.job_defaults
+    spec = with_defaults(template.spec if template is not None else {}, defaults)
+    has_values = False
+    for layer in layers_of(step, attempt.case, retried=attempt.retried):
+        content = layer.content
+        if attempt.seen is not None:
+            content = resolve_references(content, attempt.seen)
+            if isinstance(content, EvaluationFailure):
+                return content
+            has_values = has_values or content is not layer.content
+        if (reason := layer.fault(spec)) is not None:
+            return EvaluationFailure(reason)
+        if layer.rank is Rank.WORK:
+            spec = with_defaults(layer.merge({}, content), defaults)
+        else:
+            spec = layer.merge(spec, content)
+    if has_values and (fault := next(job_spec_violations(spec, "spec"), None)) is not None:
         return EvaluationFailure(
-            f"the values in its patch make no valid job: {fault.path} {fault.detail}"
+            f"the values of its references make no valid job: {fault.path} {fault.detail}"
         )
-    return spec if merged else copy_json(spec)
+    return copy_json(with_claims(spec, claim_names(flow)) if flow.spec.volume_claims else spec)
 
 
-def _labels(flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt) -> dict[str, str]:
-    namespace = flow.metadata.namespace
+def _labels(
+    flow: JobFlow, step: Step, template: JobTemplate | None, attempt: Attempt
+) -> dict[str, str]:
+    created_by = _created_by(flow, template)
     return {
-        labels.CREATED_BY_FLOW: to_label_value(qualify_name(namespace, flow.metadata.name)),
-        labels.CREATED_BY_TEMPLATE: to_label_value(qualify_name(namespace, template.metadata.name)),
+        **{key: to_label_value(name) for key, name in created_by.items()},
         labels.STEP: to_label_value(step.name),
         labels.ATTEMPT: str(attempt.number),
         **({} if attempt.index is None else {labels.INDEX: str(attempt.index)}),
+        **_family(flow),
     }
+
+
+def _family(flow: JobFlow) -> dict[str, str]:
+    """Return the labels of a child flow that its vcjobs have too."""
+    own = (flow.metadata.labels or {}) if flow.is_child else {}
+    return {key: own[key] for key in (labels.PARENT, labels.ROOT) if key in own}
+
+
+def _created_by(flow: JobFlow, template: JobTemplate | None) -> dict[str, str]:
+    """Return the qualified names of the flow and of the template, if there is one, by label."""
+    namespace = flow.metadata.namespace
+    created_by = {labels.CREATED_BY_FLOW: qualify_name(namespace, flow.metadata.name)}
+    if template is not None:
+        name = qualify_name(namespace, template.metadata.name)
+        created_by[labels.CREATED_BY_TEMPLATE] = name
+    return created_by
 
 
 def _label_pods(spec: dict[str, Any], ours: Mapping[str, str]) -> None:
@@ -158,18 +167,15 @@ def _label_pods(spec: dict[str, Any], ours: Mapping[str, str]) -> None:
 
 
 def _annotations(
-    flow: JobFlow, step: Step, template: JobTemplate, attempt: Attempt
+    flow: JobFlow, step: Step, template: JobTemplate | None, attempt: Attempt
 ) -> dict[str, str]:
-    namespace = flow.metadata.namespace
-    annotations = {
-        labels.CREATED_BY_FLOW: qualify_name(namespace, flow.metadata.name),
-        labels.CREATED_BY_TEMPLATE: qualify_name(namespace, template.metadata.name),
+    annotations = _created_by(flow, template) | {
         labels.STEP: step.name,
         labels.TARGET_ENDS: attempt.target_ends,
     }
     if attempt.index is not None:
         annotations[labels.INDEX] = str(attempt.index)
-    if template.metadata.generation is not None:
+    if template is not None and template.metadata.generation is not None:
         annotations[labels.TEMPLATE_GENERATION] = str(template.metadata.generation)
     return annotations
 
@@ -193,17 +199,6 @@ def is_inherited(key: str, value: str) -> bool:
     """Whether a vcjob gets this label or annotation: it is no bookkeeping."""
     by_helm = key == _MANAGED_BY and value == "Helm"
     return not (key.startswith(_BOOKKEEPING) or key == _CHANGE_CAUSE or by_helm)
-
-
-def _owner(flow: JobFlow) -> dict[str, Any]:
-    return {
-        "apiVersion": JOBFLOWS.api_version,
-        "kind": JOBFLOWS.kind,
-        "name": flow.metadata.name,
-        "uid": flow.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
 
 
 HOSTNAME = "kubernetes.io/hostname"

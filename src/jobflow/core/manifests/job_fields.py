@@ -59,27 +59,37 @@ def job_spec() -> Type:
     return _of_schema(openapi_schema("JobTemplate")["properties"]["spec"], "")
 
 
+def claim_type() -> Type:
+    """Return the type of the spec of a PersistentVolumeClaim."""
+    return _of_pods("PersistentVolumeClaimSpec")
+
+
 def place_of(path: Sequence[str | int]) -> str:
     """Return a path in a spec without its indices: `tasks[].template`."""
     return "".join("[]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
 
 
-def meant(place: str, name: str) -> str:
+def meant(place: str, name: str, kind: Type | None = None) -> str:
     """Return the field that a user meant by the unknown `name` of the object at `place`
-    (`tasks[].template`, "" for the spec): a clause that begins with `; `, or ""."""
-    return _meant(place, name) if len(name) <= _LONGEST_NAME else ""
+    (`tasks[].template`, "" for the spec): a clause that begins with `; `, or "". `kind`: the type
+    of the whole value if it is not the spec of a vcjob."""
+    if len(name) > _LONGEST_NAME:
+        return ""
+    if kind is not None:
+        return did_you_mean(Suggester([*_at(place, kind).fields]).nearest(name))
+    return _meant(place, name)
 
 
 @lru_cache(maxsize=1024)
 def _meant(place: str, name: str) -> str:
-    known = list(_at(place).fields)
+    known = list(_at(place, job_spec()).fields)
     guess = Suggester(known).nearest(name)
     if guess is not None and normalize_word(guess) == normalize_word(name):
         return did_you_mean(guess)
     if (word := JOB_WORDS.get(name)) is not None:
         return f"; {_belongs(place, word)}"
     for other in _PLACES:
-        if other != place and name in _at(other).fields:
+        if other != place and name in _at(other, job_spec()).fields:
             return f"; {_belongs(place, f'{other}.{name}' if other else name)}"
     flow_fields = openapi_schema("JobFlow")["properties"]["spec"]["properties"]
     if guess is None and name in flow_fields["flows"]["items"]["properties"]:
@@ -94,8 +104,7 @@ def _belongs(place: str, target: str) -> str:
     return f"it belongs in spec.{target} of the job"
 
 
-def _at(place: str) -> Type:
-    found = job_spec()
+def _at(place: str, found: Type) -> Type:
     for part in place.split(".") if place else ():
         found = found.fields[part.removesuffix("[]")]
         if part.endswith("[]") and found.inner is not None:

@@ -7,11 +7,17 @@ from typing import Any
 from jobflow.api.duration import parse_duration
 from jobflow.core.violations import quote
 
-_REFERENCE = re.compile(r"(?<!\$)\$\((?:item|index|(?:params|item|index|flow|steps)\.[^()$\s]*)\)")
+_REFERENCE = re.compile(
+    r"(?<!\$)\$\((?:item|index|(?:params|item|index|flow|steps|vars)\.[^()$\s]*)\)"
+)
 _DURATIONS = frozenset({("timeout",), ("backoff", "duration"), ("backoff", "max")})
 _WRAPPED: Mapping[tuple[str, str], str] = {
     ("dependsOn", "array"): "targets: […]",
     ("dependsOn", "string"): "targets: […]",
+    ("env", "array"): "NAME: …",
+    ("env", "string"): "NAME: …",
+    ("container", "array"): "image: …",
+    ("container", "string"): "image: …",
     ("forEach", "array"): "items: […]",
     ("forEach", "string"): "from: …",
     ("forEach", "integer"): "count: …",
@@ -20,6 +26,8 @@ _WRAPPED: Mapping[tuple[str, str], str] = {
     ("backoff", "string"): "duration: …",
 }
 """Field that is a map and the JSON type of a wrong value -> the content of the map."""
+_NAMES = (("name",), ("image",), ("template",), ("targets",))
+"""Fields of names, which YAML may read as booleans."""
 _TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 _FLOW_WORDS: Mapping[str, str] = {
@@ -28,7 +36,10 @@ _FLOW_WORDS: Mapping[str, str] = {
     "arguments": "spec.params",
     "inputs": "spec.params",
     "parameters": "spec.params",
-    "ttlStrategy": "spec.ttlSecondsAfterFinished",
+    "ttlStrategy": "spec.ttlSecondsAfterSucceeded and spec.ttlSecondsAfterFailed",
+    "volumeClaimTemplates": "spec.volumeClaims",
+    "synchronization": "spec.concurrency",
+    "mutex": "spec.concurrency",
     "failFast": "spec.failurePolicy",
 }
 """Fields of other tools -> our fields."""
@@ -93,7 +104,7 @@ def of_type(path: Sequence[str | int], expected: str, found: str, value: Any) ->
     if found == "null":
         return "; remove the empty item" if path else ""
     if found == "string" and _REFERENCE.search(value):
-        return "; only patches have references $(…)"
+        return "; references $(…) have no meaning here"
     match expected:
         case "string":
             return _text(keys, found, value)
@@ -112,7 +123,7 @@ def _text(keys: Sequence[str], found: str, value: Any) -> str:
     is_duration = keys[-1:] in _DURATIONS or keys[-2:] in _DURATIONS
     if found in ("integer", "number") and is_duration:
         return f'; write it with its unit: "{quote(value)}s"'
-    if found == "boolean" and keys[-1:] in (("name",), ("image",)):
+    if found == "boolean" and keys[-1:] in _NAMES:
         words = "y, yes and on" if value else "n, no and off"
         return f"; put it in quotes: YAML reads {words} as {quote(value)}"
     if found in ("integer", "number", "boolean"):
@@ -133,7 +144,7 @@ def _list(keys: Sequence[str], found: str, value: Any) -> str:
 def _number(keys: Sequence[str], value: str) -> str:
     if re.fullmatch(r"-?[0-9]+", value):
         return f"; write {value}, without quotes"
-    if keys[-1:] != ("ttlSecondsAfterFinished",):
+    if not (keys and keys[-1].startswith("ttlSecondsAfter")):
         return ""
     try:
         return f"; write it in seconds: {parse_duration(value):.0f}"

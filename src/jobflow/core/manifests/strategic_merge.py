@@ -58,7 +58,7 @@ PLAIN = Shape()
 
 
 _BY_NAME = Shape(keys={"name": None})
-_CONTAINERS = Shape(
+CONTAINER = Shape(
     {
         "env": Shape(keys={"name": None}, one_of=frozenset({"value", "valueFrom"})),
         "ports": Shape(keys={"containerPort": None, "protocol": "TCP"}),
@@ -69,9 +69,10 @@ _CONTAINERS = Shape(
     {"name": None},
     takes_lone=True,
 )
+"""The shapes of a list of containers, and of the fields of one."""
 _POD_SPEC = Shape(
     {
-        **dict.fromkeys(("containers", "initContainers", "ephemeralContainers"), _CONTAINERS),
+        **dict.fromkeys(("containers", "initContainers", "ephemeralContainers"), CONTAINER),
         **dict.fromkeys(("imagePullSecrets", "resourceClaims", "schedulingGates"), _BY_NAME),
         "volumes": Shape(keys={"name": None}, one_of=frozenset()),
         "tolerations": Shape(keys={"key": ""}),
@@ -105,10 +106,12 @@ def merge(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     return overlaid(copy_json(spec), patch)
 
 
-def overlaid(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+def overlaid(
+    spec: Mapping[str, Any], patch: Mapping[str, Any], shape: Shape = JOB_SPEC
+) -> dict[str, Any]:
     """Merge into a new object that is only read: it shares unpatched parts with `spec`."""
     result = dict(spec)
-    work: _Work = [(result, patch, JOB_SPEC)]
+    work: _Work = [(result, patch, shape)]
     while work:
         _apply(*work.pop(), work)
     return result

@@ -49,25 +49,35 @@ class Misfit(NamedTuple):
 
 
 def misfits(
-    spec: Any, path: str, *, is_open: IsOpen | None = None, unknown_before: int = 0
+    spec: Any,
+    path: str,
+    *,
+    kind: Type | None = None,
+    is_open: IsOpen | None = None,
+    has_directives: bool = False,
+    unknown_before: int = 0,
 ) -> Verdict:
-    """Return the misfits of a vcjob spec at `path`, in linear time. `is_open`, for a patch, tells
-    whether a text has a reference and so fits any type. `unknown_before` counts earlier patches."""
+    """Return the misfits of a vcjob spec at `path`, or of a value of another `kind`, in linear
+    time. `is_open` tells whether a text has a reference and so fits any type. `has_directives`: it
+    is a patch, in which a key may begin with `$`.
+    `unknown_before` counts earlier patches."""
     violations: list[Violation] = []
     warnings: list[FieldWarning] = []
-    for found in _found(spec, is_open):
+    for found in _found(spec, kind or job_spec(), is_open, has_directives=has_directives):
         if found.type is not None:
             may_guess = len(violations) < MAX_GUESSES
             violations.append(_wrong_type(found, found.type, path, guess=may_guess))
             if len(violations) == MAX_FINDINGS:
                 break
         elif (before := unknown_before + len(warnings)) < MAX_FINDINGS:
-            warnings.append(_unknown_field(found, path, guess=before < MAX_GUESSES))
+            warnings.append(_unknown_field(found, path, kind, guess=before < MAX_GUESSES))
     return Verdict(tuple(violations), field_warnings=tuple(warnings))
 
 
-def _found(spec: Any, is_open: IsOpen | None) -> Iterator[Misfit]:
-    work: list[tuple[Any, Type, Place]] = [(spec, job_spec(), None)]
+def _found(
+    spec: Any, kind: Type, is_open: IsOpen | None, *, has_directives: bool
+) -> Iterator[Misfit]:
+    work: list[tuple[Any, Type, Place]] = [(spec, kind, None)]
     for node, kind, place in work:  # grows as it goes, level by level
         children = _children(node, kind)
         if children is None:
@@ -76,7 +86,7 @@ def _found(spec: Any, is_open: IsOpen | None) -> Iterator[Misfit]:
             continue
         for key, value, inner in children:
             if inner is None:
-                if is_open is None or not key.startswith("$"):
+                if not (has_directives and key.startswith("$")):
                     yield Misfit((place, key), None, value)
             elif not inner.is_leaf:
                 work.append((value, inner, (place, key)))
@@ -164,8 +174,8 @@ def _meant_quantity(text: str) -> str | None:
     return quantity if _QUANTITY.fullmatch(quantity) else None
 
 
-def _unknown_field(found: Misfit, path: str, *, guess: bool) -> FieldWarning:
+def _unknown_field(found: Misfit, path: str, kind: Type | None, *, guess: bool) -> FieldWarning:
     keys = list_keys(found.place)
     at = format_path(found.place, path)
-    word = meant(place_of(keys[:-1]), str(keys[-1])) if guess else ""
+    word = meant(place_of(keys[:-1]), str(keys[-1]), kind) if guess else ""
     return FieldWarning(at, UNKNOWN + word, Reason.FORBIDDEN)

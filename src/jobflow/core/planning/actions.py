@@ -13,8 +13,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from jobflow.api.flow_status import JobFlowStatus
-from jobflow.api.job import Job
+from jobflow.api.flow.status import JobFlowStatus
+from jobflow.api.resources import JOBFLOWS
+from jobflow.api.volcano.command import Action as CommandAction
+from jobflow.api.volcano.job import Job
+from jobflow.core.planning.children import ChildFlow
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class CreateJob:
-    """Create this vcjob."""
+    """Create this vcjob or child flow."""
 
     step: str
     name: str
@@ -38,25 +41,42 @@ class CreateJob:
     guard: Guard | None = None
     """None for a first attempt: its name alone prevents a second vcjob."""
 
+    @property
+    def is_flow(self) -> bool:
+        """Whether it is a child flow."""
+        return bool(self.manifest["kind"] == JOBFLOWS.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateClaim:
+    """Create this PersistentVolumeClaim; the answer is in the next View."""
+
+    name: str
+    manifest: Mapping[str, Any]
+    """The whole object, ready to send."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete this vcjob if it still has this UID; success if it is already gone."""
+    """Delete this vcjob or ended child flow if it still has this UID; success if it is already
+    gone."""
 
     name: str
     uid: str
+    is_flow: bool = False
 
     @classmethod
     def of(cls, job: Job) -> DeleteJob:
-        """Return the delete of a vcjob."""
-        return cls(job.metadata.name, job.metadata.uid)
+        """Return the delete of a vcjob or a child flow."""
+        return cls(job.metadata.name, job.metadata.uid, isinstance(job, ChildFlow))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadJob:
-    """Read the flow and this vcjob live; the answer is in the next View."""
+    """Read the flow and this vcjob or child flow live; the answer is in the next View."""
 
     name: str
+    is_flow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +85,29 @@ class AbortJob:
 
     name: str
     uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelFlow:
+    """Create a Command that cancels another flow, unless there is one already."""
+
+    name: str
+    uid: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFlow:
+    """Create a Command on this child flow, unless there is one already."""
+
+    name: str
+    uid: str
+    action: CommandAction
+
+    @property
+    def key(self) -> str:
+        """The key of `View.aborts` under which the time of the Command is kept."""
+        return f"{self.uid} {self.action}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +133,18 @@ class ReadPods:
     uid: str
 
 
-Action = CreateJob | DeleteJob | ReadJob | AbortJob | DeleteCommand | DeleteFlow | ReadPods
+Action = (
+    CreateJob
+    | CreateClaim
+    | DeleteJob
+    | ReadJob
+    | AbortJob
+    | CancelFlow
+    | CommandFlow
+    | DeleteCommand
+    | DeleteFlow
+    | ReadPods
+)
 
 
 @dataclass(frozen=True, slots=True)

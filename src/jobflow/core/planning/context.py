@@ -11,87 +11,36 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
-from jobflow.api.flow_status import FlowPhase, JobRecord, RunCondition, StepCondition
-from jobflow.api.jobflow import JobFlow, Step
-from jobflow.api.jobtemplate import JobTemplate
-from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowPhase, JobRecord, RunCondition, StepCondition
+from jobflow.api.flow.step import Step
 from jobflow.core.cel.language.budget import NEXT_PLAN_DELAY, PlanBudget
-from jobflow.core.cel.scope import EvaluationScope, StepAndCondition
-from jobflow.core.manifests.job import Attempt, build_job
-from jobflow.core.planning.actions import Action, CreateJob, Guard, JobProbe, ReadPods
-from jobflow.core.planning.lifecycle import Lifecycle, stored_lifecycle
+from jobflow.core.cel.scope import (
+    AttemptFacts,
+    EvaluationScope,
+    StepAndCondition,
+    list_failures,
+)
+from jobflow.core.planning.children import ChildFlow
+from jobflow.core.planning.decision import CreateFault, StepDecision, TargetEnd
+from jobflow.core.planning.lifecycle import Lifecycle, Pause, stored_lifecycle
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, gather
 from jobflow.core.planning.view import View
 from jobflow.core.pods.outputs import OutputsRoom, OutputsTooLarge
+from jobflow.core.spec.approvals import ApprovalKey, StepAnswer
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
 from jobflow.core.spec.graph import Graph
-from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.spec.items import get_items
+from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end
 from jobflow.core.timestamps import truncate_to_second
 
 T = TypeVar("T")
 Condition = TypeVar("Condition", bound=RunCondition)
-
-
-class TargetEnd(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a step ended."""
-
-    phase: str
-    """Completed, Failed or Skipped."""
-    reason: str = ""
-    attempts: int = 0
-    """Number of vcjobs created for the step by then, its items and repeats together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A vcjob that is created if the flow has room for it."""
-
-    step: Step
-    template: JobTemplate
-    attempt: Attempt
-    guard: Guard | None = None
-
-    @property
-    def name(self) -> str:
-        """The vcjob's name."""
-        return self.attempt.name
-
-    def build(self, flow: JobFlow) -> CreateJob | EvaluationFailure:
-        """Return the create, or the Failure of a reference in a patch that has no value."""
-        manifest = build_job(flow, self.step, self.template, self.attempt)
-        if isinstance(manifest, EvaluationFailure):
-            return manifest
-        return CreateJob(self.step.name, self.name, manifest, self.guard)
-
-
-class Decision(msgspec.Struct, Generic[Condition], frozen=True):
-    """The decision about a step, or about one run of it."""
-
-    condition: Condition
-    actions: tuple[Action, ...] = ()
-    drafts: tuple[Draft, ...] = ()
-    """The vcjobs to create, by run. `parallelism` turns those that have room into actions."""
-    wake_at: datetime | None = None
-    """When to plan again although nothing happened."""
-    urgent: bool = False
-    """Whether the next action waits until the condition is written."""
-    reads: tuple[ReadPods, ...] = ()
-    """Reads that must be answered before more can be decided; several steps may ask for one."""
-    unjudged: frozenset[str] = frozenset()
-    """UIDs of vcjobs that have ended and whose end is not decided yet."""
-    probes: tuple[JobProbe, ...] = ()
-
-
-if TYPE_CHECKING:
-    RunDecision = Decision[RunCondition]
-    StepDecision = Decision[StepCondition]
-else:  # calling a generic alias costs a microsecond, an eighth of the plan of a step
-    RunDecision = StepDecision = Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +49,8 @@ class Facts:
     once, except `ended`, which only gets more entries."""
 
     lifecycle: Lifecycle
+    answers: Mapping[ApprovalKey, StepAnswer] = field(default_factory=dict)
+    """Answers to approvals, by Commands of this plan."""
     ended: Mapping[int, StepDecision] = field(default_factory=dict)
     """The decisions that more facts do not change (`PendingSteps.ended`), by position."""
     aborted_for: str = ""
@@ -108,17 +59,19 @@ class Facts:
     """The steps that `aborted_for` leaves alone."""
     daemons_done: bool = False
     """Whether all other steps have ended, so that daemons are ended."""
-    faults: Mapping[str, EvaluationFailure] = field(default_factory=dict)
-    """Why vcjobs cannot be built from their references and patches, by name."""
+    faults: Mapping[str, CreateFault] = field(default_factory=dict)
+    """Why vcjobs can never be created, by name."""
 
 
 @dataclass(slots=True)
 class Progress:
     """Notes that the decisions of one plan make for later ones. Each entry is written once a plan;
-    `standing` and `target_ends` once in every round of decisions."""
+    `standing`, `ends` and `target_ends` once in every round of decisions."""
 
     standing: list[StepCondition]
     """The condition of each step, as far as this round has decided; else the stored one."""
+    ends: list[StepEnd | None]
+    """How each step has ended, by this round's decision, else as stored; None if it has not."""
     allowance: PlanBudget
     """The work that expressions may still take in this plan."""
     target_ends: dict[str, str] = field(default_factory=dict)
@@ -132,6 +85,8 @@ class Progress:
     """Length of the longest suffix of pod names, by step (`create`)."""
     recorded_ends: dict[int, TargetEnd] | None = None
     """Ends in annotations of vcjobs, by position (`target_ends`)."""
+    recorded_item_ends: dict[int, dict[int, TargetEnd]] = field(default_factory=dict)
+    """Ends of items in annotations of vcjobs, by position and index."""
     stored_failures: str | None = None
     """The steps that failed by the stored status, as a clause (`failure_policy`)."""
 
@@ -157,20 +112,22 @@ class PlanContext:
     def of(cls, flow: JobFlow, view: View, now: datetime) -> PlanContext:
         """Gather what is known before anything is decided."""
         second, layout = truncate_to_second(now), compile_flow(flow)
+        if layout.has_param_values:
+            flow = msgspec.structs.replace(flow, spec=layout.spec)
         records = {record.name: record for record in flow.status.job_status_list or ()}
         observed = gather(flow, layout, view, records, second)
         facts = Facts(stored_lifecycle(flow, second))
-        progress = Progress([each.stored for each in observed], PlanBudget())
+        progress = Progress(*_stored(observed), PlanBudget())
         return cls(flow, view, now, second, layout, records, observed, facts, progress)
 
     def with_facts(self, facts: Facts) -> PlanContext:
-        """Return the context for another round of decisions. A different lifecycle makes the
+        """Return the context for another round of decisions. The effects of Commands make the
         notes of earlier rounds void."""
-        standing = [each.stored for each in self.observed]
-        if facts.lifecycle == self.lifecycle:
-            progress = replace(self.progress, standing=standing, target_ends={})
+        standing, ends = _stored(self.observed)
+        if (facts.lifecycle, facts.answers) == (self.lifecycle, self.facts.answers):
+            progress = replace(self.progress, standing=standing, ends=ends, target_ends={})
         else:
-            progress = Progress(standing, PlanBudget())
+            progress = Progress(standing, ends, PlanBudget())
         return replace(self, facts=facts, progress=progress)
 
     @cached_property
@@ -194,9 +151,9 @@ class PlanContext:
         return self.facts.lifecycle
 
     @cached_property
-    def suspended(self) -> str:
-        """Why no step starts at present; "" if the flow is not suspended."""
-        return self.facts.lifecycle.suspended
+    def pause(self) -> Pause | None:
+        """Why no step starts at present, or None."""
+        return self.facts.lifecycle.pause
 
     @cached_property
     def standing(self) -> list[StepCondition]:
@@ -235,6 +192,20 @@ class PlanContext:
         return self.progress.outputs_room
 
     @cached_property
+    def children(self) -> frozenset[str]:
+        """Names of the child flows that the View or the status has."""
+        if not self.layout.has_children:
+            return frozenset()
+        names = {n for n, job in self.view.jobs.items() if isinstance(job, ChildFlow)}
+        for condition in (self.flow.status.conditions or {}).values():
+            names |= {run.flow for run in (condition, *(condition.runs or ())) if run.flow}
+        return frozenset(names)
+
+    def names_child(self, step: Step, name: str) -> bool:
+        """Whether the attempt of a step with this name is a child flow."""
+        return step.flow is not None or name in self.children
+
+    @cached_property
     def taken(self) -> frozenset[str]:
         """Names that a further attempt must not use: those of all vcjobs known, now or earlier,
         and of the first vcjob of each step."""
@@ -246,13 +217,59 @@ class PlanContext:
         return frozenset(names)
 
     def seen(
-        self, run: ObservedRun | None = None, ended: RunCondition | None = None
+        self,
+        run: ObservedRun | None = None,
+        ended: RunCondition | None = None,
+        attempt: AttemptFacts | None = None,
     ) -> EvaluationScope:
         """Return the values that an expression of a step, or of one run of it, can use. `ended`:
         the condition of the run that has just ended, for `until` and `retry.when`."""
-        index, item = (None, UNSET) if run is None else (run.index, run.item)
+        return EvaluationScope(
+            self.flow,
+            self._standing,
+            self._list_failures,
+            self.flow_phase,
+            index=None if run is None else run.index,
+            item=UNSET if run is None else run.item,
+            run=ended,
+            attempt=attempt,
+            last=UNSET if run is None else self._last(run),
+            budget=self.progress.allowance.share(),
+        )
+
+    def seen_at_the_end(self, phase: str) -> EvaluationScope:
+        """Return the values that the outputs of the flow can use. `phase`: how the flow ends."""
         work = self.progress.allowance.share()
-        return EvaluationScope(self.flow, self._standing, self.flow_phase, index, item, ended, work)
+        return EvaluationScope(self.flow, self._standing, self._list_failures, phase, budget=work)
+
+    def _last(self, run: ObservedRun) -> Any:
+        """Return the outputs and the index of the repeat before a run; empty for the first."""
+        if run.step.repeat is None:
+            return UNSET
+        position = self.graph.index.get(run.step.name)
+        runs = self.observed[position].runs if position is not None and run.index else ()
+        before = next((each for each in runs if each.index == (run.index or 0) - 1), None)
+        if before is None:
+            return {}
+        return {"outputs": before.stored.outputs or {}, "index": before.index}
+
+    def _list_failures(self) -> list[dict[str, Any]]:
+        return self._failures
+
+    @cached_property
+    def _failures(self) -> list[dict[str, Any]]:
+        """The value of `flow.failures`, which is needed only when all other steps have ended."""
+        return list_failures(zip(self.steps[: self.last_from], self.standing, strict=False))
+
+    def shown_to_dependants(self, position: int) -> StepCondition:
+        """Return the condition of a step as steps that depend on it may use it: the stored one of
+        an approval, else as far as this round has decided."""
+        is_approval = self.steps[position].approval is not None
+        return self.observed[position].stored if is_approval else self.standing[position]
+
+    def items_of(self, position: int) -> Sequence[Any] | None:
+        """Return the items of a step as far as this round has decided; None if not known yet."""
+        return get_items(self.steps[position], self.standing[position].decisions)
 
     def _standing(self, name: str) -> StepAndCondition | None:
         position = self.graph.index.get(name)
@@ -268,6 +285,23 @@ class PlanContext:
             answers[key] = evaluate()
         found: T = answers[key]
         return found
+
+
+def with_job_as_child(condition: StepCondition, step: Step, ctx: PlanContext) -> StepCondition:
+    """Return a condition as the status has it, with the names of child flows in `flow`
+    (`observed.with_child_as_job`)."""
+    if not step.may_run_flow:
+        return condition
+
+    def named(each: Condition) -> Condition:
+        if not each.job or not ctx.names_child(step, each.job):
+            return each
+        return msgspec.structs.replace(each, flow=each.job, job="")
+
+    if condition.runs is not None:
+        runs = [named(run) for run in condition.runs]
+        condition = msgspec.structs.replace(condition, runs=runs)
+    return named(condition)
 
 
 def with_times(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[StepDecision]:
@@ -296,3 +330,9 @@ def with_time(condition: Condition, stored: Condition, now: datetime) -> Conditi
         return condition
     timed = msgspec.structs.replace(condition, last_transition_time=since)
     return stored if timed == stored else timed
+
+
+def _stored(observed: Sequence[ObservedStep]) -> tuple[list[StepCondition], list[StepEnd | None]]:
+    """Return the stored conditions, and how the steps have ended by them."""
+    standing = [each.stored for each in observed]
+    return standing, [get_end(each.step, each.stored) for each in observed]

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from jobflow.api.flow_status import (
+from jobflow.api.flow.status import (
     CANCELLED,
     ENDED_STEP_PHASES,
     JobRecord,
@@ -17,8 +17,10 @@ from jobflow.api.flow_status import (
     RunCondition,
     StepPhase,
 )
-from jobflow.api.job import ENDED_PHASES, Job, JobPhase, JobState
-from jobflow.core.planning.context import PlanContext, StepDecision
+from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase, JobState
+from jobflow.core.planning.children import ChildFlow
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.observed import FAILURES, ObservedRun, attempt_of
 from jobflow.core.reasons import StepReason
 
@@ -95,6 +97,8 @@ def _of_run(
     ctx: PlanContext,
 ) -> None:
     for job in run.jobs:
+        if isinstance(job, ChildFlow):
+            continue
         name = job.metadata.name
         known = ctx.records.get(name)
         if known is None and _dropped(run, job):
@@ -129,12 +133,12 @@ def ended(record: JobRecord) -> bool:
 
 
 def job_lists(
-    records: Sequence[JobRecord], decisions: Sequence[StepDecision]
+    records: Sequence[JobRecord], decisions: Sequence[StepDecision], ctx: PlanContext
 ) -> dict[str, list[str]]:
     """Return the `…Jobs` lists by field name, without empty ones. If the record of a vcjob was
     dropped for the status's size, its run's condition counts."""
     lists: dict[str, list[str]] = {}
-    recorded = {record.name for record in records}
+    recorded = {record.name for record in records} | ctx.children
     for record in records:
         lost = record.end_timestamp is not None and not ended(record)
         into = UNKNOWN_LIST if lost else _LISTS.get(record.state, UNKNOWN_LIST)

@@ -1,24 +1,44 @@
-"""Lifecycle of a flow as a whole: running, suspended, or ended by a cancel or its timeout.
+"""Lifecycle of a flow as a whole: waiting for its place, running, suspended, or ended.
 
-It is read from the stored status and changed by Commands (`read_commands`) and time (`deadline`).
+It is read from the stored status and changed by Commands (`read_commands`), by time (`deadline`)
+and by other flows of its concurrency group (`concurrency`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
-from jobflow.api.command import Action
 from jobflow.api.duration import parse_duration
-from jobflow.api.flow_status import CANCELLED, TIMEOUT
-from jobflow.api.jobflow import JobFlow
-from jobflow.core.text import shorten
+from jobflow.api.flow.control import ConcurrencyPolicy
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import CANCELLED, TIMEOUT
+from jobflow.api.volcano.command import Action
+from jobflow.core.reasons import FlowReason, StepReason
+from jobflow.core.spec.concurrency import get_group, get_limit, get_policy, needs_place
+from jobflow.core.text import format_count, shorten
 from jobflow.core.timestamps import add
+from jobflow.core.violations import quote
 
 BY_SPEC = "spec.suspend"
 """`suspendedBy` of a flow that was created suspended."""
+BY_PARENT = "parent/SuspendFlow"
+"""`suspendedBy` of a child flow whose parent is suspended."""
+BY_PARENT_ABORT = "parent/AbortJob"
+"""As BY_PARENT, if running vcjobs are aborted."""
+BY_PARENTS = frozenset({BY_PARENT, BY_PARENT_ABORT})
+"""`suspendedBy` of child flows that only a resume of a flow above them resumes."""
+_ABORTS = frozenset({Action.ABORT_JOB, BY_PARENT_ABORT})
 HALTS = frozenset({CANCELLED, TIMEOUT})
 """Reasons that end a flow before its steps do."""
+
+
+class Pause(NamedTuple):
+    """Why no step of a flow starts at present."""
+
+    reason: StepReason
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +46,14 @@ class Lifecycle:
     """The state of a flow as a whole."""
 
     started: datetime
-    """When it was started or last retried; whole seconds."""
+    """When it was started or last retried; whole seconds. Now, if it has not started yet."""
+    waits: str = ""
+    """The sentence that says that it waits for a place in its concurrency group, or ""."""
+    starting: bool = False
+    """Whether it has got its place in this plan; steps start once the status says so."""
     ending_reason: str = ""
-    """Cancelled or Timeout if it is being ended for good, else ""."""
+    """Cancelled or Timeout if it is being ended for good, Concurrency if it ends because there is
+    no place for it, else ""."""
     ending_message: str = ""
     """The sentence for `ending_reason`."""
     finally_too: bool = False
@@ -45,25 +70,54 @@ class Lifecycle:
         """The sentence that says that it is suspended, or ""."""
         if self.suspended_at is None:
             return ""
+        if self.is_suspended_by_parent:
+            return "its parent is suspended"
         created = self.suspended_by == BY_SPEC
         return "the flow was created suspended" if created else "the flow is suspended"
 
     @property
+    def pause(self) -> Pause | None:
+        """Why no step starts at present, or None."""
+        if self.suspended_at is not None:
+            return Pause(StepReason.SUSPENDED, self.suspended)
+        if self.waits:
+            return Pause(StepReason.CONCURRENCY, self.waits)
+        if self.starting:
+            return Pause(StepReason.STARTING, "the start of the flow is being stored")
+        return None
+
+    @property
+    def is_suspended_by_parent(self) -> bool:
+        """Whether it is suspended because its parent is."""
+        return self.suspended_by in BY_PARENTS
+
+    @property
     def aborts_what_runs(self) -> bool:
         """Whether running vcjobs are aborted while it is suspended."""
-        return self.suspended_at is not None and self.suspended_by == Action.ABORT_JOB
+        return self.suspended_at is not None and self.suspended_by in _ABORTS
 
     def cancelled(self, now: datetime, message: str, *, finally_too: bool = False) -> Lifecycle:
-        """Return it cancelled, and no longer suspended, so that `finally` runs; a reason that
-        is set already stays."""
+        """Return it cancelled, and no longer suspended, so that `finally` runs, unless the flow has
+        not started; a reason that is set already stays."""
         if self.ending_reason:
             return replace(self, finally_too=self.finally_too or finally_too)
         return replace(
             self.resumed(now),
             ending_reason=CANCELLED,
             ending_message=shorten(f"the flow was cancelled{f': {message}' if message else ''}"),
-            finally_too=finally_too,
+            finally_too=finally_too or bool(self.waits),
         )
+
+    def forbidden(self, message: str) -> Lifecycle:
+        """Return it ended without anything having run, because there is no place for it."""
+        reason = FlowReason.CONCURRENCY
+        return replace(
+            self, ending_reason=reason, ending_message=shorten(message), finally_too=True
+        )
+
+    def placed(self) -> Lifecycle:
+        """Return it with a place, which it takes now."""
+        return replace(self, waits="", starting=True)
 
     def timed_out(self, timeout: str) -> Lifecycle:
         """Return it ended by its own timeout."""
@@ -74,12 +128,26 @@ class Lifecycle:
         """Return it suspended by a Command; AbortJob replaces other actions. `now`: seconds."""
         if self.suspended_at is None:
             return replace(self, suspended_at=now, suspended_by=action)
-        return replace(self, suspended_by=action) if action == Action.ABORT_JOB else self
+        own = action == Action.ABORT_JOB or self.is_suspended_by_parent
+        return replace(self, suspended_by=action) if own else self
+
+    def with_parent(self, parent: JobFlow | None, now: datetime) -> Lifecycle:
+        """Return it suspended or resumed with its parent, by the status of that. A flow that a user
+        has suspended stays so. `now`: whole seconds."""
+        status = None if parent is None or parent.final else parent.status
+        if status is None or status.suspended_at is None:
+            return self.resumed(now) if self.is_suspended_by_parent else self
+        if self.ending_reason or not (self.suspended_at is None or self.is_suspended_by_parent):
+            return self
+        by = BY_PARENT_ABORT if status.suspended_by in _ABORTS else BY_PARENT
+        return replace(self, suspended_at=self.suspended_at or now, suspended_by=by)
 
     def resumed(self, now: datetime) -> Lifecycle:
         """Return it not suspended. `now`: whole seconds."""
         if self.suspended_at is None:
             return self
+        if self.waits:  # the time before the start does not count
+            return replace(self, suspended_at=None, suspended_by="")
         seconds = max(0, int((now - self.suspended_at).total_seconds()))
         seconds += self.suspended_seconds or 0
         return replace(self, suspended_at=None, suspended_by="", suspended_seconds=seconds or None)
@@ -97,8 +165,10 @@ def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
     state = status.state
     ends = state.reason in HALTS
     by_spec = flow.spec.suspend and untouched(flow)
+    waits = needs_place(flow)
     return Lifecycle(
-        started=_started(flow, now),
+        started=now if waits else _started(flow, now),
+        waits=_waits(flow) if waits else "",
         ending_reason=state.reason if ends else "",
         ending_message=state.message if ends else "",
         finally_too=status.finally_cancelled,
@@ -106,6 +176,15 @@ def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
         suspended_by=BY_SPEC if by_spec else status.suspended_by,
         suspended_seconds=status.suspended_seconds,
     )
+
+
+def _waits(flow: JobFlow) -> str:
+    # it names no other flows: every waiting flow would write its status when one of them starts
+    group = quote(get_group(flow))
+    if get_policy(flow) is ConcurrencyPolicy.REPLACE:
+        return shorten(f"replaces the other flows of the concurrency group {group}")
+    limit = format_count(get_limit(flow), "flow")
+    return shorten(f"waits for a place in the concurrency group {group}: at most {limit} at once")
 
 
 def _started(flow: JobFlow, now: datetime) -> datetime:
@@ -118,9 +197,9 @@ def _started(flow: JobFlow, now: datetime) -> datetime:
 
 
 def deadline(timeout: str | None, lifecycle: Lifecycle) -> datetime | None:
-    """Return when the flow's timeout ends it; None without a timeout, or while it is suspended or
-    ending. A timeout that cannot be read counts as not set."""
-    if not timeout or lifecycle.ending_reason or lifecycle.suspended_at is not None:
+    """Return when the flow's timeout ends it; None without a timeout, or before it starts, or while
+    it is suspended or ending. A timeout that cannot be read counts as not set."""
+    if not timeout or lifecycle.ending_reason or lifecycle.pause is not None:
         return None
     try:
         allowed = parse_duration(timeout)

@@ -6,19 +6,20 @@ and run that its annotations or labels name; one that Volcano's own controller c
 and is known by its name.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 
 from jobflow.api import labels
-from jobflow.api.control import Case
-from jobflow.api.flow_status import Decisions, JobRecord, RunCondition, StepCondition, StepPhase
-from jobflow.api.job import ENDED_PHASES, Job, JobPhase
-from jobflow.api.jobflow import JobFlow, Step
+from jobflow.api.flow.control import Case
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import Decisions, JobRecord, RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase
 from jobflow.core.names import format_attempt_name, format_job_name, format_latest_name
+from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import CompiledFlow
@@ -44,8 +45,7 @@ _LOOKED_BACK = 1000
 """Most attempts whose records are looked up: a label can have any number."""
 
 
-@dataclass
-class ObservedRun:
+class ObservedRun(msgspec.Struct):
     """The stored condition and the vcjobs of one run of a step."""
 
     step: Step
@@ -59,27 +59,20 @@ class ObservedRun:
     """Index of the item or repeat, from 0; None if the step is its own run."""
     decided: Decisions | None = None
     """The decisions of its step (when, switch, items)."""
-    jobs: Sequence[Job] = field(default=(), init=False)
+    jobs: Sequence[Job] = ()
     """Its vcjobs in the View, also deleted ones, by attempt."""
-    job: Job | None = field(default=None, init=False)
+    job: Job | None = None
     """The vcjob of its latest attempt; None if it is not in the View."""
-    attempt: int = field(default=0, init=False)
+    attempt: int = 0
     """The number of the attempt of `job`, from 1; 0 if it is not in the View."""
-    gone: bool = field(default=False, init=False)
+    gone: bool = False
     """Whether `job` is deleted from the cluster."""
 
     @property
     def attempts(self) -> int:
-        """The number of vcjobs created for it."""
-        return max(self.stored.attempts, self.attempt)
-
-    @property
-    def unheard_of(self) -> Sequence[Job]:
-        """Its vcjobs of attempts that the status does not know."""
-        known = self.stored.attempts
-        if self.attempt <= known:
-            return ()
-        return [job for job in self.jobs if attempt_of(job) > known]
+        """The number of vcjobs created for it, or of times that its approval was asked for."""
+        known, attempt = self.stored.attempts, self.attempt
+        return attempt if attempt > known else known
 
     @property
     def started(self) -> bool:
@@ -93,7 +86,10 @@ class ObservedRun:
 
     @property
     def job_name(self) -> str:
-        """The name of the vcjob of its latest attempt; only for a run that has begun."""
+        """The name of the vcjob of its latest attempt; only for a run that has begun. An approval
+        has none."""
+        if self.step.approval is not None:
+            return ""
         return self.job.metadata.name if self.job is not None else self.stored.job or self.key
 
     @property
@@ -106,9 +102,21 @@ class ObservedRun:
         )
 
     @property
+    def keeps_failure(self) -> bool:
+        """Whether the failure of one attempt is kept during the next, for a further one that may
+        name it although the next is lost or suspended."""
+        step = self.step
+        return step.retry is not None and bool(step.retry.patch or step.vars)
+
+    @property
     def case(self) -> Case | None:
         """The chosen case of `switch`."""
         return self.step.case_of(self.decided)
+
+    @property
+    def case_runs_no_flow(self) -> bool:
+        """Whether it runs vcjobs, not child flows, in the chosen case of `switch`."""
+        return self.step.flow_for(self.case) is None
 
     @property
     def item(self) -> Any:
@@ -123,12 +131,12 @@ class ObservedRun:
         stored = self.stored
         return {
             "failures": stored.failures,
+            "disruptions": stored.disruptions,
             "past_attempts": stored.past_attempts,
             "avoid_nodes": stored.avoid_nodes,
         }
 
 
-@dataclass
 class ObservedStep(ObservedRun):
     """The stored condition and the vcjobs of one step."""
 
@@ -138,7 +146,7 @@ class ObservedStep(ObservedRun):
     runs: Sequence[ObservedRun] = ()
     """With forEach and repeat: the known runs, by index. Then `jobs` are the vcjobs of all runs,
     and `job` is the vcjob of the last repeat, or None with forEach."""
-    ran: bool | None = field(default=None, init=False)
+    ran: bool | None = None
     """The result of `has_run` for a step with runs, once it was needed."""
 
     @property
@@ -146,10 +154,20 @@ class ObservedStep(ObservedRun):
         """Its known runs; the step itself if it is its own run."""
         return self.runs if self.loops else (self,)
 
+    def list_unheard_of(self) -> Iterator[tuple[ObservedRun, Job]]:
+        """Yield the vcjobs of attempts that the status does not know, with their run."""
+        for run in self.each:
+            known = run.stored.attempts
+            if run.attempt > known:
+                yield from ((run, job) for job in run.jobs if attempt_of(job) > known)
+
     @property
     def attempts(self) -> int:
         """The number of vcjobs created for all its runs."""
-        return sum(run.attempts for run in self.runs) if self.runs else super().attempts
+        if self.runs:
+            return sum(run.attempts for run in self.runs)
+        known, attempt = self.stored.attempts, self.attempt
+        return attempt if attempt > known else known
 
     def new_condition(self, **fields: Any) -> StepCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
@@ -162,19 +180,41 @@ def gather(
     """Return the observed steps by position. `records`: those of the status, by name."""
     conditions = flow.status.conditions or {}
     found = []
-    for step, key, again in zip(layout.steps, layout.keys, layout.loops, strict=True):
+    kinds = zip(layout.steps, layout.keys, layout.loops, layout.runs_flow, strict=True)
+    for step, key, again, runs_flow in kinds:
         stored = conditions.get(key, NOTHING)
         runs: Sequence[ObservedRun] = ()
+        if runs_flow:
+            stored = with_child_as_job(stored)
         if again:
             runs = _remembered(step, flow.metadata.name, stored, now)
         elif stored.attempts or stored.reason or stored.phase in _OWN_PHASES:  # JobFlow wrote it
-            if stored.attempts and not stored.job:  # dropped for the status's size
-                stored = _named(stored, key)
+            if stored.attempts and not stored.job and step.approval is None and not runs_flow:
+                stored = _named(stored, key)  # dropped for the status's size
         elif stored is not NOTHING or key in records:
             stored = _volcanos(stored, records.get(key), key)
-        found.append(ObservedStep(step, key, stored, now, None, stored.decisions, again, runs))
-    _assign(found, layout, view, flow.metadata.name)
+        decided = stored.decisions
+        found.append(
+            ObservedStep(
+                step=step, key=key, stored=stored, now=now, decided=decided, loops=again, runs=runs
+            )
+        )
+    _assign(found, layout, view, flow)
     return found
+
+
+def with_child_as_job(stored: StepCondition) -> StepCondition:
+    """Return a stored condition with the names of child flows in `job`. Plans decide about child
+    flows as about vcjobs; only a status names them apart."""
+    runs = stored.runs
+    if runs is not None and any(run.flow for run in runs):
+        runs = [_as_job(run) if run.flow else run for run in runs]
+        stored = msgspec.structs.replace(stored, runs=runs)
+    return _as_job(stored) if stored.flow else stored
+
+
+def _as_job(stored: C) -> C:
+    return msgspec.structs.replace(stored, job=stored.flow, flow="")
 
 
 def fresh(observed: ObservedStep, flow: str, index: int) -> ObservedRun:
@@ -205,16 +245,17 @@ def has_run(observed: ObservedStep, now: StepCondition, records: Mapping[str, Jo
     """Whether a vcjob of the step has ever been Running, also by the stored histories. `now`: its
     condition."""
     if not observed.loops:
-        return _has_run(observed, now, records)
+        return has_run_once(observed, now, records)
     if observed.ran is None:
         known = {run.index: run for run in now.runs or ()}
         observed.ran = now.phase == StepPhase.COMPLETED or any(
-            _has_run(run, known.get(run.index, run.stored), records) for run in observed.runs
+            has_run_once(run, known.get(run.index, run.stored), records) for run in observed.runs
         )
     return observed.ran
 
 
-def _has_run(run: ObservedRun, now: RunCondition, records: Mapping[str, JobRecord]) -> bool:
+def has_run_once(run: ObservedRun, now: RunCondition, records: Mapping[str, JobRecord]) -> bool:
+    """Whether a vcjob of one run has ever been Running. `now`: its condition."""
     if now.phase in (JobPhase.RUNNING, JobPhase.COMPLETING, JobPhase.COMPLETED):
         return not now.attempts or now.attempts > now.past_attempts
     past = run.stored.past_attempts
@@ -259,8 +300,8 @@ def _remembered(step: Step, flow: str, stored: StepCondition, now: datetime) -> 
         if index is None or index < 0 or index in found:
             continue
         key = format_job_name(flow, step.name, index=index)
-        if known.attempts and not known.job:  # dropped for the status's size
-            known = _named(known, key)
+        if known.attempts and not known.job and step.approval is None and not step.may_run_flow:
+            known = _named(known, key)  # dropped for the status's size
         found[index] = ObservedRun(step, key, known, now, index, stored.decisions)
     return [found[index] for index in sorted(found)]
 
@@ -269,23 +310,29 @@ def _named(stored: C, key: str) -> C:
     return msgspec.structs.replace(stored, job=format_latest_name(key, stored.attempts))
 
 
-def _assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow: str) -> None:
+def _assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow: JobFlow) -> None:
     """Assign every vcjob of the View to its step and run, and choose the latest of each run."""
     jobs_of: dict[int, list[Job]] = {}
     for job in view.jobs.values():
         position = _position(job, layout)
-        if position is not None:
+        if position is not None and found[position].step.approval is None:
             jobs_of.setdefault(position, []).append(job)
     for position, jobs in jobs_of.items():
         observed = found[position]
         observed.jobs = jobs
         if not observed.loops:
-            _choose(observed, view)
+            _choose(observed, view, flow)
             continue
-        _share_out(observed, flow)
+        _share_out(observed, flow.metadata.name)
+        continued = 0
         for run in observed.runs:
             if run.jobs:
-                _choose(run, view)
+                past = run.stored.past_attempts
+                _choose(run, view, flow)
+                continued += past - run.stored.past_attempts
+        if continued:
+            past = observed.stored.past_attempts - continued
+            observed.stored = msgspec.structs.replace(observed.stored, past_attempts=past)
         observed.jobs = [job for run in observed.runs for job in run.jobs]
         if observed.step.repeat is not None and observed.runs:
             last = observed.runs[-1]
@@ -317,14 +364,18 @@ def _share_out(observed: ObservedStep, flow: str) -> None:
     observed.runs = [runs[index] for index in sorted(runs)]
 
 
-def _choose(run: ObservedRun, view: View) -> None:
+def _choose(run: ObservedRun, view: View, flow: JobFlow) -> None:
     """Choose the latest attempt, unless the status has a later one whose vcjob is gone, or the flow
-    was retried since."""
+    was retried since. A child flow that was retried with its parent is an attempt since then."""
     stored = run.stored
     if len(run.jobs) > 1:
         run.jobs = sorted(run.jobs, key=lambda job: (attempt_of(job), job.metadata.name))
     latest = run.jobs[-1]
     attempt = attempt_of(latest)
+    if attempt == stored.past_attempts == stored.attempts and stored.job == latest.metadata.name:
+        if isinstance(latest, ChildFlow) and latest.retries == flow.status.retries:
+            again = {"past_attempts": attempt - 1, "phase": JobPhase.PENDING}
+            stored = run.stored = msgspec.structs.replace(stored, **again)
     if attempt < stored.attempts or attempt <= stored.past_attempts:
         return
     run.job, run.attempt = latest, attempt

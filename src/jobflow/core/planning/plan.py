@@ -15,12 +15,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from jobflow.api.control import FailurePolicy
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.control import FailurePolicy
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
-from jobflow.core.planning.context import Facts, PlanContext, StepDecision, with_times
-from jobflow.core.planning.flow import finally_and_daemons
+from jobflow.core.planning.context import Facts, PlanContext, with_times
+from jobflow.core.planning.decision import StepDecision
+from jobflow.core.planning.flow import concurrency, finally_and_daemons
 from jobflow.core.planning.flow.cleanup import expires, retention
 from jobflow.core.planning.flow.commands import read_commands
 from jobflow.core.planning.flow.failure_policy import policy_of
@@ -28,9 +29,11 @@ from jobflow.core.planning.flow.parallelism import in_room, in_start_order
 from jobflow.core.planning.flow.restart import restarted
 from jobflow.core.planning.lifecycle import Lifecycle, deadline, stored_lifecycle, untouched
 from jobflow.core.planning.runs.abort import brings_to_end, left_over, unheard_of
+from jobflow.core.planning.runs.approval import open_approvals
 from jobflow.core.planning.runs.step_runs import begun_steps
 from jobflow.core.planning.status.events import flow_events, step_events
 from jobflow.core.planning.status.flow_state import has_ended
+from jobflow.core.planning.status.outputs import flow_waits_for_outputs
 from jobflow.core.planning.status.status import flow_status, invalid_status
 from jobflow.core.planning.steps.next_jobs import next_jobs
 from jobflow.core.planning.steps.pending import PendingSteps
@@ -62,7 +65,7 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
     lifecycle = stored_lifecycle(flow, second)
     commands = read_commands(flow, view, lifecycle, second, has_ended=lambda: True)
     if commands.retry:
-        status = restarted(flow, now, commands.handled)
+        status = restarted(flow, view, now, commands.handled)
         message = "the flow continues from the steps that failed"
         events = (*commands.events, Event(EventType.NORMAL, "FlowRetried", message))
         return Plan(commands.deletes, status, urgent=True, events=events)
@@ -92,12 +95,19 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
     flow, view, now = ctx.flow, ctx.view, ctx.now
     ctx, decisions = _decide(ctx)
     commands = read_commands(
-        flow, view, ctx.lifecycle, ctx.second, has_ended=lambda: has_ended(ctx, decisions)
+        flow,
+        view,
+        ctx.lifecycle,
+        ctx.second,
+        has_ended=lambda: has_ended(ctx, decisions),
+        find_open=lambda: open_approvals(ctx, decisions),
     )
-    lifecycle, times_out_at = _lifecycle_in_time(commands.lifecycle, ctx, decisions)
-    changes = lifecycle != ctx.lifecycle
+    following = commands.lifecycle.with_parent(view.parent, ctx.second)
+    lifecycle, times_out_at = _lifecycle_in_time(following, ctx, decisions)
+    lifecycle = concurrency.with_place(ctx, lifecycle)
+    changes = lifecycle != ctx.lifecycle or bool(commands.answers)
     if changes:
-        ctx, decisions = _decide(ctx.with_facts(Facts(lifecycle)))
+        ctx, decisions = _decide(ctx.with_facts(Facts(lifecycle, commands.answers)))
     status = flow_status(ctx, decisions, next_jobs(ctx, decisions), commands.handled)
     kept = retention(flow, view, now)
     order = in_start_order(ctx, range(len(decisions)))
@@ -112,12 +122,16 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
         or any(decision.urgent for decision in decisions)
         or finally_and_daemons.wait_for_status(ctx, decisions)
     )
+    ends_later = ctx.later if flow_waits_for_outputs(ctx, status, decisions) else None
+    again_at = concurrency.cancels_again_at(ctx)
+    moments = (kept.wake_at, times_out_at, ends_later, again_at, *(d.wake_at for d in decisions))
+    others = concurrency.cancels(ctx)
     return Plan(
-        actions=(*actions, *reads, *kept.deletes, *strays, *commands.deletes),
+        actions=(*actions, *reads, *kept.deletes, *strays, *commands.deletes, *others),
         status=status,
         urgent=urgent and status is not flow.status,
         events=(*commands.events, *step_events(ctx, decisions), *flow_events(flow, status)),
-        requeue_after=_until((kept.wake_at, times_out_at, *(d.wake_at for d in decisions)), now),
+        requeue_after=_until(moments, now),
         probes=tuple(probe for decision in decisions for probe in decision.probes),
     )
 
@@ -138,8 +152,8 @@ def _decide(ctx: PlanContext) -> tuple[PlanContext, list[StepDecision]]:
     """Return one decision a step, by position, and the context with all facts.
 
     Every step is decided again while the facts grow. That ends: a round adds a step that fails to
-    `ended`, or sets one of three fields that are set once. Vcjobs that cannot be built in the last
-    round are left to the next plan.
+    `ended`, or sets one of three fields that are set once. Vcjobs that the last round finds to be
+    impossible are left to the next plan.
     """
     while True:
         steps = PendingSteps(ctx, begun_steps(ctx))
@@ -161,7 +175,7 @@ def _more_facts(
     if steps.failing:
         return replace(facts, ended=steps.ended())
     if not facts.aborted_for and stop.failed and policy_of(ctx.flow) is FailurePolicy.ABORT:
-        spared = stop.spared(decisions)
+        spared = stop.spared()
         return replace(facts, ended=steps.ended(), aborted_for=stop.why, spared=spared)
     if not facts.daemons_done and ctx.layout.has_daemons:
         if finally_and_daemons.are_done(ctx, decisions):

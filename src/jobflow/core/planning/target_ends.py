@@ -16,11 +16,13 @@ from typing import TypeVar
 import msgspec
 
 from jobflow.api import labels
-from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
-from jobflow.api.jobflow import Condition, Step, Strategy
+from jobflow.api.flow.dependencies import Condition, Strategy
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
+from jobflow.api.volcano.job import Job
 from jobflow.core.names import format_latest_name
-from jobflow.core.planning.context import PlanContext, TargetEnd
-from jobflow.core.planning.observed import NOTHING, ObservedStep
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import TargetEnd
+from jobflow.core.planning.observed import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 
@@ -38,7 +40,7 @@ _BY_CONDITION: Mapping[Condition, TargetEnd] = {
 """How a target must have ended if a dependant that waits for this has started."""
 
 
-def encode_ends(ends: Mapping[str, StepCondition]) -> str:
+def encode_ends(ends: Mapping[str, RunCondition]) -> str:
     """Return the annotation's value for targets by name: the ends as JSON, in the order of the
     names, without the last ones if it would be longer than MOST_BYTES."""
     entries: list[bytes] = []
@@ -79,14 +81,24 @@ def _is_possible(end: TargetEnd) -> bool:
     )
 
 
-def ends_of_targets(step: Step, ctx: PlanContext) -> str:
-    """Return the annotation's value for a vcjob of this step that is made now."""
-    text = ctx.progress.target_ends.get(step.name)
+def ends_of_targets(run: ObservedRun, ctx: PlanContext) -> str:
+    """Return the annotation's value for a vcjob of this run that is made now. An item of a target
+    is named like `train/3`."""
+    name = run.step.name
+    need = ctx.layout.needs[ctx.graph.index[name]]
+    if need.matched:
+        name = f"{name}/{run.index}"
+    text = ctx.progress.target_ends.get(name)
     if text is None:
-        graph = ctx.graph
-        targets = graph.targets[graph.index[step.name]]
-        text = encode_ends({graph.names[target]: ctx.standing[target] for target in targets})
-        ctx.progress.target_ends[step.name] = text
+        found: dict[str, RunCondition] = {}
+        for target in need.targets:
+            condition: RunCondition = ctx.standing[target]
+            found[ctx.graph.names[target]] = condition
+            if target in need.matched:
+                for item in ctx.standing[target].runs or ():
+                    if item.index == run.index:
+                        found[f"{ctx.graph.names[target]}/{run.index}"] = item
+        text = ctx.progress.target_ends[name] = encode_ends(found)
     return text
 
 
@@ -112,19 +124,49 @@ def recorded_ends(ctx: PlanContext) -> Mapping[int, TargetEnd]:
     if ctx.progress.recorded_ends is not None:
         return ctx.progress.recorded_ends
     found = ctx.progress.recorded_ends = dict[int, TargetEnd]()
-    graph = ctx.graph
+    of_items = ctx.progress.recorded_item_ends
+    graph, approvals = ctx.graph, ctx.layout.approvals
     for position, observed in enumerate(ctx.observed):
         if not observed.jobs or observed.stored.phase in ENDED_STEP_PHASES:
             continue
         targets = frozenset(graph.targets[position])
         # all items of a step usually have the same value
-        metas = (job.metadata for run in observed.each for job in run.unheard_of)
+        metas = (job.metadata for _, job in observed.list_unheard_of())
         for text in {(meta.annotations or {}).get(labels.TARGET_ENDS, "") for meta in metas}:
             for name, end in parse_ends(text).items():
                 target = graph.index.get(name, -1)
+                if target in approvals and end.phase != StepPhase.SKIPPED:
+                    continue  # an answer is stored before a dependant starts: this one is forged
                 if target in targets and (target not in found or _rank(end) > _rank(found[target])):
                     found[target] = end
+        if position in ctx.layout.matching:
+            for run, job in observed.list_unheard_of():
+                _read_item_ends(of_items, position, run, job, ctx)
     return found
+
+
+def _read_item_ends(
+    into: dict[int, dict[int, TargetEnd]],
+    position: int,
+    run: ObservedRun,
+    job: Job,
+    ctx: PlanContext,
+) -> None:
+    """Read the ends of the items that this vcjob of an item has waited for."""
+    ends = parse_ends((job.metadata.annotations or {}).get(labels.TARGET_ENDS, ""))
+    for target in ctx.layout.needs[position].matched:
+        end = ends.get(f"{ctx.graph.names[target]}/{run.index}")
+        if end is not None and run.index is not None:
+            known = into.setdefault(target, {}).get(run.index)
+            if known is None or _rank(end) > _rank(known):
+                into[target][run.index] = end
+
+
+def recorded_item_ends(ctx: PlanContext) -> Mapping[int, Mapping[int, TargetEnd]]:
+    """Return the ends of items in the annotations of vcjobs that the stored status does not know,
+    by the position of the target and by index."""
+    recorded_ends(ctx)
+    return ctx.progress.recorded_item_ends
 
 
 def _rank(end: TargetEnd) -> tuple[int, str, str]:
@@ -145,6 +187,8 @@ def known_or_inferred_end(position: int, ctx: PlanContext) -> TargetEnd | None:
             continue  # the status knows it, or it has not begun
         if all(run.job is None for run in other.each):
             continue
+        if position in ctx.layout.needs[dependant].matched:
+            continue  # an item does not show that all items of its target have ended
         if get_probe(other.step) is not None:
             continue  # a probe does not show that its target has ended
         alone = len(ctx.graph.targets[dependant]) == 1
@@ -179,6 +223,20 @@ def ended_as_recorded(end: TargetEnd, observed: ObservedStep) -> StepCondition:
         last_transition_time=observed.now,
         requested_hours=stored.requested_hours,
         decisions=stored.decisions,
+    )
+
+
+def run_ended_as_recorded(end: TargetEnd, run: ObservedRun) -> RunCondition:
+    """Return the condition of a run of which nothing but its end is known."""
+    job = format_latest_name(run.key, end.attempts) if end.attempts else ""
+    return RunCondition(
+        index=run.index,
+        phase=end.phase,
+        reason=end.reason,
+        message=recorded_end_message(job),
+        job=job,
+        attempts=end.attempts,
+        last_transition_time=run.now,
     )
 
 

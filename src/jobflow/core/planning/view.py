@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from jobflow.api.command import Command
-from jobflow.api.job import Job
-from jobflow.api.jobtemplate import JobTemplate
-from jobflow.api.pod import Pod
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.meta import OwnerReference
+from jobflow.api.volcano.command import Command
+from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.pod import Pod
+from jobflow.core.spec.concurrency import NO_GROUP, Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,19 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimHolder:
+    """A PersistentVolumeClaim of somebody else, or one that is being deleted, has a name that the
+    flow needs."""
+
+    owner: OwnerReference | None
+    """Its controller owner."""
+    going: bool
+    """Whether it is being deleted, or its owner is gone, so that the name becomes free."""
+    retry_at: datetime
+    """When the create may be tried again."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodsRead:
     """The answer to ReadPods: the pods of a vcjob, read live."""
 
@@ -80,8 +96,10 @@ class View:
     templates: Mapping[str, JobTemplate] = field(default_factory=dict)
     """Templates of the flow's namespace, by name."""
     jobs: Mapping[str, Job] = field(default_factory=dict)
-    """vcjobs by name whose controller owner is this flow's UID. A deleted vcjob stays, as it was
-    last seen, until the flow's status holds its end."""
+    """vcjobs and child flows (`children.ChildFlow`) by name whose controller owner is this flow's
+    UID. A deleted one stays, as it was last seen, until the flow's status holds its end."""
+    parent: JobFlow | None = None
+    """The flow of which this one is a child; None if it is no child, or its parent is gone."""
     deleted: frozenset[str] = frozenset()
     """Names of vcjobs that are gone from the cluster: some of `jobs`, and those that ReadJob did
     not find."""
@@ -89,12 +107,20 @@ class View:
     """Answers to creates whose name was already in use, by vcjob name."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     """Answers to creates that were refused for one vcjob only, by its name."""
+    claims: Mapping[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
+    """Answers to CreateClaim, by the name of the PersistentVolumeClaim; None: it exists and is the
+    flow's."""
     held: Held | None = None
     """The answer that holds back all creates of the flow but a few, or None."""
+    group: Group = NO_GROUP
+    """The other flows of the flow's concurrency group."""
+    cancels: Mapping[str, datetime] = field(default_factory=dict)
+    """When CancelFlow was last sent, by the UID of the other flow. Losing it costs one Command."""
     commands: Mapping[str, Command] | None = field(default_factory=dict)
     """Commands by name that target this flow or an earlier one of this name; None: not known."""
     aborts: Mapping[str, datetime] = field(default_factory=dict)
-    """When AbortJob was last sent, by the vcjob's UID. Losing it costs one Command."""
+    """When AbortJob was last sent, by the vcjob's UID, and CommandFlow, by its key. Losing it costs
+    one Command."""
     pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
     """Pods by their vcjob's UID and by name, as last watched. They may be behind: they can show
     that something has happened, never that it has not."""

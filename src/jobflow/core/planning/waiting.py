@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import msgspec
 
-from jobflow.api.flow_status import RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.core.planning.observed import NOTHING, ObservedRun, ObservedStep
 from jobflow.core.text import shorten
 
@@ -56,7 +56,6 @@ def wait(
         task_status_count=None,
         deadline=None,
         abort_time=None,
-        failure=None,
         outputs=None,
     )
     return stored if stored == condition else condition
@@ -67,6 +66,7 @@ def wait_between_attempts(run: ObservedRun, end: RunCondition, **changes: object
     return msgspec.structs.replace(
         run.new_condition(phase=_WAITING, last_transition_time=run.now),
         failures=end.failures,
+        disruptions=end.disruptions,
         avoid_nodes=end.avoid_nodes,
         failure=end.failure,
         job=end.job,

@@ -1,23 +1,34 @@
 """The pod that made a vcjob fail: its container, exit code, reason and node.
 
 Only the given pods are judged, which may not be all pods of the job. A pod that is being deleted
-counts like any other.
+counts like any other. A pod that the cluster disrupted (`core.pods.disruption`) failed when the
+disruption began, because its containers and often other pods end as a result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
-from jobflow.api.flow_status import StepFailure
-from jobflow.api.pod import ContainerStatus, Pod, PodPhase, Terminated
+import msgspec
 
+from jobflow.api.flow.status import StepFailure
+from jobflow.api.volcano.pod import ContainerStatus, Pod, PodPhase, Terminated
+from jobflow.core.pods.disruption import find_disruption
+
+_UNKNOWN = StepFailure()
 _LATE = datetime.max.replace(tzinfo=UTC)
-_STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
+STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container that starts normally."""
 KUBELET_REASONS = frozenset({"ContainerCannotRun", "StartError", "ContainerStatusUnknown"})
 """Reasons with which the kubelet writes the termination message, to say what is wrong."""
+MAX_FAILURE_MESSAGE = 256
+"""Bytes of the message of a failure as JSON, because the status stores it for every step."""
+MAX_FAILURE_REASON = 64
+"""Bytes of its reason as JSON."""
+_SIGNALS = range(128 + 1, 128 + 65)
+"""Exit codes with which a shell or a runtime reports a signal."""
 
 
 class PodFailure(NamedTuple):
@@ -44,6 +55,7 @@ class _Suspect(NamedTuple):
     ended: Terminated | None
     reason: str
     message: str
+    disrupted: bool = False
 
 
 def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
@@ -60,10 +72,69 @@ def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
         pod=found.pod,
         container=found.container,
         exit_code=ended.exit_code if ended is not None else None,
-        reason=found.reason,
+        signal=(ended.signal or 0) if ended is not None else 0,
+        reason=_clip(found.reason, MAX_FAILURE_REASON),
         node=pod.spec.node_name,
+        message=_clip(ended.message if ended else found.message, MAX_FAILURE_MESSAGE),
+        seconds=_measure(pod, found),
+        disruption=found.disrupted,
     )
     return PodFailure(failure, found.rank == 0, _describe(pod, failure, found))
+
+
+FACTS: Mapping[str, tuple[str, ...]] = {
+    "exitCode": ("exit_code",),
+    "signal": ("signal", "exit_code"),
+    "reason": ("reason",),
+    "node": ("node",),
+    "task": ("task",),
+    "pod": ("pod",),
+    "message": ("message", "exit_code", "signal", "reason"),
+    "seconds": ("seconds",),
+    "disruption": ("disruption",),
+    "step": ("step",),
+}
+"""The facts of a failure that expressions see -> the stored fields that they follow from."""
+FACTS_OF_CHILD = frozenset({"step"})
+"""Facts that only the failure of a step that may run a flow has."""
+
+
+def read_facts(failure: StepFailure | None, *, of_child: bool = False) -> dict[str, Any]:
+    """Return the facts of a failure as expressions see them. Every key exists, also if no pod is
+    known. `of_child`: whether the step may run a flow, so that `step` exists too."""
+    found = failure or _UNKNOWN
+    code = -1 if found.exit_code is None else found.exit_code
+    end = "" if failure is None else describe_end(found, found.signal or None)
+    return {
+        **({"step": found.step} if of_child else {}),
+        "exitCode": code,
+        "signal": found.signal or (code - 128 if code in _SIGNALS else 0),
+        "reason": found.reason,
+        "node": found.node,
+        "task": found.task,
+        "pod": found.pod,
+        "message": found.message or end,
+        "seconds": found.seconds,
+        "disruption": found.disruption,
+    }
+
+
+def _clip(text: str, size: int) -> str:
+    """Return a text in one line, cut with an ellipsis if it has more than `size` bytes as JSON."""
+    text = " ".join(text.encode("utf-8", "replace").decode().split())
+    while (excess := len(msgspec.json.encode(text)) - 2 - size) > 0:
+        # a character has at most 6 bytes as JSON, so this never cuts too much
+        text = text.removesuffix("…")[: -max(excess // 6, 1)] + "…"
+    return text
+
+
+def _measure(pod: Pod, found: _Suspect) -> int:
+    """Return how many seconds the container ran, or the pod until its disruption, else 0."""
+    ended = found.ended
+    since = ended.started_at if ended is not None else pod.status.start_time
+    if since is None or found.when == _LATE:
+        return 0
+    return max((found.when - since) // timedelta(seconds=1), 0)
 
 
 def _list_suspects(pod: Pod) -> Iterator[_Suspect]:
@@ -72,10 +143,24 @@ def _list_suspects(pod: Pod) -> Iterator[_Suspect]:
         return
     containers = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
     failed = pod.phase == PodPhase.FAILED
+    disruption = find_disruption(pod)
     found = [_suspect(name, place, each, failed) for place, each in enumerate(containers)]
     suspects = [suspect for suspect in found if suspect is not None]
-    if failed and (status.reason or not any(suspect.rank == 0 for suspect in suspects)):
-        # evicted, past its deadline or lost with its node, which also ended its containers
+    if disruption is not None:
+        when = min((suspect.when for suspect in suspects), default=_LATE)
+        yield _Suspect(
+            0,
+            min(when, disruption.since or _LATE),
+            name,
+            -1,
+            "",
+            None,
+            disruption.reason,
+            disruption.message,
+            disrupted=True,
+        )
+    elif failed and (status.reason or not any(suspect.rank == 0 for suspect in suspects)):
+        # such as past its deadline, which also ended its containers
         when = min((suspect.when for suspect in suspects), default=_LATE)
         yield _Suspect(0, when, name, -1, "", None, status.reason, status.message)
     else:
@@ -90,7 +175,7 @@ def _suspect(pod: str, place: int, container: ContainerStatus, failed: bool) -> 
         rank = 0 if failed else 1
     elif before is not None and _has_failed(before) and ended is None:
         ended, rank = before, 2
-    elif waiting is not None and waiting.reason not in _STARTING:
+    elif waiting is not None and waiting.reason not in STARTING:
         return _Suspect(3, _LATE, pod, place, name, None, waiting.reason, waiting.message)
     else:
         return None

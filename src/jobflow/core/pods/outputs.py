@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.job import JobOutline
-from jobflow.api.pod import ContainerStatus, Pod
+from jobflow.api.volcano.job import JobOutline
+from jobflow.api.volcano.pod import ContainerStatus, Pod
 from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_MESSAGE_BYTES, MAX_STEP_OUTPUTS
 from jobflow.core.pods.failure import KUBELET_REASONS
 
@@ -70,20 +70,38 @@ def read_message(spec: JobOutline, pod: Pod) -> str | None:
 
 
 def parse_outputs(message: str) -> dict[str, Any] | None:
-    """Return a JSON object, or any other text as `{"text": …}`, or None for an empty message. Null
-    entries of maps are left out, because the merge patch that writes a status would remove them.
-    Raises OutputsTooLarge."""
+    """Return a JSON object, or a list as `{"items": […]}`, any other text as `{"text": …}`, or None
+    for an empty message. Null entries of maps are left out, because the merge patch that writes a
+    status would remove them. Raises OutputsTooLarge."""
     text = message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
     if len(text) >= MAX_MESSAGE_BYTES:
         raise OutputsTooLarge(f"have {len(text)} bytes, and a termination message is cut at 4096")
     try:
         found = msgspec.json.decode(text)
+        found = {"items": found} if isinstance(found, list) else found
         outputs = _to_storable(found, 0) if isinstance(found, dict) else None
     except (msgspec.DecodeError, RecursionError, UnstorableJson):
         outputs = None
     if outputs is None:
         words = text.decode().strip()
         outputs = {"text": words} if words else {}
+    if (size := measure_outputs(outputs)) > MAX_STEP_OUTPUTS:
+        raise OutputsTooLarge(f"have {size} bytes as JSON, and a step has room for 4096")
+    return outputs or None
+
+
+def read_outputs(text: str) -> dict[str, Any] | None:
+    """Return outputs that a user wrote as a JSON object, or None if it is empty. Raises
+    OutputsTooLarge, and UnstorableJson if it is no JSON object that a status can store."""
+    if len(text) > MAX_STEP_OUTPUTS:
+        raise OutputsTooLarge(f"have {len(text)} characters, and a step has room for 4096")
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise UnstorableJson from error
+    outputs = _to_storable(found, 0) if isinstance(found, dict) else None
+    if outputs is None:
+        raise UnstorableJson
     if (size := measure_outputs(outputs)) > MAX_STEP_OUTPUTS:
         raise OutputsTooLarge(f"have {size} bytes as JSON, and a step has room for 4096")
     return outputs or None

@@ -12,8 +12,8 @@ from datetime import timedelta
 from math import isfinite
 from typing import Any, NamedTuple
 
-from jobflow.api.flow_status import RequestedHours
-from jobflow.api.job import ContainerOutline, ContainerResources, JobOutline, TaskOutline
+from jobflow.api.flow.status import RequestedHours
+from jobflow.api.volcano.job import ContainerOutline, ContainerResources, JobOutline, TaskOutline
 
 _NUMBER = re.compile(
     r"([0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})([A-Za-z]{0,2}|[eE][-+]?[0-9]{1,3})"

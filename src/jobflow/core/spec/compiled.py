@@ -7,11 +7,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from jobflow.api.jobflow import JobFlow, JobFlowSpec, Step
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.step import Step, with_fan_out
 from jobflow.core.lazy import lazy_property
 from jobflow.core.names import format_job_name, to_label_value
 from jobflow.core.spec.expressions import find_needed_outputs
 from jobflow.core.spec.graph import Graph
+from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
+from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import Requirement, build_requirement
 
 MAX_CACHED_BYTES = 64 * 1024 * 1024
@@ -25,9 +28,12 @@ class CompiledFlow:
 
     def __init__(self, name: str, spec: JobFlowSpec) -> None:
         """`name` is that of the flow."""
-        self._spec = spec
+        written, spec = spec, with_param_values(JobFlow(spec=spec)).spec
+        self.spec = spec
+        """The spec, with the values of params in its numbers and timeouts."""
+        self.has_param_values = spec is not written
         first, last = _remove_duplicates(spec.flows or (), spec.finally_ or ())
-        self.steps: list[Step] = [*first, *last]
+        self.steps: Sequence[Step] = with_fan_out([*first, *last])
         """All steps, those of `finally` last. If admission was bypassed and a name is used twice,
         only the first step counts."""
         self.last_from: int = len(first)
@@ -38,11 +44,17 @@ class CompiledFlow:
             step.for_each is not None or step.repeat is not None for step in self.steps
         ]
         """For each step whether it has runs of its own, by forEach or repeat."""
+        self.runs_flow: list[bool] = [step.may_run_flow for step in self.steps]
+        """For each step whether it, or a case of its `switch`, runs a child flow."""
+        self.has_children: bool = any(self.runs_flow)
+        self.approvals = [i for i, step in enumerate(self.steps) if step.approval is not None]
+        """Positions of the steps that run no vcjob but wait for approval."""
         self.graph = Graph(self.steps)
+        looped = frozenset(i for i, step in enumerate(self.steps) if step.for_each is not None)
         daemons = frozenset(i for i, step in enumerate(self.steps) if step.daemon)
         self.has_daemons = bool(daemons)
         self.needs: list[Requirement] = [
-            build_requirement(step, targets, daemons)
+            build_requirement(step, targets, self.graph.names, daemons, looped)
             for step, targets in zip(self.steps, self.graph.targets, strict=True)
         ]
         """For each step what it requires of the steps that it depends on."""
@@ -52,6 +64,16 @@ class CompiledFlow:
     def blocked(self) -> frozenset[int]:
         """Steps with a target that does not exist or is the step itself."""
         return frozenset(step for step, _ in (*self.graph.unknown, *self.graph.own))
+
+    @lazy_property
+    def matching(self) -> frozenset[int]:
+        """Steps whose items depend on the items of their targets."""
+        return frozenset(i for i, need in enumerate(self.needs) if need.matched)
+
+    @lazy_property
+    def left_out(self) -> frozenset[int]:
+        """Steps of `spec.flows` that `spec.targets` does not need."""
+        return find_left_out(self.graph, self.last_from, self.spec.targets)
 
     @lazy_property
     def order(self) -> Sequence[int]:
@@ -73,7 +95,23 @@ class CompiledFlow:
     @lazy_property
     def outputs_needed(self) -> frozenset[str]:
         """Names of steps whose outputs an expression or reference reads."""
-        return find_needed_outputs(self._spec)
+        return find_needed_outputs(self.spec)
+
+    @lazy_property
+    def named_failures(self) -> dict[str, NamedFailure]:
+        """By key of a step, the fields of its failure that an expression or reference reads."""
+        named = find_named_failures(self.spec, self.steps)
+        keys = zip(self.graph.names, self.keys, strict=True)
+        return {key: named[name] for name, key in keys if name in named} if named else {}
+
+
+def find_left_out(graph: Graph, last_from: int, targets: Sequence[str] | None) -> frozenset[int]:
+    """Return the positions before `last_from`, where `finally` begins, that are none of these
+    targets of a flow and that none of them depends on; empty without targets."""
+    if not targets:
+        return frozenset()
+    named = [graph.index[name] for name in targets if name in graph.index]
+    return frozenset(range(last_from)) - graph.find_upstream(named)
 
 
 class CompiledFlowCache:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
 
-from jobflow.api.jobflow import JobFlowSpec, Step
+from jobflow.api.flow.jobflow import JobFlowSpec
+from jobflow.api.flow.step import Step
 from jobflow.core.cel.expression import Expression, parse_expression
 from jobflow.core.cel.references import find_references
-from jobflow.core.manifests.job import changes_of
+from jobflow.core.manifests.layers import may_have_layers, own_layers
+from jobflow.core.violations import join_path
+
+VARS = "vars"
+"""Field of a step whose expressions have any value."""
 
 
 class StepExpression(NamedTuple):
     """An expression in a field of a step."""
 
     field: str
-    """Its JSON path below the step: `switch[0].when`, `forEach.from`."""
+    """Its JSON path below the step: `switch[0].when`, `forEach.from`, `vars.x`."""
     text: str
+
+    @property
+    def kind(self) -> str:
+        """The field without a place in a list or map: `switch`, `forEach.from`, `vars`."""
+        first = re.split(r"[.\[]", self.field, maxsplit=1)[0]
+        return first if first in ("switch", VARS) else self.field
 
 
 def list_expressions(step: Step) -> Iterator[StepExpression]:
@@ -32,32 +45,86 @@ def list_expressions(step: Step) -> Iterator[StepExpression]:
         yield StepExpression("repeat.until", step.repeat.until)
     if step.retry is not None and step.retry.when is not None:
         yield StepExpression("retry.when", step.retry.when)
+    for name, text in (step.vars or {}).items():
+        yield StepExpression(join_path(VARS, name), text)
+
+
+def list_layers(step: Step) -> list[Mapping[str, Any]]:
+    """Return the JSON of a step that may contain references: all layers of its jobs, the params of
+    its child flows, and the message of its approval."""
+    owners = (step, *(step.switch or ())) if may_have_layers(step) else ()
+    found = [layer.content for owner in owners for layer in own_layers(owner)]
+    found += [params for raw in step.child_flows if (params := raw.get("params"))]
+    if step.approval is not None and step.approval.message:
+        found.append({"message": step.approval.message})
+    return found
+
+
+ALL_FAILED = ""
+"""In place of a step, all steps that failed: `flow.failures`."""
+
+
+class StepRead(NamedTuple):
+    """A step that an expression or reference reads."""
+
+    step: str
+    """Its name, or ALL_FAILED."""
+    field: str
+    """`phase`, `outputs`; "" for the step as a whole."""
+    key: str = ""
+    """The key below the field: `exitCode` of `failure`; "" for the field as a whole."""
+    is_own: bool = False
+    """Whether a further attempt of the step reads the failure of the attempt before."""
+
+    @property
+    def has_outputs(self) -> bool:
+        """Whether it reads outputs. `items` have outputs too."""
+        return self.field in ("", "outputs", "items")
 
 
 def find_needed_outputs(spec: JobFlowSpec) -> frozenset[str]:
     """Return the names of the steps whose outputs an expression or reference reads. They must be
     read before the end of the step is recorded."""
-    return frozenset(_find_names([*(spec.flows or ()), *(spec.finally_ or ())]))
+    steps = (*(spec.flows or ()), *(spec.finally_ or ()))
+    reads = chain(chain.from_iterable(map(reads_of, steps)), reads_of_outputs(spec))
+    return frozenset(each.step for each in reads if each.has_outputs)
 
 
-def _find_names(steps: Iterable[Step]) -> Iterator[str]:
-    for step in steps:
-        for each in list_expressions(step):
-            expression = parse_expression(each.text)
-            if isinstance(expression, Expression):
-                yield from _find_mentioned(step, expression)
-        for patch in (step.patch, *(case.patch for case in step.switch or ())):
-            for _, reference in find_references(changes_of(patch), ""):
-                if reference.root == "steps" and reference.keys[1:2] == ("outputs",):
-                    yield reference.keys[0]
+def reads_of_outputs(spec: JobFlowSpec) -> Iterator[StepRead]:
+    """Yield all that the outputs of the flow read."""
+    for text in (spec.outputs or {}).values():
+        expression = parse_expression(text)
+        for mention in expression.mentions if isinstance(expression, Expression) else ():
+            yield from _read("", mention.root, mention.keys)
 
 
-def _find_mentioned(step: Step, expression: Expression) -> Iterator[str]:
-    """A step without a further key is read as a whole, and its `items` have outputs too. `outputs`
-    alone, in until and retry.when, are those of the step's own run."""
+def reads_of(step: Step) -> Iterator[StepRead]:
+    """Yield all that the expressions and references of a step read."""
+    for each in list_expressions(step):
+        expression = parse_expression(each.text)
+        if isinstance(expression, Expression):
+            yield from _mentioned(step, each, expression)
+    for content in list_layers(step):
+        for _, reference in find_references(content, ""):
+            yield from _read(step.name, reference.root, reference.keys)
+
+
+def _mentioned(step: Step, written: StepExpression, expression: Expression) -> Iterator[StepRead]:
+    """`outputs` alone, in until and retry.when, are those of the step's own run."""
     for mention in expression.mentions:
-        if mention.root == "steps" and mention.keys:
-            if len(mention.keys) == 1 or mention.keys[1] in ("outputs", "items"):
-                yield mention.keys[0]
-        elif mention.root == "outputs":
-            yield step.name
+        if mention.root == "outputs":
+            yield StepRead(step.name, mention.root)
+        elif mention.root != "failure" or written.kind == VARS:
+            # in retry.when, `failure` is that of the attempt that has just ended
+            yield from _read(step.name, mention.root, mention.keys)
+
+
+def _read(step: str, root: str, keys: Sequence[str]) -> Iterator[StepRead]:
+    if root == "steps" and keys:
+        yield StepRead(keys[0], "".join(keys[1:2]), "".join(keys[2:3]))
+    elif root == "last" and keys[:1] in ((), ("outputs",)):
+        yield StepRead(step, "outputs")
+    elif root == "failure":
+        yield StepRead(step, root, "".join(keys[:1]), is_own=True)
+    elif root == "flow" and keys[:1] == ("failures",):
+        yield StepRead(ALL_FAILED, keys[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.step import Step
 from jobflow.core.lazy import lazy_property
 
 _NONE: tuple[int, ...] = ()
@@ -84,6 +84,16 @@ class Graph:
             for target in targets:
                 dependants[target].append(step)
         return dependants
+
+    def find_upstream(self, steps: Iterable[int]) -> set[int]:
+        """Return these steps and all that they depend on, directly or not."""
+        found = set(steps)
+        work = list(found)
+        while work:
+            new = [target for target in self.targets[work.pop()] if target not in found]
+            found.update(new)
+            work += new
+        return found
 
     @lazy_property
     def order(self) -> Sequence[int]:

@@ -7,25 +7,34 @@ from typing import Any
 
 from msgspec import UNSET
 
-from jobflow.api.flow_status import Decisions
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.control import to_number
+from jobflow.api.flow.status import Decisions
+from jobflow.api.flow.step import Step
 from jobflow.core.json_values import copy_json
 from jobflow.core.limits import MAX_RUNS
 
 
+def takes_items(step: Step) -> bool:
+    """Whether a step has the items of its targets."""
+    each = step.fan_out
+    sources = (each.items, each.from_, each.count) if each is not None else ()
+    return step.matches_items and all(source is None for source in sources)
+
+
 def get_items(step: Step, decided: Decisions | None) -> Sequence[Any] | None:
     """Return at most MAX_RUNS items of a step; None without forEach, or before `from` is decided.
-    With `count`, an item is its index."""
-    for_each = step.for_each
+    With `count`, an item is its index.
+    A step that has the items of its targets takes them from its decisions."""
+    for_each = step.fan_out
     if for_each is None:
         return None
     items = for_each.items
-    if items is None and for_each.from_ is not None:
+    if items is None and (for_each.from_ is not None or takes_items(step)):
         items = decided.items if decided is not None else None
         if items is None:
             return None
     if items is None:
-        return range(min(max(for_each.count or 0, 0), MAX_RUNS))
+        return range(min(max(to_number(for_each.count) or 0, 0), MAX_RUNS))
     return items if len(items) <= MAX_RUNS else items[:MAX_RUNS]
 
 

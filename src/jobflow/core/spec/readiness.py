@@ -14,8 +14,16 @@ from enum import StrEnum
 
 import msgspec
 
-from jobflow.api.flow_status import CANCELLED, ENDED_STEP_PHASES, StepCondition, StepPhase
-from jobflow.api.jobflow import Condition, Probe, Step, Strategy
+from jobflow.api.flow.dependencies import Condition, Strategy
+from jobflow.api.flow.probe import Probe
+from jobflow.api.flow.status import (
+    CANCELLED,
+    ENDED_STEP_PHASES,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.flow.step import Step
 
 
 class TargetState(StrEnum):
@@ -89,6 +97,9 @@ TARGET_STATES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
 """The state of a target, by the dependant's condition and the target's end (None: not ended). A
 target that was ever Running has met Running, even if it failed."""
 
+HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
+"""Conditions of the steps that may start although the flow has stopped."""
+
 _RANKING: Mapping[Strategy, tuple[TargetState, ...]] = {
     Strategy.ALL: (
         TargetState.UNSATISFIABLE,
@@ -121,19 +132,24 @@ def get_probe(step: Step) -> Probe | None:
     return None if probe is None or probe.empty else probe
 
 
-def get_condition(step: Step) -> Condition:
-    """Return the condition that targets of a step must meet. An unknown word, which admission would
-    refuse, is the default, as in Volcano's own controller."""
+def get_condition(step: Step, target: str) -> Condition:
+    """Return the condition that the spec of a step sets for a target. An unknown word, which
+    admission would refuse, is the default, as in Volcano's own controller."""
     depends_on = step.depends_on
-    return _CONDITIONS.get(depends_on.condition if depends_on else None, Condition.COMPLETED)
+    if depends_on is None:
+        return Condition.COMPLETED
+    word = (depends_on.conditions or {}).get(target, depends_on.condition)
+    return _CONDITIONS.get(word, Condition.COMPLETED)
 
 
 def get_condition_for(step: Step, target: Step) -> Condition:
     """Return the condition that this target must meet: a daemon must be Running instead of
     Completed."""
-    condition = get_condition(step)
-    is_service = target.daemon and condition is Condition.COMPLETED
-    return Condition.RUNNING if is_service else condition
+    return _for_target(get_condition(step, target.name), is_daemon=bool(target.daemon))
+
+
+def _for_target(condition: Condition, *, is_daemon: bool) -> Condition:
+    return Condition.RUNNING if is_daemon and condition is Condition.COMPLETED else condition
 
 
 def get_strategy(step: Step) -> Strategy:
@@ -148,30 +164,57 @@ class Requirement(msgspec.Struct, frozen=True):
     targets: Sequence[int]
     """Positions of the targets, in the order of the spec."""
     how: Strategy
-    want: Condition
-    """The condition, if the step has no probe."""
-    reaches: Mapping[StepEnd | None, TargetState]
-    """The state of a target, by its end."""
+    wants: Sequence[Condition]
+    """The condition of each target, if the step has no probe."""
+    rows: Sequence[Mapping[StepEnd | None, TargetState]]
+    """For each target its state, by its end."""
     probe: Probe | None
     to_run: Sequence[int]
     """Places in `targets` of those that only have to be Running; empty with a probe."""
+    handled: frozenset[int]
+    """The targets that may fail: their condition is Failed or Finished; empty with a probe."""
+    matched: frozenset[int] = frozenset()
+    """The targets whose items the items of the step depend on; the others count as a whole."""
+
+    def handles(self, met: Iterable[int] | None) -> bool:
+        """Whether the step handles a failure if these targets are met (None: any of them)."""
+        if met is None or len(self.handled) == len(self.targets):
+            return bool(self.handled)
+        return not self.handled.isdisjoint(met)
 
 
 def build_requirement(
-    step: Step, targets: Sequence[int], daemons: Collection[int] = ()
+    step: Step,
+    targets: Sequence[int],
+    names: Sequence[str] = (),
+    daemons: Collection[int] = (),
+    looped: Collection[int] = (),
 ) -> Requirement:
-    """Return the requirement of a step. `targets` and `daemons` are positions."""
-    want, probe = get_condition(step), get_probe(step)
+    """Return the requirement of a step. `targets`, `daemons`, and `looped`, the steps with items,
+    are positions in `names`."""
+    probe = get_probe(step)
+    wants = [
+        _for_target(get_condition(step, names[target]), is_daemon=target in daemons)
+        for target in targets
+    ]
     to_run: Sequence[int] = ()
-    if probe is None and (want is Condition.RUNNING or (want is Condition.COMPLETED and daemons)):
-        every = want is Condition.RUNNING
-        to_run = [i for i, target in enumerate(targets) if every or target in daemons]
-    return Requirement(targets, get_strategy(step), want, TARGET_STATES[want], probe, to_run)
+    handled = matched = frozenset[int]()
+    if probe is None:
+        if step.matches_items:
+            matched = frozenset(target for target in targets if target in looped)
+        to_run = [
+            i
+            for i, want in enumerate(wants)
+            if want is Condition.RUNNING and targets[i] not in matched
+        ]
+        handled = frozenset(t for t, want in zip(targets, wants, strict=True) if want in HANDLES)
+    rows = [TARGET_STATES[want] for want in wants]
+    return Requirement(targets, get_strategy(step), wants, rows, probe, to_run, handled, matched)
 
 
-def get_end(step: Step, condition: StepCondition) -> StepEnd | None:
-    """Return how a step has ended, by its condition, or None if it has not. A cancelled step is
-    Stopped, because its failure must not start steps that handle failures."""
+def get_end(step: Step, condition: RunCondition) -> StepEnd | None:
+    """Return how a step, or one run of it, has ended, by its condition, or None if it has not. A
+    cancelled step is Stopped, because its failure must not start steps that handle failures."""
     phase = condition.phase
     if phase not in ENDED_STEP_PHASES:
         return None

@@ -44,9 +44,11 @@ def written(path: Path, text: str) -> Iterator[None]:
         os.fchmod(file, 0o600)
         os.ftruncate(file, 0)
         os.pwrite(file, text.encode(), 0)
-        yield
-        if path.exists() and os.path.samestat(path.stat(), os.fstat(file)):
-            path.unlink()
+        try:
+            yield
+        finally:
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(file)):
+                path.unlink()
     finally:
         os.close(file)
 

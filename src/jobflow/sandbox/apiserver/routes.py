@@ -7,11 +7,12 @@ from jobflow.core.violations import Reason
 from jobflow.sandbox.apiserver.bodies import read_body
 from jobflow.sandbox.apiserver.bodies.codec import UnreadableBody, decoder
 from jobflow.sandbox.apiserver.bodies.patches import APPLY
-from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry
+from jobflow.sandbox.apiserver.kinds import Kind, Registry
+from jobflow.sandbox.apiserver.reads.pod_logs import LogHandler
 from jobflow.sandbox.apiserver.reads.reads import ReadHandler
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response, encode
-from jobflow.sandbox.apiserver.requests.operations import Target, WriteOptions
+from jobflow.sandbox.apiserver.requests.operations import ADMIN, Target, WriteOptions, impersonated
 from jobflow.sandbox.apiserver.requests.selectors import selector
 from jobflow.sandbox.apiserver.resources.discovery import no_such_page
 from jobflow.sandbox.apiserver.resources.table import renderer
@@ -49,6 +50,7 @@ class ResourceRoutes:
 
     storage: Storage
     reader: ReadHandler
+    logs: LogHandler
     writer: Writer
     deleter: deletes.Deleter
 
@@ -59,6 +61,8 @@ class ResourceRoutes:
                 return no_such_page(request)
         if request.method == "GET":
             return self._read(target, request, receive)
+        if target.subresource == "log":
+            raise _not_allowed()
         match (request.method, bool(target.name)):
             case ("POST", named) if target.kind.custom or not named:
                 return await self._create(target, request)
@@ -70,10 +74,11 @@ class ResourceRoutes:
                 return await self._patch(target, request)
             case ("DELETE", named) if named or "deletecollection" in target.kind.verbs:
                 return await self._remove(target, request)
-        why = "the server does not allow this method on the requested resource"
-        raise failures.failure(405, "MethodNotAllowed", why)
+        raise _not_allowed()
 
     def _read(self, target: Target, request: Request, receive: Receive) -> Response:
+        if target.subresource == "log":
+            return self.logs.get(target, request, receive)
         if target.name:
             return self.reader.get(target, request)
         if request.flag("watch"):
@@ -82,13 +87,7 @@ class ResourceRoutes:
 
     async def _create(self, target: Target, request: Request) -> Response:
         write = _write_options("CreateOptions", request)
-        return await self._created(
-            target, read_body.new_object(target, request, write), request, write
-        )
-
-    async def _created(
-        self, target: Target, obj: Object, request: Request, write: WriteOptions
-    ) -> Response:
+        obj = read_body.new_object(target, request, write)
         return _written(target.kind, await self.writer.create(target, obj, write), request, 201)
 
     async def _replace(self, target: Target, request: Request) -> Response:
@@ -100,14 +99,27 @@ class ResourceRoutes:
         read_body.check_patch_type(target.kind, request.content_type)
         write = _write_options("PatchOptions", request)
         there = self.storage.get(target.kind.bucket, target.key) is not None
-        if request.content_type == APPLY and not there and not target.subresource:
-            return await self._created(
-                target, read_body.applied(target, request, there=False), request, write
-            )
-        if not there:
+        if not there and (request.content_type != APPLY or target.subresource):
             raise failures.not_found(target.kind, target.name)
+        if request.content_type == APPLY:
+            return await self._apply(target, request, write, there=there)
         change = read_body.revised(target, request, write)
         return _written(target.kind, await self.writer.update(target, change, write), request)
+
+    async def _apply(
+        self, target: Target, request: Request, write: WriteOptions, *, there: bool
+    ) -> Response:
+        wanted = read_body.applied(target, request, there=there)
+        applied = {read_body.manager_of(target, request): encode(wanted)}
+        if there:
+            change = read_body.reapplied(target, request, write, wanted)
+            stored = await self.writer.update(target, change, write)
+            applied = {**stored.applied, **applied}
+        else:
+            stored = await self.writer.create(target, wanted, write)
+        if not write.dry_run:
+            self.storage.keep_applied(target.kind.bucket, target.key, applied)
+        return _written(target.kind, stored, request, 200 if there else 201)
 
     async def _remove(self, target: Target, request: Request) -> Response:
         if target.subresource:
@@ -135,6 +147,11 @@ class ResourceRoutes:
         return render.response(render.many(going, self.storage.revision, "", 0))
 
 
+def _not_allowed() -> failures.RequestFailure:
+    why = "the server does not allow this method on the requested resource"
+    return failures.failure(405, "MethodNotAllowed", why)
+
+
 def _deletion(request: Request) -> tuple[deletes.DeleteOptions, WriteOptions]:
     options: Any = {}
     if request.body:
@@ -150,7 +167,9 @@ def _deletion(request: Request) -> tuple[deletes.DeleteOptions, WriteOptions]:
     dry_run = write.dry_run or _dry("DeleteOptions", wanted.dry_run)
     given = {key: value for key, value in options.items() if value is not None}
     body = {**write.options, **given, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-    return wanted, WriteOptions(dry_run=dry_run, options=body, warnings=request.warnings)
+    return wanted, WriteOptions(
+        dry_run=dry_run, options=body, user=write.user, warnings=request.warnings
+    )
 
 
 def _dry(options: str, values: list[str]) -> bool:
@@ -173,6 +192,7 @@ def _write_options(options: str, request: Request) -> WriteOptions:
     if "force" in given:
         asked["force"] = given["force"] == "true"
     return WriteOptions(
+        user=_user(request),
         dry_run=_dry(options, asked.get("dryRun", [])),
         field_validation=validation,
         options=asked,
@@ -189,3 +209,8 @@ def _success(kind: Kind, last: Stored) -> dict[str, object]:
 def _written(kind: Kind, stored: Stored, request: Request, code: int = 200) -> Response:
     render = renderer(kind, request)
     return render.response(render.one(stored), code)
+
+
+def _user(request: Request) -> dict[str, Any]:
+    name = request.header(b"impersonate-user")
+    return impersonated(name) if name else ADMIN

@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 from jobflow.sandbox.apiserver.bootstrap import preinstall
 from jobflow.sandbox.apiserver.kinds import Registry
 from jobflow.sandbox.apiserver.kubeconfig import kubeconfig
+from jobflow.sandbox.apiserver.reads.pod_logs import LogHandler, LogSource
 from jobflow.sandbox.apiserver.reads.reads import ReadHandler
 from jobflow.sandbox.apiserver.requests import failures, http
 from jobflow.sandbox.apiserver.requests.access import Access, check_access, check_body
@@ -87,6 +88,7 @@ class ApiServer:
         port: int = 0,
         *,
         access: Access | None = None,
+        logs: LogSource | None = None,
         history: int = 10_000,
         bookmark_seconds: float = 60.0,
         remembered_requests: int = 100_000,
@@ -101,7 +103,13 @@ class ApiServer:
         self._reader = ReadHandler(self.storage, bookmark_seconds=bookmark_seconds)
         self.writer = Writer(self.storage, self.admission)
         self._deleter = Deleter(self.storage, self.admission)
-        self._resources = ResourceRoutes(self.storage, self._reader, self.writer, self._deleter)
+        self._resources = ResourceRoutes(
+            self.storage,
+            self._reader,
+            LogHandler(self.storage, logs),
+            self.writer,
+            self._deleter,
+        )
         self._collector = GarbageCollector(self.storage, self.registry, self.writer, self._deleter)
         self._collecting: asyncio.Task[None] | None = None
         self._crashes: list[Exception] = []

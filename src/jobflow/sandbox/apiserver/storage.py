@@ -7,8 +7,8 @@ watches may keep it. Every write happens in one step of the event loop.
 import asyncio
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
@@ -16,6 +16,12 @@ import msgspec
 Object = dict[str, Any]
 Key = tuple[str, str]
 """Namespace ("" for a cluster-scoped object) and name."""
+
+Manager = tuple[str, str]
+"""Name of the field manager of an apply, and the subresource that it applies to."""
+
+CREATOR: Manager = ("", "")
+"""Manager of the fields of an object that was created without an apply."""
 
 MAX_OBJECT = 1536 * 1024
 """Maximum size of a stored object in bytes: etcd's request limit."""
@@ -36,6 +42,8 @@ class Stored:
     obj: Object
     body: bytes
     revision: int
+    applied: Mapping[Manager, bytes] = field(default_factory=dict)
+    """Body that each manager applied last. It stays in later states of the object."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -142,11 +150,18 @@ class Storage:
         """Store an object's next state; takes over `obj`. Raises ObjectTooLarge."""
         where = self.bucket(bucket)
         old, stored = where.objects.get(key), self._next(key, obj)
+        stored = replace(stored, applied=old.applied if old else {CREATOR: stored.body})
         if old is None:
             insort(where.keys, key)
         where.objects[key] = stored
         self._publish(bucket, ObjectChange("MODIFIED" if old else "ADDED", stored, old))
         return stored
+
+    def keep_applied(self, bucket: str, key: Key, applied: Mapping[Manager, bytes]) -> None:
+        """Keep the bodies that managers applied, if the object still exists. This is no write."""
+        objects = self.bucket(bucket).objects
+        if key in objects:
+            objects[key] = replace(objects[key], applied=applied)
 
     def remove(self, bucket: str, key: Key, last: Object | None = None) -> Stored:
         """Delete an object and return its last state at the new revision."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from jobflow.api.job import JobSpec, JobStatus, Task
 from jobflow.api.meta import ObjectMeta, Struct
+from jobflow.api.volcano.job import JobSpec, JobStatus, Task
 
 DEFAULT_MAX_RETRY = 3
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from jobflow.api.job import Task
 from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.pod import JOB_NAME, TASK, TASK_INDEX, Pod, PodPhase, PodSpec
 from jobflow.api.resources import JOBS
+from jobflow.api.volcano.job import Task
+from jobflow.api.volcano.pod import JOB_NAME, TASK, TASK_INDEX, Pod, PodPhase, PodSpec
+from jobflow.api.volcano.scheduling import QUEUE_NAME
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.policies import PodFacts
 from jobflow.sandbox.jobs.state_machine import pod_name
@@ -21,7 +22,6 @@ from jobflow.sandbox.jobs.state_machine import pod_name
 JOB_NAMESPACE = "volcano.sh/job-namespace"
 JOB_VERSION = "volcano.sh/job-version"
 RETRY_COUNT = "volcano.sh/job-retry-count"
-QUEUE = "volcano.sh/queue-name"
 TEMPLATE = "volcano.sh/template-uid"
 PARTITION = "volcano.sh/partition-id"
 POD_GROUP = "scheduling.k8s.io/group-name"
@@ -89,7 +89,12 @@ def build_pod(job: Vcjob, task: Task, index: int) -> dict[str, Any]:
     task_name = task.name or ""
     template = task.template or {}
     meta = template.get("metadata") or {}
-    marks = {TASK_INDEX: str(index), TASK: task_name, JOB_NAME: name, QUEUE: job.spec.queue or ""}
+    marks = {
+        TASK_INDEX: str(index),
+        TASK: task_name,
+        JOB_NAME: name,
+        QUEUE_NAME: job.spec.queue or "",
+    }
     notes = {
         JOB_VERSION: str(job.status.version or 0),
         RETRY_COUNT: str(job.status.retry_count or 0),

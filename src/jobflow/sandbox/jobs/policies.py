@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from jobflow.api.duration import parse_duration
-from jobflow.api.job import JobSpec, LifecyclePolicy, Task
-from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
+from jobflow.api.volcano.job import JobSpec, LifecyclePolicy, Task
+from jobflow.api.volcano.pod import ENDED_POD_PHASES, PodPhase
 
 
 class BusEvent(StrEnum):

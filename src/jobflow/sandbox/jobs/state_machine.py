@@ -27,8 +27,16 @@ from typing import Any
 import msgspec
 
 from jobflow.api.duration import format_duration
-from jobflow.api.job import JobCondition, JobPhase, JobSpec, JobState, JobStatus, Task, TaskState
-from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
+from jobflow.api.volcano.job import (
+    JobCondition,
+    JobPhase,
+    JobSpec,
+    JobState,
+    JobStatus,
+    Task,
+    TaskState,
+)
+from jobflow.api.volcano.pod import ENDED_POD_PHASES, PodPhase
 from jobflow.sandbox.jobs.policies import SYNC, BusAction, JobRequest, PodFacts
 
 PARTIAL = frozenset({BusAction.RESTART_TASK, BusAction.RESTART_POD, BusAction.RESTART_PARTITION})

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import structlog
 
-from jobflow.api.pod import Pod
+from jobflow.api.volcano.pod import Pod
 from jobflow.sandbox.api_writes import Gone, Refused, Writes
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import retry_of, start_of

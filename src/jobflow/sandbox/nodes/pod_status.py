@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from jobflow.api.pod import Container, Pod, PodPhase
+from jobflow.api.volcano.pod import Container, Pod, PodPhase
 from jobflow.sandbox.jobs.pods import ADDRESS
 
 
@@ -43,6 +43,8 @@ class PodProgress:
     finished: datetime | None = None
     exit_code: int = 0
     message: str = ""
+    reason: str = ""
+    """Why its containers ended; "" means the default reason."""
     containers: Sequence[ContainerProgress] = ()
     """State of each container; if empty, all of them follow the pod's phase."""
     init_containers: Sequence[ContainerProgress] = ()
@@ -50,6 +52,8 @@ class PodProgress:
     address: str = ADDRESS
     pod_reason: str = ""
     pod_message: str = ""
+    disrupted: bool = False
+    """Whether the pod is evicted."""
 
 
 def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
@@ -79,7 +83,7 @@ def _alike(progress: PodProgress, count: int) -> list[ContainerProgress]:
     ended = progress.phase is not PodPhase.RUNNING
     finished = (progress.finished or progress.started) if ended else None
     return [
-        ContainerProgress(progress.started, finished, progress.exit_code, message=message)
+        ContainerProgress(progress.started, finished, progress.exit_code, progress.reason, message)
         for message in [progress.message, *[""] * count][:count]
     ]
 
@@ -103,6 +107,8 @@ def _conditions(
         ("ContainersReady", ready, unready, at),
         ("PodScheduled", True, None, started),
     ]
+    if progress.disrupted:
+        rows.append(("DisruptionTarget", True, "EvictionByEvictionAPI", at))
     return [
         {"type": kind, "status": str(holds), "lastTransitionTime": _time(since)}
         | ({"reason": reason} if reason else {})

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from jobflow.api.pod import Pod
+from jobflow.api.volcano.pod import Pod
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.nodes.pod_status import PodProgress
+from jobflow.sandbox.nodes.process.log_reader import ContainerLog
 
 Report = Callable[[PodProgress], Awaitable[None]]
 """Writes the progress of the pod; returns when it is stored."""
@@ -40,3 +41,6 @@ class Runner(Protocol):
 
     async def end(self, pod: Pod) -> None:
         """End a pod that is being deleted; return when nothing of it runs."""
+
+    def log(self, pod_uid: str, container: str, run: int) -> ContainerLog | None:
+        """Return the log of a run, from 0, of a pod's container; None if it has none."""

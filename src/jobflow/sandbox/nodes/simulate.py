@@ -4,12 +4,17 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from jobflow.api.pod import Pod, PodPhase
+from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.core.planning.actions import Check
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.nodes.pod_status import PodProgress
 from jobflow.sandbox.nodes.runner import Assignment, Report
-from jobflow.sandbox.nodes.simulation_script import PhaseChange, SimulationScript, read_script
+from jobflow.sandbox.nodes.simulation_script import (
+    PhaseChange,
+    SimulationScript,
+    annotations_of,
+    read_script,
+)
 
 Clock = Callable[[], datetime]
 
@@ -52,6 +57,9 @@ class SimulateRunner:
     async def end(self, pod: Pod) -> None:
         """Do nothing, because nothing runs."""
 
+    def log(self, pod_uid: str, container: str, run: int) -> None:
+        """Return None, because nothing writes a log."""
+
     def _due(
         self, script: SimulationScript, assignment: Assignment
     ) -> Iterator[tuple[datetime, PhaseChange]]:
@@ -67,13 +75,27 @@ class SimulateRunner:
 
 def _progress(mark: PhaseChange, began: datetime, at: datetime) -> PodProgress:
     finished = None if mark.phase is PodPhase.RUNNING else at
-    return PodProgress(mark.phase, min(began, at), finished, mark.exit_code, mark.message)
+    return progress_of(mark, min(began, at), finished)
+
+
+def progress_of(change: PhaseChange, began: datetime, finished: datetime | None) -> PodProgress:
+    """Return the progress of a pod after a change of its phase."""
+    return PodProgress(
+        change.phase,
+        began,
+        finished,
+        change.exit_code,
+        change.message,
+        change.reason,
+        disrupted=change.disrupted,
+    )
 
 
 def _script(job: Vcjob) -> tuple[SimulationScript, tuple[str, ...]]:
     meta = job.metadata
-    tasks = (task.name or "" for task in job.spec.tasks or ())
-    return read_script(meta.annotations or {}, meta.labels or {}, tasks)
+    tasks = job.spec.tasks or []
+    annotations = annotations_of(meta.annotations, tasks[0].template if tasks else None)
+    return read_script(annotations, meta.labels or {}, (task.name or "" for task in tasks))
 
 
 async def assume(pod: Pod, check: Check) -> str:

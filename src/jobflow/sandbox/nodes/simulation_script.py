@@ -1,4 +1,5 @@
-"""Simulation of a vcjob as described by its annotations under `sandbox.jobflow.volcano.sh/`.
+"""Simulation of a vcjob as described by its annotations under `sandbox.jobflow.volcano.sh/`, or by
+those of the pod template of its first task.
 
 A value that cannot be read is reported as a fault and never replaced by a default.
 """
@@ -11,12 +12,16 @@ import msgspec
 
 from jobflow.api.duration import MAX_SECONDS, parse_duration
 from jobflow.api.labels import ATTEMPT, INDEX, SANDBOX_PREFIX
-from jobflow.api.pod import ENDED_POD_PHASES, PodPhase
+from jobflow.api.volcano.pod import ENDED_POD_PHASES, PodPhase
+from jobflow.core.pods.failure import MAX_FAILURE_REASON
 from jobflow.core.suggest import Suggester, did_you_mean
 
 DEFAULT_SECONDS = 1.0
 MAX_MESSAGE = 4096
 """Maximum size of a termination message in bytes."""
+_SIGKILL, _SIGTERM = 128 + 9, 128 + 15
+"""Exit codes of containers that are out of memory, and of pods that are evicted."""
+_OUT_OF_MEMORY = "OOMKilled"
 LISTED_PHASES = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
@@ -28,6 +33,10 @@ class PhaseChange:
     phase: PodPhase
     exit_code: int = 0
     message: str = ""
+    reason: str = ""
+    """Why its containers ended; "" means the default reason."""
+    disrupted: bool = False
+    """Whether the pod is evicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,8 @@ class SimulationScript:
     duration: float | None = None
     exit_code: int = 0
     fail_attempts: int = 0
+    failure_reason: str = ""
+    disrupt_attempts: int = 0
     outputs: tuple[str, ...] = ()
     phases: Mapping[str, tuple[tuple[PodPhase, float], ...]] = field(default_factory=dict)
 
@@ -57,19 +68,34 @@ class SimulationScript:
 
     def _code(self) -> int:
         """Return the exit code of this attempt; attempts after `fail-attempts` succeed."""
+        if self._disrupted:
+            return _SIGTERM
         if self.attempt <= self.fail_attempts:
-            return self.exit_code or 1
+            return self._failed_code
         return 0 if self.fail_attempts else self.exit_code
+
+    @property
+    def _disrupted(self) -> bool:
+        return self.attempt <= self.disrupt_attempts
+
+    @property
+    def _failed_code(self) -> int:
+        return self.exit_code or (_SIGKILL if self.failure_reason == _OUT_OF_MEMORY else 1)
 
     def _listed(self, phase: PodPhase, at: float) -> PhaseChange:
         if phase is PodPhase.RUNNING:
             return PhaseChange(at, phase)
+        if self._disrupted:
+            return self._end(at, _SIGTERM)
         fails = phase is PodPhase.FAILED or self.attempt <= self.fail_attempts
-        return self._end(at, (self.exit_code or 1) if fails else 0)
+        return self._end(at, self._failed_code if fails else 0)
 
     def _end(self, at: float, code: int) -> PhaseChange:
         phase = PodPhase.FAILED if code else PodPhase.SUCCEEDED
-        return PhaseChange(at, phase, code, self._message())
+        if self._disrupted:
+            return PhaseChange(at, phase, code, disrupted=True)
+        reason = self.failure_reason if code else ""
+        return PhaseChange(at, phase, code, self._message(), reason)
 
     def _message(self) -> str:
         """Return the output of its item or repeat, or else of its attempt."""
@@ -77,6 +103,16 @@ class SimulationScript:
             return ""
         turn = self.attempt - 1 if self.index is None else self.index
         return self.outputs[min(turn, len(self.outputs) - 1)]
+
+
+def annotations_of(own: Mapping[str, str] | None, pod_template: Any) -> dict[str, str]:
+    """Return the annotations of a vcjob, with those under our prefix of the pod template of its
+    first task, which may be any JSON. A step without a JobTemplate has no others of its own."""
+    metadata = pod_template.get("metadata") if isinstance(pod_template, dict) else None
+    of_pods = metadata.get("annotations") if isinstance(metadata, dict) else None
+    more = of_pods.items() if isinstance(of_pods, dict) else ()
+    ours = {key: text for key, text in more if key.startswith(SANDBOX_PREFIX)}
+    return {**(own or {}), **{key: text for key, text in ours.items() if isinstance(text, str)}}
 
 
 def read_script(
@@ -88,6 +124,8 @@ def read_script(
         "duration": ("duration", parse_duration),
         "exit-code": ("exit_code", _exit_code),
         "fail-attempts": ("fail_attempts", _count),
+        "failure-reason": ("failure_reason", _reason),
+        "disrupt-attempts": ("disrupt_attempts", _count),
         "output": ("outputs", _outputs),
         "task-phases": ("phases", lambda text: _task_phases(text, names)),
     }
@@ -133,6 +171,12 @@ def _count(text: str, most: int = 999_999_999, fault: str = "a count: write a wh
 
 def _exit_code(text: str) -> int:
     return _count(text, 255, "an exit code: write a whole number")
+
+
+def _reason(text: str) -> str:
+    if text.isascii() and text.isalpha() and len(text) <= MAX_FAILURE_REASON:
+        return text
+    raise ValueError("is not a reason: write one word, such as OOMKilled")
 
 
 def _outputs(text: str) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import structlog
 
-from jobflow.api.command import Command, targets
 from jobflow.api.resources import COMMANDS, JOBS
+from jobflow.api.volcano.command import Command, targets
 from jobflow.kube.cache import Cache, Key
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector

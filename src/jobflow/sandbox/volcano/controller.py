@@ -16,15 +16,16 @@ from typing import Any
 import structlog
 
 from jobflow.api.duration import MAX_SECONDS
-from jobflow.api.job import ENDED_PHASES, JobPhase, JobStatus
-from jobflow.api.pod import JOB_NAME, Pod
 from jobflow.api.resources import JOBS, PODS
+from jobflow.api.volcano.job import ENDED_PHASES, JobPhase, JobStatus
+from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache, Key
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.api_writes import Gone, Refused, Writes
 from jobflow.sandbox.jobs.job import Vcjob, VcjobObject, read_vcjob
+from jobflow.sandbox.jobs.job_queue import JobQueue
 from jobflow.sandbox.jobs.pods import build_pod, pod_facts, template_fault
 from jobflow.sandbox.jobs.policies import (
     SYNC,
@@ -40,7 +41,6 @@ from jobflow.sandbox.nodes.node import SandboxNode
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import Clock, utc_now
 from jobflow.sandbox.volcano.commands import Commands
-from jobflow.sandbox.volcano.job_queue import JobQueue
 
 log = structlog.get_logger(__name__)
 
@@ -103,7 +103,7 @@ class JobController:
         self._cases: dict[str, TrackedJob] = {}
         self._objects: dict[str, dict[str, Pod]] = {}
         self._seen: dict[str, dict[str, PodFacts]] = {}
-        """The same pods as the policies see them."""
+        """The pods, as the policies see them."""
         self._doomed: set[str] = set()
 
     async def run(self) -> None:

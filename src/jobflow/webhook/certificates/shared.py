@@ -14,7 +14,7 @@ import structlog
 from cryptography import x509
 
 from jobflow.api.meta import ObjectMeta, Struct
-from jobflow.api.resources import SECRETS, VALIDATING_WEBHOOKS, Resource
+from jobflow.api.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Resource
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
@@ -77,11 +77,13 @@ class SharedCertificate:
         self._held: Ring | None = None
         """The last usable content of the Secret."""
         self._missed: set[str] = set()
+        """The configurations that do not exist."""
         self._trusted_since: dict[x509.Certificate, datetime] = {}
         self._secret = self._reflector(SECRETS, Secret, secret, namespace)
         self._configurations = {
-            name: self._reflector(VALIDATING_WEBHOOKS, Configuration, name)
+            (kind, name): self._reflector(kind, Configuration, name)
             for name in configurations
+            for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
         }
 
     async def run(self) -> None:
@@ -107,9 +109,9 @@ class SharedCertificate:
         if missing := self._live.waiting_for():
             return [f"a certificate: {reason}"] if reason else missing
         if self._held is not None and not self._is_trusted(self._held.issuer):
-            names = ", ".join(self._configurations)
+            names = ", ".join(dict.fromkeys(name for _, name in self._configurations))
             reason = reason or "its caBundle is being written"
-            return [f"ValidatingWebhookConfiguration {names} to trust the certificate: {reason}"]
+            return [f"webhook configuration {names} to trust the certificate: {reason}"]
         return []
 
     async def _careful_pass(self) -> float:
@@ -188,18 +190,19 @@ class SharedCertificate:
         cache.learn(decoder(Secret).decode(answer))
 
     async def _correct_bundles(self, ring: Ring) -> None:
-        for name, reflector in self._configurations.items():
+        for (kind, name), reflector in self._configurations.items():
+            missed = f"{kind.kind} {name}"
             if (configuration := reflector.cache.get("", name)) is None:
-                if name not in self._missed:
-                    log.warning("no such ValidatingWebhookConfiguration yet", configuration=name)
-                    self._missed.add(name)
+                if missed not in self._missed:
+                    log.warning(f"no such {kind.kind} yet", configuration=name)
+                    self._missed.add(missed)
                 continue
-            self._missed.discard(name)
+            self._missed.discard(missed)
             patch = correction(configuration, ring, self._policy, now=self._now())
             if patch is None:
                 continue
             answer = await self._client.patch(
-                VALIDATING_WEBHOOKS,
+                kind,
                 "",
                 name,
                 msgspec.json.encode(patch),
@@ -225,7 +228,8 @@ class SharedCertificate:
         return True
 
     def _is_trusted(self, authority: x509.Certificate) -> bool:
-        found = (reflector.cache.get("", name) for name, reflector in self._configurations.items())
+        configurations = self._configurations.items()
+        found = (reflector.cache.get("", name) for (_, name), reflector in configurations)
         return all(each is None or trusts(each, authority) for each in found)
 
     def _has_settled(self, authority: x509.Certificate) -> bool:
@@ -235,8 +239,8 @@ class SharedCertificate:
 
     def _unread(self) -> str:
         reflectors = {f"Secret {self._namespace}/{self._name}": self._secret} | {
-            f"ValidatingWebhookConfiguration {name}": reflector
-            for name, reflector in self._configurations.items()
+            f"{kind.kind} {name}": reflector
+            for (kind, name), reflector in self._configurations.items()
         }
         return "; ".join(
             f"{name} has not been read{': ' * bool(reflector.trouble)}{reflector.trouble}"

@@ -1,4 +1,4 @@
-"""The caBundles of a ValidatingWebhookConfiguration: the CAs that API servers trust.
+"""The caBundles of webhook configurations: the CAs that API servers trust.
 
 CAs stay until no replica can serve a certificate of them (docs/decisions/certificates.md).
 """
@@ -30,7 +30,7 @@ class WebhookEntry(Struct, frozen=True, kw_only=True):
 
 
 class Configuration(Struct, frozen=True, kw_only=True):
-    """`admissionregistration.k8s.io/v1` ValidatingWebhookConfiguration."""
+    """`admissionregistration.k8s.io/v1` ValidatingWebhookConfiguration, or the mutating one."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     webhooks: list[WebhookEntry] = []

@@ -1,4 +1,5 @@
-"""Dry runs for a flow: the pod templates that its patches produce, and their faults."""
+"""Dry runs for a flow: the pod templates that it and its child flows have or change, and their
+faults."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -6,9 +7,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from jobflow.api.resources import StatusCause
+from jobflow.core.admission.analysis.child_flows import Child
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.patch_locations import innermost, locations_of
-from jobflow.core.admission.analysis.resolved_specs import ResolvedSpec
+from jobflow.core.admission.analysis.jobs.layer_locations import innermost, locations_of
+from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedSpec
+from jobflow.core.manifests.volume_claims import unprovided_volumes
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 from jobflow.webhook.dry_run.template_pods import (
     DryRun,
@@ -19,9 +22,11 @@ from jobflow.webhook.dry_run.template_pods import (
     violation_of,
 )
 
+_CLAIMS = "spec.volumeClaims"
+
 
 class PatchedPod(NamedTuple):
-    """A pod template that patches produce."""
+    """A pod template that is in no JobTemplate."""
 
     template: bytes
     """JSON."""
@@ -29,20 +34,40 @@ class PatchedPod(NamedTuple):
     """The first vcjob with it."""
     task: int
     """The index of the first task with it."""
+    above: tuple[Child, ...] = ()
+    """The child flow that has the job, and before it those above."""
+
+    def place(self, path: str) -> str:
+        """Return the path in the outermost flow of a path in the flow that has the job."""
+        for child in reversed(self.above):
+            path = child.path if path == _CLAIMS else child.place(path)
+        return path
 
 
 def patched_pods(facts: FlowFacts) -> list[PatchedPod]:
-    """Return the pod templates that patches produce, without open references. Pod
-    templates of the JobTemplate itself were tried when it was created."""
+    """Return the pod templates of the jobs of a flow, then of its child flows, without open
+    references. Those of JobTemplates were tried when they were created, except whether all volumes
+    exist that containers mount: a flow may provide them."""
     found: dict[bytes, PatchedPod] = {}
-    for job in facts.resolved_specs:
-        if not job.changes or job.open:
-            continue
-        unpatched = {each.template for each in pod_templates(job.template.spec)}
-        for each in pod_templates(job.spec):
-            if each.template not in unpatched:
-                found.setdefault(each.template, PatchedPod(each.template, job, each.tasks[0]))
+    _collect(facts, (), found)
     return list(found.values())
+
+
+def _collect(facts: FlowFacts, above: tuple[Child, ...], found: dict[bytes, PatchedPod]) -> None:
+    for job in facts.resolved_specs:
+        own = job.template.spec if job.template is not None else {}
+        incomplete = {i for i, _ in unprovided_volumes(own)}
+        if job.open or not (job.layers or incomplete):
+            continue
+        templates = pod_templates(own)
+        tried = {each.template for each in templates if incomplete.isdisjoint(each.tasks)}
+        for each in pod_templates(job.spec):
+            if each.template not in tried:
+                pod = PatchedPod(each.template, job, each.tasks[0], above)
+                found.setdefault(each.template, pod)
+    for child in facts.children:
+        if child.facts is not None:
+            _collect(child.facts, (*above, child), found)
 
 
 def add_patched_pod_faults(
@@ -51,11 +76,7 @@ def add_patched_pod_faults(
     """Return the verdict with the faults and warnings of the first pod templates."""
     pairs = answered(tried, answers)
     faults = (fault for each, answer in pairs for fault in _faults(each, answer.faults))
-    texts = (
-        f"{each.job.changes[0].path}: {text}"
-        for each, answer in pairs
-        for text in answer.other_warnings
-    )
+    texts = (f"{_place(each)}: {text}" for each, answer in pairs for text in answer.other_warnings)
     return replace(
         verdict,
         violations=tuple(islice(dict.fromkeys(faults), MAX_FINDINGS)),
@@ -67,9 +88,20 @@ def add_patched_pod_faults(
     )
 
 
+def _place(tried: PatchedPod) -> str:
+    """Return the path of the first layer, or of volumeClaims without one."""
+    layer = next(iter(tried.job.layers), None)
+    return tried.place(_CLAIMS if layer is None else layer.written_path(layer.path))
+
+
 def _faults(tried: PatchedPod, causes: Sequence[StatusCause]) -> Iterator[Violation]:
     layers = locations_of(tried.job)
     for cause in causes:
         merged = violation_of(tried.task, cause)
+        if not layers:
+            words = f"{merged.words} (in {tried.job.title}, {merged.path})"
+            yield replace(merged, path=tried.place(_CLAIMS), words=words)
+            continue
         placed = innermost(layers, replace(merged, path=merged.path.removeprefix("spec")))
-        yield replace(placed, detail="", words=merged.words + placed.detail)
+        path, words = tried.place(placed.path), merged.words + placed.detail
+        yield replace(placed, path=path, detail="", words=words)

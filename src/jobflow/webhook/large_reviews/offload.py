@@ -14,9 +14,9 @@ import msgspec
 import structlog
 
 from jobflow.webhook.large_reviews import messages as frames
+from jobflow.webhook.review.answer import Answer
 from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.judges import Cluster, NotJudged, NotReady, Rights
-from jobflow.webhook.review.review import Answer
 
 SECONDS = 8.0
 """Timeout of a review, including the wait for earlier ones; a review has 10 s."""

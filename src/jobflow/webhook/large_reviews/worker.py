@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.core.admission.changes import Need
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run
@@ -75,6 +75,9 @@ class Replica:
 
     async def namespace_terminating(self, name: str) -> bool:
         return self.ask(bool, "namespace_terminating", name)
+
+    async def flow_is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        return self.ask(bool, "flow_is_gone", namespace, name, uid)
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         return self.ask(list[DryRun | None], "dry_run", namespace, [*templates])

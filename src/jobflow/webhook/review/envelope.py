@@ -1,6 +1,7 @@
 """Requests and responses of `admission.k8s.io/v1` (k8s.io/api/admission/v1 types.go)."""
 
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -68,6 +69,8 @@ class _Response(_Wire):
     allowed: bool
     status: Status | None = None
     warnings: list[str] | None = None
+    patch_type: str | None = None
+    patch: str | None = None
 
 
 class _Answer(_Wire, omit_defaults=False):
@@ -91,7 +94,7 @@ _NEEDED = {"CREATE": (_OBJECT,), "UPDATE": (_OBJECT, _OLD_OBJECT), "DELETE": (_O
 _encode = msgspec.json.Encoder().encode
 
 
-def checked(review: AdmissionReview[T], kind: str) -> AdmissionRequest[T]:
+def checked(review: AdmissionReview[T], kind: str, group: str = FLOW_GROUP) -> AdmissionRequest[T]:
     """Return the request of a review of `kind`. Raises MalformedReview if it is another one."""
     if review.kind != KIND or review.api_version != API_VERSION:
         got = f"{review.api_version or 'no apiVersion'} {review.kind or 'no kind'}"
@@ -101,9 +104,9 @@ def checked(review: AdmissionReview[T], kind: str) -> AdmissionRequest[T]:
         missing = "request" if request is None else "request.uid"
         raise MalformedReview(f"the {KIND} has no {missing}; an answer needs its uid")
     asked = request.kind
-    if asked.kind != kind or asked.group != FLOW_GROUP:
+    if asked.kind != kind or asked.group != group:
         got = f"{asked.kind or 'no kind'} of group {asked.group or 'core'}"
-        raise MalformedReview(f"this path reviews {kind} of group {FLOW_GROUP}, not {_short(got)}")
+        raise MalformedReview(f"this path reviews {kind} of group {group}, not {_short(got)}")
     needed = _NEEDED.get(request.operation)
     if needed is None:
         raise MalformedReview(
@@ -128,6 +131,14 @@ def allowed(uid: str, warnings: Sequence[str] = ()) -> bytes:
     return _encode(_Answer(response=_Response(uid=uid, allowed=True, warnings=_headers(warnings))))
 
 
+def patched(uid: str, patch: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return the answer that allows the request and changes its object by a JSON Patch."""
+    body = b64encode(_encode(patch)).decode()
+    return _encode(
+        _Answer(response=_Response(uid=uid, allowed=True, patch_type="JSONPatch", patch=body))
+    )
+
+
 def refused(uid: str, status: Status, warnings: Sequence[str] = ()) -> bytes:
     """Return the answer that refuses the request; the API server passes `status` on to the user."""
     response = _Response(uid=uid, allowed=False, status=status, warnings=_headers(warnings))
@@ -139,7 +150,7 @@ def malformed(error: MalformedReview) -> bytes:
     return _encode(Status(message=str(error), reason=error.reason, code=error.code))
 
 
-def invalid(kind: str, name: str, verdict: Verdict) -> Status:
+def invalid(kind: str, name: str, verdict: Verdict, group: str = FLOW_GROUP) -> Status:
     """Return 422 Invalid, with every fault in the causes, for kubectl, and in the message."""
     total = len(verdict.violations)
     first = list(islice(verdict.violations, MAX_SHOWN))
@@ -153,8 +164,8 @@ def invalid(kind: str, name: str, verdict: Verdict) -> Status:
     return Status(
         code=422,
         reason="Invalid",
-        message=f'{kind}.{FLOW_GROUP} "{name}" is invalid:{listed}',
-        details=_details(kind, name, causes),
+        message=f'{kind}.{group} "{name}" is invalid:{listed}',
+        details=_details(kind, name, causes, group),
     )
 
 
@@ -177,8 +188,10 @@ def failed(
     return Status(code=code, reason=reason, message=message, details=details)
 
 
-def _details(kind: str, name: str, causes: list[StatusCause]) -> StatusDetails:
-    return StatusDetails(name=name, group=FLOW_GROUP, kind=kind, causes=causes)
+def _details(
+    kind: str, name: str, causes: list[StatusCause], group: str = FLOW_GROUP
+) -> StatusDetails:
+    return StatusDetails(name=name, group=group, kind=kind, causes=causes)
 
 
 def _cause(violation: Violation) -> StatusCause:

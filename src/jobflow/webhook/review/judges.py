@@ -4,24 +4,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from jobflow.api.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.kinds import FlowObject
 from jobflow.core.admission.analysis.effort import effort_of_json, exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
-from jobflow.core.admission.rules.size_limits import depth_violations
+from jobflow.core.admission.rules.flow.size_limits import depth_violations
 from jobflow.core.admission.validate import (
     PASS,
     Known,
+    facts_of_cron,
+    validate_cron_delete,
     validate_facts,
     validate_flow_delete,
     validate_flow_update,
     validate_template,
     validate_template_delete,
+    verdict_of_cron,
 )
 from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.crd_schema import job_spec_violations, schema_violations
+from jobflow.core.manifests.volume_claims import with_placeholders
 from jobflow.core.violations import Verdict, Violation
 from jobflow.webhook.dry_run.patched_pods import add_patched_pod_faults, patched_pods
 from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, add_pod_faults, pod_templates
@@ -53,6 +58,9 @@ class Cluster(Protocol):
 
     async def namespace_terminating(self, name: str) -> bool:
         """Return whether the namespace is being deleted; False if it cannot be read."""
+
+    async def flow_is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        """Return whether a flow is gone or being deleted; False if it cannot be read."""
 
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         """Return the API server's answer to each pod template (JSON); None if it came too late."""
@@ -115,6 +123,20 @@ class Judge(ABC, Generic[T]):
     @abstractmethod
     async def delete(self, old: T) -> Verdict: ...
 
+    def _judge_facts(self, facts: FlowFacts) -> Verdict:
+        """Return the verdict on a new flow. Raises TooMuch."""
+        if exceeds(facts, self._most):
+            raise TooMuch
+        return validate_facts(facts)
+
+    async def _try_pods(self, facts: FlowFacts, verdict: Verdict) -> Verdict:
+        """Add the API server's faults of patched pod templates to the verdict on a new flow."""
+        if not (tried := patched_pods(facts)):
+            return verdict
+        first = [each.template for each in tried[:MOST_TRIED]]
+        answers = await self._cluster.dry_run(facts.flow.metadata.namespace, first)
+        return add_patched_pod_faults(verdict, tried, answers)
+
     async def _check_rights(self, user: UserInfo, new: T) -> None:
         if self._rights is not None:
             if reason := await self._rights.lacking(user, new.metadata.namespace):
@@ -134,19 +156,12 @@ class FlowJudge(Judge[JobFlow]):
     kind = "JobFlow"
 
     async def create(self, new: JobFlow, user: UserInfo) -> Verdict:
-        namespace = new.metadata.namespace
-        facts = FlowFacts(new, known(self._cluster, namespace))
-        if exceeds(facts, self._most):
-            raise TooMuch
-        verdict = validate_facts(facts)
+        facts = FlowFacts(new, known(self._cluster, new.metadata.namespace))
+        verdict = self._judge_facts(facts)
         if verdict.violations:
             return verdict
         await self._check_rights(user, new)
-        if not facts.resolved_patches or not (tried := patched_pods(facts)):
-            return verdict
-        first = [each.template for each in tried[:MOST_TRIED]]
-        answers = await self._cluster.dry_run(namespace, first)
-        return add_patched_pod_faults(verdict, tried, answers)
+        return await self._try_pods(facts, verdict)
 
     async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
         if new.metadata.deletion_timestamp is not None:
@@ -157,6 +172,12 @@ class FlowJudge(Judge[JobFlow]):
         return await self.update(JobFlow(metadata=new.metadata, spec=JobFlowSpec()), new, user)
 
     async def delete(self, old: JobFlow) -> Verdict:
+        """A running child flow is deleted only with its parent, by the garbage collector."""
+        parent = old.metadata.controller if old.is_child and not old.final else None
+        if parent is not None:
+            namespace = old.metadata.namespace
+            if await self._cluster.flow_is_gone(namespace, parent.name, parent.uid):
+                return PASS
         return await self._judge_delete(
             old.metadata.namespace,
             lambda terminating: validate_flow_delete(old, namespace_terminating=terminating),
@@ -178,7 +199,7 @@ class TemplateJudge(Judge[JobTemplate]):
         verdict = validate_template(new, known(self._cluster, namespace))
         if not verdict.violations:
             await self._check_rights(user, new)
-        tried = pod_templates(new.spec)
+        tried = pod_templates(with_placeholders(new.spec))
         if not tried or not self._cluster.follows(namespace):
             return verdict
         first = [each.template for each in tried[:MOST_TRIED]]
@@ -221,5 +242,34 @@ def known(cluster: Cluster, namespace: str) -> Known:
     return Known(templates=cluster.templates(namespace), queues=cluster.queues())
 
 
-JUDGES: tuple[type[Judge[Any]], ...] = (FlowJudge, TemplateJudge)
+class CronJudge(Judge[CronJobFlow]):
+    """CREATE and a changed spec by all rules, also those of flows, DELETE without active flows."""
+
+    kind = "CronJobFlow"
+
+    async def create(self, new: CronJobFlow, user: UserInfo) -> Verdict:
+        """The user needs the right to create vcjobs, because the controller creates the flows."""
+        facts = facts_of_cron(new, known(self._cluster, new.metadata.namespace))
+        if facts is None:
+            return verdict_of_cron(new, PASS)
+        of_flow = self._judge_facts(facts)
+        verdict = verdict_of_cron(new, of_flow)
+        if verdict.violations:
+            return verdict
+        await self._check_rights(user, new)
+        return verdict_of_cron(new, await self._try_pods(facts, of_flow))
+
+    async def update(self, old: CronJobFlow, new: CronJobFlow, user: UserInfo) -> Verdict:
+        if new.metadata.deletion_timestamp is not None or is_same_json(old.spec, new.spec):
+            return PASS
+        return await self.create(new, user)
+
+    async def delete(self, old: CronJobFlow) -> Verdict:
+        return await self._judge_delete(
+            old.metadata.namespace,
+            lambda terminating: validate_cron_delete(old, namespace_terminating=terminating),
+        )
+
+
+JUDGES: tuple[type[Judge[Any]], ...] = (FlowJudge, TemplateJudge, CronJudge)
 """One judge for each kind that is reviewed."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Protocol
 
 import msgspec
@@ -15,6 +13,8 @@ from jobflow.api.kinds import KINDS
 from jobflow.api.schema.nesting import CUT_DEPTH, is_deeper
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review import untyped
+from jobflow.webhook.review.answer import Answer, ReviewOutcome, not_a_review
+from jobflow.webhook.review.commands import CommandReviewer, FlowRights
 from jobflow.webhook.review.envelope import (
     AdmissionRequest,
     AdmissionReview,
@@ -24,7 +24,6 @@ from jobflow.webhook.review.envelope import (
     failed,
     forbidden,
     invalid,
-    malformed,
     name_of,
     refused,
 )
@@ -49,27 +48,6 @@ MOST_EFFORT = 40_000
 log = structlog.get_logger(__name__)
 
 
-class ReviewOutcome(StrEnum):
-    """The outcome of a review, for the metrics."""
-
-    ALLOWED = "allowed"
-    REFUSED = "refused"
-    MALFORMED = "malformed"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An HTTP response to a review and its meaning."""
-
-    body: bytes
-    outcome: ReviewOutcome = ReviewOutcome.ALLOWED
-    code: int = 200
-    """HTTP status: 200 with every AdmissionReview, allowed or refused; 4xx without one."""
-    operation: str = ""
-    violations: tuple[Violation, ...] = ()
-
-
 class Elsewhere(Protocol):
     """Judges reviews that take too long for the event loop (`webhook.large_reviews.offload`)."""
 
@@ -77,19 +55,29 @@ class Elsewhere(Protocol):
         """Return the answer to a body. Raises NotJudged."""
 
 
+class PathReviewer(Protocol):
+    """Answers the reviews that are sent to a path."""
+
+    kind: str
+    path: str
+
+    async def review(self, body: bytes) -> Answer:
+        """Return the answer to a body."""
+
+
 def reviewers(
-    cluster: Cluster, elsewhere: Elsewhere | None = None, rights: Rights | None = None
-) -> dict[str, Reviewer]:
+    cluster: Cluster,
+    elsewhere: Elsewhere | None = None,
+    rights: Rights | None = None,
+    flow_rights: FlowRights | None = None,
+) -> dict[str, PathReviewer]:
     """Return the reviewer of each path. Without `elsewhere` they judge all reviews themselves;
-    without `rights` users need no right to create vcjobs."""
+    without `rights` users need no right to create vcjobs, without `flow_rights` none on flows to
+    send Commands."""
     most = math.inf if elsewhere is None else MOST_EFFORT
     found = (Reviewer(judge(cluster, rights, most), cluster, elsewhere) for judge in JUDGES)
-    return {reviewer.path: reviewer for reviewer in found}
-
-
-def not_a_review(error: MalformedReview) -> Answer:
-    """Return the answer to a body that is not a review of this path."""
-    return Answer(malformed(error), ReviewOutcome.MALFORMED, error.code)
+    made: list[PathReviewer] = [*found, CommandReviewer(flow_rights)]
+    return {each.path: each for each in made}
 
 
 class Reviewer:

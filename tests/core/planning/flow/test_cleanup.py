@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from jobflow.api.job import JobCondition, JobState
+from jobflow.api.volcano.job import JobCondition, JobState
 from jobflow.core.planning.actions import DeleteFlow
 from jobflow.core.timestamps import add
 from support.plan.plan_world import FLOW_UID, World, flow
@@ -121,6 +121,31 @@ def test_a_flow_is_deleted_once_its_ttl_has_passed(end: str) -> None:
     assert not is_deleted(world.later(59))
     assert is_deleted(world.later(60))
     assert world.later(60).settled().plan().nothing
+
+
+@pytest.mark.parametrize(
+    ("end", "ttls", "seconds"),
+    [
+        ("Completed", {"succeeded": 10, "failed": 20}, 10),
+        ("Failed", {"succeeded": 10, "failed": 20}, 20),
+        ("Completed", {"succeeded": 10, "finished": 60}, 10),
+        ("Failed", {"failed": 90, "finished": 60}, 90),
+        ("Completed", {"failed": 20, "finished": 60}, 60),
+        ("Failed", {"succeeded": 10, "finished": 60}, 60),
+        ("Completed", {"failed": 20}, None),
+        ("Failed", {"succeeded": 10}, None),
+    ],
+)
+def test_the_ttl_of_an_end_takes_precedence_over_that_of_both(
+    end: str, ttls: dict[str, int], seconds: int | None
+) -> None:
+    fields = {f"ttl_seconds_after_{name}": ttl for name, ttl in ttls.items()}
+    world = flow("a").with_spec(**fields).run(lambda name: end)
+    if seconds is None:
+        assert not is_deleted(world.later(10**6))
+    else:
+        assert not is_deleted(world.later(seconds - 1))
+        assert is_deleted(world.later(seconds))
 
 
 def test_a_ttl_of_zero_deletes_the_flow_once_its_end_is_stored() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from jobflow.api.control import ForEach
+from jobflow.api.flow.control import ForEach
 from jobflow.core.planning.flow.commands import AT_ONCE
 from support.plan.plan_world import World, flow
 from support.plan.steps import step
@@ -84,7 +84,10 @@ def test_a_second_cancel_changes_nothing() -> None:
 @pytest.mark.parametrize("action", ["CloseQueue", "terminatejob", ""])
 def test_an_unknown_action_is_refused(action: str) -> None:
     world = running().with_command(action)
-    known = "AbortJob, RestartJob, ResumeJob, SuspendFlow, TerminateJob and TerminateNow"
+    known = (
+        "AbortJob, ApproveStep, RejectStep, RestartJob, ResumeJob, SuspendFlow, TerminateJob and "
+        "TerminateNow"
+    )
     assert world.plan().refused_commands == [
         f"JobFlow executes {known} on flows and no other action"
     ]

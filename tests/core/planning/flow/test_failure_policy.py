@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from jobflow.api import labels
-from jobflow.api.control import ForEach, Retry
-from jobflow.api.flow_status import JobFlowStatus
+from jobflow.api.flow.control import ForEach, Retry
+from jobflow.api.flow.status import JobFlowStatus
 from support.plan.loop_worlds import end_jobs, for_each
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step

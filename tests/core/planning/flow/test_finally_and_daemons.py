@@ -2,7 +2,8 @@
 
 import pytest
 
-from jobflow.api.jobflow import DependsOn, Probe, TaskStatusProbe
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.probe import Probe, TaskStatusProbe
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
 
@@ -100,6 +101,48 @@ def test_a_failed_finally_step_fails_the_flow_and_stops_no_other_step() -> None:
     assert world.end == ("Failed", "StepFailed")
 
 
+def with_chain(**fields: object) -> World:
+    """a; then y and x in parallel, and z after y, in `finally`."""
+    return flow("a").with_finally("y", "x", z=step("y", **fields)).with_jobs(a="Running").settled()
+
+
+def test_steps_of_finally_can_depend_on_each_other() -> None:
+    world = with_chain()
+    assert world.plan().waiting["z"] == "waits until all other steps have ended"
+    world = a_ends(world, "Completed").settled()
+    assert world.plan().waiting == {"z": "waits for y (Pending)"}
+    assert world.flow.status.next_jobs == ["f-z"]
+    world = world.ended("f-y", "Completed").settled()
+    assert world.plan().phases == {
+        "a": "Completed",
+        "y": "Completed",
+        "x": "Pending",
+        "z": "Pending",
+    }
+
+
+@pytest.mark.parametrize("policy", [None, "Abort", "Continue"])
+def test_a_failure_in_finally_skips_only_what_depends_on_it(policy: str | None) -> None:
+    world = a_ends(with_chain().with_spec(failure_policy=policy), "Failed").settled()
+    world = world.ended("f-y", "Failed").settled()
+    assert world.plan().skipped == {"z": "UpstreamFailed"}
+    assert (world.plan().phases["x"], world.plan().aborts) == ("Pending", [])
+
+
+def test_a_chain_in_finally_runs_after_a_cancel_but_not_after_a_cancel_of_finally() -> None:
+    world = a_ends(with_chain().cancelled(), "Aborted").settled()
+    after_y = world.ended("f-y", "Completed").settled()
+    assert after_y.plan().phases["z"] == "Pending"
+    planned = world.with_command("TerminateNow").plan()
+    assert planned.skipped == {"z": "Stopped"}
+
+
+def test_a_step_of_finally_waits_for_its_target_although_the_flow_has_stopped() -> None:
+    world = a_ends(with_chain(condition="Running"), "Failed").settled()
+    assert world.plan().waiting == {"z": "waits for y (Pending) to run"}
+    assert world.ended("f-y", "Running").settled().plan().phases["z"] == "Pending"
+
+
 @pytest.mark.parametrize(("end", "skipped"), [("Completed", {"z": "NotTaken"}), ("Failed", {})])
 def test_flow_phase_in_finally_is_the_result_of_the_other_steps(
     end: str, skipped: dict[str, str]
@@ -146,7 +189,7 @@ def test_the_message_of_a_waiting_dependant_names_the_daemon() -> None:
     world = flow("x", a=step(daemon=True), b="a", c="a x").with_jobs(a="Pending", x="Running")
     assert world.plan().waiting == {
         "b": "waits for a (Pending) to run",
-        "c": "waits for a (Pending) and x (Running)",
+        "c": "waits for a (Pending) to run and x (Running) to complete",
     }
     assert world.with_jobs(a="Running").plan().waiting == {"c": "waits for x (Running)"}
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from jobflow.api.control import Backoff, ForEach, Patch, Retry
+from jobflow.api.flow.control import Backoff, ForEach, Patch, Retry
 from support.plan.loop_worlds import end_jobs, for_each
 from support.plan.plan_world import NOW, World, flow
 from support.plan.steps import step
@@ -75,12 +75,12 @@ def test_items_wait_as_one_step() -> None:
     assert for_each(1000).with_held("f-a-0").plan().creates == ["f-a-1"]
 
 
-def test_an_attempt_that_becomes_due_while_creates_are_held_wakes_no_plan() -> None:
+def test_an_attempt_that_becomes_due_waits_for_its_turn() -> None:
     loop = for_each(3, retry=Retry(limit=1, backoff=Backoff(duration="1s")))
     world = loop.with_held("f-a-2", room=2).apply().with_held("f-a-2", retry_in=6)
     world = end_jobs(world, "Failed", "f-a-0")
     assert world.plan().nothing
-    assert world.plan().plan.requeue_after == timedelta(seconds=5)
+    assert world.later(1).plan().plan.requeue_after == timedelta(seconds=4)
     assert world.later(5).plan().creates == ["f-a-0-r1"]
 
 

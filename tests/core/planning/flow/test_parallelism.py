@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from jobflow.api.control import Backoff, ForEach, Patch, Repeat, Retry
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.control import Backoff, ForEach, Patch, Repeat, Retry
+from jobflow.api.flow.step import Step
 from support.plan.loop_worlds import end_jobs, for_each, run
 from support.plan.plan_world import World, flow
 from support.plan.steps import step

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from jobflow.api.control import ForEach
+from jobflow.api.flow.control import ForEach
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
 

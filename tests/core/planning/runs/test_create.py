@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from jobflow.api import labels
-from jobflow.api.flow_status import JobRecord
-from jobflow.api.job import Job
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.control import Patch, Retry
+from jobflow.api.flow.status import JobRecord
+from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
+from jobflow.api.volcano.job import Job
+from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.view import Holder
 from support.plan.foreign_jobs import foreign, owner
 from support.plan.plan_world import FLOW_UID, NOW, World, after, flow, job_status, world_of
@@ -22,6 +24,12 @@ def test_an_existing_job_is_adopted() -> None:
     planned = flow("a", b="a").with_jobs(a="Running").plan()
     assert (planned.creates, planned.phases["a"]) == ([], "Running")
     assert (planned.conditions["a"].job, planned.conditions["a"].attempts) == ("f-a", 1)
+
+
+def test_a_step_with_a_container_waits_for_no_template() -> None:
+    world = replace(flow(a=step(container={"image": "busybox"}), b="a"), templates={})
+    planned = world.plan()
+    assert (planned.creates, planned.conditions["a"].reason) == (["f-a"], "Starting")
 
 
 def test_a_job_without_labels_is_known_by_its_name() -> None:
@@ -72,6 +80,15 @@ def test_a_job_does_not_change_an_end_that_the_status_has() -> None:
     world = flow("a", b="a").with_jobs(a="Completed", b="Running").settled()
     planned = world.with_jobs(a="Failed").plan()
     assert (planned.phases["a"], planned.failed) == ("Completed", {})
+
+
+def test_a_reference_to_a_job_is_that_of_the_last_attempt() -> None:
+    patch = Patch(spec={"queue": "$(steps.server.job).$(steps.server.phase)"})
+    client = step("server", patch=patch)
+    world = flow(server=step(retry=Retry(limit=1)), client=client).with_jobs(server="Failed")
+    planned = world.settled().later(10).settled().ended("f-server-r1", "Completed").plan()
+    [create] = [action for action in planned.plan.actions if isinstance(action, CreateJob)]
+    assert create.manifest["spec"]["queue"] == "f-server-r1.Completed"
 
 
 @pytest.mark.parametrize("owned", [True, False])

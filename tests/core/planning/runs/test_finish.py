@@ -7,9 +7,9 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import RequestedHours, StepFailure
-from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
-from jobflow.api.pod import ContainerStatus, Pod
+from jobflow.api.flow.status import RequestedHours, StepFailure
+from jobflow.api.volcano.job import JobCondition, JobState, JobStatus, TaskState
+from jobflow.api.volcano.pod import ContainerStatus, Pod
 from jobflow.core.limits import MAX_FLOW_OUTPUTS
 from jobflow.core.planning.view import PodsRead
 from support.plan.plan_pods import pod_of

@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from jobflow.api import labels
-from jobflow.api.control import ForEach, Patch
-from jobflow.api.flow_status import (
+from jobflow.api.flow.control import ForEach, Patch
+from jobflow.api.flow.status import (
     Decisions,
     JobFlowStatus,
     RequestedHours,
     RunCondition,
     StepCondition,
 )
-from jobflow.api.job import JobCondition, JobState, JobStatus
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import JobCondition, JobState, JobStatus
 from support.plan.foreign_jobs import foreign
 from support.plan.loop_worlds import end_jobs, finish, for_each, jobs_in, run, runs, two_steps, wait
 from support.plan.plan_world import NOW, World, world_of
@@ -135,6 +135,13 @@ def test_after_a_failed_item_no_further_items_start_and_running_ones_end() -> No
     assert condition.message.startswith(message)
     assert runs(world.plan()) == {0: "Failed JobFailed", 1: "Completed"}
     assert world.flow.status.state.reason == "StepFailed"
+
+
+def test_no_item_starts_while_the_reason_of_a_failed_item_is_read() -> None:
+    world = for_each(3).with_spec(parallelism=1).settled()
+    failed = finish(world, "f-a-0", "no", phase="Failed", watched=False)
+    assert (failed.plan().reads, failed.plan().creates) == (["f-a-0"], [])
+    assert failed.settled().plan().failed == {"a": "JobFailed"}
 
 
 def test_the_message_is_that_of_the_first_item_that_failed_by_itself() -> None:

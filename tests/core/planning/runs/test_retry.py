@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from jobflow.api import labels
-from jobflow.api.control import Backoff, Retry
+from jobflow.api.flow.control import Backoff, Retry
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.runs.retry import backoff
 from support.plan.loop_worlds import (

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.control import Retry
-from jobflow.api.job import JobCondition, JobState, JobStatus
+from jobflow.api.flow.control import Retry
+from jobflow.api.volcano.job import JobCondition, JobState, JobStatus
 from support.plan.loop_worlds import (
     end_jobs,
     finish,

@@ -6,12 +6,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import JobFlowStatus
-from jobflow.api.job import Job, TaskState
-from jobflow.api.jobflow import Step
-from jobflow.api.pod import Pod
+from jobflow.api.flow.status import JobFlowStatus
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import Job, TaskState
+from jobflow.api.volcano.pod import Pod
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rules.size_limits import least_status
+from jobflow.core.admission.rules.flow.size_limits import least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.planning.status.size_limit import DROPS, LIMIT, fitted
 from support.plan.plan_pods import pod_of
@@ -114,7 +114,7 @@ def test_fields_are_dropped_in_order(
         changes |= change
     status = mixed().plan().status
     for drop in DROPS[:dropped]:
-        limit, status = size(status) - 1, drop(status)
+        limit, status = size(status) - 1, drop(status, {})
     limit = size(status) if exact else limit
     monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", limit)
     world = mixed()

@@ -6,50 +6,38 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.control import Case, ForEach, Param, Repeat, Retry
-from jobflow.api.flow_status import (
-    Decisions,
+from jobflow.api.flow.control import ForEach, Patch, Retry
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.probe import Probe, TaskStatusProbe
+from jobflow.api.flow.status import (
     FlowState,
     JobFlowStatus,
-    JobRecord,
     RunCondition,
     StepCondition,
     StepFailure,
 )
-from jobflow.api.jobflow import DependsOn, JobFlow, JobFlowSpec, Probe, Step, TaskStatusProbe
-from jobflow.api.meta import ObjectMeta
+from jobflow.api.flow.step import Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rules.size_limits import FIXED_STATUS, least_status
+from jobflow.core.admission.rules.flow.size_limits import FIXED_STATUS, least_status
 from jobflow.core.admission.validate import Known
-from jobflow.core.cel.scope import MAX_ITEMS_SIZE
 from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_STEP_OUTPUTS
 from jobflow.core.names import format_latest_name
-from jobflow.core.planning.status.size_limit import DROPS, fitted
+from jobflow.core.planning.status.size_limit import fitted
 from jobflow.core.pods.outputs import FIELD_BYTES
 from jobflow.core.pods.outputs import measure_outputs as size_of_outputs
 from jobflow.core.reasons import StepReason
-from support.admission.reviewed import faults, flow_of
+from jobflow.core.spec.compiled import compile_flow
 from support.plan.plan_world import NOW, World, world_of
+from support.plan.status_room import FULL, drop_everything
 
 STEPS = 40
 NAMES = [f"step-{n:02}" for n in range(STEPS)]
 PROBE = Probe(task_status_list=[TaskStatusProbe(task_name="t", phase="Succeeded")])
-FULL: dict[str, Any] = {
-    "create_time": NOW,
-    "running_duration": "3s",
-    "last_transition_time": NOW,
-    "message": "m",
-}
 
 
 @pytest.fixture(autouse=True)
 def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", 0)
-    monkeypatch.setattr("jobflow.core.planning.status.size_limit.MOST", 0)
-
-
-def smallest_of(status: JobFlowStatus) -> int:
-    return len(msgspec.json.encode(fitted(status, JobFlowStatus())))
+    drop_everything(monkeypatch)
 
 
 def world(*steps: Step) -> World:
@@ -153,6 +141,93 @@ def test_there_is_room_for_all_outputs() -> None:
     assert room(world()) - MAX_FLOW_OUTPUTS < size <= room(world())
 
 
+RUNS_WITH_PATCH = 50
+FAILURE = StepFailure(
+    task="t" * 63,
+    pod="p" * 63,
+    container="c" * 63,
+    exit_code=-(2**31),
+    signal=2**31 - 1,
+    reason="r" * 64,
+    node="n" * 63,
+    message="m" * 256,
+    seconds=2**31 - 1,
+    disruption=True,
+)
+
+
+def failed_with(failure: StepFailure, fields: str) -> StepFailure:
+    return StepFailure(**{field: getattr(failure, field) for field in fields.split()})
+
+
+@pytest.mark.parametrize(
+    ("named", "fields"),
+    [
+        ("exitCode > 0", "exit_code"),
+        ("signal > 0", "exit_code signal"),
+        ("node == ''", "node"),
+        ("message == ''", "message exit_code signal reason"),
+        ("disruption && steps['step-00'].failure.seconds > 1", "disruption seconds"),
+    ],
+)
+def test_there_is_room_for_facts_of_failures_that_are_named(named: str, fields: str) -> None:
+    reader = Step(name=NAMES[1], when=f"steps['step-00'].failure.{named}")
+    subject = world(Step(name=NAMES[0]), reader)
+    status, size = _failed_status(subject)
+    key, other = status.conditions or {}
+    assert (status.conditions or {})[key].failure == failed_with(FAILURE, fields)
+    assert (status.conditions or {})[other].failure is None
+    assert size <= room(subject) - MAX_FLOW_OUTPUTS
+
+
+def test_there_is_room_for_the_failures_of_all_steps() -> None:
+    flows = [Step(name=name) for name in NAMES]
+    last = Step(name="report", when="size(flow.failures) > 3")
+    subject = world(*flows).with_spec(finally_=[last])
+    status, size = _failed_status(subject)
+    kept = [each.failure for each in (status.conditions or {}).values()]
+    assert kept == [msgspec.structs.replace(FAILURE, container="")] * STEPS + [None]
+    assert size <= room(subject) - MAX_FLOW_OUTPUTS
+
+
+@pytest.mark.parametrize("loop", [None, ForEach(count=RUNS_WITH_PATCH)])
+def test_there_is_room_for_the_failure_that_the_patch_of_a_retry_names(
+    loop: ForEach | None,
+) -> None:
+    patch = Patch(job_spec={"queue": "$(failure.node)-$(failure.exitCode)"})
+    subject = world(Step(name="a", for_each=loop, retry=Retry(limit=100, patch=patch)))
+    waiting: dict[str, Any] = {
+        **{"phase": "Waiting", "reason": "Retrying", "next_attempt_time": NOW, "attempts": 101},
+        **{"failures": 100, "disruptions": 100, "failure": FAILURE, **FULL},
+    }
+    runs = [
+        RunCondition(index=i, job=f"flow-a-{i}-r100", **waiting) for i in range(RUNS_WITH_PATCH)
+    ]
+    step = StepCondition(job="flow-a-r100", runs=runs if loop else None, **waiting)
+    jobs = [run.job for run in runs] if loop else ["flow-a-r100"]
+    status = JobFlowStatus(
+        conditions={"flow-a": step}, failed_jobs=jobs, next_jobs=["x" * 63] * 100
+    )
+    named = compile_flow(subject.flow).named_failures
+    found = fitted(status, JobFlowStatus(), lambda: named)
+    kept = (found.conditions or {})["flow-a"]
+    assert kept.failure == failed_with(FAILURE, "node exit_code")
+    assert all(run.failure == kept.failure for run in kept.runs or ())
+    assert len(msgspec.json.encode(found)) <= room(subject) - MAX_FLOW_OUTPUTS
+
+
+def _failed_status(subject: World) -> tuple[JobFlowStatus, int]:
+    """Return the smallest status in which all steps have failed, and its bytes."""
+    keys = [f"flow-{step.name}" for step in subject.flow.all_steps]
+    conditions = {
+        key: condition("Failed", "JobTerminated", job=key, failure=FAILURE) for key in keys
+    }
+    status = JobFlowStatus(conditions=conditions, failed_jobs=keys, next_jobs=["x" * 63] * 100)
+    named = compile_flow(subject.flow).named_failures
+    found = fitted(status, JobFlowStatus(), lambda: named)
+    return found, len(msgspec.json.encode(found))
+
+
 @pytest.mark.parametrize("targets", [0, 1, 5, 38])
 @pytest.mark.parametrize(
     "depends_on", [DependsOn(probe=PROBE), DependsOn(condition="Running"), DependsOn()]
@@ -182,147 +257,3 @@ def test_there_is_room_for_targets_whose_probe_has_passed(
     needed = room(world(*steps))
     assert size <= needed - MAX_FLOW_OUTPUTS
     assert (needed > room(world())) == bool(passed)
-
-
-RUNS = 50
-FULL_RUN: dict[str, Any] = {
-    **FULL,
-    "avoid_nodes": ["n" * 63] * 10,
-    "failure": StepFailure(task="t" * 63, pod="p" * 63, exit_code=1),
-}
-
-
-def room_of_runs(*steps: Step, params: list[Param] | None = None) -> int:
-    spec = JobFlowSpec(flows=list(steps), params=params)
-    flow = JobFlow(metadata=ObjectMeta(name="flow", namespace="n"), spec=spec)
-    return least_status(FlowFacts(flow, Known())) - MAX_FLOW_OUTPUTS
-
-
-def status_of_runs(runs: list[RunCondition], **step: Any) -> JobFlowStatus:
-    jobs = [run.job for run in runs if run.job]
-    return JobFlowStatus(
-        conditions={"flow-a": StepCondition(phase="Running", runs=runs, **step)},
-        job_status_list=[JobRecord(name=job, state="Running") for job in jobs],
-        running_jobs=jobs,
-        next_jobs=["x" * 63] * 100,
-    )
-
-
-CONDITIONS: dict[str, dict[str, Any]] = {
-    "running": {"phase": "Running"},
-    "aborting": {"phase": "Terminating", "reason": "FailurePolicy", "abort_time": NOW},
-    "completed": {"phase": "Completed", "reason": "OutputsMissing"},
-    "failed": {"phase": "Failed", "reason": "OutputsTooLarge"},
-    "refused": {"phase": "Waiting", "reason": "CreateRefused", "next_attempt_time": NOW},
-}
-
-
-@pytest.mark.parametrize("condition", CONDITIONS.values(), ids=CONDITIONS.keys())
-@pytest.mark.parametrize("again", [0, 100])
-@pytest.mark.parametrize("timed", [False, True])
-def test_there_is_room_for_runs_with_these_conditions(
-    condition: dict[str, Any], again: int, timed: bool
-) -> None:
-    step = Step(
-        name="a",
-        for_each=ForEach(count=RUNS),
-        retry=Retry(limit=again) if again else None,
-        timeout="1h" if timed else None,
-    )
-    runs = [
-        RunCondition(
-            index=i,
-            job=f"flow-a-{i}" + (f"-r{again}" if again else ""),
-            attempts=again + 1,
-            failures=again,
-            past_attempts=again,
-            deadline=NOW if timed else None,
-            **FULL_RUN,
-            **condition,
-        )
-        for i in range(RUNS)
-    ]
-    assert smallest_of(status_of_runs(runs, **FULL_RUN)) <= room_of_runs(step)
-
-
-def test_ended_runs_need_less_room() -> None:
-    """All but one run of a repeat, and all but `parallelism` items, have ended."""
-    ended = [
-        RunCondition(index=i, phase="Completed", job=f"flow-a-{i}", attempts=1, **FULL_RUN)
-        for i in range(RUNS - 1)
-    ]
-    last = RunCondition(
-        index=RUNS - 1, job=f"flow-a-{RUNS - 1}", attempts=1, **FULL_RUN, **CONDITIONS["aborting"]
-    )
-    size = smallest_of(status_of_runs([*ended, last], **FULL_RUN))
-    repeated = room_of_runs(Step(name="a", repeat=Repeat(until="true", max=RUNS)))
-    one_by_one = room_of_runs(Step(name="a", for_each=ForEach(count=RUNS, parallelism=1)))
-    at_once = room_of_runs(Step(name="a", for_each=ForEach(count=RUNS)))
-    assert size <= repeated == one_by_one < at_once
-
-
-@pytest.mark.parametrize("reason", ["OutputsTooLarge", "ExpressionError", "NameConflict"])
-def test_there_is_room_for_items_that_fail_one_after_another(reason: str) -> None:
-    runs = [
-        RunCondition(
-            index=i, phase="Failed", reason=reason, job=f"flow-a-{i}", attempts=1, **FULL_RUN
-        )
-        for i in range(RUNS)
-    ]
-    step = Step(name="a", for_each=ForEach(count=RUNS, parallelism=1), continue_on_failure=True)
-    assert smallest_of(status_of_runs(runs, **FULL_RUN)) <= room_of_runs(step)
-
-
-def test_there_is_room_for_decisions() -> None:
-    items = ["x" * 100] * 300
-    decisions = Decisions(when=False, case=99, items=items)
-    waiting = StepCondition(
-        phase="Waiting", reason="CreateRefused", decisions=decisions, **FULL_RUN
-    )
-    size = smallest_of(JobFlowStatus(conditions={"flow-a": waiting}))
-    assert size > len(msgspec.json.encode(items))
-    cases = [Case(when="true")]
-    dynamic = ForEach(from_="steps.b.outputs.items", parallelism=1)
-    assert size <= room_of_runs(Step(name="a", when="true", switch=cases, for_each=dynamic))
-    named = ForEach(from_="params.list", parallelism=1)
-    known = [Param(name="list", value=items)]
-    by_param = room_of_runs(Step(name="a", when="true", switch=cases, for_each=named), params=known)
-    assert size <= by_param < size + 300 * 150 + MAX_ITEMS_SIZE
-
-
-def test_the_items_of_each_step_need_room_even_if_they_are_one_param() -> None:
-    params = [Param(name="list", value=["x" * 100] * 300)]
-
-    def size_of(*names: str) -> int:
-        loop = ForEach(from_="params.list", parallelism=1)
-        return room_of_runs(*(Step(name=name, for_each=loop) for name in names), params=params)
-
-    assert size_of("a", "b") - size_of("a") == size_of("a") - size_of() > 300 * 100
-
-
-@pytest.mark.parametrize("drop", DROPS, ids=lambda drop: drop.__name__)
-def test_fields_of_a_step_and_its_runs_are_dropped(drop: Any) -> None:
-    run = RunCondition(index=0, phase="Completed", job="flow-a-0", attempts=1, **FULL_RUN)
-    step = StepCondition(phase="Completed", job="flow-a-0", attempts=1, **FULL_RUN)
-    conditions = {"flow-a": msgspec.structs.replace(step, runs=[run])}
-    dropped = drop(JobFlowStatus(conditions=conditions))
-    (condition,) = (dropped.conditions or {}).values()
-    (after,) = condition.runs
-    kept = {key for key in FULL_RUN if getattr(condition, key)}
-    assert {key for key in FULL_RUN if getattr(after, key)} == kept
-
-
-def test_five_thousand_runs_fit_and_more_are_refused() -> None:
-    name = "n" * 15
-    loops = [{"name": f"{name}{i}", "forEach": {"count": 1000}} for i in range(5)]
-    parallel = [{**step, "forEach": {"count": 1000, "parallelism": 10}} for step in loops]
-    many = [{**step, "name": f"{step['name']}x"} for step in loops]
-    assert faults(flow_of(*parallel, name="f" * 20)) == []
-    assert faults(flow_of(*parallel, *many, name="f" * 20)) == [
-        (
-            "spec.flows: Too many: 10 steps with up to 10,000 runs, so the status may "
-            "reach 1.7 MiB of 1 MiB; split the flow, or reduce forEach.parallelism, "
-            "forEach.count and repeat.max (forEach.from counts as 1,000 items unless it "
-            "is a param)"
-        )
-    ]

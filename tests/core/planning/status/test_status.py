@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.flow_status import FlowState, JobFlowStatus, JobRunningHistory
-from jobflow.api.job import JobCondition, JobState, JobStatus, TaskState
+from jobflow.api.flow.status import FlowState, JobFlowStatus, JobRunningHistory
+from jobflow.api.volcano.job import JobCondition, JobState, JobStatus, TaskState
 from support.plan.plan_world import NOW, Planned, World, after, flow
 
 

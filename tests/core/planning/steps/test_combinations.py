@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from jobflow.api.control import Backoff, Case, ForEach, Repeat, Retry
-from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
+from jobflow.api.flow.control import Backoff, Case, ForEach, Repeat, Retry
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.probe import Probe, TaskStatusProbe
+from jobflow.api.flow.step import Step
 from support.admission.reviewed import faults, flow_of
 from support.plan.loop_worlds import end_jobs
 from support.plan.plan_world import World, flow

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobflow.api.jobflow import Step
-from jobflow.api.pod import Pod
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.pod import Pod
 from jobflow.core.planning.actions import Check
 from jobflow.core.planning.view import PodsRead
 from support.plan.plan_pods import deleting_pod

@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.step import Step
 from support.plan.plan_world import World, after, flow, world_of
 from support.plan.probing_worlds import PORT, plan_after_reads, probed
 

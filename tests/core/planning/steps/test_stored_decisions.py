@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from jobflow.api.control import Case, ForEach, Param, Patch
-from jobflow.api.flow_status import Decisions
+from jobflow.api.flow.control import Case, ForEach, Param, Patch
+from jobflow.api.flow.status import Decisions
 from jobflow.core.planning.actions import CreateJob
 from support.plan.plan_world import World, flow
 from support.plan.steps import step

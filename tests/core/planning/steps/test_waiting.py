@@ -2,7 +2,9 @@
 
 import pytest
 
-from jobflow.api.jobflow import DependsOn, Probe, Step, TaskStatusProbe
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.probe import Probe, TaskStatusProbe
+from jobflow.api.flow.step import Step
 from support.plan.plan_world import World, after, flow, world_of
 
 #: How a and b end: by their own vcjob, or skipped because of their targets.

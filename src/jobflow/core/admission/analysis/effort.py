@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.cel.references import measure_json
+from jobflow.core.manifests.layers import count_containers
 
 STEP = 20
 """A step with options."""
@@ -25,6 +27,8 @@ MERGE, PATCHED_TASK = 60, 6
 """A patch, or jobDefaults, merged onto a template, and each task of the template."""
 TASK = 0.5
 """A task of a template without a patch."""
+VARIABLE = 3
+"""A variable that env sets in a container."""
 PATCHED_BYTE = 0.02
 """A byte of a template with a patch."""
 
@@ -44,7 +48,10 @@ def exceeds(facts: FlowFacts, limit: float) -> bool:
     if limit == math.inf:
         return False
     remaining = limit - _of_templates(facts)
-    if not facts.steps_with_options and not facts.probes and facts.flow.spec.job_defaults is None:
+    spec = facts.flow.spec
+    changed = spec.job_defaults is not None or spec.volume_claims
+    plain = not facts.steps_with_options and not facts.probes and not spec.outputs
+    if plain and not changed:
         return remaining < 0
     for cost in _of_options(facts):
         remaining -= cost
@@ -62,9 +69,23 @@ def _of_options(facts: FlowFacts) -> Iterator[float]:
         if step.for_each is not None and step.for_each.items:
             yield ITEM * len(step.for_each.items)
     yield from _of_expressions(facts)
+    yield from _of_child_flows(facts)
     yield from _of_merges(facts)
-    for patch in facts.resolved_patches:
-        yield effort_of_json(patch.content)
+    for layer in facts.resolved_layers:
+        yield effort_of_json(layer.content)
+    yield effort_of_json(facts.flow.spec.volume_claims)
+
+
+def _of_child_flows(facts: FlowFacts) -> Iterator[float]:
+    """Yield the costs of child flows: of their JSON first, before anything is read in them."""
+    for _, step in facts.steps_with_options:
+        for raw in step.child_flows:
+            yield effort_of_json(raw)
+    for child in facts.children:
+        if child.facts is not None:
+            yield _of_templates(child.facts)
+            yield STEP * len(child.facts.steps)
+            yield from _of_options(child.facts)
 
 
 def _of_expressions(facts: FlowFacts) -> Iterator[float]:
@@ -87,18 +108,36 @@ def _of_templates(facts: FlowFacts) -> float:
 
 def _of_merges(facts: FlowFacts) -> Iterator[float]:
     templates = facts.known.templates or {}
-    costs: dict[str, float] = {}
-    names = list(facts.templates) if facts.flow.spec.job_defaults is not None else []
-    for position in dict.fromkeys(patch.step for patch in facts.patches):
+    spec = facts.flow.spec
+    changed = spec.job_defaults is not None or spec.volume_claims
+    specs: list[Mapping[str, Any]] = [
+        templates[name].spec for name in (facts.templates if changed else ()) if name in templates
+    ]
+    variables: dict[int, int] = {}
+    for layer in facts.resolved_layers:
+        variables[layer.step] = variables.get(layer.step, 0) + layer.layer.variables
+    for layer in facts.work:
+        specs.append(layer.content)
+        yield VARIABLE * variables[layer.step] * count_containers(layer.content)
+    containers: dict[str, int] = {}
+    for position, count in variables.items():
         step = facts.steps[position]
-        names += [step.template_for(case) for case in step.switch or (None,)]
-    for name in names:
-        if (template := templates.get(name)) is None:
-            continue
-        if name not in costs:
-            costs[name] = MERGE + PATCHED_TASK * _tasks(template.spec)
-            costs[name] += PATCHED_BYTE * len(msgspec.json.encode(template.spec))
-        yield costs[name]
+        for name in map(step.template_for, step.switch or (None,)):
+            if (template := templates.get(name)) is not None:
+                specs.append(template.spec)
+                if count and name not in containers:
+                    containers[name] = count_containers(template.spec)
+                yield VARIABLE * count * containers.get(name, 0)
+    costs: dict[int, float] = {}
+    for each in specs:
+        if id(each) not in costs:
+            costs[id(each)] = _of_merge(each)
+        yield costs[id(each)]
+
+
+def _of_merge(spec: Mapping[str, Any]) -> float:
+    size = measure_json(spec)
+    return MERGE + PATCHED_TASK * _tasks(spec) + PATCHED_BYTE * size
 
 
 def _tasks(spec: Mapping[str, Any]) -> int:

@@ -3,27 +3,32 @@
 A trial evaluates on samples of conditions, and reports only faults that hold in every run.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from jobflow.api.flow_status import FlowPhase, RunCondition, StepCondition, StepPhase
-from jobflow.api.jobflow import JobFlow, Step
-from jobflow.core.admission.analysis.visible_names import ExpressionPlace, NameFault, NameScope
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowPhase, RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.step import Step
+from jobflow.core.admission.analysis.names.places import ExpressionPlace
+from jobflow.core.admission.analysis.names.visible_names import NameFault, NameScope
 from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
 from jobflow.core.cel.language.budget import MAX_STEPS, Budget
 from jobflow.core.cel.language.functions import FUNCTIONS
-from jobflow.core.cel.references import Reference
+from jobflow.core.cel.references import Reference, find_references
 from jobflow.core.cel.scope import (
+    AttemptFacts,
     EvaluationScope,
     build_variables,
     find_condition_fault,
     find_items_fault,
+    list_failures,
     resolve_references,
 )
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.expressions import VARS
 from jobflow.core.spec.items import get_items
 from jobflow.core.suggest import Suggester, did_you_mean
 
@@ -37,15 +42,28 @@ MAX_TRIED_ITEMS = 100_000
 _FOREIGN_FUNCTIONS = {
     "any": "exists",
     "count": "size",
+    "dedup": "distinct",
     "every": "all",
+    "fromJSON": "json",
+    "fromJson": "json",
     "includes": "contains",
     "len": "size",
     "length": "size",
+    "lower": "lowerAscii",
+    "parseJson": "json",
     "regex": "matches",
     "some": "exists",
+    "sorted": "sort",
     "startswith": "startsWith",
+    "strip": "trim",
+    "toLower": "lowerAscii",
+    "toUpper": "upperAscii",
+    "unique": "distinct",
+    "uniq": "distinct",
+    "upper": "upperAscii",
 }
 """Functions of other languages -> CEL's."""
+_ATTEMPT = AttemptFacts(of_child=True)
 _SAMPLES = (
     (
         StepCondition(phase=StepPhase.COMPLETED, attempts=1),
@@ -62,6 +80,13 @@ _SAMPLES = (
 )
 """Condition of every step, last run, phase of the flow and index of the item: all completed, and
 all failed."""
+
+
+_FAULTS: Mapping[str, Callable[[Any], str | None]] = {
+    "forEach.from": find_items_fault,
+    VARS: lambda value: None,
+}
+"""Faults of values, by the field of the expression."""
 
 
 class WrittenExpression(NamedTuple):
@@ -110,11 +135,17 @@ class TrialEvaluation:
 
     def __init__(self, flow: JobFlow) -> None:
         self._flow = flow
-        steps = {step.name: step for step in reversed(flow.steps)}
+        steps = {step.name: step for step in reversed(flow.all_steps)}
         self._standings = [
             {name: (step, condition) for name, step in steps.items()} for condition, *_ in _SAMPLES
         ]
-        self._open_params = {param.name for param in flow.spec.params or () if param.value is None}
+        self._failures = [
+            cache(partial(list_failures, [standings[step.name] for step in flow.steps]))
+            for standings in self._standings
+        ]
+        self._open_params = {
+            param.name for param in flow.spec.params or () if is_unknown(param.value)
+        }
         self._budget = TRIAL_BUDGET
         self._results: dict[tuple[str, str], _Result] = {}
         """By text and field, for steps without items: their scopes are equal."""
@@ -145,25 +176,25 @@ class TrialEvaluation:
             if isinstance(value, EvaluationFailure):
                 fault = None if value.missing else value.message
             else:
-                fault = (
-                    find_items_fault(value)
-                    if field == "forEach.from"
-                    else find_condition_fault(value)
-                )
+                fault = _FAULTS.get(field, find_condition_fault)(value)
             if fault is None:
                 return None
             first = first or fault
         return first
 
     def _scopes(self, items: Sequence[Any] | None) -> Iterator[EvaluationScope]:
-        for standings, (_, run, phase, at) in zip(self._standings, _SAMPLES, strict=True):
+        samples = zip(self._standings, self._failures, _SAMPLES, strict=True)
+        for standings, list_sample_failures, (_, run, phase, at) in samples:
             yield EvaluationScope(
                 self._flow,
                 standings.get,
+                list_failures=list_sample_failures,
                 flow_phase=phase,
                 index=at % len(items) if items else -at,
                 item=items[at] if items else UNSET,
                 run=run,
+                attempt=_ATTEMPT,
+                last={},
             )
 
     def _is_known(self, parsed: Expression, scope: EvaluationScope) -> bool:
@@ -174,6 +205,12 @@ class TrialEvaluation:
                 if not mention.keys or mention.keys[0] in self._open_params:
                     return False
         return True
+
+
+def is_unknown(value: Any) -> bool:
+    """Whether only a run knows the value of a param: it is not set, or a param of a child flow with
+    a reference."""
+    return value is None or next(find_references(value, ""), None) is not None
 
 
 class ReferenceTrial:

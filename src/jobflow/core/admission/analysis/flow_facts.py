@@ -5,70 +5,46 @@ steps only if that shows a fault. No fact may refer to the FlowFacts that hold i
 reference cycles is freed at once (docs/performance.md).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
-import msgspec
-
-from jobflow.api.control import Case
-from jobflow.api.jobflow import (
-    DependsOn,
-    HTTPGetProbe,
-    JobFlow,
-    JobFlowSpec,
-    Probe,
-    Step,
-    TaskStatusProbe,
-    TCPSocketProbe,
-)
-from jobflow.api.jobtemplate import JobTemplate
+from jobflow.api.flow.control import Approval, Case
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.probe import HTTPGetProbe, Probe, TaskStatusProbe, TCPSocketProbe
+from jobflow.api.flow.step import Step, with_fan_out
+from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows
 from jobflow.core.admission.analysis.flow_expressions import FlowExpressions, WrittenExpression
-from jobflow.core.admission.analysis.job_counts import ONE_JOB, JobCount, job_counts
-from jobflow.core.admission.analysis.patch_locations import UnknownElement, unknown_elements
-from jobflow.core.admission.analysis.resolved_specs import (
+from jobflow.core.admission.analysis.jobs.job_counts import ONE_JOB, JobCount, job_counts
+from jobflow.core.admission.analysis.jobs.layer_locations import UnknownElement, unknown_elements
+from jobflow.core.admission.analysis.jobs.resolved_specs import (
     KnownTasks,
-    ResolvedPatch,
+    Owner,
+    ResolvedLayer,
     ResolvedSpec,
     ResolvedStep,
     Resolver,
-    StepPatch,
     is_open,
-    resolved_patches,
-    step_patches,
+    owners_of,
+    resolved_layers,
 )
-from jobflow.core.admission.analysis.visible_names import ExpressionPlace, NameScope
+from jobflow.core.admission.analysis.jobs.volume_claims import VolumeClaim, list_claims
+from jobflow.core.admission.analysis.names.places import OUTPUTS, ExpressionPlace
+from jobflow.core.admission.analysis.names.visible_names import NameScope
+from jobflow.core.admission.analysis.options import select_specs, select_steps
+from jobflow.core.admission.analysis.probe_entries import AnyProbeEntry as AnyProbeEntry
+from jobflow.core.admission.analysis.probe_entries import ProbeEntry as ProbeEntry
 from jobflow.core.lazy import lazy_property
+from jobflow.core.manifests.layers import Rank
 from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.spec.expressions import list_expressions
 from jobflow.core.spec.graph import Graph
-from jobflow.core.violations import MAX_FINDINGS, Verdict
-
-A = TypeVar("A", HTTPGetProbe, TCPSocketProbe, TaskStatusProbe, covariant=True)
-
-PLAIN_FIELDS = frozenset({"name", "template", "depends_on", "continue_on_failure"})
-"""Fields of a step that are no options. Every other field is one, a new field too."""
-PLAIN_SPEC_FIELDS = frozenset({"flows", "job_retain_policy", "params", "job_defaults", "suspend"})
-"""Fields of a flow's spec that are no options: rules of their own look at them."""
-
-
-Select = Callable[[Iterable[Any]], list[tuple[int, Any]]]
-
-
-def _with_options(struct: type[msgspec.Struct], plain: frozenset[str]) -> Select:
-    """Return a function that selects the values in which a field that is not plain is set, with
-    their positions. It is compiled, because it looks at every step and a call for each of them
-    takes three times as long."""
-    options = [field.name for field in msgspec.structs.fields(struct) if field.name not in plain]
-    tests = " or ".join(f"value.{name} is not None" for name in options)
-    select: Select = eval(
-        f"lambda values: [(i, value) for i, value in enumerate(values) if {tests}]"
-    )
-    return select
-
-
-_select_steps = _with_options(Step, PLAIN_FIELDS)
-_select_specs = _with_options(JobFlowSpec, PLAIN_SPEC_FIELDS)
+from jobflow.core.spec.items import takes_items
+from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
+from jobflow.core.spec.param_values import with_param_values
+from jobflow.core.violations import MAX_FINDINGS, Verdict, join_path
 
 RANDOM_SUFFIX = "x" * 5
 """Placeholder for the characters that an API server appends to `generateName`."""
@@ -87,57 +63,49 @@ class Known:
     """Queue name -> `status.state` ("Open", …). None: unknown."""
 
 
-class ProbeEntry(NamedTuple, Generic[A]):
-    """An entry in one of the lists of a step's probe."""
-
-    step: int
-    field: str
-    """The list: `httpGetList`."""
-    at: int
-    asked: A
-
-    @property
-    def place(self) -> str:
-        """Path below the probe: `httpGetList[0]`."""
-        return f"{self.field}[{self.at}]"
-
-    @property
-    def path(self) -> str:
-        """JSON path in the flow."""
-        return f"spec.flows[{self.step}].dependsOn.probe.{self.place}"
-
-
-AnyProbeEntry = ProbeEntry[HTTPGetProbe] | ProbeEntry[TCPSocketProbe] | ProbeEntry[TaskStatusProbe]
-
-
 class FlowFacts:
     """Facts of one flow. A step's position is its index in `steps`."""
 
-    def __init__(self, flow: JobFlow, known: Known) -> None:
-        self.flow = flow
+    def __init__(self, flow: JobFlow, known: Known, level: int = 1) -> None:
+        self.written_flow = flow
+        """The flow as the user wrote it, with references in numbers and timeouts."""
+        self.flow = flow = with_param_values(flow)
         self.known = known
-        self.flows: list[Step] = flow.spec.flows or []
-        self.finally_steps: list[Step] = flow.spec.finally_ or []
-        self.steps: list[Step] = (
+        self.level = level
+        """1 for an outermost flow, 2 for its child flows, and so on."""
+        self.flows: Sequence[Step] = with_fan_out(flow.spec.flows or ())
+        self.finally_steps: Sequence[Step] = with_fan_out(flow.spec.finally_ or ())
+        self.steps: Sequence[Step] = (
             [*self.flows, *self.finally_steps] if self.finally_steps else self.flows
         )
-        """All steps, those of `finally` last."""
+        """All steps, those of `finally` last. One with the items of its targets has an empty
+        `forEach`."""
         self.graph = Graph(self.flows)
         """Dependencies of `flows`; steps of `finally` are not in it."""
+        self.finally_graph = Graph(self.finally_steps)
+        """Dependencies of `finally`, by position in it."""
+        self.graphs: list[tuple[int, Graph]] = [
+            (0, self.graph),
+            (len(self.flows), self.finally_graph),
+        ]
+        """Both graphs, each with the position of its first step."""
         self.names: list[str] = self.graph.names + [step.name for step in self.finally_steps]
         self.dependencies: list[tuple[int, DependsOn]] = [
-            (i, step.depends_on) for i, step in enumerate(self.flows) if step.depends_on is not None
+            (i, step.depends_on) for i, step in enumerate(self.steps) if step.depends_on is not None
         ]
         self.probes: list[tuple[int, Probe]] = [
             (i, depends_on.probe)
             for i, depends_on in self.dependencies
             if depends_on.probe is not None and not depends_on.probe.empty
         ]
-        self.steps_with_options: list[tuple[int, Step]] = _select_steps(self.steps)
+        self.steps_with_options: list[tuple[int, Step]] = select_steps(self.steps)
         """Steps with a field set beyond PLAIN_FIELDS. Rules of options walk only these."""
-        self.has_options: bool = bool(self.steps_with_options) or bool(_select_specs([flow.spec]))
-        self.patches: list[StepPatch] = step_patches(self.steps_with_options, self.path)
-        """Patches of steps and of their cases."""
+        self.has_options: bool = bool(self.steps_with_options) or bool(select_specs([flow.spec]))
+        self.owners: list[Owner] = owners_of(self.steps_with_options, self.path)
+        """Steps and cases that may have layers, or run a flow."""
+        self.approvals: list[tuple[int, Approval]] = [
+            (i, step.approval) for i, step in self.steps_with_options if step.approval is not None
+        ]
         self.cases: list[tuple[int, int, Case]] = [
             (i, at, case)
             for i, step in self.steps_with_options
@@ -150,6 +118,58 @@ class FlowFacts:
         """Return the JSON path of a step: `spec.flows[3]`, `spec.finally[0]`."""
         in_finally = step - len(self.flows)
         return f"spec.flows[{step}]" if in_finally < 0 else f"spec.finally[{in_finally}]"
+
+    @lazy_property
+    def claims(self) -> list[VolumeClaim]:
+        """The claims in volumeClaims."""
+        return list_claims(self.flow)
+
+    @lazy_property
+    def matching(self) -> list[tuple[int, DependsOn]]:
+        """Dependencies of single items."""
+        return [each for each in self.dependencies if each[1].items is not None]
+
+    @lazy_property
+    def takers(self) -> list[tuple[int, list[int]]]:
+        """Steps that have the items of their targets, each after its targets, with the targets that
+        have items."""
+        graphs = self.graphs if self.matching else ()
+        order = (first + position for first, graph in graphs for position in graph.order)
+        return [
+            (i, [target for target in self.targets(i) if self.steps[target].for_each is not None])
+            for i in order
+            if takes_items(self.steps[i])
+        ]
+
+    @lazy_property
+    def elsewhere(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Names that steps of `flows`, and steps of `finally`, cannot depend on, because they are
+        those of the other list."""
+        last = frozenset(self.finally_graph.names)
+        return last, frozenset(self.graph.names) if last else last
+
+    @lazy_property
+    def conditions(self) -> list[tuple[int, DependsOn, Mapping[str, str]]]:
+        """Conditions of single targets, by step."""
+        return [
+            (i, depends_on, depends_on.conditions)
+            for i, depends_on in self.dependencies
+            if depends_on.conditions
+        ]
+
+    def position(self, name: str) -> int | None:
+        """Return the position of a step."""
+        if (found := self.graph.index.get(name)) is not None:
+            return found
+        last = self.finally_graph.index.get(name)
+        return None if last is None else len(self.flows) + last
+
+    def targets(self, step: int) -> Sequence[int]:
+        """Return the positions of the steps that a step depends on."""
+        first = len(self.flows)
+        if step < first:
+            return self.graph.targets[step]
+        return [first + target for target in self.finally_graph.targets[step - first]]
 
     # ------------------------------------------------------------------------ probes
 
@@ -176,28 +196,36 @@ class FlowFacts:
     def _probe_entries(self, field: str, attribute: str) -> Iterator[ProbeEntry[Any]]:
         for i, probe in self.probes:
             for at, asked in enumerate(getattr(probe, attribute) or ()):
-                yield ProbeEntry(i, field, at, asked)
+                yield ProbeEntry(i, self.path(i), field, at, asked)
 
     # ------------------------------------------------------------------- expressions
 
     @lazy_property
     def written_expressions(self) -> list[WrittenExpression]:
-        """Every expression, in the order of the flow."""
+        """Every expression, in the order of the flow; outputs last."""
+        of_flow = ExpressionPlace(len(self.steps), OUTPUTS)
         return [
             WrittenExpression(
-                ExpressionPlace(i, "switch" if field.startswith("switch") else field),
-                f"{self.path(i)}.{field}",
-                text,
+                ExpressionPlace(i, each.kind), f"{self.path(i)}.{each.field}", each.text
             )
             for i, step in self.steps_with_options
-            for field, text in list_expressions(step)
+            for each in list_expressions(step)
+        ] + [
+            WrittenExpression(of_flow, join_path("spec.outputs", name), text)
+            for name, text in (self.flow.spec.outputs or {}).items()
         ]
 
     @lazy_property
     def expressions(self) -> FlowExpressions:
         """The expressions, parsed, and the names that each may use."""
-        scope = NameScope(self.flow, self.graph, self.steps, self.tasks)
+        scope = NameScope(self.flow, self.graph, self.finally_graph, self.steps, self.tasks)
         return FlowExpressions(self.written_expressions, scope)
+
+    @lazy_property
+    def named_failures(self) -> Mapping[str, NamedFailure]:
+        """By step, the facts of its failure that the status keeps for expressions and
+        references."""
+        return find_named_failures(self.flow.spec, [step for _, step in self.steps_with_options])
 
     # ------------------------------------------------------------------ names of jobs
 
@@ -217,7 +245,7 @@ class FlowFacts:
     @lazy_property
     def job_counts(self) -> list[JobCount]:
         """The number of jobs that each step may create."""
-        return job_counts(self.flow, self.steps)
+        return job_counts(self.flow, self.steps, self.takers)
 
     @lazy_property
     def has_numbered_jobs(self) -> bool:
@@ -233,30 +261,65 @@ class FlowFacts:
             return 0
         return max(len(count.longest_suffix) for count in set(self.job_counts))
 
-    # ------------------------------------------------------------ patches and templates
+    # ------------------------------------------------------------------- child flows
 
     @lazy_property
-    def resolved_patches(self) -> list[ResolvedPatch]:
-        """The patches that are not empty, in the order of the flow."""
-        return list(resolved_patches(self.flow, self.patches)) if self.patches else []
+    def children(self) -> list[Child]:
+        """Child flows of steps and of their cases, in the order of the flow."""
+        if not any(step.may_run_flow for _, step in self.steps_with_options):
+            return []
+        return child_flows(self)
 
     @lazy_property
-    def misfits(self) -> list[tuple[ResolvedPatch, Verdict]]:
-        """Fields and values of patches that no vcjob has; about MAX_FINDINGS at most."""
-        found: list[tuple[ResolvedPatch, Verdict]] = []
+    def references(self) -> list[ResolvedLayer | ChildParams]:
+        """All that may hold references: layers of jobs, and the params of child flows."""
+        params = [child.params for child in self.children if child.params is not None]
+        return [*self.resolved_layers, *params]
+
+    # ------------------------------------------------------------- layers and templates
+
+    @lazy_property
+    def resolved_layers(self) -> list[ResolvedLayer]:
+        """Jobs of steps and cases without a template, their arguments and their patches, in the
+        order of the flow."""
+        return list(resolved_layers(self.flow, self.owners)) if self.owners else []
+
+    @lazy_property
+    def has_work(self) -> bool:
+        """Whether a step or a case runs something else than a template."""
+        return any(
+            owner.written.job_spec is not None or owner.written.container is not None
+            for owner in self.owners
+        )
+
+    @lazy_property
+    def work(self) -> list[ResolvedLayer]:
+        """The layers that are in place of a template."""
+        return [each for each in self.resolved_layers if each.layer.rank is Rank.WORK]
+
+    @lazy_property
+    def misfits(self) -> list[tuple[ResolvedLayer, Verdict]]:
+        """Fields and values of layers that no vcjob has; about MAX_FINDINGS at most."""
+        found: list[tuple[ResolvedLayer, Verdict]] = []
         wrong = unknown = 0
-        for patch in self.resolved_patches:
-            of_patch = misfits(patch.content, patch.path, is_open=is_open, unknown_before=unknown)
-            found.append((patch, of_patch))
-            wrong += len(of_patch.violations)
-            unknown += len(of_patch.field_warnings)
+        for layer in self.resolved_layers:
+            of_layer = misfits(
+                layer.content,
+                layer.path,
+                is_open=is_open,
+                has_directives=layer.layer.rank >= Rank.PATCH,
+                unknown_before=unknown,
+            )
+            found.append((layer, of_layer))
+            wrong += len(of_layer.violations)
+            unknown += len(of_layer.field_warnings)
             if wrong >= MAX_FINDINGS:
                 break
         return found
 
     @lazy_property
-    def unknown_elements(self) -> list[tuple[ResolvedSpec, ResolvedPatch, UnknownElement]]:
-        """Tasks and containers of patches that their templates do not have."""
+    def unknown_elements(self) -> list[tuple[ResolvedSpec, ResolvedLayer, UnknownElement]]:
+        """Tasks and containers of patches that do not exist in what they change."""
         return [
             (resolved, patch, element)
             for resolved in self.resolved_specs
@@ -267,14 +330,16 @@ class FlowFacts:
     @lazy_property
     def templates(self) -> list[str]:
         """Names of the JobTemplates that steps may run, in the order of the flow."""
-        if self.cases:
-            return self.flow.templates
+        if self.cases or self.children or self.has_work or self.approvals:
+            pairs = ((step, case) for step in self.steps for case in step.switch or (None,))
+            return list(dict.fromkeys(filter(None, (s.template_for(case) for s, case in pairs))))
         return list(dict.fromkeys([step.template or step.name for step in self.steps]))
 
     @lazy_property
     def resolved_specs(self) -> list[ResolvedSpec]:
-        """The distinct specs of steps whose templates are known. Unchanged templates are shared."""
-        if self.resolved_patches:
+        """The distinct specs of steps whose templates are known, and of those without a template.
+        Unchanged templates are shared."""
+        if self.resolved_layers:
             return list({id(use.resolved): use.resolved for use in self.resolved_steps}.values())
         found = map(self._resolver.plain, self.templates) if self.known.templates else ()
         return [resolved for resolved in found if resolved is not None]
@@ -282,17 +347,26 @@ class FlowFacts:
     @lazy_property
     def resolved_steps(self) -> list[ResolvedStep]:
         """The resolved spec of each step and case, for rules that found a fault in a spec."""
-        return list(self._resolver.resolve(self.steps)) if self.known.templates else []
+        has_any = self.known.templates or self.has_work
+        return list(self._resolver.resolve(self.steps)) if has_any else []
+
+    @property
+    def layer_faults(self) -> list[tuple[ResolvedLayer, str]]:
+        """Layers that cannot be merged into what their step runs, and why."""
+        return self._resolver.faults if self.resolved_steps else []
 
     @lazy_property
     def tasks(self) -> KnownTasks:
         """Tasks of each step all of whose templates are known."""
         templates = self.known.templates or {}
         partly_known = frozenset(
-            i for i, _, case in self.cases if self.steps[i].template_for(case) not in templates
+            i
+            for i, _, case in self.cases
+            if case.flow is not None
+            or ((name := self.steps[i].template_for(case)) and name not in templates)
         )
         return KnownTasks(self.resolved_steps, partly_known)
 
     @lazy_property
     def _resolver(self) -> Resolver:
-        return Resolver(self.flow, self.resolved_patches, self.known.templates or {})
+        return Resolver(self.flow, self.resolved_layers, self.known.templates or {})

@@ -1,8 +1,8 @@
 """Volcano's rules of admission for the pods of tasks.
 
 Source: pkg/webhooks/admission/jobs/validate/admit_job.go (validateTaskTemplate,
-validateTaskTopoPolicy, validateK8sPodNameLength). Of the pod template, which the API server checks
-in a dry run, only the containers are checked here, because a patch easily breaks them.
+validateTaskTopoPolicy, validateK8sPodNameLength). The API server checks pod
+templates in a dry run. Only their containers are checked here, because a patch easily breaks them.
 """
 
 import re

@@ -1,8 +1,9 @@
 """A bounded interpreter for the Common Expression Language (CEL) of Kubernetes.
 
 Supported: operators, literals and macros of the language definition (google/cel-spec
-doc/langdef.md), conversions, functions of texts, lists, timestamps and durations, and `min`, `max`,
-`sum`, `minBy` and `maxBy`. Not supported: message literals, a leading dot (`.name`), user types.
+doc/langdef.md), conversions, functions of timestamps and durations, the functions of texts of
+cel-go's extension (`texts`), and our own of lists and maps (`lists`). Not supported: message
+literals, a leading dot (`.name`), optional syntax (`a.?b`), user types.
 
 Bounded: brackets nest at most 16 deep, so nothing recurses far (`parser`); patterns of `matches`
 are literals that run in linear time (`patterns`); every node, copy and comparison is paid from a

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobflow.api import labels
-from jobflow.api.flow_status import ENDED_STEP_PHASES, FlowPhase
-from jobflow.api.job import Job
-from jobflow.api.jobflow import JobFlow, RetainPolicy
+from jobflow.api.flow.jobflow import JobFlow, RetainPolicy
+from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase
+from jobflow.api.volcano.job import Job
 from jobflow.core.limits import MAX_TTL
 from jobflow.core.planning.actions import DeleteJob
 from jobflow.core.planning.job_records import ended
@@ -68,15 +68,24 @@ def _recorded(flow: JobFlow) -> frozenset[str]:
     for key, condition in (status.conditions or {}).items():
         for run in condition.runs or (condition,):
             if run.phase in ENDED_STEP_PHASES:
-                names.add(run.job or (key if run.index is None else f"{key}-{run.index}"))
+                names.add(
+                    run.job or run.flow or (key if run.index is None else f"{key}-{run.index}")
+                )
     return frozenset(names)
 
 
 def expires(flow: JobFlow) -> datetime | None:
     """Return when the flow is deleted by its ttl; None if it stays or is being deleted."""
-    ttl, ended = flow.spec.ttl_seconds_after_finished, flow.status.completion_time
+    ttl, ended = _ttl(flow), flow.status.completion_time
     if ttl is None or ended is None or not flow.final:
         return None
     if flow.metadata.deletion_timestamp is not None:
         return None
     return add(ended, max(0, ttl))
+
+
+def _ttl(flow: JobFlow) -> int | None:
+    """Return the ttl for the way in which the flow has ended; without one, that for both."""
+    spec, succeeded = flow.spec, flow.status.state.phase == FlowPhase.SUCCEED
+    own = spec.ttl_seconds_after_succeeded if succeeded else spec.ttl_seconds_after_failed
+    return spec.ttl_seconds_after_finished if own is None else own

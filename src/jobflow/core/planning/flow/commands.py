@@ -5,17 +5,21 @@ deleted once that status is stored, and its UID is dropped when the Command is g
 once, wherever a process stops. Several Commands are applied by creationTimestamp and name.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from jobflow.api.command import Action, Command
-from jobflow.api.flow_status import FlowPhase
-from jobflow.api.jobflow import JobFlow
+from jobflow.api.flow.control import ApprovalAnswer
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowPhase
+from jobflow.api.volcano.command import Action, Command
 from jobflow.core.planning.actions import DeleteCommand, Event, EventType
+from jobflow.core.planning.flow.concurrency import refuses_retry
+from jobflow.core.planning.flow.restart import is_retried_with
 from jobflow.core.planning.lifecycle import Lifecycle
 from jobflow.core.planning.view import View
 from jobflow.core.reasons import FlowReason
+from jobflow.core.spec.approvals import ANSWERS, ApprovalKey, StepAnswer, parse_answer
 
 AT_ONCE = 20
 """Most handled Commands of a flow that are not deleted yet; bounds the size of the status."""
@@ -32,6 +36,8 @@ class CommandResult:
     """The new `handledCommands`."""
     retry: bool = False
     """Whether the failed flow is retried."""
+    answers: Mapping[ApprovalKey, StepAnswer] = field(default_factory=dict)
+    """Answers to approvals."""
     events: tuple[Event, ...] = ()
     deletes: tuple[DeleteCommand, ...] = ()
     urgent: bool = False
@@ -39,10 +45,16 @@ class CommandResult:
 
 
 def read_commands(
-    flow: JobFlow, view: View, lifecycle: Lifecycle, now: datetime, *, has_ended: Callable[[], bool]
+    flow: JobFlow,
+    view: View,
+    lifecycle: Lifecycle,
+    now: datetime,
+    *,
+    has_ended: Callable[[], bool],
+    find_open: Callable[[], Collection[ApprovalKey]] = frozenset,
 ) -> CommandResult:
     """Return the effect of the Commands in the View. `now`: whole seconds; `has_ended`: whether
-    the flow ends in this plan without them."""
+    the flow ends in this plan without them; `find_open`: the approvals that may be answered."""
     handled = flow.status.handled_commands or []
     if view.commands is None:
         return CommandResult(lifecycle, flow.status.handled_commands)
@@ -56,12 +68,13 @@ def read_commands(
     there = {command.metadata.uid for command in ordered}
     kept = [uid for uid in handled if uid in there]
     new = [command for command in ordered if command.metadata.uid not in known]
-    reader = _Reader(flow, lifecycle, now, has_ended)
+    reader = _Reader(flow, view, lifecycle, now, has_ended, find_open)
     read = [command.metadata.uid for command in reader.read(new[: max(0, AT_ONCE - len(kept))])]
     return CommandResult(
         lifecycle=reader.lifecycle,
         handled=[*kept, *read] or None,
         retry=reader.retry,
+        answers=reader.answers,
         events=tuple(reader.events),
         deletes=tuple(
             DeleteCommand(command.metadata.name, command.metadata.uid)
@@ -75,14 +88,17 @@ def read_commands(
 @dataclass(slots=True)
 class _Reader:
     flow: JobFlow
+    view: View
     lifecycle: Lifecycle
     now: datetime
     has_ended: Callable[[], bool]
+    find_open: Callable[[], Collection[ApprovalKey]]
     retry: bool = False
+    answers: dict[ApprovalKey, StepAnswer] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
     def read(self, commands: Iterable[Command]) -> Iterator[Command]:
-        """Yield the Commands that are handled now. Those after a retry wait for the next plan."""
+        """Yield the Commands up to the first retry; later ones wait for the next plan."""
         for command in commands:
             if self.retry:
                 return
@@ -108,23 +124,62 @@ class _Reader:
             return f"the flow has ended ({self.flow.status.state.phase})"
         if self.flow.metadata.deletion_timestamp is not None:
             return "the flow is being deleted"
-        if self.has_ended():
-            return "the flow has ended"
+        if command.action in ANSWERS:
+            return self._answer(command)
+        return "the flow has ended" if self.has_ended() else self._steer(command)
+
+    def _steer(self, command: Command) -> str:
         before = self.lifecycle
         match command.action:
             case Action.TERMINATE_JOB:
                 self.lifecycle = before.cancelled(self.now, command.message)
             case Action.TERMINATE_NOW:
                 self.lifecycle = before.cancelled(self.now, command.message, finally_too=True)
-            case Action.RESUME_JOB if before.suspended_at is None:
-                return "the flow is not suspended"
             case Action.RESUME_JOB:
-                self.lifecycle = before.resumed(self.now)
+                return self._resume()
             case _ if before.ending_reason:
                 return f"the flow ends already, because {before.ending_message}"
             case _:
                 self.lifecycle = before.suspended_for(command.action, self.now)
         return ""
+
+    def _resume(self) -> str:
+        before = self.lifecycle
+        if before.suspended_at is None:
+            return "the flow is not suspended"
+        if before.is_suspended_by_parent:
+            return "its parent is suspended: resume that"
+        self.lifecycle = before.resumed(self.now)
+        return ""
+
+    def _answer(self, command: Command) -> str:
+        given = parse_answer(command)
+        if isinstance(given, str):
+            return given
+        key = given.key
+        if key not in self.find_open() or self._ends(key.step):
+            return self._unasked(key)
+        if (before := self.answers.get(key)) is not None:
+            verb = "rejected" if before.answer is ApprovalAnswer.REJECT else "approved"
+            return f"step {key} has been {verb} already"
+        self.answers[key] = given
+        return ""
+
+    def _ends(self, name: str) -> bool:
+        """Return whether the flow ends before this step is answered."""
+        in_finally = any(step.name == name for step in self.flow.spec.finally_ or ())
+        ends = self.lifecycle.finally_too if in_finally else self.lifecycle.ending_reason
+        return bool(ends)
+
+    def _unasked(self, key: ApprovalKey) -> str:
+        step = next((each for each in self.flow.all_steps if each.name == key.step), None)
+        if step is None:
+            return f'the flow has no step "{key.step}"'
+        if step.approval is None:
+            return f"step {key.step} has no approval"
+        if step.for_each is not None and key.index is None:
+            return f"step {key.step} has items: name one of them, such as {key.step}/0"
+        return f"step {key} does not wait for approval"
 
     def _retry(self) -> str:
         state = self.flow.status.state
@@ -137,5 +192,9 @@ class _Reader:
             return f"only a flow that has failed can be retried, and this one is {phase}"
         if state.reason == FlowReason.INVALID:
             return "the flow is invalid: delete it, correct it and apply it again"
+        if self.flow.is_child and not is_retried_with(self.flow, self.view.parent):
+            return "it is a child flow: retry its outermost flow"
+        if why := refuses_retry(self.flow, self.view):
+            return why
         self.retry = True
         return ""

@@ -8,17 +8,18 @@ continueOnFailure forgives does not count, nor does a failure in `finally`.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from jobflow.api.control import FailurePolicy
-from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
-from jobflow.api.jobflow import Condition, JobFlow, Step
-from jobflow.core.planning.context import PlanContext, StepDecision
-from jobflow.core.planning.observed import FAILURES
+from jobflow.api.flow.control import FailurePolicy, to_number
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.flow.step import Step
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import StepDecision
+from jobflow.core.planning.observed import FAILURES, ObservedRun
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import fails_flow, get_condition, get_probe
+from jobflow.core.spec.approvals import is_to_be_stored
+from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.text import join_names
 
-HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
-"""Conditions of the steps that may start although the flow has stopped."""
 _POLICIES = {str(policy): policy for policy in FailurePolicy}
 
 
@@ -33,17 +34,34 @@ def runs_every_item(flow: JobFlow, step: Step) -> bool:
     return bool(step.continue_on_failure) or policy_of(flow) is FailurePolicy.CONTINUE
 
 
+def is_last_failure(run: ObservedRun) -> bool:
+    """Return whether the vcjob of a run has failed, and no other attempt follows for certain:
+    `retry.limit` is reached, or `retry.when` is not known yet."""
+    retry = run.step.retry
+    limit = 0 if retry is None or retry.when is not None else to_number(retry.limit) or 0
+    return run.job is not None and run.job.phase in FAILURES and run.stored.failures >= limit
+
+
 def broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> list[str]:
-    """Return the names of the steps before `finally` that fail the flow by themselves, in order."""
+    """Return the names of the steps before `finally` that fail the flow by themselves, in order,
+    except for approvals whose rejection is not stored yet."""
+    return [ctx.steps[p].name for p in _broken(ctx, decisions) if not _is_unstored(ctx, p)]
+
+
+def _broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> Iterator[int]:
     steps, failed = ctx.steps, StepPhase.FAILED.value
-    return [
-        steps[position].name
-        for position, decision in enumerate(decisions[: ctx.last_from])
-        if decision is not None
-        and decision.condition.phase == failed
-        and fails_flow(steps[position], decision.condition)
-        and decision.condition.reason != StepReason.FAILURE_POLICY
-    ]
+    for position, decision in enumerate(decisions[: ctx.last_from]):
+        if decision is not None and decision.condition.phase == failed:
+            condition = decision.condition
+            if fails_flow(steps[position], condition):
+                if condition.reason != StepReason.FAILURE_POLICY:
+                    yield position
+
+
+def _is_unstored(ctx: PlanContext, position: int) -> bool:
+    observed = ctx.observed[position]
+    ended = observed.stored.phase in ENDED_STEP_PHASES
+    return not ended and is_to_be_stored(observed.step, observed.stored)
 
 
 def stored_failures(ctx: PlanContext) -> str:
@@ -56,26 +74,19 @@ def stored_failures(ctx: PlanContext) -> str:
 
 
 def _failing(ctx: PlanContext, known: Sequence[StepDecision | None]) -> Iterator[str]:
-    """Yield the steps that have failed except that their reason is still being read."""
+    """Yield the steps that have failed, but whose reason is being read or whose rejection is being
+    stored."""
+    yield from (ctx.steps[p].name for p in _broken(ctx, known) if _is_unstored(ctx, p))
     for position, decision in enumerate(known):
         if decision is None or not decision.unjudged or position >= ctx.last_from:
             continue
         observed = ctx.observed[position]
         if observed.step.continue_on_failure:
             continue
-        jobs = [(run, run.job) for run in observed.each if run.job is not None]
-        retry = observed.step.retry
-        # attempts that follow a failure for certain: `retry.when` is not known yet
-        limit = 0 if retry is None or retry.when is not None else retry.limit or 0
-        if all(job.ended for _, job in jobs) and any(
-            job.phase in FAILURES and run.stored.failures >= limit for run, job in jobs
-        ):
+        runs = observed.each
+        alive = any(run.job is not None and not run.job.ended for run in runs)
+        if not alive and any(map(is_last_failure, runs)):
             yield observed.step.name
-
-
-def is_handler(step: Step) -> bool:
-    """Whether the step waits for targets to fail or to finish."""
-    return bool(step.targets) and get_condition(step) in HANDLES and get_probe(step) is None
 
 
 class FailureStop:
@@ -87,12 +98,17 @@ class FailureStop:
         self.failed = [] if continues else broken(ctx, known)
         """Steps for whose failure the flow has stopped; empty if it has not."""
         self.failing = [] if continues else list(_failing(ctx, known))
-        """Steps that have failed but whose reason is being read: no other step starts."""
+        """Steps that have failed, but whose reason is being read or whose rejection is being
+        stored: no other step starts."""
         self._continues = continues
+        self._goes_on = policy_of(ctx.flow) is FailurePolicy.STOP
         self._steps = ctx.steps
         self._last_from = ctx.last_from
         self._targets = ctx.graph.targets
+        self._needs = ctx.layout.needs
+        self._spared = bytearray(len(ctx.steps))
         self._handling = bytearray(len(ctx.steps))
+        """Spared steps that are not skipped: those behind them may start too."""
 
     @property
     def is_active(self) -> bool:
@@ -112,21 +128,32 @@ class FailureStop:
     def note(self, position: int, phase: str, met: Iterable[int] | None) -> None:
         """Note the phase of a step. `met`: the targets that let it start; None if it has not
         started, so that any target may."""
-        if self.is_active and phase != StepPhase.SKIPPED:
-            self._handling[position] = self.admits(position, met)
+        if self.is_active:
+            self._spared[position] = self.admits(position, met)
+            self._handling[position] = self._spared[position] and phase != StepPhase.SKIPPED
 
     def admits(self, position: int, met: Iterable[int] | None = None) -> bool:
         """Whether a step that these targets (None: any of its targets) make ready is a handler, or
         behind a handler."""
-        if is_handler(self._steps[position]):
+        if self._needs[position].handles(met):
             return True
         return any(self._handling[t] for t in (self._targets[position] if met is None else met))
 
-    def spared(self, decisions: Sequence[StepDecision]) -> frozenset[str]:
-        """Return the running steps that Abort does not abort."""
+    def goes_on(self, position: int) -> bool:
+        """Whether a step that has not begun starts items although steps have failed: its items
+        depend on single items of these steps, and on none of another failed step."""
+        if not self._goes_on or not self._needs[position].matched:
+            return False
+        upstream, work = set[int](), [position]
+        while work:
+            new = self._needs[work.pop()].matched - upstream
+            upstream |= new
+            work += new
+        names = {self._steps[each].name for each in upstream}
+        return names.issuperset((*self.failed, *self.failing))
+
+    def spared(self) -> frozenset[str]:
+        """Return the steps that Abort does not abort if they run, or begin in this plan."""
         return frozenset(
-            step.name
-            for position, step in enumerate(self._steps)
-            if self._handling[position]
-            and decisions[position].condition.phase not in ENDED_STEP_PHASES
+            s.name for s, spared in zip(self._steps, self._spared, strict=True) if spared
         )

@@ -6,8 +6,9 @@ undone, so they start only once the stored status says so.
 
 from collections.abc import Sequence
 
-from jobflow.api.flow_status import ENDED_STEP_PHASES
-from jobflow.core.planning.context import PlanContext, StepDecision
+from jobflow.api.flow.status import ENDED_STEP_PHASES
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import StepDecision
 
 
 def may_begin(ctx: PlanContext) -> bool:

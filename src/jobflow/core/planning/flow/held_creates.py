@@ -11,8 +11,8 @@ from datetime import datetime
 
 import msgspec
 
-from jobflow.api.flow_status import ENDED_STEP_PHASES, StepCondition, StepPhase
-from jobflow.core.planning.context import Draft, StepDecision
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.core.planning.decision import Continuation, Draft, StepDecision
 from jobflow.core.planning.view import Held
 from jobflow.core.planning.waiting import postpone
 from jobflow.core.reasons import StepReason
@@ -34,11 +34,13 @@ class Turn:
         names.sort(key=lambda name: refused.get(name, -1))
         self._names = frozenset(names[: held.room][:most])
 
-    def let_through(self, drafts: Iterable[Draft]) -> list[Draft]:
+    def let_through(self, drafts: Iterable[Draft | Continuation]) -> list[Draft | Continuation]:
         """Return those that are tried now."""
         return [draft for draft in drafts if self._is_due and draft.name in self._names]
 
-    def held_back(self, decision: StepDecision, drafts: Iterable[Draft]) -> StepDecision:
+    def held_back(
+        self, decision: StepDecision, drafts: Iterable[Draft | Continuation]
+    ) -> StepDecision:
         """Return the decision with the reason why its step waits. `drafts`: its vcjobs, tried or
         not, so that a try alone does not change the condition."""
         retry_at = self._held.retry_at

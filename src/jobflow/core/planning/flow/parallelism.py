@@ -4,18 +4,25 @@ The drafts of all steps are turned into creates as long as there is room. The ot
 built, because a wide flow may have a thousand of them waiting.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
+from jobflow.api.flow.control import to_number
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.planning.actions import CreateJob
-from jobflow.core.planning.context import Draft, PlanContext, StepDecision
+from jobflow.core.planning.actions import CommandFlow, CreateClaim, CreateJob
+from jobflow.core.planning.children import COMMAND_AGAIN
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import Continuation, CreateFault, Draft, StepDecision
 from jobflow.core.planning.flow.held_creates import Turn, under_way
+from jobflow.core.planning.flow.volume_claims import Claims, ClaimWait
 from jobflow.core.planning.waiting import postpone
 from jobflow.core.reasons import StepReason
-from jobflow.core.text import format_count
+from jobflow.core.text import format_count, shorten
+from jobflow.core.timestamps import add, ceil_to_second
 
 
 class Made(NamedTuple):
@@ -23,15 +30,15 @@ class Made(NamedTuple):
 
     decisions: list[StepDecision]
     """Without drafts: each is an action, waits for room, or could not be built."""
-    faults: Mapping[str, EvaluationFailure]
-    """The drafts that could not be built, by the vcjob's name. Their steps fail when they are
+    faults: Mapping[str, CreateFault]
+    """The drafts that can never be created, by the vcjob's name. Their steps fail when they are
     decided again, in this plan or the next."""
 
 
 def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
     """Return the decisions with as many creates as there is room for. While a quota or missing
     rights refuse creates, only those whose turn it is are tried."""
-    most, held = ctx.flow.spec.parallelism, ctx.view.held
+    most, held = to_number(ctx.flow.spec.parallelism), ctx.view.held
     room = None
     if most is not None and most >= 1:
         jobs, deleted = ctx.view.jobs, ctx.view.deleted
@@ -41,28 +48,37 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
     turn = None
     if held is not None and room != 0:
         turn = Turn(held, [decisions[position] for position in order], ctx.now, room)
-    found, faults = list(decisions), dict[str, EvaluationFailure]()
+    found, faults, claims = list(decisions), dict[str, CreateFault](), Claims(ctx)
     for position in order:
         decision = decisions[position]
         if not (drafts := decision.drafts):
             continue
         tried = drafts if turn is None else turn.let_through(drafts)
-        creates, unbuilt = _built(ctx, tried, room)
-        faults |= unbuilt
+        built = _built(ctx, tried, room, claims)
+        faults |= built.faults
         if room is not None:
-            room -= len(creates)
+            room -= built.places
         made = msgspec.structs.replace(
             decision,
-            actions=(*decision.actions, *creates),
+            actions=(*decision.actions, *built.claims, *_not_asked(ctx, built.creates)),
             drafts=(),
-            urgent=decision.urgent or bool(unbuilt),
+            wake_at=_earliest(
+                decision.wake_at,
+                built.wait.retry_at if built.wait else None,
+                ctx.later if built.is_late else None,
+            ),
+            urgent=decision.urgent or bool(built.faults),
         )
-        if unbuilt:
+        if built.faults:
             found[position] = made
         elif turn is not None:
             found[position] = turn.held_back(made, drafts)
+        elif built.creates or built.is_late:
+            found[position] = made
+        elif built.wait is not None:
+            found[position] = _without_claim(made, built.wait)
         else:
-            found[position] = made if creates else _without_room(made, most or 0)
+            found[position] = _without_room(made, most or 0)
     return Made(found, faults)
 
 
@@ -72,21 +88,79 @@ def in_start_order(ctx: PlanContext, positions: Iterable[int]) -> list[int]:
     return sorted(positions)
 
 
+@dataclass(slots=True)
+class _Built:
+    """The drafts of a step that were built."""
+
+    creates: list[CreateJob | CommandFlow] = field(default_factory=list)
+    claims: list[CreateClaim] = field(default_factory=list)
+    """The claims that they need and that are to be created first."""
+    faults: dict[str, CreateFault] = field(default_factory=dict)
+    wait: ClaimWait | None = None
+    """Why the first of those that wait for a volume claim does."""
+    is_late: bool = False
+    """Whether this plan may not evaluate the vars of the others."""
+    places: int = 0
+    """How many take room: those that are created, now or once their claims are."""
+
+
 def _built(
-    ctx: PlanContext, drafts: Iterable[Draft], room: int | None
-) -> tuple[list[CreateJob], dict[str, EvaluationFailure]]:
-    """Return at most `room` creates, and the drafts that could not be built."""
-    creates: list[CreateJob] = []
-    unbuilt: dict[str, EvaluationFailure] = {}
+    ctx: PlanContext, drafts: Iterable[Draft | Continuation], room: int | None, claims: Claims
+) -> _Built:
+    """Build drafts for at most `room` places."""
+    built = _Built()
     for draft in drafts:
-        if len(creates) == room:
+        if built.places == room:
             break
-        create = draft.build(ctx.flow)
+        has_vars = isinstance(draft, Draft) and draft.step.vars
+        if has_vars and ctx.progress.allowance.spent:
+            built.is_late = True
+            break
+        create = draft.build(ctx.flow, ctx.progress.allowance)
         if isinstance(create, EvaluationFailure):
-            unbuilt[draft.name] = create
-        else:
-            creates.append(create)
-    return creates, unbuilt
+            built.faults[draft.name] = CreateFault(StepReason.EXPRESSION_ERROR, create.message)
+            continue
+        match None if isinstance(create, CommandFlow) else claims.wait_of(create.manifest):
+            case None:
+                built.creates.append(create)
+                built.places += 1
+            case CreateFault() as fault:
+                built.faults[draft.name] = fault
+            case wait:
+                built.wait = built.wait or wait
+                built.places += wait.keeps_place
+    built.claims = claims.take_actions()
+    return built
+
+
+def _without_claim(decision: StepDecision, wait: ClaimWait) -> StepDecision:
+    """Return the decision about a step that waits for a volume claim."""
+    condition, until = decision.condition, wait.retry_at
+    if under_way(condition):
+        return decision
+    next_attempt = ceil_to_second(until) if until is not None else None
+    condition = postpone(
+        condition,
+        reason=wait.reason,
+        message=shorten(wait.message),
+        next_attempt_time=None if condition.attempts else next_attempt,
+    )
+    return msgspec.structs.replace(decision, condition=condition)
+
+
+def _earliest(*moments: datetime | None) -> datetime | None:
+    return min((at for at in moments if at is not None), default=None)
+
+
+def _not_asked(
+    ctx: PlanContext, creates: Iterable[CreateJob | CommandFlow]
+) -> Iterator[CreateJob | CommandFlow]:
+    """Yield the creates, and the retries of child flows that were not sent a moment ago. Those
+    that were sent have a place already."""
+    for create in creates:
+        asked = ctx.view.aborts.get(create.key) if isinstance(create, CommandFlow) else None
+        if asked is None or ctx.now >= add(asked, COMMAND_AGAIN):
+            yield create
 
 
 def _without_room(decision: StepDecision, most: int) -> StepDecision:

@@ -2,23 +2,28 @@
 
 Aborting is level-triggered (docs/decisions/commands-and-cancel.md). The intent is stored first: the
 reason and `abortTime` of the condition. Then Volcano gets an AbortJob Command, again every AGAIN
-without effect, and after PATIENCE the vcjob is deleted. When it has ended or is gone, the stored
-intent gives the reason. The facts about the flow decide whether to abort; the steps of `finally`
-are aborted only by a suspension with AbortJob and by TerminateNow.
+without effect, and after PATIENCE the vcjob is deleted; a child flow gets TerminateJob and is not
+deleted. When it has ended or is gone, the stored intent gives the reason. The facts about the flow
+decide whether to abort; the steps of `finally` are aborted only by a suspension with AbortJob and
+by TerminateNow.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 
 from jobflow.api import labels
-from jobflow.api.control import FailurePolicy
-from jobflow.api.flow_status import ENDED_STEP_PHASES, TIMEOUT, RunCondition
-from jobflow.api.job import Job, JobPhase
-from jobflow.core.planning.actions import AbortJob, DeleteJob
-from jobflow.core.planning.context import PlanContext, RunDecision
+from jobflow.api.flow.control import FailurePolicy
+from jobflow.api.flow.status import ENDED_STEP_PHASES, TIMEOUT, RunCondition
+from jobflow.api.volcano.command import Action
+from jobflow.api.volcano.job import Job, JobPhase
+from jobflow.core.planning.actions import AbortJob, CommandFlow, DeleteJob
+from jobflow.core.planning.children import COMMAND_AGAIN, ChildFlow
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import RunDecision
 from jobflow.core.planning.flow.failure_policy import policy_of, stored_failures
 from jobflow.core.planning.lifecycle import HALTS
 from jobflow.core.planning.observed import ObservedRun
@@ -66,6 +71,8 @@ def ending_reason(run: ObservedRun, ctx: PlanContext) -> str:
             return StepReason.DAEMON_ENDED
     elif lifecycle.finally_too:
         return StepReason.CANCELLED
+    if isinstance(run.job, ChildFlow):
+        return ""  # it reads the suspension from the status of its parent
     return StepReason.SUSPENDED if lifecycle.aborts_what_runs else ""
 
 
@@ -100,6 +107,9 @@ def abort(
     condition = stored if condition == stored else condition
     if since is None:
         return RunDecision(condition, urgent=True)
+    if isinstance(job, ChildFlow):
+        asks_child = cancel_child(job, ctx)
+        return RunDecision(condition, asks_child.actions, wake_at=asks_child.wake_at)
     if job.metadata.deletion_timestamp is not None:
         return RunDecision(condition)
     deadline = add(since, PATIENCE)
@@ -114,31 +124,57 @@ def abort(
     return RunDecision(condition, (asks,), wake_at=min(add(ctx.now, AGAIN), deadline))
 
 
-def left_over(ctx: PlanContext) -> Iterator[DeleteJob]:
+class _CommandAndTime(NamedTuple):
+    actions: tuple[CommandFlow, ...] = ()
+    wake_at: datetime | None = None
+
+
+def cancel_child(child: ChildFlow, ctx: PlanContext) -> _CommandAndTime:
+    """Return the Command that cancels a child flow, again every COMMAND_AGAIN without effect. The
+    child is not deleted, because its `finally` runs, unless that of its parent is cancelled."""
+    now_too = ctx.lifecycle.finally_too
+    action = Action.TERMINATE_NOW if now_too else Action.TERMINATE_JOB
+    if child.ending and (child.finally_too or not now_too):
+        return _CommandAndTime()
+    command = CommandFlow(child.metadata.name, child.metadata.uid, action)
+    asked = ctx.view.aborts.get(command.key)
+    if asked is not None and ctx.now < add(asked, COMMAND_AGAIN):
+        return _CommandAndTime(wake_at=add(asked, COMMAND_AGAIN))
+    return _CommandAndTime((command,), add(ctx.now, COMMAND_AGAIN))
+
+
+def _end_stray(job: Job, ctx: PlanContext) -> Iterator[DeleteJob | CommandFlow]:
+    if isinstance(job, ChildFlow):
+        yield from cancel_child(job, ctx).actions
+    else:
+        yield DeleteJob.of(job)
+
+
+def left_over(ctx: PlanContext) -> Iterator[DeleteJob | CommandFlow]:
     """Yield deletes of running vcjobs of earlier attempts and of runs that have ended, which would
-    delay the end of the flow."""
+    delay the end of the flow. Child flows are cancelled."""
     for observed in ctx.observed:
         for run in observed.each:
             has_ended = run.stored.phase in ENDED_STEP_PHASES
             for job in run.jobs:
                 if (has_ended or job is not run.job) and _is_there(job, ctx):
-                    yield DeleteJob.of(job)
+                    yield from _end_stray(job, ctx)
 
 
-def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob]:
+def unheard_of(ctx: PlanContext) -> Iterator[DeleteJob | CommandFlow]:
     """Yield deletes of running vcjobs that were created after their run or the flow had ended.
+    Child flows are cancelled.
 
     Those are vcjobs that this version created (they have the annotation of their targets' ends) and
     that the stored status does not know: a user may have resumed one that it knows.
     """
     for observed in filter(attrgetter("jobs"), ctx.observed):
-        for run in observed.each:
-            for job in run.unheard_of:
-                phases = {run.stored.phase, observed.stored.phase}
-                has_ended = ctx.flow.final or not phases.isdisjoint(ENDED_STEP_PHASES)
-                is_ours = labels.TARGET_ENDS in (job.metadata.annotations or {})
-                if has_ended and is_ours and _is_there(job, ctx):
-                    yield DeleteJob.of(job)
+        for run, job in observed.list_unheard_of():
+            phases = {run.stored.phase, observed.stored.phase}
+            has_ended = ctx.flow.final or not phases.isdisjoint(ENDED_STEP_PHASES)
+            is_ours = labels.TARGET_ENDS in (job.metadata.annotations or {})
+            if has_ended and is_ours and _is_there(job, ctx):
+                yield from _end_stray(job, ctx)
 
 
 def _is_there(job: Job, ctx: PlanContext) -> bool:

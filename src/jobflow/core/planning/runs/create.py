@@ -8,12 +8,16 @@ from itertools import count
 
 import msgspec
 
-from jobflow.api.flow_status import RunCondition, StepPhase
+from jobflow.api.flow.status import RunCondition, StepPhase
+from jobflow.api.volcano.job import JobPhase
 from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.scope import AttemptFacts
 from jobflow.core.manifests.job import Attempt, build_job
 from jobflow.core.names import format_attempt_name
 from jobflow.core.planning.actions import Guard
-from jobflow.core.planning.context import Draft, PlanContext, RunDecision
+from jobflow.core.planning.children import ChildFlow
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import Continuation, Draft, RunDecision
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.target_ends import ends_of_targets
 from jobflow.core.planning.view import Refusal
@@ -40,12 +44,29 @@ def next_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
 
     Its name is the next `-r<n>` that was never used.
     """
+    if (child := _failed_child(run, ctx)) is not None:
+        name = child.metadata.name
+        condition = wait(run, StepReason.STARTING, f"the flow {name} is being retried")
+        return RunDecision(condition, drafts=(Continuation(child),))
     room = _pod_suffix(run, ctx)
     names = (format_attempt_name(run.key, again, room=room) for again in count(run.attempts))
     name = next(name for name in names if name not in ctx.taken)
     is_last_known = run.job is not None and not run.gone
     gone = "" if is_last_known or not run.started else run.job_name
     return _attempt(run, ctx, name, run.attempts + 1, Guard(ctx.flow.metadata.uid, gone))
+
+
+def _failed_child(run: ObservedRun, ctx: PlanContext) -> ChildFlow | None:
+    """Return the failed child flow of a run that goes on after a retry of the flow: it is retried
+    too, so that its completed steps stay completed."""
+    stored = run.stored
+    if run.started or run.case_runs_no_flow or not stored.job:
+        return None
+    found = next((job for job in run.jobs if job.metadata.name == stored.job), None)
+    if not isinstance(found, ChildFlow) or found.phase != JobPhase.FAILED:
+        return None
+    gone = stored.job in ctx.view.deleted or found.metadata.deletion_timestamp is not None
+    return None if gone else found
 
 
 def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
@@ -60,8 +81,8 @@ def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     owner = holder.job.metadata.controller
     whose = f"{owner.kind} {owner.name}" if owner is not None else "no flow"
     message = (
-        f"a job named {run.key} exists already and belongs to {whose}: "
-        "delete it, or give the flow or the step another name"
+        f"a {'job' if run.case_runs_no_flow else 'flow'} named {run.key} exists already and "
+        f"belongs to {whose}: delete it, or give the flow or the step another name"
     )
     return _failed(run, StepReason.NAME_CONFLICT, message)
 
@@ -69,9 +90,10 @@ def refused_for_good(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
 def _attempt(
     run: ObservedRun, ctx: PlanContext, name: str, number: int, guard: Guard | None = None
 ) -> RunDecision:
+    what = "job" if run.case_runs_no_flow else "flow"
     needed = run.step.template_for(run.case)
     template = ctx.view.templates.get(needed)
-    if template is None:
+    if needed and template is None:
         message = f"waits for the JobTemplate {needed}"
         return RunDecision(wait(run, StepReason.WAITING_FOR_TEMPLATE, message))
     if (refusal := ctx.view.refusals.get(name)) is not None:
@@ -81,24 +103,26 @@ def _attempt(
         condition = _create_refused(run, refusal)
     elif (holder := ctx.view.holders.get(name)) is not None:
         until = add(ctx.now, NAME_AGAIN) if holder.retry_at is None else holder.retry_at
-        message = f"waits until the old job {holder.job.metadata.name} is gone"
+        message = f"waits until the old {what} {holder.job.metadata.name} is gone"
         condition = wait(run, StepReason.NAME_IN_USE, message)
         if ctx.now < until:
             return RunDecision(condition, wake_at=until)
     elif run.attempts:
         condition = run.stored
     else:
-        condition = wait(run, StepReason.STARTING, f"the job {name} is being created")
+        condition = wait(run, StepReason.STARTING, f"the {what} {name} is being created")
     if (fault := ctx.facts.faults.get(name)) is not None:
-        return _failed(run, StepReason.EXPRESSION_ERROR, fault.message)
+        return _failed(run, fault.reason, fault.message)
+    facts = AttemptFacts(number, run.stored.failures, run.stored.failure, run.step.may_run_flow)
     planned = Attempt(
         name,
         number,
         index=run.index,
         case=run.case,
         avoid_nodes=run.stored.avoid_nodes or (),
-        target_ends=ends_of_targets(run.step, ctx),
-        seen=ctx.seen(run),
+        target_ends=ends_of_targets(run, ctx),
+        retried=run.stored.failures > 0,
+        seen=ctx.seen(run, attempt=facts),
     )
     return RunDecision(condition, drafts=(Draft(run.step, template, planned, guard),))
 
@@ -129,11 +153,15 @@ def _pod_suffix(run: ObservedRun, ctx: PlanContext) -> int:
     """Return how many characters Volcano appends to the vcjob's name for its longest pod name; 0
     without a template."""
     suffixes, step = ctx.progress.pod_suffixes, run.step
+    if not run.case_runs_no_flow:
+        return 0
     if step.name not in suffixes:
-        template = ctx.view.templates.get(step.template_for(run.case))
-        if template is None:
+        needed = step.template_for(run.case)
+        template = ctx.view.templates.get(needed)
+        if needed and template is None:
             return 0
-        manifest = build_job(ctx.flow, step, template, Attempt(run.key, case=run.case))
+        attempt = Attempt(run.key, case=run.case, retried=True)
+        manifest = build_job(ctx.flow, step, template, attempt)
         assert not isinstance(manifest, EvaluationFailure)  # references stay without `seen`
         suffixes[step.name] = len(predict_pod_names(manifest["spec"]).longest)
     return suffixes[step.name]

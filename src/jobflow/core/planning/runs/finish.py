@@ -15,16 +15,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from jobflow.api.flow_status import RequestedHours, RunCondition, StepPhase
-from jobflow.api.job import Job, JobPhase, TaskState
-from jobflow.api.pod import ENDED_POD_PHASES, Pod, PodPhase
+from jobflow.api.flow.status import RequestedHours, RunCondition, StepPhase
+from jobflow.api.volcano.job import Job, JobPhase, TaskState
+from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.planning.actions import ReadPods
-from jobflow.core.planning.context import PlanContext, RunDecision
+from jobflow.core.planning.children import ChildFlow
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import RunDecision
 from jobflow.core.planning.job_records import before_its_end, job_record, running_time
 from jobflow.core.planning.observed import FAILURES, ObservedRun
 from jobflow.core.planning.runs.abort import aborted, intent
 from jobflow.core.planning.runs.timeout import deadline
 from jobflow.core.planning.view import PodsRead, View
+from jobflow.core.pods.disruption import find_eviction_by_policy
 from jobflow.core.pods.failure import PodFailure, find_first_failure
 from jobflow.core.pods.outputs import (
     OutputsTooLarge,
@@ -33,7 +36,7 @@ from jobflow.core.pods.outputs import (
     parse_outputs,
     read_message,
 )
-from jobflow.core.pods.resources import add_hours, sum_requests
+from jobflow.core.pods.resources import add_hours, replace_hours, sum_requests
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_go_duration, shorten
 from jobflow.core.timestamps import add, truncate_to_second
@@ -59,6 +62,8 @@ class Insight(NamedTuple):
 
 def finish(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
     """Return the end of a run whose vcjob has ended, or the read that it needs first."""
+    if isinstance(job, ChildFlow):
+        return RunDecision(_ended(run, job, _insight_of_child(run, job), ctx))
     insight = _insight(run, job, ctx)
     waits = None if insight.enough else unread(job, ctx.view, ctx.now)
     if waits is None:
@@ -114,6 +119,7 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
         attempts=run.attempts,
         deadline=deadline(run, job, ctx),
         last_transition_time=stored.last_transition_time if kept else _since(job),
+        failure=stored.failure if run.keeps_failure else None,
         requested_hours=stored.requested_hours,
     )
     return stored if condition == stored else condition
@@ -132,6 +138,8 @@ def requested_hours(run: ObservedRun, ctx: PlanContext) -> RequestedHours | None
     stored, job = run.stored, run.job
     if job is None or run.between_attempts:
         return stored.requested_hours
+    if isinstance(job, ChildFlow):
+        return replace_hours(stored.requested_hours, None, job.hours)
     asked = sum_requests(job.spec)
     if not any(asked):
         return stored.requested_hours
@@ -152,7 +160,7 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     outputs = None if pod is None else read_message(job.spec, pod)
     if job.phase in FAILURES and _is_aborted(run, job):
         return Insight(pods, outputs=outputs)
-    blamed = find_first_failure(pods) if job.phase in FAILURES else None
+    blamed = _blame(job, pods) if job.phase in FAILURES else None
     needed = run.step.name in ctx.layout.outputs_needed and has_output_pod(job.spec)
     if job.phase in FAILURES:
         enough = blamed is not None and blamed.sure and (outputs is not None or not needed)
@@ -163,6 +171,19 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     if needed and outputs is None:
         missing = (read.trouble if read is not None else "") or "its pod is gone"
     return Insight(pods, blamed, outputs, enough, missing)
+
+
+def _insight_of_child(run: ObservedRun, child: ChildFlow) -> Insight:
+    if child.failure is None or _is_aborted(run, child):
+        return Insight()
+    return Insight(blamed=PodFailure(child.failure, True, child.status.state.message))
+
+
+def _blame(job: Job, pods: Iterable[Pod]) -> PodFailure | None:
+    """Return the failure of a vcjob that nobody aborted."""
+    blamed = find_first_failure(pods)
+    evicted = None if blamed is not None and blamed.sure else find_eviction_by_policy(job)
+    return blamed if evicted is None else PodFailure(evicted, False, "one of its pods was evicted")
 
 
 def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> RunCondition:
@@ -225,7 +246,10 @@ def _outputs(
     noted, uid = ctx.progress.outputs, job.metadata.uid
     if uid not in noted:
         try:
-            outputs = parse_outputs(insight.outputs) if insight.outputs else None
+            if isinstance(job, ChildFlow):
+                outputs = job.outputs
+            else:
+                outputs = parse_outputs(insight.outputs) if insight.outputs else None
             if outputs is not None:
                 ctx.outputs_room.take(outputs)
             noted[uid] = outputs
@@ -239,10 +263,15 @@ def _why(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> tupl
         return "", ""
     state, blamed = job.status.state, insight.blamed
     detail = blamed.message if blamed is not None else state.message or state.reason
-    message = f"the job {job.metadata.name} ended {job.phase}"
+    is_flow = isinstance(job, ChildFlow)
+    what = "flow" if is_flow else "job"
+    message = f"the {what} {job.metadata.name} ended {job.phase}"
     message = f"{message}: {detail}" if detail else message
     if _is_aborted(run, job):
         return run.stored.reason, aborted(run.stored.reason, message, run, ctx)
+    if is_flow:
+        by_hand = state.reason == StepReason.CANCELLED
+        return StepReason.CANCELLED if by_hand else StepReason.FLOW_FAILED, message
     return FAILURES[job.phase], message
 
 

@@ -2,30 +2,43 @@
 
 Every run that has begun is decided by itself (`decide_run`). Then the next runs start: items in
 their order, up to `forEach.parallelism`; a repeat when the one before has completed, its end is
-stored, and `until` does not hold. After an item has failed for good, no further item starts unless
-the step runs every item (`runs_every_item`). A suspension or the end of the flow stops only runs
-that have not begun. `summarize` makes one condition of all runs.
+stored, `until` does not hold, and `repeat.pause` is over. After an item has failed for good, no
+further item starts unless the step runs every item (`runs_every_item`). A suspension or the end of
+the flow stops only runs that have not begun. `summarize` makes one condition of all runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
-from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
+import msgspec
+
+from jobflow.api.flow.control import to_number
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import evaluate_condition
 from jobflow.core.limits import MAX_RUNS
-from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
-from jobflow.core.planning.flow.failure_policy import runs_every_item
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import RunDecision, TargetEnd
+from jobflow.core.planning.flow.failure_policy import is_last_failure, runs_every_item
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, fresh
 from jobflow.core.planning.runs.abort import aborted, ending_reason
 from jobflow.core.planning.runs.create import refused_for_good
+from jobflow.core.planning.runs.item_states import ItemStates
 from jobflow.core.planning.runs.run import FindEnd, decide_run, start_run
-from jobflow.core.planning.target_ends import recorded_end_message
+from jobflow.core.planning.runs.timeout import duration
+from jobflow.core.planning.target_ends import (
+    recorded_end_message,
+    recorded_item_ends,
+    run_ended_as_recorded,
+)
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
-from jobflow.core.text import format_count
+from jobflow.core.spec.readiness import SKIPS, TargetState
+from jobflow.core.text import format_count, shorten
+from jobflow.core.timestamps import add, ceil_to_second
 
 
 class LoopEnd(NamedTuple):
@@ -33,6 +46,8 @@ class LoopEnd(NamedTuple):
 
     reason: str = ""
     message: str = ""
+    phase: StepPhase = StepPhase.FAILED
+    """The phase, if there is a reason."""
 
 
 @dataclass(slots=True)
@@ -46,6 +61,8 @@ class Loop:
     """The runs in the status or with a vcjob, by index."""
     every: bool = False
     """Whether every item starts (`runs_every_item`)."""
+    states: ItemStates | None = None
+    """The states of the targets for each item, if the items depend on theirs."""
     decided: dict[int, tuple[ObservedRun, RunDecision]] = field(default_factory=dict)
     """Runs that have begun or start now, by index."""
     verdict: LoopEnd | None = None
@@ -54,6 +71,8 @@ class Loop:
     """Whether the next run waits until the end of the last is stored."""
     wake_at: datetime | None = None
     """When to plan again although no run needs it."""
+    next_at: datetime | None = None
+    """When the next repeat may start, while `repeat.pause` lasts."""
 
     @property
     def runs(self) -> list[tuple[ObservedRun, RunDecision]]:
@@ -61,8 +80,13 @@ class Loop:
         return [self.decided[index] for index in sorted(self.decided)]
 
     @property
+    def conditions(self) -> Iterator[RunCondition]:
+        """The conditions of the decided runs."""
+        return (decision.condition for _, decision in self.decided.values())
+
+    @property
     def failed(self) -> bool:
-        return any(d.condition.phase == StepPhase.FAILED for _, d in self.decided.values())
+        return any(condition.phase == StepPhase.FAILED for condition in self.conditions)
 
     @property
     def not_started(self) -> int:
@@ -70,9 +94,27 @@ class Loop:
         return self.total - sum(index < self.total for index in self.decided)
 
     @property
+    def first_waiting(self) -> int | None:
+        """The first item that waits for an item of a target; None if there is none."""
+        if self.states is None or self.starts_no_more:
+            return None
+        left = (index for index in range(self.total) if index not in self.decided)
+        return next((i for i in left if self.states.of(i) is TargetState.NOT_YET), None)
+
+    @property
     def starts_no_more(self) -> bool:
         """Whether no further item starts because one has failed for good."""
         return self.failed and not self.every
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether no further item starts yet, because the reason of a failure is being read."""
+        runs = self.decided.values()
+        return not self.every and any(d.unjudged and is_last_failure(run) for run, d in runs)
+
+    def may_start(self, index: int) -> bool:
+        """Whether the targets of an item let it start."""
+        return self.states is None or self.states.of(index) is TargetState.MET
 
     def start(self, index: int, ctx: PlanContext) -> RunDecision:
         run = self.known.get(index) or fresh(self.observed, ctx.flow.metadata.name, index)
@@ -109,19 +151,37 @@ def _known(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -> Loop:
     items = get_items(step, observed.decided)
     total = _most(observed) if step.for_each is None else len(items or ())
     every = runs_every_item(ctx.flow, step)
+    position = ctx.graph.index[step.name]
     loop = Loop(observed, total, {run.index: run for run in observed.runs}, every)
+    if position in ctx.layout.matching:
+        loop.states = ItemStates(position, ctx)
+    ends = recorded_item_ends(ctx).get(position, {})
     for run in observed.runs:
-        decision = decide_run(run, ctx, find_end)
+        decision = decide_run(run, ctx, partial(_find_end_of, run, find_end, ends))
         if decision is not None and run.index is not None:
             loop.decided[run.index] = run, decision
+    for index, end in ends.items():
+        if index not in loop.known and index < total:
+            run = fresh(observed, ctx.flow.metadata.name, index)
+            loop.decided[index] = run, RunDecision(run_ended_as_recorded(end, run))
     if ctx.view.refusals or ctx.view.holders:
         _add_refused(loop, ctx)
     return loop
 
 
+def _find_end_of(
+    run: ObservedRun, find_end: FindEnd, ends: Mapping[int, TargetEnd]
+) -> TargetEnd | None:
+    """Return how a run ended according to its dependants, which may name its step or itself."""
+    if (end := find_end()) is not None:
+        return end
+    end = ends.get(run.index or 0)
+    return end if end is not None and end.attempts >= run.attempts else None
+
+
 def _most(observed: ObservedStep) -> int:
     repeat = observed.step.repeat
-    most = repeat.max if repeat is not None else None
+    most = to_number(repeat.max) if repeat is not None else None
     total = MAX_RUNS if most is None else min(max(most, 1), MAX_RUNS)
     known = {run.index for run in observed.runs}
     while total in known and total < MAX_RUNS:  # `max` was lowered past admission
@@ -147,30 +207,51 @@ def _continue(loop: Loop, ctx: PlanContext, end: TargetEnd | None) -> None:
 def _items(loop: Loop, ctx: PlanContext) -> None:
     """Begin the next items, or end the step if all items that have begun have ended and no other
     may begin. A flow that is suspended or being deleted only delays items."""
-    ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
     why = ending_reason(loop.observed, ctx)
-    if not (why or ctx.terminating or ctx.suspended or loop.starts_no_more):
+    if loop.states is not None and not (why or loop.starts_no_more):
+        _skip_items(loop, loop.states, ctx)
+    ended = sum(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values())
+    if not (why or ctx.terminating or ctx.pause or loop.starts_no_more or loop.is_failing):
         ended += _next_items(loop, ctx, len(loop.decided) - ended)
     if ended < len(loop.decided):
         return
     for_good = why not in ("", StepReason.SUSPENDED)
-    if not loop.not_started or loop.starts_no_more or (loop.failed and for_good):
+    stopped = next((c for c in loop.conditions if c.reason == StepReason.STOPPED), None)
+    if stopped is not None and not loop.failed:
+        loop.verdict = LoopEnd(stopped.reason, stopped.message, StepPhase.SKIPPED)
+    elif not loop.not_started or loop.starts_no_more or (loop.failed and for_good):
         loop.verdict = LoopEnd()
     elif for_good:
         count = f"{ended} of {loop.total} items had ended"
         loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
 
 
+def _skip_items(loop: Loop, states: ItemStates, ctx: PlanContext) -> None:
+    """Skip the items whose targets did not end as required."""
+    for index in range(loop.total):
+        if index in loop.decided or (skip := SKIPS.get(states.of(index))) is None:
+            continue
+        run = loop.known.get(index) or fresh(loop.observed, ctx.flow.metadata.name, index)
+        condition = msgspec.structs.replace(
+            run.stored,
+            phase=StepPhase.SKIPPED,
+            reason=StepReason(skip),
+            message=shorten(f"{states.message(index)} did not end as required"),
+            next_attempt_time=None,
+        )
+        loop.decided[index] = run, RunDecision(condition)
+
+
 def _next_items(loop: Loop, ctx: PlanContext, under_way: int) -> int:
     """Start as many items as there is room for. Return how many of them failed at once."""
     each = loop.observed.step.for_each
-    most = each.parallelism if each is not None else None
+    most = to_number(each.parallelism) if each is not None else None
     room = loop.total if most is None or most < 1 else most
     failed = 0
     for index in range(loop.total):
         if under_way >= room or (failed and not loop.every):
             break
-        if index not in loop.decided:
+        if index not in loop.decided and loop.may_start(index):
             has_failed = loop.start(index, ctx).condition.phase == StepPhase.FAILED
             failed += has_failed
             under_way += not has_failed
@@ -195,6 +276,7 @@ def _repeats(loop: Loop, ctx: PlanContext, *, sure: bool) -> None:
         if sure:
             loop.verdict = LoopEnd()
             return
+        loop.next_at = _end_of_pause(loop, run, ctx)
         _until(loop, run, condition, ctx)
         if loop.verdict is not None or loop.wake_at is not None:
             return
@@ -222,15 +304,29 @@ def _until(loop: Loop, run: ObservedRun, ended: RunCondition, ctx: PlanContext) 
         loop.verdict = LoopEnd(StepReason.UNTIL_NOT_REACHED, message)
 
 
+def _end_of_pause(loop: Loop, run: ObservedRun, ctx: PlanContext) -> datetime | None:
+    """Return when the repeat after this one, which has completed, may start; None: now. The time
+    is stored together with the end of the run."""
+    if run.stored.phase in ENDED_STEP_PHASES:
+        until = loop.observed.stored.next_attempt_time
+        return until if until is not None and ctx.now < until else None
+    repeat = loop.observed.step.repeat
+    pause = duration(repeat.pause if repeat is not None else None, None)
+    return None if not pause else ceil_to_second(add(ctx.now, pause))
+
+
 def _next_repeat(loop: Loop, index: int, ctx: PlanContext) -> None:
     if (why := ending_reason(loop.observed, ctx)) and why != StepReason.SUSPENDED:
         count = f"{index} of at most {loop.total} runs had ended"
         loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
         return
-    if ctx.terminating or ctx.suspended:
+    if ctx.terminating or ctx.pause:
         return
     if index and loop.decided[index - 1][0].stored.phase not in ENDED_STEP_PHASES:
         loop.stores_first = True
+        return
+    if loop.next_at is not None:
+        loop.wake_at = loop.next_at
         return
     loop.start(index, ctx)
     if loop.failed:

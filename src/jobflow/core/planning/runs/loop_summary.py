@@ -8,15 +8,16 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from jobflow.api.flow_status import (
+from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
     RequestedHours,
     RunCondition,
     StepCondition,
     StepPhase,
 )
-from jobflow.api.job import JobPhase, TaskState
-from jobflow.core.planning.context import PlanContext, RunDecision, StepDecision, with_time
+from jobflow.api.volcano.job import JobPhase, TaskState
+from jobflow.core.planning.context import with_time
+from jobflow.core.planning.decision import RunDecision, StepDecision
 from jobflow.core.planning.observed import ObservedRun, ObservedStep
 from jobflow.core.planning.runs.loop import Loop, LoopEnd
 from jobflow.core.pods.resources import replace_hours
@@ -27,23 +28,16 @@ WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
 """Reasons of a run that failed with the flow, not by itself."""
 
 
-def summarize(loop: Loop, ctx: PlanContext) -> StepDecision:
-    """Return the step's decision. While a run of the step is held back with all creates of the
-    namespace, the next attempt of another run changes nothing when it becomes due."""
-    observed, held = loop.observed, ctx.view.held
-    decided = loop.runs
+def summarize(loop: Loop) -> StepDecision:
+    observed, decided = loop.observed, loop.runs
     made = [decision for _, decision in decided]
-    drafts = _all(made, "drafts")
-    waking = [(run, d.wake_at) for run, d in decided if d.wake_at is not None]
-    if drafts and held is not None and not held.is_due(ctx.now):
-        waking = [(run, at) for run, at in waking if at != run.stored.next_attempt_time]
-    moments = [loop.wake_at, *(at for _, at in waking)]
-    runs = _runs(loop.observed, decided)
+    moments = [loop.wake_at, *(decision.wake_at for decision in made)]
+    runs = _runs(observed, decided)
     condition = _condition(loop, [decision.condition for decision in made], runs)
     return StepDecision(
         condition=observed.stored if condition == observed.stored else condition,
         actions=_all(made, "actions"),
-        drafts=drafts,
+        drafts=_all(made, "drafts"),
         wake_at=min((at for at in moments if at is not None), default=None),
         urgent=loop.stores_first or any(d.urgent for d in made),
         reads=_all(made, "reads"),
@@ -81,7 +75,7 @@ def _condition(
     elif observed.step.for_each is not None:
         fields = _items(loop, conditions)
     else:
-        fields = _repeat(conditions)
+        fields = _repeat(loop, conditions)
     if stored.passed_targets is not None and attempts <= stored.past_attempts:
         fields["passed_targets"] = stored.passed_targets
     created = (run.create_time for run in runs if run.create_time is not None)
@@ -98,10 +92,13 @@ def _condition(
 
 def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     starting = [c for c in conditions if c.phase == StepPhase.WAITING]
+    if not starting and (waits := _waits_for(loop)):
+        return {"phase": StepPhase.WAITING, "message": shorten(f"waits for {waits}")}
     first = next((c for c in starting if c.reason != StepReason.STARTING), None)
     if first is not None:
         return _as_waiting_run(loop.observed, first)
-    message = f"{format_count(len(starting), 'job')} are being created"
+    noun = "job" if loop.observed.case_runs_no_flow else "flow"
+    message = f"{format_count(len(starting), noun)} are being created"
     message = message if len(starting) > 1 else "".join(c.message for c in starting)
     return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
 
@@ -118,8 +115,10 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
         return _as_waiting_run(loop.observed, held_up)
     message = f"{ended} of {format_count(loop.total, 'item')} have ended"
     message += f", {running} under way" if running else ""
-    if loop.starts_no_more and loop.not_started:
+    if loop.not_started and loop.starts_no_more:
         message += f", {loop.not_started} will not start"
+    if waits := _waits_for(loop):
+        message += f"; item {loop.first_waiting} waits for {waits}"
     if held_up is not None:
         message += f"; item {held_up.index}: {held_up.message}"
     all_aborted = bool(with_job) and all(c.abort_time is not None for c in with_job)
@@ -130,8 +129,23 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     }
 
 
-def _repeat(conditions: Sequence[RunCondition]) -> dict[str, Any]:
+def _waits_for(loop: Loop) -> str:
+    """Return what the first item waits for that waits for an item of a target, or ""."""
+    index = loop.first_waiting
+    return "" if index is None or loop.states is None else loop.states.message(index)
+
+
+def _repeat(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     last = conditions[-1]
+    if loop.next_at is not None:
+        repeat = loop.observed.step.repeat
+        pause = repeat.pause if repeat is not None else ""
+        return {
+            "phase": StepPhase.WAITING,
+            "reason": StepReason.REPEATING,
+            "message": f"runs again after a pause of {pause}: the job {last.job} has completed",
+            "next_attempt_time": loop.next_at,
+        }
     if last.phase in ENDED_STEP_PHASES:
         message = f"the job {last.job} has ended, and the next one follows"
         return {"phase": StepPhase.WAITING, "reason": StepReason.STARTING, "message": message}
@@ -161,9 +175,11 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
     failed = [run for run in runs if run.phase == StepPhase.FAILED]
     fields: dict[str, Any] = {"phase": StepPhase.COMPLETED}
     if verdict.reason:
-        fields = {"phase": StepPhase.FAILED, "reason": verdict.reason, "message": verdict.message}
+        fields = {"phase": verdict.phase, "reason": verdict.reason, "message": verdict.message}
     elif failed:
         fields = _failed(loop, failed)
+    elif skipped := [run for run in runs if run.phase == StepPhase.SKIPPED]:
+        fields = _skipped(loop, runs, skipped)
     if loop.observed.step.repeat is not None and runs:
         last = runs[-1]
         fields |= {
@@ -174,6 +190,24 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
     return fields
 
 
+def _skipped(
+    loop: Loop, runs: Sequence[RunCondition], skipped: Sequence[RunCondition]
+) -> dict[str, Any]:
+    """End a step of whose items some were skipped, and no other has failed."""
+    bad = [run for run in skipped if run.reason != StepReason.NOT_TAKEN]
+    has_begun = len(skipped) < len(runs)
+    if not bad and has_begun:
+        return {"phase": StepPhase.COMPLETED}
+    first = next((run for run in bad if run.reason == StepReason.UPSTREAM_FAILED), skipped[0])
+    items = format_count(loop.total, "item")
+    message = f"{len(bad or skipped)} of {items} skipped; item {first.index}: {first.message}"
+    return {
+        "phase": StepPhase.FAILED if has_begun else StepPhase.SKIPPED,
+        "reason": first.reason,
+        "message": shorten(message),
+    }
+
+
 def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
     """Show the first run that failed by itself, behind the counts, which must not be cut off."""
     by = next((run for run in failed if run.reason not in WITH_THE_FLOW), failed[0])
@@ -181,6 +215,8 @@ def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
     if loop.observed.step.for_each is not None:
         items = format_count(loop.total, "item")
         counts = [f"{len(failed)} of {items} failed"] if len(failed) > 1 else []
+        skipped = sum(d.condition.phase == StepPhase.SKIPPED for _, d in loop.decided.values())
+        counts += [f"{skipped} of {items} skipped"] if skipped else []
         counts += [f"{loop.not_started} of {items} not started"] if loop.not_started else []
         message = "; ".join([*counts, f"item {by.index}: {by.message}"])
     return {

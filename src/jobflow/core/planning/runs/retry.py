@@ -1,18 +1,20 @@
 """Retry of a failed run and its backoff: a step's `retry`.
 
 A vcjob that was refused is not created again. A run that ends with its flow gets no further
-attempt. A run that was aborted by a suspension gets one that does not count.
+attempt. A run that was aborted by a suspension gets one that does not count, and so does one that
+the cluster disrupted, up to `retry.disruptions` of them.
 """
 
 from datetime import timedelta
 
 import msgspec
 
-from jobflow.api.control import Backoff, Retry
-from jobflow.api.flow_status import RunCondition, StepPhase
+from jobflow.api.flow.control import Backoff, Retry, to_number
+from jobflow.api.flow.status import RunCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.cel.scope import evaluate_condition
-from jobflow.core.planning.context import PlanContext, RunDecision
+from jobflow.core.cel.scope import AttemptFacts, evaluate_condition
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import RunDecision
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import aborted, ending_reason
 from jobflow.core.planning.runs.finish import ends_as, not_judged
@@ -22,6 +24,8 @@ from jobflow.core.reasons import StepReason
 from jobflow.core.text import shorten
 from jobflow.core.timestamps import add, ceil_to_second
 
+DISRUPTIONS = 5
+"""Disrupted attempts that do not count, if a step does not set them."""
 DURATION = timedelta(seconds=1)
 FACTOR = 2.0
 LONGEST = timedelta(minutes=5)
@@ -40,6 +44,7 @@ def retry_or_end(run: ObservedRun, end: RunDecision, ctx: PlanContext) -> RunDec
     suspended = condition.reason == StepReason.SUSPENDED
     if suspended and why in ("", StepReason.SUSPENDED):
         message = "the flow was suspended: it runs again once the flow is resumed"
+        condition = msgspec.structs.replace(condition, failure=run.stored.failure)
         waits = wait_between_attempts(run, condition, reason=StepReason.SUSPENDED, message=message)
         return RunDecision(waits, urgent=True)
     if suspended:
@@ -67,16 +72,24 @@ def backoff(policy: Backoff, attempts: int) -> timedelta:
 def _retried(
     run: ObservedRun, condition: RunCondition, retry: Retry, ctx: PlanContext
 ) -> RunDecision:
-    failures, limit = run.stored.failures + 1, retry.limit or 0
+    disruptions = run.stored.disruptions + 1
+    most = DISRUPTIONS if retry.disruptions is None else retry.disruptions
+    if condition.failure is not None and condition.failure.disruption and disruptions <= most:
+        condition = msgspec.structs.replace(condition, disruptions=disruptions)
+        return _again(run, condition, retry, f"disruption {disruptions} of {most}", ctx)
+    failures, limit = run.stored.failures + 1, to_number(retry.limit) or 0
     condition = msgspec.structs.replace(condition, failures=failures)
     if failures > limit:
         return _final(condition)
     if retry.when is not None:
         when = retry.when
+        ended = AttemptFacts(
+            condition.attempts, run.stored.failures, condition.failure, run.step.may_run_flow
+        )
         again = ctx.answer(
             run,
             "retry.when",
-            lambda: evaluate_condition("retry.when", when, ctx.seen(run, condition)),
+            lambda: evaluate_condition("retry.when", when, ctx.seen(run, condition, ended)),
         )
         if again is None:
             kept = RunDecision(run.stored) if run.job is None else not_judged(run, run.job, ctx)
@@ -86,12 +99,19 @@ def _retried(
             return _final(condition, reason=StepReason.EXPRESSION_ERROR, message=why)
         if not again:
             return _final(condition)
-    until = ceil_to_second(add(ctx.now, backoff(retry.backoff or Backoff(), failures)))
+    return _again(run, condition, retry, f"{failures} of {limit}", ctx)
+
+
+def _again(
+    run: ObservedRun, condition: RunCondition, retry: Retry, count: str, ctx: PlanContext
+) -> RunDecision:
+    pause = backoff(retry.backoff or Backoff(), condition.failures + condition.disruptions)
+    until = ceil_to_second(add(ctx.now, pause))
     waits = wait_between_attempts(
         run,
         condition,
         reason=StepReason.RETRYING,
-        message=shorten(f"runs again ({failures} of {limit}): {condition.message}"),
+        message=shorten(f"runs again ({count}): {condition.message}"),
         next_attempt_time=until,
     )
     return RunDecision(waits, wake_at=until, urgent=True)

@@ -1,4 +1,4 @@
-"""Decision about a run that has begun: ended, running, between attempts, or lost.
+"""Decision about a run that has begun: ended, running, between attempts, lost, or asking.
 
 Dependencies do not matter to a run that has begun. A run that has ended by the stored status stays
 ended.
@@ -8,13 +8,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from jobflow.api.control import Backoff
-from jobflow.api.flow_status import ENDED_STEP_PHASES, RunCondition, StepPhase
-from jobflow.api.job import Job
+from jobflow.api.flow.control import Backoff
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
+from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import ReadJob
-from jobflow.core.planning.context import PlanContext, RunDecision, TargetEnd
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import RunDecision, TargetEnd
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.planning.runs.abort import abort, aborted, intent
+from jobflow.core.planning.runs.approval import ask, decide_approval
 from jobflow.core.planning.runs.create import first_attempt, next_attempt
 from jobflow.core.planning.runs.finish import ends_as, finish, requested_hours, running_as
 from jobflow.core.planning.runs.retry import backoff, retry_or_end
@@ -33,6 +35,8 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
         return RunDecision(run.stored)
     if not run.started:
         return None
+    if run.step.approval is not None:
+        return decide_approval(run, run.step.approval, ctx)
     job = run.job
     if job is None:
         return _without_job(run, ctx, find_end)
@@ -47,6 +51,8 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
 
 def start_run(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Start a run that may start now, also after a retry of the flow."""
+    if run.step.approval is not None:
+        return ask(run, run.step.approval, ctx)
     return next_attempt_when_due(run, ctx) if run.attempts else first_attempt(run, ctx)
 
 
@@ -55,7 +61,7 @@ def next_attempt_when_due(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     stored = run.stored
     if (why := intent(run, ctx)) and why != StepReason.SUSPENDED:
         return _aborted_without_job(run, stored, why, ctx)
-    if ctx.terminating or ctx.suspended:
+    if ctx.terminating or ctx.pause is not None:
         return RunDecision(stored)
     if stored.next_attempt_time is not None and ctx.now < stored.next_attempt_time:
         return RunDecision(stored, wake_at=stored.next_attempt_time)
@@ -85,7 +91,7 @@ def _without_job(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDe
     if ctx.terminating and not why:
         return RunDecision(last)
     if name not in ctx.view.deleted and name not in ctx.view.holders:
-        return RunDecision(last, (ReadJob(name),))
+        return RunDecision(last, (ReadJob(name, ctx.names_child(run.step, name)),))
     return _aborted_without_job(run, last, why, ctx) if why else _lost(run, ctx)
 
 
@@ -93,7 +99,7 @@ def _aborted_without_job(
     run: ObservedRun, last: RunCondition, why: str, ctx: PlanContext
 ) -> RunDecision:
     there = run.job is not None and not run.gone
-    end = f"the job {run.job_name} {'has ended' if there else 'is gone'}"
+    end = f"the {_kind(run, ctx)} {run.job_name} {'has ended' if there else 'is gone'}"
     phase, message = ends_as(why), aborted(why, end, run, ctx)
     avoided = last.avoid_nodes if phase == StepPhase.FAILED else None
     condition = _ended(run, last, phase, why, message, ctx, avoided)
@@ -121,14 +127,21 @@ def _ended(
         deadline=None,
         abort_time=None,
         avoid_nodes=avoid_nodes,
+        failure=last.failure if run.between_attempts else None,  # that of an attempt before
         requested_hours=requested_hours(run, ctx),
     )
+
+
+def _kind(run: ObservedRun, ctx: PlanContext) -> str:
+    return "flow" if ctx.names_child(run.step, run.job_name) else "job"
 
 
 def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     pause = backoff(Backoff(), run.attempts - run.stored.past_attempts)
     until = ceil_to_second(add(ctx.now, pause))
-    message = f"the job {run.job_name} is gone and its end was not seen: it runs again"
+    message = (
+        f"the {_kind(run, ctx)} {run.job_name} is gone and its end was not seen: it runs again"
+    )
     condition = msgspec.structs.replace(
         wait(run, StepReason.JOB_LOST, message, until), requested_hours=requested_hours(run, ctx)
     )

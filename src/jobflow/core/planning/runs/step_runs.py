@@ -2,8 +2,9 @@
 
 from typing import cast
 
-from jobflow.api.flow_status import ENDED_STEP_PHASES
-from jobflow.core.planning.context import PlanContext, StepDecision
+from jobflow.api.flow.status import ENDED_STEP_PHASES
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs import loop as looping
 from jobflow.core.planning.runs.create import refused_for_good
@@ -15,6 +16,8 @@ from jobflow.core.planning.target_ends import (
     known_or_inferred_end,
     recorded_ends,
 )
+from jobflow.core.spec.approvals import is_to_be_stored
+from jobflow.core.spec.readiness import get_end
 
 
 def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
@@ -26,33 +29,37 @@ def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
     for position in ctx.layout.order:
         observed = ctx.observed[position]
         stored = observed.stored
+        if stored.phase in ENDED_STEP_PHASES:
+            found[position] = StepDecision(stored)
+            continue
         if position in ended:
             decision: StepDecision | None = ended[position]
-        elif stored.phase in ENDED_STEP_PHASES:
-            decision = StepDecision(stored)
         elif position in ends and (end := end_beyond_all_known(position, ctx)) is not None:
             decision = StepDecision(ended_as_recorded(end, observed))
         elif stored.attempts > stored.past_attempts or observed.job or observed.loops or answered:
-            decision = _continue(position, observed, ctx)
+            decision = continue_step(position, observed, ctx)
         else:
             continue
         if decision is not None:
             found[position] = decision
             ctx.standing[position] = decision.condition
+            if not is_to_be_stored(observed.step, decision.condition):
+                ctx.progress.ends[position] = get_end(observed.step, decision.condition)
     return found
 
 
 def begin(observed: ObservedStep, ctx: PlanContext) -> StepDecision:
     """Start a step; after a retry of the flow, the runs that are left."""
     if observed.loops:
-        return summarize(looping.begin(observed, ctx), ctx)
+        return summarize(looping.begin(observed, ctx))
     return cast(StepDecision, start_run(observed, ctx))
 
 
-def _continue(position: int, observed: ObservedStep, ctx: PlanContext) -> StepDecision | None:
+def continue_step(position: int, observed: ObservedStep, ctx: PlanContext) -> StepDecision | None:
+    """Return the decision about a step that has begun, or None if it has not."""
     if observed.loops:
         loop = looping.continue_loop(observed, ctx, lambda: known_or_inferred_end(position, ctx))
-        return None if loop is None else summarize(loop, ctx)
+        return None if loop is None else summarize(loop)
     decision = decide_run(observed, ctx, lambda: known_or_inferred_end(position, ctx))
     if decision is None:
         decision = refused_for_good(observed, ctx)

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from jobflow.api.duration import parse_duration
-from jobflow.api.flow_status import JobRecord
-from jobflow.api.job import Job, JobPhase
+from jobflow.api.flow.status import JobRecord
+from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.timestamps import add, ceil_to_second

@@ -7,7 +7,8 @@ failure in a large flow does not send a thousand Events.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from jobflow.api.flow_status import (
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import (
     CANCELLED,
     ENDED_STEP_PHASES,
     FINAL_PHASES,
@@ -18,10 +19,12 @@ from jobflow.api.flow_status import (
     StepCondition,
     StepPhase,
 )
-from jobflow.api.jobflow import JobFlow, Step
+from jobflow.api.flow.step import Step
 from jobflow.core.planning.actions import Event, EventType
-from jobflow.core.planning.context import PlanContext, StepDecision
-from jobflow.core.reasons import StepReason
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import StepDecision
+from jobflow.core.reasons import FlowReason, StepReason
+from jobflow.core.spec.approvals import asks
 from jobflow.core.text import join_names, shorten
 
 TROUBLES: frozenset[str] = frozenset(
@@ -47,11 +50,9 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
             continue
         name = observed.step.name
         if observed.loops:
-            yield from _run_events(observed.step, old, new)
-        elif new.attempts > old.attempts and new.job:
-            again = f" (attempt {new.attempts})" if new.attempts > 1 else ""
-            message = f"step {name}: created job {new.job}{again}"
-            yield Event(EventType.NORMAL, "JobCreated", message)
+            yield from _run_events(observed.step, old, new, ctx)
+        elif new.attempts > old.attempts:
+            yield from _attempt_events(observed.step, new, ctx)
         if new.phase in ENDED_STEP_PHASES:
             if new.phase == StepPhase.SKIPPED:
                 skipped.setdefault(new.reason, []).append(name)
@@ -66,8 +67,12 @@ def step_events(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Iterator
 
 
 def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
-    """Yield the Events of the flow as a whole: cancel, timeout, suspension and end."""
+    """Yield the Events of the flow as a whole: volume claims, cancel, timeout, suspension, end."""
     phase, reason = status.state.phase, status.state.reason
+    before = flow.status.volume_claims or ()
+    if claims := [name for name in status.volume_claims or () if name not in before]:
+        noun = "volume claim" if len(claims) == 1 else "volume claims"
+        yield Event(EventType.NORMAL, "VolumeClaimCreated", f"created {noun} {join_names(claims)}")
     if reason in _HALTED and reason != flow.status.state.reason:
         yield Event(*_HALTED[reason], status.state.message)
     if (flow.status.suspended_at is None) != (status.suspended_at is None):
@@ -76,12 +81,35 @@ def flow_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
             yield Event(EventType.NORMAL, "FlowSuspended", message)
         elif phase not in FINAL_PHASES:
             yield Event(EventType.NORMAL, "FlowResumed", "steps start again")
+    yield from _place_events(flow, status)
     if flow.status.state.phase == phase or phase not in FINAL_PHASES:
         return
-    if phase == FlowPhase.SUCCEED:
+    if phase == FlowPhase.SUCCEED and reason == FlowReason.CONCURRENCY:
+        yield Event(EventType.NORMAL, "FlowSkipped", status.state.message)
+    elif phase == FlowPhase.SUCCEED:
         yield Event(EventType.NORMAL, "FlowSucceeded", f"all is done: {status.progress} steps")
     else:
         yield Event(EventType.WARNING, "FlowFailed", status.state.message)
+
+
+def _place_events(flow: JobFlow, status: JobFlowStatus) -> Iterator[Event]:
+    """Yield an Event when the flow begins to wait for a place in its concurrency group, and when it
+    has got one."""
+    was, reason = flow.status.state.reason, status.state.reason
+    if reason == FlowReason.CONCURRENCY != was and status.state.phase == FlowPhase.PENDING:
+        yield Event(EventType.NORMAL, "FlowWaiting", status.state.message)
+    if was == FlowReason.CONCURRENCY and flow.status.start_time is None and status.start_time:
+        yield Event(EventType.NORMAL, "FlowStarted", "it has a place in its concurrency group")
+
+
+def _attempt_events(step: Step, new: StepCondition, ctx: PlanContext) -> Iterator[Event]:
+    if new.job:
+        again = f" (attempt {new.attempts})" if new.attempts > 1 else ""
+        what, reason = _created(ctx.names_child(step, new.job))
+        message = f"step {step.name}: created {what} {new.job}{again}"
+        yield Event(EventType.NORMAL, reason, message)
+    elif asks(new):
+        yield Event(EventType.NORMAL, "ApprovalRequested", f"step {step.name}: {new.message}")
 
 
 def _steps(names: Sequence[str]) -> str:
@@ -92,15 +120,23 @@ def _ended(name: str, new: StepCondition) -> Event:
     if new.reason == StepReason.OUTPUTS_MISSING:
         return Event(EventType.WARNING, new.reason, f"step {name}: completed; {new.message}")
     if new.phase == StepPhase.COMPLETED:
-        return Event(EventType.NORMAL, "StepCompleted", f"step {name}: completed")
+        how = new.message if new.approval is not None else "completed"
+        return Event(EventType.NORMAL, "StepCompleted", f"step {name}: {how}")
     return Event(EventType.WARNING, "StepFailed", f"step {name}: {new.message or new.reason}")
 
 
-def _run_events(step: Step, old: StepCondition, new: StepCondition) -> Iterator[Event]:
+def _created(is_flow: bool) -> tuple[str, str]:
+    return ("flow", "FlowCreated") if is_flow else ("job", "JobCreated")
+
+
+def _run_events(
+    step: Step, old: StepCondition, new: StepCondition, ctx: PlanContext
+) -> Iterator[Event]:
     """Yield the Events of changed runs: created jobs, runs that failed while others continue, and
     new troubles."""
     before: Mapping[int | None, RunCondition] = {run.index: run for run in old.runs or ()}
     created: list[str] = []
+    asked: list[RunCondition] = []
     warnings: dict[str, list[RunCondition]] = {}
     for run in new.runs or ():
         was = before.get(run.index, _NOT_BEGUN)
@@ -108,13 +144,21 @@ def _run_events(step: Step, old: StepCondition, new: StepCondition) -> Iterator[
             continue
         if run.attempts > was.attempts and run.job:
             created.append(run.job)
+        elif run.attempts > was.attempts and asks(run):
+            asked.append(run)
         if run.phase == StepPhase.FAILED != was.phase and new.phase not in ENDED_STEP_PHASES:
             warnings.setdefault("RunFailed", []).append(run)
         elif run.phase == StepPhase.WAITING and run.reason in TROUBLES - {was.reason}:
             warnings.setdefault(run.reason, []).append(run)
     if created:
-        jobs = f"{'job' if len(created) == 1 else 'jobs'} {join_names(created)}"
-        yield Event(EventType.NORMAL, "JobCreated", f"step {step.name}: created {jobs}")
+        what, reason = _created(ctx.names_child(step, created[0]))
+        plural = "" if len(created) == 1 else "s"
+        message = f"step {step.name}: created {what}{plural} {join_names(created)}"
+        yield Event(EventType.NORMAL, reason, message)
+    if asked:
+        more = f", and {len(asked) - 1} more" if len(asked) > 1 else ""
+        message = f"step {step.name}: item {asked[0].index}{more}: {asked[0].message}"
+        yield Event(EventType.NORMAL, "ApprovalRequested", message)
     noun = "item" if step.for_each is not None else "run"
     for reason, runs in sorted(warnings.items()):
         more = f", and {len(runs) - 1} more" if len(runs) > 1 else ""

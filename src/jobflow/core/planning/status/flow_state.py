@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from jobflow.api.flow_status import (
+from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
     FlowPhase,
     FlowState,
@@ -10,10 +10,13 @@ from jobflow.api.flow_status import (
     StepCondition,
     StepPhase,
 )
-from jobflow.api.job import JobPhase
-from jobflow.api.jobflow import Step
-from jobflow.api.pod import PodPhase
-from jobflow.core.planning.context import PlanContext, StepDecision
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import JobPhase
+from jobflow.api.volcano.pod import PodPhase
+from jobflow.core.planning.children import ChildFlow
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import StepDecision
+from jobflow.core.planning.lifecycle import HALTS
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.text import join_names, shorten
@@ -40,14 +43,15 @@ def flow_state(
     has_ended = has_ended and not _alive(ctx)
     lifecycle = ctx.lifecycle
     phase = _phase(
-        ctx, records, has_ended=has_ended, failed=bool(failed or lifecycle.ending_reason)
+        ctx, records, has_ended=has_ended, failed=bool(failed or lifecycle.ending_reason in HALTS)
     )
     reason, message = lifecycle.ending_reason, lifecycle.ending_message
     if phase is FlowPhase.TERMINATING:
         message = "the flow is being deleted"
     elif not reason:
-        if lifecycle.suspended and not has_ended:
-            reason, message = FlowReason.SUSPENDED, lifecycle.suspended
+        pause = lifecycle.pause
+        if pause is not None and not has_ended:
+            reason, message = ("", "") if lifecycle.starting else pause
         elif failed:
             reason, message = _failure(failed)
         elif held_up:
@@ -94,7 +98,12 @@ def _phase(
         return FlowPhase.FAILED if failed else FlowPhase.SUCCEED
     if ctx.flow.status.state.phase == FlowPhase.RUNNING:
         return FlowPhase.RUNNING
-    begun = any(record.state != JobPhase.PENDING for record in records)
+    if ctx.lifecycle.waits or ctx.lifecycle.starting:
+        return FlowPhase.PENDING
+    begun = any(record.state != JobPhase.PENDING for record in records) or any(
+        isinstance(job, ChildFlow) and job.phase != JobPhase.PENDING
+        for job in (ctx.view.jobs.values() if ctx.layout.has_children else ())
+    )
     return FlowPhase.RUNNING if begun else FlowPhase.PENDING
 
 

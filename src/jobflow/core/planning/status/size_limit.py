@@ -1,7 +1,8 @@
 """Size limit of a status: what is dropped from a status that is too large, and in which order.
 
 Phase, reason, attempts, passedTargets, decisions and outputs of steps and runs are never dropped,
-nor the lists of vcjobs. Details of an ended vcjob that are dropped are lost.
+nor the lists of vcjobs, nor the facts of failures that an expression or reference names. Details of
+an ended vcjob that are dropped are lost.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jobflow.api.flow_status import (
+from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
     JobFlowStatus,
     JobRecord,
@@ -21,12 +22,13 @@ from jobflow.api.flow_status import (
 from jobflow.core.names import format_latest_name
 from jobflow.core.planning.job_records import JOB_LISTS, ended
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.named_failures import NO_FIELDS, NamedFailure, keep_fields
 
 LIMIT = 256 * 1024
 """Bytes of a status as JSON above which parts of it are dropped."""
 
 MOST = 1024 * 1024
-"""Most bytes of a status; admission (`rules/size_limits.py`) relies on it."""
+"""Most bytes of a status; admission (`rules/flow/size_limits.py`) relies on it."""
 
 _replace = msgspec.structs.replace
 
@@ -41,7 +43,13 @@ C = TypeVar("C", bound=RunCondition)
 """The condition of a step or of one of its runs."""
 
 
-def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
+NamedFailures = Mapping[str, NamedFailure]
+"""By key of a step, the fields of its failure that are never dropped."""
+
+
+def fitted(
+    status: JobFlowStatus, stored: JobFlowStatus, find_named: Callable[[], NamedFailures] = dict
+) -> JobFlowStatus:
     """Return the status with as little dropped as possible to fit.
 
     If `stored` is this status with more dropped, return it; otherwise dropped parts would come and
@@ -50,8 +58,9 @@ def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
     fits = status if _size(status) <= LIMIT else None
     if fits is not None and not (_cut(stored) and _uncut(status) == _uncut(stored)):
         return fits
+    named = find_named()
     for drop in DROPS:
-        before, status = status, drop(status)
+        before, status = status, drop(status, named)
         if status is before:
             continue
         if status == stored:
@@ -59,7 +68,7 @@ def fitted(status: JobFlowStatus, stored: JobFlowStatus) -> JobFlowStatus:
         if fits is None and _size(status) <= LIMIT:
             fits = status
     if fits is None and _size(status) > MOST:
-        status = _known_from_jobs(status)
+        status = _known_from_jobs(status, named)
         return stored if status == stored else status
     return fits if fits is not None else status
 
@@ -79,7 +88,7 @@ def _uncut(status: JobFlowStatus) -> JobFlowStatus:
     return _replace(status, conditions=None, job_status_list=None, pod_failure_ratio="")
 
 
-def _histories_but_the_last(status: JobFlowStatus) -> JobFlowStatus:
+def _histories_but_the_last(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
     records = [
         _replace(record, running_histories=histories[-1:])
         if (histories := record.running_histories) is not None and len(histories) > 1
@@ -89,34 +98,35 @@ def _histories_but_the_last(status: JobFlowStatus) -> JobFlowStatus:
     return _with_records(status, records)
 
 
-def _times_of_steps_with_jobs(status: JobFlowStatus) -> JobFlowStatus:
+def _times_of_steps_with_jobs(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
     # the last history of the job has the time
     return _conditions(status, _TIME, lambda each: bool(each.job))
 
 
-def _task_status_counts(status: JobFlowStatus) -> JobFlowStatus:
+def _task_status_counts(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
     if status.pod_failure_ratio:
         status = _replace(status, pod_failure_ratio="")
     return _conditions(status, {"task_status_count": None})
 
 
-def _messages(status: JobFlowStatus) -> JobFlowStatus:
+def _messages(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
     return _conditions(status, {"message": ""})
 
 
-def _details_of_ended_steps(status: JobFlowStatus) -> JobFlowStatus:
-    return _conditions(status, _DETAILS, lambda each: each.phase in ENDED_STEP_PHASES)
+def _details_of_ended_steps(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
+    less = _conditions(status, _DETAILS, lambda each: each.phase in ENDED_STEP_PHASES)
+    return _with_named(less, status, named)
 
 
-def _records_of_ended_jobs(status: JobFlowStatus) -> JobFlowStatus:
+def _records_of_ended_jobs(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
     return _with_records(status, [r for r in status.job_status_list or () if not ended(r)])
 
 
-def _times(status: JobFlowStatus) -> JobFlowStatus:
+def _times(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
     return _conditions(status, _TIME)
 
 
-def _known_from_jobs(status: JobFlowStatus) -> JobFlowStatus:
+def _known_from_jobs(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
     """Drop, for thousands of jobs at once: everything that an existing job says itself, names of
     jobs that follow from their attempt (`observed` restores them), jobs of earlier attempts, the
     time of the next try of a refused create, and the nodes to avoid."""
@@ -127,7 +137,8 @@ def _known_from_jobs(status: JobFlowStatus) -> JobFlowStatus:
         names = [name for name in getattr(status, field) or () if name in latest]
         lists[field] = names or None
     conditions = {key: _least(key, each) for key, each in stored.items()}
-    return _replace(status, conditions=conditions or None, job_status_list=None, **lists)
+    less = _replace(status, conditions=conditions or None, job_status_list=None, **lists)
+    return _with_named(less, status, named)
 
 
 def _least(key: str, condition: C) -> C:
@@ -147,7 +158,29 @@ def _least(key: str, condition: C) -> C:
     return _replace(condition, **fields)
 
 
-DROPS: tuple[Callable[[JobFlowStatus], JobFlowStatus], ...] = (
+def _with_named(less: JobFlowStatus, status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
+    """Return `less`, the status without failures, with the fields of failures that are named."""
+    if less is status or not named:
+        return less
+    conditions, full = dict(less.conditions or {}), status.conditions or {}
+    for key in named.keys() & conditions.keys():
+        runs = [
+            _with_fields(run, before, named[key].retried, NO_FIELDS)
+            for run, before in zip(conditions[key].runs or (), full[key].runs or (), strict=True)
+        ]
+        kept = _with_fields(conditions[key], full[key], named[key].retried, named[key].ended)
+        conditions[key] = _replace(kept, runs=runs) if runs else kept
+    return _replace(less, conditions=conditions)
+
+
+def _with_fields(less: C, full: C, retried: frozenset[str], ended: frozenset[str]) -> C:
+    if less.failure is full.failure:
+        return less
+    fields = ended if full.phase in ENDED_STEP_PHASES else retried
+    return _replace(less, failure=keep_fields(full.failure, fields))
+
+
+DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
     _histories_but_the_last,
     _times_of_steps_with_jobs,
     _task_status_counts,

@@ -1,7 +1,7 @@
 """Decisions about steps that have not begun: start, wait, skip or fail.
 
 Targets are decided before their dependants, so that one pass carries an end through the flow.
-A ready step is checked in this order: the flow is being deleted or is suspended; the step's own
+A ready step is checked in this order: the flow is being deleted or pauses; the step's own
 decisions, which are stored before it starts (`stored_decisions`); the flow has stopped after a
 failure (`failure_policy`). If a step fails in a pass, all steps are decided again (`plan`).
 """
@@ -11,19 +11,24 @@ from functools import cached_property
 
 import msgspec
 
-from jobflow.api import jobflow as api
-from jobflow.api.flow_status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
-from jobflow.api.jobflow import Condition
+from jobflow.api.flow import probe as api
+from jobflow.api.flow.dependencies import Condition
+from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
-from jobflow.core.planning.context import PlanContext, StepDecision
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import Decision, StepDecision
 from jobflow.core.planning.flow.failure_policy import FailureStop
 from jobflow.core.planning.flow.finally_and_daemons import may_begin
 from jobflow.core.planning.observed import ObservedStep, has_run
-from jobflow.core.planning.runs.step_runs import begin
+from jobflow.core.planning.runs.step_runs import begin, continue_step
+from jobflow.core.planning.steps.matched_items import (
+    find_mismatch,
+    given_items,
+    with_known_lists,
+)
 from jobflow.core.planning.steps.probes import ProbeState, Probing
 from jobflow.core.planning.steps.stored_decisions import NotTaken, decide, decides
 from jobflow.core.planning.steps.target_messages import (
-    NO_TARGETS,
     TargetStates,
     blocked_by,
     skipped_for,
@@ -32,6 +37,7 @@ from jobflow.core.planning.steps.target_messages import (
 )
 from jobflow.core.planning.waiting import wait
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.items import takes_items
 from jobflow.core.spec.readiness import (
     SKIPS,
     TARGET_STATES,
@@ -53,13 +59,7 @@ class PendingSteps:
         self.ctx = ctx
         self.known = decisions
         self.decisions = list(decisions)
-        self.ends: list[StepEnd | None] = [
-            get_end(step, decision.condition)
-            if decision is not None and decision.condition.phase in ENDED_STEP_PHASES
-            else None
-            for step, decision in zip(ctx.steps, decisions, strict=True)
-        ]
-        """How each step has ended; None if it has not, or is not decided yet."""
+        self.ends = ctx.progress.ends
         self.stopping = FailureStop(ctx, decisions)
         self.failing: list[int] = []
         """Steps that fail in this pass and stop the flow."""
@@ -70,6 +70,8 @@ class PendingSteps:
         for position in self.ctx.graph.order:
             decision = self.decisions[position]
             began = decision is not None
+            if decision is not None and self._may_go_on(position, decision):
+                decision = self._continued(position)
             if decision is None:
                 decision = self._blocked(position) if position in blocked else self._new(position)
                 self._take(position, decision)
@@ -77,6 +79,22 @@ class PendingSteps:
                 met = self._target_states(position, began=True).met() if began else None
                 self.stopping.note(position, decision.condition.phase, met)
         return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
+
+    def _may_go_on(self, position: int, decision: StepDecision) -> bool:
+        """Whether a step that has begun may begin further items, because a target of these items
+        has been decided in this pass."""
+        if position not in self.ctx.layout.matching:
+            return False
+        matched = self.ctx.layout.needs[position].matched
+        has_ended = decision.condition.phase in ENDED_STEP_PHASES
+        return not has_ended and any(self.known[target] is None for target in matched)
+
+    def _continued(self, position: int) -> StepDecision | None:
+        """Decide a step that has begun once more, after its targets."""
+        decision = continue_step(position, self.ctx.observed[position], self.ctx)
+        if decision is not None:
+            self._take(position, decision)
+        return decision
 
     def _take(self, position: int, decision: StepDecision) -> None:
         condition = decision.condition
@@ -112,13 +130,17 @@ class PendingSteps:
     def _new(self, position: int) -> StepDecision:
         ctx = self.ctx
         observed = ctx.observed[position]
-        if position >= ctx.last_from:
-            return self._last(position, observed)
+        if position in ctx.layout.left_out:
+            message = "spec.targets names neither it nor a step that depends on it"
+            return self._skipped(observed, StepReason.NOT_TARGETED, message)
+        is_last = position >= ctx.last_from
+        if is_last and (waits := self._before_finally(observed)) is not None:
+            return waits
         targets = self._target_states(position)
         need = targets.need
         verdict = combine_states(need.how, targets.reaches)
         skip = SKIPS.get(verdict)
-        if ctx.lifecycle.ending_reason and skip in (None, StepEnd.STOPPED):
+        if ctx.lifecycle.ending_reason and not is_last and skip in (None, StepEnd.STOPPED):
             return self._skipped(observed, StepReason.STOPPED, ctx.lifecycle.ending_message)
         if skip is not None:
             message = skipped_for(skip, ctx, targets, self.stopping.failed)
@@ -134,12 +156,13 @@ class PendingSteps:
             return self._lasting(position, decision, verdict, targets)
         return decision
 
-    def _last(self, position: int, observed: ObservedStep) -> StepDecision:
+    def _before_finally(self, observed: ObservedStep) -> StepDecision | None:
+        """Return the decision about a step of `finally` that may not begin, else None."""
         if self.ctx.lifecycle.finally_too:
             return self._skipped(observed, StepReason.STOPPED, self.ctx.lifecycle.ending_message)
         if not self._finally_may_begin and not self.ctx.terminating:
             return StepDecision(wait(observed, "", "waits until all other steps have ended"))
-        return self._ready(position, NO_TARGETS)
+        return None
 
     def _ready(self, position: int, targets: TargetStates) -> StepDecision:
         ctx = self.ctx
@@ -147,19 +170,11 @@ class PendingSteps:
         if ctx.terminating:
             message = "the flow is being deleted"
             return StepDecision(wait(observed, StepReason.TERMINATING, message))
-        if ctx.suspended:
-            return StepDecision(wait(observed, StepReason.SUSPENDED, ctx.suspended))
-        decided: Decisions | NotTaken | EvaluationFailure | None = observed.stored.decisions
-        if decided is None and decides(observed.step):
-            decided = ctx.answer(observed, "when", lambda: decide(observed.step, ctx.seen()))
-            if decided is None:
-                message = "its conditions are being looked at"
-                condition = wait(observed, StepReason.STARTING, message)
-                return StepDecision(condition, wake_at=ctx.later)
-        if isinstance(decided, EvaluationFailure):
-            return StepDecision(_ended(observed, StepReason.EXPRESSION_ERROR, decided.message))
-        if isinstance(decided, NotTaken):
-            return self._skipped(observed, StepReason.NOT_TAKEN, decided.why, decided.decisions)
+        if ctx.pause is not None:
+            return StepDecision(wait(observed, *ctx.pause))
+        decided = self._decided(position, observed)
+        if isinstance(decided, Decision):
+            return decided
         if (stopped := self._stopped_by_failure(position, observed, targets)) is not None:
             return stopped
         if decided is not observed.stored.decisions:
@@ -170,6 +185,29 @@ class PendingSteps:
             return StepDecision(wait(observed, StepReason.NAME_IN_USE, message))
         return begin(observed, ctx)
 
+    def _decided(self, position: int, observed: ObservedStep) -> Decisions | StepDecision | None:
+        """Return what a ready step has decided, or the decision about the step if it cannot start
+        because of that."""
+        ctx, step = self.ctx, observed.step
+        decided: Decisions | NotTaken | EvaluationFailure | None = observed.stored.decisions
+        if decided is None and decides(step):
+            given = given_items(position, ctx) if takes_items(step) else ()
+            if given is None:
+                message = "no target has items that are known"
+                return self._skipped(observed, StepReason.UPSTREAM_FAILED, message)
+            decided = ctx.answer(observed, "when", lambda: decide(step, ctx.seen(), given))
+            if decided is None:
+                message = "its conditions are being looked at"
+                condition = wait(observed, StepReason.STARTING, message)
+                return StepDecision(condition, wake_at=ctx.later)
+        if isinstance(decided, EvaluationFailure):
+            return StepDecision(_ended(observed, StepReason.EXPRESSION_ERROR, decided.message))
+        if isinstance(decided, NotTaken):
+            return self._skipped(observed, StepReason.NOT_TAKEN, decided.why, decided.decisions)
+        if mismatch := find_mismatch(position, decided, ctx):
+            return StepDecision(_ended(observed, StepReason.ITEMS_MISMATCH, mismatch))
+        return decided
+
     def _stopped_by_failure(
         self, position: int, observed: ObservedStep, targets: TargetStates
     ) -> StepDecision | None:
@@ -177,7 +215,7 @@ class PendingSteps:
         stopping = self.stopping
         if not stopping.is_active or position >= self.ctx.last_from:
             return None
-        if stopping.admits(position, targets.met()):
+        if stopping.admits(position, targets.met()) or stopping.goes_on(position):
             return None
         if stopping.failed:
             message = skipped_for(StepEnd.STOPPED, self.ctx, targets, stopping.failed)
@@ -193,12 +231,13 @@ class PendingSteps:
                 return TargetStates(need, [TargetState.MET] * len(need.targets))
             looks = [self._look(position, probe, target) for target in need.targets]
             return TargetStates(need, [look.reach for look in looks], looks)
-        row = need.reaches
-        reaches = [row[ends[target]] for target in need.targets]
+        reaches = [row[ends[t]] for row, t in zip(need.rows, need.targets, strict=True)]
         for i in need.to_run:
             target = need.targets[i]
             ran = self._has_run(position, target)
             reaches[i] = TargetState.MET if ran else TARGET_STATES[Condition.RUNNING][ends[target]]
+        if need.matched:
+            reaches = with_known_lists(self.ctx, need, reaches)
         return TargetStates(need, reaches)
 
     @cached_property
@@ -224,7 +263,7 @@ class PendingSteps:
         if self._met_before(position, target):
             return True
         ctx = self.ctx
-        return has_run(ctx.observed[target], ctx.standing[target], ctx.records)
+        return has_run(ctx.observed[target], ctx.shown_to_dependants(target), ctx.records)
 
     def _lasting(
         self, position: int, decision: StepDecision, verdict: TargetState, targets: TargetStates
@@ -254,7 +293,10 @@ class PendingSteps:
 
     def _wait_for_targets(self, position: int, targets: TargetStates) -> StepCondition:
         observed, stopping = self.ctx.observed[position], self.stopping
-        if stopping.failed and not stopping.admits(position):
+        is_last = position >= self.ctx.last_from
+        if stopping.failed and not (
+            is_last or stopping.admits(position) or stopping.goes_on(position)
+        ):
             message = f"will not start, because {stopping.failed[0]} has failed"
             return wait(observed, StepReason.STOPPED, message)
         return wait(observed, *waits_for(self.ctx, targets))

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from jobflow.api import jobflow as api
-from jobflow.api.flow_status import StepCondition
-from jobflow.api.jobflow import Step, TaskStatusProbe
-from jobflow.api.pod import ENDED_POD_PHASES, Pod, PodPhase
+from jobflow.api.flow import probe as api
+from jobflow.api.flow.probe import TaskStatusProbe
+from jobflow.api.flow.status import StepCondition
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.planning.actions import Check, JobProbe, ReadPods
 from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.planning.runs.finish import unread

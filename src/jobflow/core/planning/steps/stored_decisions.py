@@ -4,16 +4,18 @@ They are stored before the step's first vcjob is created and never change, so th
 controller takes the same branch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
-from jobflow.api.control import Case
-from jobflow.api.flow_status import Decisions
-from jobflow.api.jobflow import Step
+from jobflow.api.flow.control import Case
+from jobflow.api.flow.status import Decisions
+from jobflow.api.flow.step import Step
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope, evaluate_condition, evaluate_items
-from jobflow.core.spec.items import drop_null_keys
+from jobflow.core.spec.items import drop_null_keys, takes_items
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +27,17 @@ class NotTaken:
 
 
 def decides(step: Step) -> bool:
-    """Whether the step has expressions to decide."""
+    """Whether the step has anything to decide: expressions, or the items of its targets."""
     computes_items = step.for_each is not None and step.for_each.from_ is not None
+    computes_items = computes_items or takes_items(step)
     return computes_items or step.when is not None or step.switch is not None
 
 
-def decide(step: Step, seen: EvaluationScope) -> Decisions | NotTaken | EvaluationFailure:
-    """Return the decisions of a step; the first that skips or fails it ends the evaluation."""
+def decide(
+    step: Step, seen: EvaluationScope, given: Sequence[Any] = ()
+) -> Decisions | NotTaken | EvaluationFailure:
+    """Return the decisions of a step; the first that skips or fails it ends the evaluation.
+    `given`: the items of its targets, if it has these."""
     made = Decisions()
     if step.when is not None:
         taken = evaluate_condition("when", step.when, seen)
@@ -52,6 +58,8 @@ def decide(step: Step, seen: EvaluationScope) -> Decisions | NotTaken | Evaluati
         if isinstance(items, EvaluationFailure):
             return items
         made = msgspec.structs.replace(made, items=drop_null_keys(items))
+    elif takes_items(step):
+        made = msgspec.structs.replace(made, items=drop_null_keys(given))
     return made
 
 

@@ -5,11 +5,12 @@ from itertools import compress
 
 import msgspec
 
-from jobflow.api.jobflow import Condition, Step, Strategy
+from jobflow.api.flow.dependencies import Condition, Strategy
+from jobflow.api.flow.step import Step
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.steps.probes import ProbeState
 from jobflow.core.reasons import StepReason
-from jobflow.core.spec.readiness import SKIPS, Requirement, StepEnd, TargetState, build_requirement
+from jobflow.core.spec.readiness import SKIPS, Requirement, StepEnd, TargetState
 from jobflow.core.text import MAX_NAMES, join_names
 
 _TO = {
@@ -18,6 +19,8 @@ _TO = {
     Condition.FINISHED: " to finish",
     Condition.RUNNING: " to run",
 }
+_TO_EACH = {**_TO, Condition.COMPLETED: " to complete"}
+"""Endings if the targets have different conditions."""
 _NOT_YET, _ANY = TargetState.NOT_YET, Strategy.ANY
 
 
@@ -41,9 +44,6 @@ class TargetStates(msgspec.Struct, frozen=True):
         return [targets[i] for i in kept if self.reaches[i] is TargetState.MET]
 
 
-NO_TARGETS = TargetStates(build_requirement(Step(), ()), ())
-
-
 def waits_for(ctx: PlanContext, targets: TargetStates) -> tuple[str, str]:
     """Return reason and message of a step that waits for targets."""
     need = targets.need
@@ -53,16 +53,19 @@ def waits_for(ctx: PlanContext, targets: TargetStates) -> tuple[str, str]:
         is_known = any(targets.looks[i].message for i in pending)
         reason = StepReason.WAITING_FOR_PROBE if is_known else ""
         return reason, f"waits for {_probe_messages(ctx, pending, targets, last)}"
-    names, standing = ctx.graph.names, ctx.standing
-    states: list[str] = []
-    total = 0
-    for target, reach in zip(need.targets, targets.reaches, strict=True):
-        if reach is _NOT_YET:
-            total += 1
-            if total <= MAX_NAMES:
-                states.append(f"{names[target]} ({standing[target].phase})")
-    to = _to(targets) if need.to_run else _TO[need.want]
-    return "", f"waits for {join_names(states, total=total, last=last)}{to}"
+    pairs = zip(need.targets, need.wants, targets.reaches, strict=True)
+    waited = [(target, want) for target, want, reach in pairs if reach is _NOT_YET]
+    named, names, standing = waited[:MAX_NAMES], ctx.graph.names, ctx.standing
+    states = [f"{names[target]} ({standing[target].phase})" for target, _ in named]
+    if need.matched:
+        owners = ["the items of " if target in need.matched else "" for target, _ in named]
+        states = [owner + state for owner, state in zip(owners, states, strict=True)]
+    first = waited[0][1]
+    to = _TO[first]
+    if any(want is not first for _, want in waited):
+        to = ""
+        states = [state + _TO_EACH[want] for state, (_, want) in zip(states, named, strict=True)]
+    return "", f"waits for {join_names(states, total=len(waited), last=last)}{to}"
 
 
 def unsatisfiable(ctx: PlanContext, targets: TargetStates) -> str:
@@ -89,15 +92,6 @@ def blocked_by(ctx: PlanContext, step: Step) -> str:
     if unknown:
         return f"waits for {join_names(unknown)}, which this flow does not have"
     return "waits for a step that waits for itself"
-
-
-def _to(targets: TargetStates) -> str:
-    """Return " to run" or similar if it applies to all pending targets of a mixed step."""
-    to_run = targets.need.to_run
-    pending = {i for i, reach in enumerate(targets.reaches) if reach is _NOT_YET}
-    if pending.isdisjoint(to_run):
-        return _TO[targets.need.want]
-    return _TO[Condition.RUNNING] if pending <= set(to_run) else ""
 
 
 def _probe_messages(ctx: PlanContext, which: list[int], states: TargetStates, last: str) -> str:

@@ -1,6 +1,6 @@
-"""Patches: JSON merge (RFC 7386), JSON (RFC 6902), strategic merge. Arguments never change."""
+"""Patches: merge (RFC 7386), JSON (RFC 6902), strategic merge, apply. Arguments never change."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -28,6 +28,31 @@ def merge(target: Any, patch: Any) -> Any:
         else:
             merged[key] = merge(merged.get(key), value)
     return merged
+
+
+def without_left_out(
+    current: Mapping[str, Any],
+    before: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    others: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return the current object without the fields that a manager applied `before` and leaves out
+    of `wanted`. A field stays if its value has changed since, or if `others`, the objects of the
+    other managers, have it with this value. A map that becomes empty is removed."""
+    kept = dict(current)
+    for key in before.keys() & current.keys():
+        value, theirs = current[key], [other[key] for other in others if key in other]
+        if isinstance(value, Mapping) and isinstance(before[key], Mapping):
+            inner = [other for other in theirs if isinstance(other, Mapping)]
+            given = wanted.get(key)
+            given = given if isinstance(given, Mapping) else {}
+            kept[key] = value = without_left_out(value, before[key], given, inner)
+            is_left_out = not value
+        else:
+            is_left_out = is_same_json(value, before[key])
+        if is_left_out and key not in wanted and not any(is_same_json(value, o) for o in theirs):
+            del kept[key]
+    return kept
 
 
 def json_patch(document: Any, operations: Any) -> Any:

@@ -12,7 +12,7 @@ from jobflow.sandbox.apiserver.kinds import Kind, Object
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import JSON, Request, encode
 from jobflow.sandbox.apiserver.requests.operations import Target, WriteOptions
-from jobflow.sandbox.apiserver.storage import Stored
+from jobflow.sandbox.apiserver.storage import Manager, Stored
 
 _NOT_PARSED = "couldn't get version/kind; json parse error: "
 
@@ -114,13 +114,35 @@ def check_patch_type(kind: Kind, media_type: str) -> None:
 
 def revised(target: Target, request: Request, write: WriteOptions) -> Callable[[Stored], Object]:
     """Return the change that a PATCH asks for. Raises RequestFailure."""
-    patch = _patch(target, request)
+    patch = _patch(request)
 
     def change(current: Stored) -> Object:
         shown = target.kind.projection.show(codec.load(current.body))
         return _revision(target, request, write, patch(shown), current)
 
     return change
+
+
+def reapplied(
+    target: Target, request: Request, write: WriteOptions, applied: Object
+) -> Callable[[Stored], Object]:
+    """Return the change that a server-side apply asks for. Raises RequestFailure."""
+    show, manager = target.kind.projection.show, manager_of(target, request)
+    wanted = show(applied)
+
+    def change(current: Stored) -> Object:
+        obj = show(codec.load(current.body))
+        before = {each: show(codec.load(body)) for each, body in current.applied.items()}
+        mine = before.pop(manager, {})
+        obj = patches.without_left_out(obj, mine, wanted, [*before.values()])
+        return _revision(target, request, write, patches.merge(obj, wanted), current)
+
+    return change
+
+
+def manager_of(target: Target, request: Request) -> Manager:
+    """Return the field manager of a server-side apply."""
+    return request.query["fieldManager"], target.subresource
 
 
 def _revision(
@@ -142,10 +164,7 @@ def _revision(
     return new
 
 
-def _patch(target: Target, request: Request) -> Patch:
-    if request.content_type == patches.APPLY:
-        wanted = target.kind.projection.show(applied(target, request, there=True))
-        return lambda current: patches.merge(current, wanted)
+def _patch(request: Request) -> Patch:
     try:
         patch = codec.load(request.body)
     except codec.UnreadableBody as error:

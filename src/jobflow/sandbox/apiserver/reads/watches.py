@@ -38,7 +38,7 @@ async def stream(
     loop = asyncio.get_running_loop()
     interval = options.bookmark_seconds
     due = loop.time() + interval if interval else None
-    gone = asyncio.create_task(_until_gone(receive, watch))
+    gone = asyncio.create_task(until_gone(receive, watch))
     timer = loop.call_later(options.timeout_seconds, watch.close)
     try:
         yield _initial(storage, options)
@@ -62,7 +62,8 @@ async def stream(
         await asyncio.gather(gone, return_exceptions=True)
 
 
-async def _until_gone(receive: Receive, watch: PendingChanges) -> None:
+async def until_gone(receive: Receive, watch: PendingChanges) -> None:
+    """Close the watch once the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
     watch.pending.clear()

@@ -9,7 +9,13 @@ from jobflow.sandbox.apiserver.storage import Key
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 ADMIN = {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]}
-"""User of every request, because the sandbox has only one."""
+"""User of every request that impersonates nobody (`jobflow --as`)."""
+
+
+def impersonated(name: str) -> dict[str, Any]:
+    """Return the user that a request impersonates, who may do everything as well; the sandbox
+    checks no rights."""
+    return {"username": name, "groups": ["system:authenticated"]}
 
 
 def _service_account(name: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import ALL_VERBS, Kind, Object, Projection, Rules
+from jobflow.sandbox.apiserver.kinds import ALL_VERBS, Kind, Object, Projection, Rules, value_at
 from jobflow.sandbox.apiserver.resources import columns
 from jobflow.sandbox.apiserver.resources.crds import DefinitionRules
 from jobflow.sandbox.apiserver.resources.table import CREATED, NAME
@@ -77,6 +77,28 @@ class PodRules(Rules):
         return _GRACE if wanted is None else max(wanted, 0)
 
 
+class VolumeClaimRules(Rules):
+    """A claim is Bound at once: any volume fits it."""
+
+    def begin(self, obj: Object) -> None:
+        spec = {"volumeMode": "Filesystem", **(obj.get("spec") or {})}
+        obj["spec"] = {"volumeName": f"pvc-{obj['metadata']['uid']}", **spec}
+        size = value_at(spec, "resources.requests.storage")
+        obj["status"] = {
+            "phase": "Bound",
+            "accessModes": spec.get("accessModes") or [],
+            "capacity": {} if size is None else {"storage": str(size)},
+        }
+
+    def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:
+        spec = obj.get("spec") or {}
+        if not spec.get("accessModes"):
+            detail = "at least 1 access mode is required"
+            yield Violation("spec.accessModes", Reason.REQUIRED, None, detail)
+        if value_at(spec, "resources.requests.storage") is None:
+            yield Violation("spec.resources[storage]", Reason.REQUIRED, None, "")
+
+
 _GRACE = 30
 """Default of `terminationGracePeriodSeconds`."""
 
@@ -103,7 +125,7 @@ POD = Kind(
     kind="Pod",
     short_names=("po",),
     categories=("all",),
-    subresources=frozenset({"status"}),
+    subresources=frozenset({"log", "status"}),
     returns_deleted=True,
     rules=PodRules(),
     columns=columns.POD,
@@ -157,6 +179,15 @@ SECRET = Kind(
 CONFIG_MAP = Kind(
     plural="configmaps", kind="ConfigMap", short_names=("cm",), columns=columns.CONFIG_MAP
 )
+VOLUME_CLAIM = Kind(
+    plural="persistentvolumeclaims",
+    kind="PersistentVolumeClaim",
+    short_names=("pvc",),
+    subresources=frozenset({"status"}),
+    returns_deleted=True,
+    rules=VolumeClaimRules(),
+    columns=columns.VOLUME_CLAIM,
+)
 LEASE = Kind(group="coordination.k8s.io", plural="leases", kind="Lease", columns=columns.LEASE)
 CRD = Kind(
     group="apiextensions.k8s.io",
@@ -185,4 +216,16 @@ MUTATING = replace(
     VALIDATING, plural="mutatingwebhookconfigurations", kind="MutatingWebhookConfiguration"
 )
 
-KINDS = (NAMESPACE, POD, EVENT, SECRET, CONFIG_MAP, EVENT_VIEW, LEASE, CRD, VALIDATING, MUTATING)
+KINDS = (
+    NAMESPACE,
+    POD,
+    EVENT,
+    SECRET,
+    CONFIG_MAP,
+    VOLUME_CLAIM,
+    EVENT_VIEW,
+    LEASE,
+    CRD,
+    VALIDATING,
+    MUTATING,
+)

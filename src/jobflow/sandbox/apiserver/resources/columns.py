@@ -10,6 +10,7 @@ from jobflow.sandbox.apiserver.kinds import Column, Object, value_at
 from jobflow.sandbox.apiserver.resources.table import AGE, NAME, age
 
 _NONE = "<none>"
+_UNSET = "<unset>"
 
 
 def _text(name: str, value: Callable[[Object], Any], priority: int = 0) -> Column:
@@ -102,4 +103,31 @@ _TYPE = _text("Type", lambda obj: obj.get("type", ""))
 SECRET = (NAME, _TYPE, Column("Data", "integer", _size("data")), AGE)
 CONFIG_MAP = (NAME, Column("Data", "integer", _size("data", "binaryData")), AGE)
 LEASE = (NAME, _text("Holder", lambda lease: value_at(lease, "spec.holderIdentity") or ""), AGE)
+_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+
+
+def _access_modes(claim: Object) -> str:
+    modes = value_at(claim, "status.accessModes") or ()
+    return ",".join(short for mode, short in _MODES.items() if mode in modes)
+
+
+VOLUME_CLAIM = (
+    NAME,
+    _text("Status", lambda claim: value_at(claim, "status.phase") or ""),
+    _text("Volume", lambda claim: value_at(claim, "spec.volumeName") or ""),
+    _text("Capacity", lambda claim: str(value_at(claim, "status.capacity.storage") or "")),
+    _text("Access Modes", _access_modes),
+    _text("StorageClass", lambda claim: value_at(claim, "spec.storageClassName") or ""),
+    _text(
+        "VolumeAttributesClass",
+        lambda claim: value_at(claim, "spec.volumeAttributesClassName") or _UNSET,
+    ),
+    AGE,
+    _text("VolumeMode", lambda claim: value_at(claim, "spec.volumeMode") or _UNSET, 1),
+)
 WEBHOOKS = (NAME, Column("Webhooks", "integer", _size("webhooks")), AGE)

@@ -15,7 +15,7 @@ VERSION = {
     "buildDate": "1970-01-01T00:00:00Z",
     **dict.fromkeys(("goVersion", "compiler", "platform"), ""),
 }
-_STATUS_VERBS = ["get", "patch", "update"]
+_SUBRESOURCE_VERBS = {"log": ["get"], "status": ["get", "patch", "update"]}
 
 
 def discover(registry: Registry, request: Request) -> Response | None:
@@ -72,8 +72,9 @@ def _resources(kind: Kind) -> list[dict[str, Any]]:
     common = {"namespaced": kind.namespaced, "kind": kind.kind}
     entry = {"name": kind.plural, "singularName": kind.one, "verbs": list(kind.verbs)}
     subresources = [
-        {"name": f"{kind.plural}/{name}", "singularName": "", "verbs": _STATUS_VERBS, **common}
-        for name in sorted(kind.subresources)
+        {"name": f"{kind.plural}/{name}", "singularName": "", "verbs": verbs, **common}
+        for name, verbs in _SUBRESOURCE_VERBS.items()
+        if name in kind.subresources
     ]
     names = {"shortNames": kind.short_names, "categories": kind.categories}
     given = {field: values for field, values in names.items() if values}

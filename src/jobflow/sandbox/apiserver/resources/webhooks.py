@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
+from jobflow.core.cel.expression import ExpressionFault, parse_expression
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver.kinds import Object, Rules
 
@@ -56,9 +57,8 @@ def _webhook(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
     yield from _client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
     for index, rule in enumerate(webhook.get("rules") or ()):
         yield from _rule(rule, f"{path}.rules[{index}]")
-    if webhook.get("matchConditions"):
-        detail = "this server does not evaluate CEL; leave the conditions out here"
-        yield Violation(f"{path}.matchConditions", Reason.FORBIDDEN, None, detail)
+    for index, condition in enumerate(webhook.get("matchConditions") or ()):
+        yield from _condition(condition, f"{path}.matchConditions[{index}]")
 
 
 def _choices(webhook: Mapping[str, Any], path: str) -> Iterator[Violation]:
@@ -99,6 +99,17 @@ def _is_pem(bundle: str) -> bool:
         return b"-----BEGIN CERTIFICATE-----" in base64.b64decode(bundle, validate=True)
     except (binascii.Error, TypeError):
         return False
+
+
+def _condition(condition: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    for field in ("name", "expression"):
+        if not condition.get(field):
+            yield Violation(f"{path}.{field}", Reason.REQUIRED, None, "")
+    text = condition.get("expression") or "true"
+    parsed = parse_expression(text)
+    if isinstance(parsed, ExpressionFault):
+        detail = f"compilation failed: {parsed.message}"
+        yield Violation(f"{path}.expression", Reason.INVALID, text, detail)
 
 
 def _rule(rule: Mapping[str, Any], path: str) -> Iterator[Violation]:

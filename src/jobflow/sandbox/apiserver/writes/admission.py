@@ -1,7 +1,7 @@
 """Admission webhooks: matching, calls and refusals, as in kube-apiserver.
 
-Rules and selectors choose the webhooks; mutating ones are called one after another, validating ones
-at once. A refusal keeps the webhook's own status, prefixed with its name.
+Rules, selectors and match conditions (CEL) choose the webhooks; mutating ones are called one after
+another, validating ones at once. A refusal keeps the webhook's own status, prefixed with its name.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
 from jobflow.sandbox.apiserver.bodies.codec import UnreadableBody, load
 from jobflow.sandbox.apiserver.bodies.patches import json_patch
 from jobflow.sandbox.apiserver.kinds import Kind, Object
@@ -37,6 +38,8 @@ class Admission:
         """Return the object after all mutating webhooks; the same object if unchanged."""
         obj = operation.obj
         for webhook in self._asked(builtin.MUTATING, operation):
+            if not _conditions_hold(webhook, operation, obj):
+                continue
             response = await self._ask(webhook, operation, obj)
             if response is not None and response.get("patch"):
                 obj = json_patch(obj, _patch(webhook, response))
@@ -44,7 +47,11 @@ class Admission:
 
     async def validate(self, operation: WriteOperation) -> None:
         """Raise RequestFailure if a validating webhook refuses."""
-        webhooks = self._asked(builtin.VALIDATING, operation)
+        webhooks = [
+            webhook
+            for webhook in self._asked(builtin.VALIDATING, operation)
+            if _conditions_hold(webhook, operation, operation.obj)
+        ]
         calls = (self._ask(webhook, operation, operation.obj) for webhook in webhooks)
         for answer in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(answer, BaseException):
@@ -125,6 +132,28 @@ def _rule_matches(rule: Mapping[str, Any], operation: WriteOperation) -> Any:
             for plural, _, subresource in (each.partition("/") for each in resources)
         )
     )
+
+
+def _conditions_hold(webhook: Webhook, operation: WriteOperation, obj: Object | None) -> bool:
+    """Evaluate matchConditions. One without a value fails the request, unless the webhook may be
+    ignored (k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions)."""
+    conditions = webhook.get("matchConditions") or ()
+    if not conditions:
+        return True
+    request = _review(operation, obj)["request"]
+    variables = {"object": request["object"], "oldObject": request["oldObject"], "request": request}
+    failures_found: list[str] = []
+    for condition in conditions:
+        parsed = parse_expression(condition["expression"])
+        assert isinstance(parsed, Expression)  # the configuration was checked
+        value = parsed.evaluate(variables)
+        if isinstance(value, EvaluationFailure):
+            failures_found.append(f"expression '{parsed.text}' resulted in error: {value.message}")
+        elif value is not True:
+            return False
+    if failures_found and webhook.get("failurePolicy") != "Ignore":
+        raise failures.internal("; ".join(failures_found))
+    return not failures_found
 
 
 def _labels(obj: Object) -> dict[str, str]:

@@ -7,9 +7,10 @@ order of variables, Volcano's plugins env and svc (pkg/controllers/job/plugins).
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from jobflow.api.job import Task
-from jobflow.api.pod import Pod
+from jobflow.api.volcano.job import Task
+from jobflow.api.volcano.pod import Pod
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import ADDRESS, NODE
 from jobflow.sandbox.jobs.state_machine import pod_name
@@ -27,6 +28,8 @@ TERMINATION_VARIABLE = "TERMINATION_LOG"
 
 Addresses = Callable[[str], str]
 """Returns the address of a pod of the vcjob, by the pod's name."""
+Directories = Callable[[str], Path]
+"""Returns the directory of a volume claim, by its name."""
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _NO_INJECTION = re.compile(r"--?inject-hosts-env=(0|f|F|false|FALSE|False)")
@@ -41,19 +44,23 @@ class ContainerContext:
     job: Vcjob
     addresses: Addresses
     base: Mapping[str, str]
+    directories: Directories
 
     def invocation(
         self, container: RunnableContainer, message_file: str
     ) -> tuple[list[str], dict[str, str]]:
         """Return the arguments and environment of a container. `message_file` replaces
-        terminationMessagePath wherever that is a whole path."""
+        terminationMessagePath wherever that is a whole path, and the directory of a volume claim
+        its mountPath wherever a path begins with it."""
         own = _variables(container, self.pod, self.addresses)
         own |= plugin_variables(self.job, self.pod, self.addresses)
         path = re.escape(container.termination_message_path or TERMINATION_LOG)
         named = re.compile(rf"(?<![\w./$)}}-]){path}(?![\w./-])")
 
+        mounts = self._mounts(container)
+
         def placed(text: str) -> str:
-            return named.sub(lambda _: message_file, text)
+            return self._in_volumes(named.sub(lambda _: message_file, text), mounts)
 
         words = [*(container.command or ()), *(container.args or ())]
         env = {
@@ -63,6 +70,29 @@ class ContainerContext:
             **{name: placed(value) for name, value in own.items()},
         }
         return [placed(expand(word, own)) for word in words], env
+
+    def working_directory(self, container: RunnableContainer) -> str:
+        """Return the directory in which a container starts; "" for that of the sandbox."""
+        return self._in_volumes(container.working_dir or "", self._mounts(container))
+
+    def _mounts(self, container: RunnableContainer) -> dict[str, str]:
+        """Return the directories of the volume claims that a container mounts, by mountPath. They
+        exist."""
+        claims, found = self.spec.claims, dict[str, str]()
+        for mount in container.volume_mounts or ():
+            path = mount.mount_path.rstrip("/")
+            if mount.name in claims and path:
+                place = self.directories(claims[mount.name]) / (mount.sub_path or "")
+                place.mkdir(parents=True, exist_ok=True)
+                found[path] = str(place)
+        return found
+
+    def _in_volumes(self, text: str, mounts: Mapping[str, str]) -> str:
+        if not mounts:
+            return text
+        paths = "|".join(re.escape(path) for path in sorted(mounts, key=len, reverse=True))
+        mounted = re.compile(rf"(?<![\w./$)}}-])(?:{paths})(?![\w.-])")
+        return mounted.sub(lambda found: mounts[found.group()], text)
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:

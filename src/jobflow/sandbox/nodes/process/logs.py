@@ -6,8 +6,13 @@ import re
 import shutil
 import stat
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+
+from jobflow.api.meta import ObjectMeta
+from jobflow.sandbox.nodes.process.log_reader import ContainerLog
 
 LOG_LIMIT = 10 * 1024 * 1024
 """Maximum size of a log in bytes; the part before it is kept in a second file of that size."""
@@ -23,17 +28,33 @@ _IN_USE = ".in-use"
 
 class Logs:
     """Folder of a run: `NAMESPACE/POD/CONTAINER.log`, for further runs `CONTAINER.2.log` and so
-    on."""
+    on. The times of lines are in hidden files beside them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._runs: Counter[Path] = Counter()
+        self._logs: dict[tuple[str, str], list[ContainerLog]] = {}
 
-    def place(self, namespace: str, pod: str, container: str) -> Path:
-        """Return the path of a container's next log; create its folder. Raises OSError."""
-        folder = self.folder / _word(namespace) / _word(pod)
-        folder.mkdir(parents=True, exist_ok=True)
-        name = folder / _word(container)
+    @contextmanager
+    def next_run(self, pod: ObjectMeta, container: str) -> Iterator[Path]:
+        """Create the log of a container's next run, which ends with the context; yield its path.
+        Raises OSError."""
+        log = ContainerLog(self._place(pod, container))
+        self._logs.setdefault((pod.uid, container), []).append(log)
+        try:
+            log.path.parent.mkdir(parents=True, exist_ok=True)
+            log.path.touch()
+            yield log.path
+        finally:
+            log.ended = True
+
+    def find(self, pod_uid: str, container: str, run: int) -> ContainerLog | None:
+        """Return the log of a run, from 0, of a pod's container; None if it has not started."""
+        logs = self._logs.get((pod_uid, container), [])
+        return logs[run] if 0 <= run < len(logs) else None
+
+    def _place(self, pod: ObjectMeta, container: str) -> Path:
+        name = self.folder / _word(pod.namespace) / _word(pod.name) / _word(container)
         self._runs[name] += 1
         count = f".{self._runs[name]}" if self._runs[name] > 1 else ""
         return name.with_name(f"{name.name}{count}.log")

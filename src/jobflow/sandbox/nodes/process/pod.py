@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from jobflow.api.pod import PodPhase
+from jobflow.api.volcano.pod import PodPhase
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.sandbox.nodes.pod_status import ContainerProgress, PodProgress
 from jobflow.sandbox.nodes.process.container import (
@@ -57,7 +57,7 @@ class FailedRun:
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """What a pod's life needs from the runner."""
+    """The part of the runner that the life of a pod needs."""
 
     place: ContainerContext
     address: str
@@ -196,26 +196,29 @@ class PodLife:
 
     async def _exit(self, seat: _Seat, on_start: Callable[[], None]) -> ContainerExit:
         message_file = self._setting.scratch()
+        meta = self._setting.place.pod.metadata
         try:
-            command = self._command(seat.container, message_file)
-            seat.run = ContainerProcess(command)
-            ended = await seat.run.run(on_start)
+            with self._setting.logs.next_run(meta, seat.container.name) as path:
+                command = self._command(seat.container, message_file, path)
+                seat.run = ContainerProcess(command)
+                ended = await seat.run.run(on_start)
         except OSError as error:  # no room for a log, or for one more process
             where = f"{error.filename}: " if error.filename else ""
             return ContainerExit(128, START_ERROR, f"{where}{error.strerror}")
         finally:
             seat.run = None
-        self._note(seat, ended, command.log)
-        message = self._message(seat.container, ended, message_file, command.log)
+        self._note(seat, ended, path)
+        message = self._message(seat.container, ended, message_file, path)
         return replace(ended, message=": ".join(filter(None, (ended.message, message))))
 
-    def _command(self, container: RunnableContainer, message_file: Path) -> ContainerCommand:
+    def _command(
+        self, container: RunnableContainer, message_file: Path, path: Path
+    ) -> ContainerCommand:
         message_file.touch()
-        meta = self._setting.place.pod.metadata
-        path = self._setting.logs.place(meta.namespace, meta.name, container.name)
-        path.touch()
-        argv, env = self._setting.place.invocation(container, str(message_file))
-        return ContainerCommand(argv, env, container.working_dir or str(Path.cwd()), path)
+        place = self._setting.place
+        argv, env = place.invocation(container, str(message_file))
+        directory = place.working_directory(container) or str(Path.cwd())
+        return ContainerCommand(argv, env, directory, path)
 
     def _message(
         self, container: RunnableContainer, ended: ContainerExit, file: Path, path: Path

@@ -1,18 +1,19 @@
 """Pod templates as the process runner reads them, and the faults that it cannot run.
 
-The local machine replaces the images: its files, its environment, its working directory. Other
-fields (image, resources, volumes, ports, kubelet probes, security contexts, scheduling) are
-ignored; docs/reference.md lists them.
+The local machine replaces the images: its files, its environment, its working directory. A volume
+claim is a directory (`volumes`). Other fields (image, resources, other volumes, ports, kubelet
+probes, security contexts, scheduling) are ignored; docs/reference.md lists them.
 """
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
 
-from jobflow.api.job import Task
 from jobflow.api.meta import Struct
+from jobflow.api.volcano.job import Task
 from jobflow.sandbox.jobs.job import Vcjob
 
 DEFAULT_GRACE = 30.0
@@ -43,6 +44,28 @@ class EnvVar(Struct, frozen=True, kw_only=True):
     value_from: References | None = None
 
 
+class VolumeMount(Struct, frozen=True, kw_only=True):
+    """A volume in a container."""
+
+    name: str = ""
+    mount_path: str = ""
+    sub_path: str | None = None
+    sub_path_expr: str | None = None
+
+
+class ClaimSource(Struct, frozen=True, kw_only=True):
+    """The PersistentVolumeClaim of a volume."""
+
+    claim_name: str = ""
+
+
+class Volume(Struct, frozen=True, kw_only=True):
+    """A volume of a pod."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+
+
 class RunnableContainer(Struct, frozen=True, kw_only=True):
     """A container as the process runner reads it."""
 
@@ -52,6 +75,7 @@ class RunnableContainer(Struct, frozen=True, kw_only=True):
     env: list[EnvVar] | None = None
     env_from: list[References] | None = None
     working_dir: str | None = None
+    volume_mounts: list[VolumeMount] | None = None
     restart_policy: str | None = None
     """Only sidecars among the init containers have one."""
     termination_message_path: str | None = None
@@ -63,6 +87,7 @@ class RunnablePodSpec(Struct, frozen=True, kw_only=True):
 
     init_containers: list[RunnableContainer] | None = None
     containers: list[RunnableContainer] | None = None
+    volumes: list[Volume] | None = None
     restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
@@ -73,6 +98,15 @@ class RunnablePodSpec(Struct, frozen=True, kw_only=True):
         """Seconds between SIGTERM and SIGKILL."""
         given = self.termination_grace_period_seconds
         return DEFAULT_GRACE if given is None else float(max(given, 0))
+
+    @property
+    def claims(self) -> dict[str, str]:
+        """The names of the PersistentVolumeClaims of its volumes, by volume."""
+        return {
+            volume.name: volume.persistent_volume_claim.claim_name
+            for volume in self.volumes or ()
+            if volume.persistent_volume_claim is not None
+        }
 
 
 def pod_spec(task: Task) -> RunnablePodSpec:
@@ -104,12 +138,14 @@ def _pod_faults(spec: RunnablePodSpec, path: str) -> Iterator[str]:
         if container.restart_policy is not None:
             why = "the process runner does not support sidecars; use a normal container"
             yield f"{where}.restartPolicy: {why}"
-        yield from _container_faults(container, where)
+        yield from _container_faults(container, spec, where)
     for index, container in enumerate(spec.containers or ()):
-        yield from _container_faults(container, f"{path}.containers[{index}]")
+        yield from _container_faults(container, spec, f"{path}.containers[{index}]")
 
 
-def _container_faults(container: RunnableContainer, path: str) -> Iterator[str]:
+def _container_faults(
+    container: RunnableContainer, spec: RunnablePodSpec, path: str
+) -> Iterator[str]:
     if not container.command:
         why = "the image's entrypoint cannot run, because images are not used here"
         hint = "write the command out, or use --runner simulate"
@@ -118,6 +154,17 @@ def _container_faults(container: RunnableContainer, path: str) -> Iterator[str]:
         yield from _reference_faults(references, f"{path}.envFrom[{index}]")
     for index, variable in enumerate(container.env or ()):
         yield from _reference_faults(variable.value_from or {}, f"{path}.env[{index}].valueFrom")
+    for index, mount in enumerate(container.volume_mounts or ()):
+        if mount.name in spec.claims:
+            yield from _mount_faults(mount, f"{path}.volumeMounts[{index}]")
+
+
+def _mount_faults(mount: VolumeMount, path: str) -> Iterator[str]:
+    if mount.sub_path_expr:
+        yield f"{path}.subPathExpr: the process runner supports only subPath"
+    inner = PurePosixPath(mount.sub_path or "")
+    if inner.is_absolute() or ".." in inner.parts:
+        yield f"{path}.subPath: it must be a path inside of the volume"
 
 
 _NO_CONFIG_MAP = "ConfigMaps do not exist here; write the value out, or mark it optional"

@@ -18,12 +18,13 @@ from datetime import datetime
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from jobflow.api.pod import Pod, PodPhase
+from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.sandbox.jobs.job import Vcjob
 from jobflow.sandbox.jobs.pods import ADDRESS
 from jobflow.sandbox.nodes.pod_status import ContainerProgress, PodProgress
 from jobflow.sandbox.nodes.process.container import START_ERROR, UNKNOWN
 from jobflow.sandbox.nodes.process.environment import ContainerContext
+from jobflow.sandbox.nodes.process.log_reader import ContainerLog
 from jobflow.sandbox.nodes.process.logs import Logs, new_folder
 from jobflow.sandbox.nodes.process.pod import FailedRun, PodContext, PodLife, RestartLimits
 from jobflow.sandbox.nodes.process.pod_spec import RunnablePodSpec, faults, pod_spec
@@ -97,6 +98,9 @@ class ProcessRunner:
         if (life := self._lives.get(pod.metadata.uid)) is not None:
             await life.delete()
 
+    def log(self, pod_uid: str, container: str, run: int) -> ContainerLog | None:
+        return self._logs.find(pod_uid, container, run)
+
     def _setting(self, assignment: Assignment) -> PodContext:
         pod, job = assignment.pod, assignment.job
         namespace = pod.metadata.namespace
@@ -107,6 +111,7 @@ class ProcessRunner:
             job=job,
             addresses=lambda name: self._addresses.of(namespace, name),
             base=self._base,
+            directories=lambda claim: self._directory(job, claim),
         )
         return PodContext(
             place=place,
@@ -117,6 +122,14 @@ class ProcessRunner:
             failed=self.failures.append,
             clock=self._clock,
         )
+
+    def _directory(self, job: Vcjob, claim: str) -> Path:
+        """Return the directory of a volume claim. One that belongs to a flow is new for each flow
+        of its name, as the claim is."""
+        owner = job.metadata.controller
+        is_own = owner is not None and claim.startswith(f"{owner.name}-")
+        parts = (job.metadata.namespace, claim, owner.uid if owner is not None and is_own else "")
+        return self._scratch.joinpath("volumes", *filter(None, parts))
 
     def _lost(self, pod: Pod, started: datetime) -> PodProgress:
         at = self._clock()

@@ -22,6 +22,7 @@ import json
 import os
 import select
 import signal
+import struct
 import sys
 import time
 from contextlib import suppress
@@ -31,6 +32,11 @@ LAST_GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL if the sandbox is gone."""
 NOT_FOUND, NOT_EXECUTABLE, NOT_STARTED = 127, 126, 128
 """Exit codes of a command that cannot start: a shell's, and containerd's for other errors."""
+
+TIME = struct.Struct("<QQ")
+"""An entry of a record of times: offset in the log, nanoseconds since 1970."""
+_RESOLUTION = 1_000_000
+"""Nanoseconds between two entries, so that single bytes do not get an entry each."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LINUX = sys.platform == "linux"
@@ -81,27 +87,46 @@ class Control:
         return found
 
 
+def times_path(log: str) -> str:
+    """Return the path of the record of times of a log: TIME entries, each for the bytes from its
+    offset to that of the next one."""
+    folder, name = os.path.split(log)
+    return os.path.join(folder, f".{name}.times")
+
+
 class Log:
-    """A file of at most `limit` bytes; the part before it is in a second file, `.old`."""
+    """A file of at most `limit` bytes, with a record of times; the part before it is in a second
+    file, `.old`."""
 
     def __init__(self, path: str, limit: int) -> None:
         self.fault = ""
-        self._path, self._limit, self._size = path, limit, 0
-        self._fd = self._open()
+        self._path, self._limit = path, limit
+        self._size = self._timed = 0
+        self._fd, self._times = self._open()
 
     def write(self, data: bytes) -> None:
         """Append data. A full disk must not block the command."""
         try:
             if self._size and self._size + len(data) > self._limit:
-                os.close(self._fd)
-                os.replace(self._path, self._path + ".old")
-                self._fd, self._size = self._open(), 0
+                self._rotate()
+            now = time.time_ns()
+            if now - self._timed >= _RESOLUTION:
+                os.write(self._times, TIME.pack(self._size, now))
+                self._timed = now
             self._size += os.write(self._fd, data)
         except OSError as error:
             self.fault = error.strerror or str(error)
 
-    def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    def _rotate(self) -> None:
+        for fd, path in ((self._times, times_path(self._path)), (self._fd, self._path)):
+            os.close(fd)
+            os.replace(path, path + ".old")
+        self._size = self._timed = 0
+        self._fd, self._times = self._open()
+
+    def _open(self) -> tuple[int, int]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        return os.open(self._path, flags, 0o644), os.open(times_path(self._path), flags, 0o644)
 
 
 class Supervisor:

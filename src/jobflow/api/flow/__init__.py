@@ -1,0 +1,1 @@
+"""The kinds of `flow.volcano.sh`: JobFlow, JobTemplate and CronJobFlow."""

@@ -1,0 +1,283 @@
+"""Control primitives of a flow: conditions, loops, retries, parameters and defaults."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+
+from jobflow.api.meta import Doc, Struct
+from jobflow.api.volcano.job import Int32, Opaque
+
+IntOrParam = Int32 | str
+"""A number, or one reference to a param such as `$(params.n)`."""
+
+
+def to_number(value: int | str | None) -> int | None:
+    """Return a number of a flow with its values (`core/spec/param_values.py`). A reference without
+    a number, which admission refuses, counts as not set."""
+    return None if isinstance(value, str) else value
+
+
+class FailurePolicy(StrEnum):
+    """Effect of a failed step on the other steps of its flow."""
+
+    STOP = "Stop"
+    ABORT = "Abort"
+    CONTINUE = "Continue"
+
+
+class ConcurrencyPolicy(StrEnum):
+    """Behaviour of a flow for which its group has no place."""
+
+    WAIT = "Wait"
+    REPLACE = "Replace"
+    FORBID = "Forbid"
+
+
+class Patch(Struct, frozen=True, kw_only=True):
+    """Changes to what the step runs. Set either jobSpec or spec."""
+
+    job_spec: Annotated[
+        dict[str, Any] | None,
+        Doc(
+            "Strategic merge patch of the job's spec. Tasks, containers, volumes and env "
+            "merge by name, volumeMounts by mountPath, ports by containerPort and protocol, "
+            "tolerations by key, maps by key. Other lists are replaced; null removes a field. "
+            "Strings may contain references such as $(params.x), $(item) and "
+            "$(steps.x.outputs.y).",
+            **Opaque,
+        ),
+    ] = None
+    spec: Annotated[dict[str, Any] | None, Doc("Another name for jobSpec.", **Opaque)] = None
+
+
+JobSpecField = Annotated[
+    dict[str, Any] | None,
+    Doc(
+        "Spec of the Volcano job to run, instead of a JobTemplate; see `kubectl explain "
+        "vcjob.spec`. A single task may leave out name (main) and replicas (1). Strings may "
+        "contain references.",
+        **Opaque,
+    ),
+]
+ContainerField = Annotated[
+    dict[str, Any] | None,
+    Doc(
+        "Container to run, instead of a JobTemplate, as a job of one task (main) and one pod that "
+        "is never restarted; see `kubectl explain pod.spec.containers`. Its name may be left out "
+        "(main). Strings may contain references.",
+        **Opaque,
+    ),
+]
+VolumesField = Annotated[
+    list[Any] | None,
+    Doc("Volumes of the pod of container; see `kubectl explain pod.spec.volumes`."),
+]
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """A case of a switch. Set at most one of template, jobSpec and container."""
+
+    when: Annotated[
+        str | None,
+        Doc("CEL condition. The first case whose condition is true runs. Default: true."),
+    ] = None
+    template: Annotated[
+        str | None, Doc("JobTemplate to run in this case. Default: the one named like the step.")
+    ] = None
+    flow: Annotated[
+        dict[str, Any] | None,
+        Doc("Flow to run as a child in this case, instead of a template.", **Opaque),
+    ] = None
+    job_spec: JobSpecField = None
+    container: ContainerField = None
+    volumes: VolumesField = None
+    patch: Annotated[
+        Patch | None, Doc("Changes to the job in this case, applied after the step's patch.")
+    ] = None
+
+
+class ForEach(Struct, frozen=True, kw_only=True):
+    """Runs one job per item. Set exactly one of items, from and count; at most 1,000 items."""
+
+    items: Annotated[
+        list[Any] | None,
+        Doc("Items, values of any type. The patch refers to the current one as $(item)."),
+    ] = None
+    from_: Annotated[
+        str | None,
+        Doc(
+            "CEL expression whose value is the list of items, such as params.rates or "
+            'steps["split"].outputs.shards. Evaluated once.'
+        ),
+    ] = msgspec.field(name="from", default=None)
+    count: Annotated[
+        IntOrParam | None,
+        Doc(
+            "Number of items; they are 0, 1, 2 and so on. It may be a reference to a param, such "
+            "as $(params.n)."
+        ),
+    ] = None
+    parallelism: Annotated[
+        IntOrParam | None,
+        Doc(
+            "Maximum number of these jobs at a time. Default: no limit. It may be a reference to a "
+            "param, such as $(params.n)."
+        ),
+    ] = None
+
+
+class Repeat(Struct, frozen=True, kw_only=True):
+    """Runs the step again, one run after another, until a condition is true."""
+
+    until: Annotated[
+        str | None,
+        Doc(
+            "CEL condition, evaluated after each completed run, such as outputs.accuracy > 0.9. "
+            "It can use outputs, phase, reason and index of that run. Required."
+        ),
+    ] = None
+    max: Annotated[
+        IntOrParam | None,
+        Doc(
+            "Maximum number of runs, 1 to 1,000. The step fails if the condition is still false "
+            "after the last one. It may be a reference to a param, such as $(params.n). Required."
+        ),
+    ] = None
+    pause: Annotated[
+        str | None,
+        Doc("Time between the end of a run and the start of the next one, such as 10m."),
+    ] = None
+
+
+class Backoff(Struct, frozen=True, kw_only=True):
+    """Pause before each attempt. It begins with duration and is multiplied by factor each time."""
+
+    duration: Annotated[
+        str | None, Doc("Pause before the second attempt, such as 30s. Default: 1s.")
+    ] = None
+    factor: Annotated[
+        float | None,
+        Doc("Multiplier applied to the pause after each attempt, 1 to 100. Default: 2."),
+    ] = None
+    max: Annotated[str | None, Doc("Maximum pause, such as 10m. Default: 5m.")] = None
+
+
+class Retry(Struct, frozen=True, kw_only=True):
+    """Runs a failed step again."""
+
+    limit: Annotated[
+        IntOrParam | None,
+        Doc(
+            "Maximum number of attempts after the first, 0 to 100. It may be a reference to a "
+            "param, such as $(params.n). Required."
+        ),
+    ] = None
+    backoff: Annotated[Backoff | None, Doc("Pause between attempts.")] = None
+    when: Annotated[
+        str | None,
+        Doc(
+            'CEL condition, such as reason != "Timeout". The step is retried only if it is true. '
+            "It can use outputs, phase, reason, index and failure of the failed run, attempt and "
+            "retries. It is not asked about a disruption that does not count."
+        ),
+    ] = None
+    patch: Annotated[
+        Patch | None,
+        Doc(
+            "Changes to the job of each attempt after the first failure that counts towards limit, "
+            "applied last, such as more memory. Its references can use failure, attempt and "
+            "retries."
+        ),
+    ] = None
+    disruptions: Annotated[
+        Int32 | None,
+        Doc(
+            "Maximum number of attempts that do not count towards limit because the cluster ended "
+            "them: a pod was evicted, preempted or lost with its node. 0 to 100. Default: 5."
+        ),
+    ] = None
+    avoid_nodes: Annotated[
+        bool | None, Doc("Keep the next attempt off the nodes on which pods failed.")
+    ] = None
+
+
+class ApprovalAnswer(StrEnum):
+    """The answers to an approval."""
+
+    APPROVE = "Approve"
+    REJECT = "Reject"
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    """Waits until a user approves or rejects, or until the timeout does."""
+
+    message: Annotated[
+        str | None,
+        Doc(
+            "Question to whoever decides. It may contain references such as $(params.x), $(item) "
+            "and $(steps.x.outputs.y)."
+        ),
+    ] = None
+    timeout: Annotated[
+        str | None,
+        Doc(
+            "Maximum time to wait for an answer, such as 24h, without the time the flow was "
+            "suspended. Then default is the answer. Default: no limit. It may be a reference to a "
+            "param, such as $(params.limit)."
+        ),
+    ] = None
+    default: Annotated[
+        str | None, Doc("Answer once the timeout is over: Approve or Reject (default).")
+    ] = None
+
+
+class Param(Struct, frozen=True, kw_only=True):
+    """A parameter of the flow."""
+
+    name: Annotated[
+        str, Doc("Name. Patches refer to it as $(params.NAME), CEL expressions as params.NAME.")
+    ] = ""
+    value: Annotated[Any, Doc("Value, of any type.")] = None
+    enum: Annotated[list[Any] | None, Doc("Allowed values.")] = None
+
+
+class JobDefaults(Struct, frozen=True, kw_only=True):
+    """Defaults for every job of the flow. Templates and patches override them."""
+
+    queue: Annotated[str | None, Doc("Queue of the jobs.")] = None
+    priority_class_name: Annotated[str | None, Doc("Priority class of the pods.")] = None
+    scheduler_name: Annotated[str | None, Doc("Scheduler of the pods.")] = None
+    plugins: Annotated[
+        dict[str, list[str]] | None, Doc("Arguments of Volcano's job plugins, by plugin name.")
+    ] = None
+    labels: Annotated[dict[str, str] | None, Doc("Labels of the jobs.")] = None
+    annotations: Annotated[dict[str, str] | None, Doc("Annotations of the jobs.")] = None
+
+
+class Concurrency(Struct, frozen=True, kw_only=True):
+    """Limits how many flows of a group run at once in a namespace. A flow holds a place in its
+    group from its start to its end."""
+
+    group: Annotated[
+        str,
+        Doc(
+            "Name of the group, in which references such as $(params.env) may stand. Flows of the "
+            "same namespace whose groups have the same name share the places. Required."
+        ),
+    ] = ""
+    limit: Annotated[
+        Int32 | None,
+        Doc(
+            "The flow starts once fewer than this number of flows of the group hold a place and "
+            "none waits before it. Default: 1."
+        ),
+    ] = None
+    policy: Annotated[
+        str | None,
+        Doc(
+            "What the flow does without a place: Wait (default) for one; Replace: cancel the flows "
+            "that hold a place or wait before it, and start when they have ended; Forbid: skip all "
+            "its steps and end."
+        ),
+    ] = None

@@ -1,0 +1,178 @@
+"""`flow.volcano.sh/v1alpha1` JobFlow: the steps of a workflow of Volcano jobs."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+
+from jobflow.api.flow.control import Concurrency, IntOrParam, JobDefaults, Param
+from jobflow.api.flow.status import FINAL_PHASES, JobFlowStatus
+from jobflow.api.flow.step import Step
+from jobflow.api.meta import Doc, ObjectMeta, Struct
+from jobflow.api.volcano.job import Int32, Opaque
+
+
+class RetainPolicy(StrEnum):
+    """Fate of the vcjobs of a flow that has succeeded."""
+
+    RETAIN = "retain"
+    DELETE = "delete"
+
+
+class JobFlowSpec(Struct, frozen=True, kw_only=True):
+    """Specification of the flow."""
+
+    flows: Annotated[list[Step] | None, Doc("Steps, at least one.")] = None
+    targets: Annotated[
+        list[str] | None,
+        Doc(
+            "Names of the steps to run, with all steps that they depend on; the other steps of "
+            "flows are Skipped. Steps of finally run in any case. Default: all steps."
+        ),
+    ] = None
+    job_retain_policy: Annotated[
+        str | None,
+        Doc(
+            "retain (default) keeps the flow's jobs; delete deletes them once the flow has "
+            "succeeded.",
+            enum=["retain", "delete"],
+        ),
+    ] = None
+    params: Annotated[list[Param] | None, Doc("Parameters for patches and CEL expressions.")] = None
+    job_defaults: Annotated[
+        JobDefaults | None, Doc("Defaults for every job. Templates and patches override them.")
+    ] = None
+    volume_claims: Annotated[
+        dict[str, Any] | None,
+        Doc(
+            "PersistentVolumeClaims of the flow: name to spec, see `kubectl explain pvc.spec`. The "
+            "claim <flow>-<name> is created before the first job that mounts it, and deleted with "
+            "the flow. A pod whose containers mount a volume of that name gets it. Strings may "
+            "contain references such as $(params.size).",
+            **Opaque,
+        ),
+    ] = None
+    parallelism: Annotated[
+        IntOrParam | None,
+        Doc(
+            "Maximum number of jobs at a time. Steps start in the order of flows. It may be a "
+            "reference to a param, such as $(params.n)."
+        ),
+    ] = None
+    concurrency: Annotated[
+        Concurrency | None,
+        Doc("Group of flows of which only some run at once. Default: every flow starts at once."),
+    ] = None
+    timeout: Annotated[
+        str | None,
+        Doc(
+            "Maximum time of the whole flow, such as 12h, without the time it was suspended. It "
+            "may be a reference to a param, such as $(params.limit)."
+        ),
+    ] = None
+    failure_policy: Annotated[
+        str | None,
+        Doc(
+            "Effect of a failed step: Stop (default) starts no more jobs, Abort also aborts "
+            "running jobs, Continue runs all steps that do not depend on the failed one, and all "
+            "items of a forEach."
+        ),
+    ] = None
+    finally_: Annotated[
+        list[Step] | None,
+        Doc(
+            "Steps that run after all others have finished, whether the flow succeeded or not. "
+            "They run in parallel, unless they depend on each other; they cannot depend on steps "
+            "of flows, and cannot be daemons. Their CEL expressions can use every step of flows, "
+            "the steps of finally that they depend on, flow.phase and "
+            "flow.failures."
+        ),
+    ] = msgspec.field(name="finally", default=None)
+    outputs: Annotated[
+        dict[str, str] | None,
+        Doc(
+            "Outputs of the flow, by name: CEL expressions such as "
+            'steps["train"].outputs.accuracy. They are evaluated after finally, can use every '
+            "step, and are stored in status.outputs."
+        ),
+    ] = None
+    ttl_seconds_after_finished: Annotated[
+        Int32 | None, Doc("Seconds after which the finished flow is deleted. Default: never.")
+    ] = None
+    ttl_seconds_after_succeeded: Annotated[
+        Int32 | None,
+        Doc(
+            "Seconds after which a flow that has succeeded is deleted. Default: "
+            "ttlSecondsAfterFinished."
+        ),
+    ] = None
+    ttl_seconds_after_failed: Annotated[
+        Int32 | None,
+        Doc("Seconds after which a failed flow is deleted. Default: ttlSecondsAfterFinished."),
+    ] = None
+    suspend: Annotated[
+        bool | None, Doc("Create the flow suspended: no job starts until it is resumed.")
+    ] = None
+
+    @property
+    def all_steps(self) -> list[Step]:
+        """`flows`, then `finally`."""
+        return [*(self.flows or ()), *(self.finally_ or ())]
+
+
+def templates_of(step: Step) -> list[str]:
+    """Return all JobTemplates that a step may run, in the order of the cases of `switch`, with
+    those of child flows."""
+    found: dict[str, None] = {}
+    for case in step.switch or (None,):
+        if (raw := step.flow_for(case)) is not None:
+            steps = child_spec(raw).all_steps
+            found |= dict.fromkeys(name for each in steps for name in templates_of(each))
+        elif name := step.template_for(case):
+            found[name] = None
+    return list(found)
+
+
+def child_spec(raw: dict[str, Any]) -> JobFlowSpec:
+    """Return the spec of a child flow without its params; an empty one if it cannot be decoded."""
+    try:
+        return msgspec.convert({k: v for k, v in raw.items() if k != "params"}, JobFlowSpec)
+    except (msgspec.ValidationError, RecursionError):
+        return JobFlowSpec()
+
+
+class JobFlow(Struct, frozen=True, kw_only=True):
+    """A workflow of Volcano jobs. Each step creates a job from a JobTemplate once its dependencies
+    are met."""
+
+    api_version: str = "flow.volcano.sh/v1alpha1"
+    kind: str = "JobFlow"
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: JobFlowSpec = msgspec.field(default_factory=JobFlowSpec)
+    status: JobFlowStatus = msgspec.field(default_factory=JobFlowStatus)
+
+    @property
+    def steps(self) -> list[Step]:
+        """`spec.flows`, or an empty list."""
+        return self.spec.flows or []
+
+    @property
+    def all_steps(self) -> list[Step]:
+        """`spec.flows`, then `spec.finally`."""
+        return self.spec.all_steps
+
+    @property
+    def templates(self) -> list[str]:
+        """All JobTemplates that a step may run, with the cases of `switch` and `finally`."""
+        return list(dict.fromkeys(name for step in self.all_steps for name in templates_of(step)))
+
+    @property
+    def is_child(self) -> bool:
+        """Whether another flow controls this one."""
+        owner = self.metadata.controller
+        return owner is not None and owner.kind == "JobFlow"
+
+    @property
+    def final(self) -> bool:
+        """Whether the flow has finished: Succeed or Failed."""
+        return self.status.state.phase in FINAL_PHASES

@@ -1,0 +1,213 @@
+"""A step of a flow: its work, and when and how often it runs."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from jobflow.api.flow.control import (
+    Approval,
+    Case,
+    ContainerField,
+    ForEach,
+    JobSpecField,
+    Patch,
+    Repeat,
+    Retry,
+    VolumesField,
+)
+from jobflow.api.flow.dependencies import DependsOn, ItemDependency
+from jobflow.api.flow.status import Decisions
+from jobflow.api.meta import Doc, Struct
+from jobflow.api.volcano.job import Opaque
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """A step: runs a Volcano job once its dependencies are met. Set at most one of template,
+    jobSpec and container."""
+
+    name: Annotated[
+        str,
+        Doc(
+            "Name, unique in the flow. It is also the name of the JobTemplate to run, unless "
+            "template, jobSpec or container is set. The job is named <flow>-<step>."
+        ),
+    ] = ""
+    template: Annotated[
+        str | None, Doc("JobTemplate to run. Default: the one named like the step.")
+    ] = None
+    flow: Annotated[
+        dict[str, Any] | None,
+        Doc(
+            "Flow to run as a child, instead of a template: flows, finally, outputs, params, "
+            "failurePolicy, parallelism and timeout as in the spec of a JobFlow, except that "
+            "params is a map of values, which may hold references such as $(item). Its steps see "
+            "nothing else of this flow.",
+            **Opaque,
+        ),
+    ] = None
+    job_spec: JobSpecField = None
+    container: ContainerField = None
+    volumes: VolumesField = None
+    env: Annotated[
+        dict[str, Any] | None,
+        Doc(
+            "Environment variables of every container and init container: name to text, number, "
+            "boolean or {valueFrom: ...}. A variable replaces the one with its name, and null "
+            "removes it. Strings may contain references.",
+            **Opaque,
+        ),
+    ] = None
+    image: Annotated[
+        str | None, Doc("Image of the first container of the first task. May be a reference.")
+    ] = None
+    command: Annotated[
+        Any,
+        Doc("Command of the first container of the first task: a list, which may have references."),
+    ] = None
+    args: Annotated[
+        Any,
+        Doc(
+            "Arguments of the first container of the first task: a list of texts, numbers and "
+            "booleans, which may have references."
+        ),
+    ] = None
+    resources: Annotated[
+        Any,
+        Doc(
+            "Resources of the first container of the first task, merged into its own, such as "
+            "{limits: {nvidia.com/gpu: 1}}. Strings may contain references."
+        ),
+    ] = None
+    approval: Annotated[
+        Approval | None,
+        Doc(
+            "Run no job, but wait until a user approves or rejects. Excludes template, jobSpec and "
+            "container."
+        ),
+    ] = None
+    depends_on: Annotated[
+        DependsOn | None, Doc("Steps to wait for. Default: the step starts at once.")
+    ] = None
+    vars: Annotated[
+        dict[str, str] | None,
+        Doc(
+            "Values for the job, computed for each attempt when it is created: name to CEL "
+            'expression, such as params.batch / steps["x"].outputs.gpus. Env, patches and so on '
+            "refer to one as $(vars.NAME). They see only phase and job of a step that may still "
+            "run."
+        ),
+    ] = None
+    patch: Annotated[Patch | None, Doc("Changes to the job.")] = None
+    when: Annotated[
+        str | None,
+        Doc(
+            'CEL condition, such as steps["x"].outputs.n > 1. It can use params, flow and the '
+            "steps that this one depends on, directly or not. Evaluated once; if false, the step "
+            "is Skipped."
+        ),
+    ] = None
+    switch: Annotated[
+        list[Case] | None,
+        Doc(
+            "Cases, in order; the first one whose condition is true decides what runs. If no "
+            "condition is true, the step is Skipped. Excludes template, jobSpec and container."
+        ),
+    ] = None
+    for_each: Annotated[
+        ForEach | None, Doc("Run one job per item. Set exactly one of items, from or count.")
+    ] = None
+    repeat: Annotated[
+        Repeat | None,
+        Doc("Run again, one run after another, until a condition is true. Excludes forEach."),
+    ] = None
+    retry: Annotated[Retry | None, Doc("Run the step again if it fails.")] = None
+    timeout: Annotated[
+        str | None,
+        Doc(
+            "Maximum time of one attempt after its job is first Running, such as 2h. Then the job "
+            "is aborted and the attempt has failed. It may be a reference to a param, such as "
+            "$(params.limit)."
+        ),
+    ] = None
+    daemon: Annotated[
+        bool | None,
+        Doc(
+            "The step is a service. Dependants start once it runs, or once their probe passes. It "
+            "is stopped when all other steps have finished."
+        ),
+    ] = None
+    continue_on_failure: Annotated[
+        bool | None,
+        Doc(
+            "If the step fails, the flow does not fail and dependants start. With forEach, every "
+            "item runs even if others fail."
+        ),
+    ] = None
+
+    def template_for(self, case: Case | None) -> str:
+        """Return the JobTemplate that the step runs in this case of `switch`; "" if it runs
+        none."""
+        if self.approval is not None or self.flow_for(case) is not None:
+            return ""
+        for work in (case, self):
+            if work is not None:
+                if work.job_spec is not None or work.container is not None:
+                    return ""
+                if work.template:
+                    return work.template
+        return self.name
+
+    def work_name(self, case: Case | None) -> str:
+        """Return the name under which times and outputs of earlier jobs are known: that of the
+        JobTemplate, or that of the step if it runs none."""
+        return self.template_for(case) or self.name
+
+    def case_of(self, decided: Decisions | None) -> Case | None:
+        """Return the case of `switch` that was taken, or None."""
+        taken = decided.case if decided is not None else None
+        cases = self.switch or ()
+        return cases[taken] if taken is not None and 0 <= taken < len(cases) else None
+
+    def flow_for(self, case: Case | None) -> dict[str, Any] | None:
+        """Return the child flow that the step runs in this case of `switch`, or None."""
+        return self.flow if case is None else case.flow
+
+    @property
+    def child_flows(self) -> list[dict[str, Any]]:
+        """The child flows of the step and of the cases of its `switch`."""
+        found = [self.flow, *(case.flow for case in self.switch or ())]
+        return [raw for raw in found if raw is not None]
+
+    @property
+    def may_run_flow(self) -> bool:
+        """Whether the step, or a case of its `switch`, runs a child flow."""
+        return self.flow is not None or (self.switch is not None and bool(self.child_flows))
+
+    @property
+    def work_names(self) -> list[str]:
+        """The names of all that the step may run (`work_name`)."""
+        return list(dict.fromkeys(map(self.work_name, self.switch or (None,))))
+
+    @property
+    def matches_items(self) -> bool:
+        """Whether each item depends on the same item of its targets."""
+        return self.depends_on is not None and self.depends_on.items == ItemDependency.MATCHING
+
+    @property
+    def fan_out(self) -> ForEach | None:
+        """`forEach`; an empty one if the step has the items of its targets."""
+        return ForEach() if self.for_each is None and self.matches_items else self.for_each
+
+    @property
+    def targets(self) -> list[str]:
+        """The names of the steps that this one depends on."""
+        return (self.depends_on.targets if self.depends_on else None) or []
+
+
+def with_fan_out(steps: Sequence[Step]) -> Sequence[Step]:
+    """Return steps of which those that have the items of their targets have an empty `forEach`."""
+    items = [each.items for step in steps if (each := step.depends_on) is not None]
+    if items.count(None) == len(items):
+        return steps
+    return [msgspec.structs.replace(step, for_each=step.fan_out) for step in steps]

@@ -1,0 +1,1 @@
+"""Objects of Volcano and Kubernetes that flows create and read."""

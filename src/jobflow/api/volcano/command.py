@@ -1,0 +1,57 @@
+"""`bus.volcano.sh/v1alpha1` Command: a request to act on a vcjob or a flow.
+
+The controller that executes a Command deletes it: Volcano for vcjobs, JobFlow for flows.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from jobflow.api.meta import ObjectMeta, OwnerReference, Struct
+from jobflow.api.resources import COMMANDS
+
+
+class Action(StrEnum):
+    """The values of `action` that JobFlow sends or executes."""
+
+    ABORT_JOB = "AbortJob"
+    """Abort a vcjob; suspend a flow and abort its running jobs."""
+    SUSPEND_FLOW = "SuspendFlow"
+    """Suspend a flow; running jobs continue. An extension of Volcano's actions."""
+    RESUME_JOB = "ResumeJob"
+    """Resume a suspended flow."""
+    TERMINATE_JOB = "TerminateJob"
+    """Cancel a flow."""
+    TERMINATE_NOW = "TerminateNow"
+    """Cancel a flow and its `finally`, even if it is ending. An extension of Volcano's actions."""
+    RESTART_JOB = "RestartJob"
+    """Retry a flow from the failed steps."""
+    APPROVE_STEP = "ApproveStep"
+    """Approve a step that waits for it. `message` is the step or `step/index`, then a space and a
+    comment; the annotation `labels.OUTPUTS` has the step's outputs. An extension."""
+    REJECT_STEP = "RejectStep"
+    """Reject a step that waits for approval, with the same `message`. An extension."""
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """A Command, which has neither spec nor status."""
+
+    api_version: str = COMMANDS.api_version
+    kind: str = COMMANDS.kind
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    action: str = ""
+    target: OwnerReference | None = None
+    reason: str = ""
+    message: str = ""
+
+
+def targets(command: Command, api_version: str, kind: str) -> bool:
+    """Return whether the command's target has this kind."""
+    target = command.target
+    return target is not None and (target.api_version, target.kind) == (api_version, kind)
+
+
+def encoded(command: Command) -> bytes:
+    """Return the body of a POST, with apiVersion and kind, which the default encoding omits."""
+    kind = {"apiVersion": COMMANDS.api_version, "kind": COMMANDS.kind}
+    return msgspec.json.encode(kind | msgspec.to_builtins(command))

@@ -1,0 +1,331 @@
+"""`batch.volcano.sh/v1alpha1` Job (a vcjob): the spec of a template, and the status that is read.
+
+Fields have no defaults, because Volcano sets them (pkg/apis/batch/v1alpha1/job.go).
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+
+from jobflow.api.meta import Doc, ObjectMeta, Struct
+
+Int32 = Annotated[int, Doc("", format="int32")]
+Opaque = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+class JobPhase(StrEnum):
+    """`status.state.phase` of a vcjob, which is empty at first."""
+
+    PENDING = "Pending"
+    ABORTING = "Aborting"
+    ABORTED = "Aborted"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    COMPLETING = "Completing"
+    COMPLETED = "Completed"
+    TERMINATING = "Terminating"
+    TERMINATED = "Terminated"
+    FAILED = "Failed"
+
+
+ENDED_PHASES = frozenset(
+    {JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED, JobPhase.ABORTED}
+)
+"""Phases in which a vcjob has ended, unless it is resumed."""
+
+
+class LifecyclePolicy(Struct, frozen=True, kw_only=True):
+    """Action of Volcano on an event or an exit code of a task's pods."""
+
+    action: Annotated[
+        str | None,
+        Doc(
+            "Action: AbortJob, RestartJob, RestartTask, RestartPod, RestartPartition, "
+            "TerminateJob, CompleteJob or ResumeJob."
+        ),
+    ] = None
+    event: Annotated[
+        str | None,
+        Doc(
+            "Event that triggers it: PodPending, PodRunning, PodFailed, PodEvicted, Unknown, "
+            "TaskCompleted, TaskFailed, OutOfSync, CommandIssued, JobUpdated, or `*` for any. "
+            "Excludes exitCode."
+        ),
+    ] = None
+    events: Annotated[
+        list[str] | None, Doc("Several events for the action. Excludes exitCode.")
+    ] = None
+    exit_code: Annotated[
+        Int32 | None,
+        Doc("Exit code of a container that triggers it, not 0. Excludes event and events."),
+    ] = None
+    timeout: Annotated[
+        str | None, Doc('Time that the event must last before the action, such as "30s".')
+    ] = None
+
+
+class NetworkTopology(Struct, frozen=True, kw_only=True):
+    """Required proximity of the pods in the network topology."""
+
+    mode: Annotated[str | None, Doc("hard or soft.")] = None
+    highest_tier_allowed: Annotated[
+        int | None, Doc("Highest tier that the pods may span. Excludes highestTierName.")
+    ] = None
+    highest_tier_name: Annotated[
+        str | None,
+        Doc("Name of the highest tier that the pods may span. Excludes highestTierAllowed."),
+    ] = None
+
+
+class PartitionPolicy(Struct, frozen=True, kw_only=True):
+    """Division of a task's pods into partitions that are placed together."""
+
+    total_partitions: Annotated[Int32 | None, Doc("Number of partitions.")] = None
+    partition_size: Annotated[Int32 | None, Doc("Number of pods in a partition.")] = None
+    min_partitions: Annotated[
+        Int32 | None, Doc("Number of partitions that must be available for the task to run.")
+    ] = None
+    network_topology: Annotated[
+        NetworkTopology | None, Doc("Required proximity of the pods of a partition.")
+    ] = None
+
+
+class TaskDependsOn(Struct, frozen=True, kw_only=True):
+    """Tasks of the same job that must start before this one."""
+
+    name: Annotated[list[str] | None, Doc("Names of tasks of this job.")] = None
+    iteration: Annotated[str | None, Doc("any: wait for one of them; all: wait for every one.")] = (
+        None
+    )
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """A number of pods with the same pod template."""
+
+    name: Annotated[
+        str | None,
+        Doc("Name, unique in the job: lower-case letters, digits and dashes (DNS-1123)."),
+    ] = None
+    replicas: Annotated[Int32 | None, Doc("Number of pods.")] = None
+    min_available: Annotated[
+        Int32 | None, Doc("Number of pods that must be available for the task to run.")
+    ] = None
+    template: Annotated[
+        dict[str, Any] | None, Doc("Pod template; see `kubectl explain pod.spec`.", **Opaque)
+    ] = None
+    policies: Annotated[
+        list[LifecyclePolicy] | None,
+        Doc("Lifecycle policies of the task, evaluated before the job's."),
+    ] = None
+    max_retry: Annotated[
+        Int32 | None, Doc("Maximum number of restarts of the task before the job fails.")
+    ] = None
+    topology_policy: Annotated[
+        str | None, Doc("NUMA policy: none, best-effort, restricted or single-numa-node.")
+    ] = None
+    depends_on: Annotated[
+        TaskDependsOn | None, Doc("Tasks of the job that must start before this one.")
+    ] = None
+    partition_policy: Annotated[
+        PartitionPolicy | None, Doc("Division of the task's pods into partitions.")
+    ] = None
+
+
+class Volume(Struct, frozen=True, kw_only=True):
+    """A volume that is mounted into every pod of the job."""
+
+    mount_path: Annotated[
+        str | None, Doc("Path to mount it at, unique in the job, without a colon.")
+    ] = None
+    volume_claim_name: Annotated[
+        str | None, Doc("Name of an existing claim. Excludes volumeClaim.")
+    ] = None
+    volume_claim: Annotated[
+        dict[str, Any] | None,
+        Doc("Claim that Volcano creates for the job; see `kubectl explain pvc.spec`.", **Opaque),
+    ] = None
+
+
+class JobSpec(Struct, frozen=True, kw_only=True):
+    """Specification of a Volcano job."""
+
+    scheduler_name: Annotated[
+        str | None, Doc("Scheduler of the pods. Volcano's default: volcano.")
+    ] = None
+    min_available: Annotated[
+        Int32 | None,
+        Doc(
+            "Number of pods that must be available for the job to run (gang), at most all replicas."
+        ),
+    ] = None
+    min_success: Annotated[
+        Int32 | None, Doc("Number of pods that must succeed for the job to be Completed.")
+    ] = None
+    volumes: Annotated[list[Volume] | None, Doc("Volumes that are mounted into every pod.")] = None
+    tasks: Annotated[list[Task] | None, Doc("Tasks of the job, at least one.")] = None
+    policies: Annotated[
+        list[LifecyclePolicy] | None, Doc("Lifecycle policies for events of any task.")
+    ] = None
+    plugins: Annotated[
+        dict[str, list[str]] | None,
+        Doc("Arguments of Volcano's job plugins (env, svc, ssh, pytorch, mpi …), by plugin name."),
+    ] = None
+    running_estimate: Annotated[
+        str | None, Doc('Expected running time of the job, such as "2h".')
+    ] = None
+    queue: Annotated[str | None, Doc("Queue of the job. Volcano's default: default.")] = None
+    max_retry: Annotated[
+        Int32 | None, Doc("Maximum number of restarts before the job fails. Volcano's default: 3.")
+    ] = None
+    ttl_seconds_after_finished: Annotated[
+        Int32 | None, Doc("Seconds after which the finished job is deleted. Default: never.")
+    ] = None
+    priority_class_name: Annotated[str | None, Doc("Priority class of the pods.")] = None
+    network_topology: Annotated[NetworkTopology | None, Doc("Required proximity of the pods.")] = (
+        None
+    )
+
+
+class JobState(Struct, frozen=True, kw_only=True):
+    """State of a vcjob."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class JobCondition(Struct, frozen=True, kw_only=True):
+    """An entry of a vcjob's history: a phase and its beginning."""
+
+    status: str = ""
+    last_transition_time: datetime | None = None
+
+
+class TaskState(Struct, frozen=True, kw_only=True):
+    """Number of a task's pods in each pod phase."""
+
+    phase: Annotated[dict[str, Int32] | None, Doc("Number of pods by pod phase.")] = None
+
+
+class JobStatus(Struct, frozen=True, kw_only=True):
+    """`status` of a vcjob. Volcano removes counts and taskStatusCount from a completed vcjob."""
+
+    state: JobState = msgspec.field(default_factory=JobState)
+    min_available: int | None = None
+    task_status_count: dict[str, TaskState] | None = None
+    pending: int | None = None
+    running: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    terminating: int | None = None
+    unknown: int | None = None
+    version: int | None = None
+    retry_count: int | None = None
+    running_duration: str | None = None
+    conditions: list[JobCondition] | None = None
+
+
+Odd = str | int | float | bool | list[Any] | None
+"""Any value in place of an object. Volcano's CRD has no schema for pod templates, and one malformed
+vcjob must not make a whole list unreadable."""
+
+
+class ContainerResources(Struct, frozen=True, kw_only=True):
+    """A container's resources: maps of quantities, which are strings or numbers."""
+
+    requests: Any = None
+    limits: Any = None
+
+
+class ContainerOutline(Struct, frozen=True, kw_only=True):
+    """The name and resources of a container."""
+
+    name: Any = None
+    resources: ContainerResources | Odd = None
+
+
+OddList = list[ContainerOutline | Odd] | dict[str, Any] | str | int | float | bool | None
+"""A list of containers, or any value in its place."""
+
+
+class PodOutline(Struct, frozen=True, kw_only=True):
+    """The containers of a pod spec."""
+
+    containers: OddList = None
+    init_containers: OddList = None
+
+    @property
+    def asking(self) -> list[ContainerOutline]:
+        """The well-formed containers."""
+        return _containers(self.containers)
+
+    @property
+    def asking_first(self) -> list[ContainerOutline]:
+        """The well-formed init containers."""
+        return _containers(self.init_containers)
+
+
+def _containers(found: OddList) -> list[ContainerOutline]:
+    if not isinstance(found, list):
+        return []
+    return [each for each in found if isinstance(each, ContainerOutline)]
+
+
+class PodTemplateOutline(Struct, frozen=True, kw_only=True):
+    """The containers of a pod template."""
+
+    spec: PodOutline | Odd = None
+
+
+class PolicyOutline(Struct, frozen=True, kw_only=True):
+    """The events and the action of a lifecycle policy."""
+
+    event: str | None = None
+    events: list[str] | None = None
+    action: str | None = None
+
+
+class TaskOutline(Struct, frozen=True, kw_only=True):
+    """A task, with its policies, and the number and the containers of its pods."""
+
+    name: str | None = None
+    replicas: int | None = None
+    policies: list[PolicyOutline] | None = None
+    template: PodTemplateOutline | Odd = None
+
+    @property
+    def pod(self) -> PodOutline:
+        """The outline of the task's pods, empty if the template is malformed."""
+        template = self.template
+        spec = template.spec if isinstance(template, PodTemplateOutline) else None
+        return spec if isinstance(spec, PodOutline) else PodOutline()
+
+
+class JobOutline(Struct, frozen=True, kw_only=True):
+    """The part of a vcjob's spec that is kept."""
+
+    tasks: list[TaskOutline] | None = None
+    policies: list[PolicyOutline] | None = None
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """A vcjob with its metadata, its status and an outline of its spec."""
+
+    api_version: str = "batch.volcano.sh/v1alpha1"
+    kind: str = "Job"
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: JobOutline = msgspec.field(default_factory=JobOutline)
+    status: JobStatus = msgspec.field(default_factory=JobStatus)
+
+    @property
+    def phase(self) -> str:
+        """`status.state.phase`; an empty phase counts as Pending."""
+        return self.status.state.phase or JobPhase.PENDING
+
+    @property
+    def ended(self) -> bool:
+        """Whether the vcjob has ended."""
+        return self.status.state.phase in ENDED_PHASES

@@ -1,0 +1,120 @@
+"""Flows on the cluster of the kubeconfig, as `jobflow submit` and `jobflow wait` do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from aiohttp import ClientError
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.authoring.manifests import check_objects, show_warnings
+from jobflow.authoring.objects.faults import ClusterError, InvalidFlow, from_manifest
+from jobflow.authoring.objects.flows import NamedFlow
+from jobflow.authoring.results import Result
+from jobflow.cli.errors import CommandError, unreachable
+from jobflow.cli.flags import Connection
+from jobflow.cli.flows.find_flow import connect, find_flow
+from jobflow.cli.flows.follow import FlowFollower, following
+from jobflow.cli.steer.send_manifests import send
+from jobflow.kube.cache import key_of
+from jobflow.kube.client import Client
+from jobflow.kube.credentials import ConfigError
+from jobflow.runtime import logs
+from jobflow.runtime.event_loop import run_beside
+
+T = TypeVar("T")
+_CLOSING_SECONDS = 0.25
+"""Time for the TLS connection of a watch to close before its event loop does (aiohttp, Graceful
+Shutdown)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cluster and a namespace; None: those of the kubeconfig."""
+
+    namespace: str | None = None
+    context: str | None = None
+    kubeconfig: str | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """The flags of commands for this target."""
+        return Connection(self.namespace, self.kubeconfig, self.context)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A flow on a cluster."""
+
+    name: str
+    namespace: str
+    target: Target
+
+    def status(self) -> Result:
+        """Return the flow as it is now. Raises ClusterError."""
+
+        async def read(client: Client) -> JobFlow:
+            return await find_flow(client, self.name)
+
+        return Result(_with_client(self.target, read))
+
+    def wait(self, timeout: float | None = None) -> Result:
+        """Return the flow when it has ended. Raises TimeoutError after `timeout` seconds, and
+        ClusterError, also if the flow was deleted."""
+
+        async def until_end(client: Client) -> JobFlow:
+            flow = await find_flow(client, self.name)
+            key = key_of(flow)
+
+            def has_ended(follower: FlowFollower) -> bool:
+                return follower.flows[key].final or key in follower.deleted
+
+            async with asyncio.timeout(timeout), following(client, [flow]) as follower:
+                await follower.until(has_ended)
+            await asyncio.sleep(_CLOSING_SECONDS)
+            if not follower.flows[key].final:
+                raise ClusterError(f"flow {self.name} was deleted before it had ended")
+            return follower.flows[key]
+
+        try:
+            return Result(_with_client(self.target, until_end))
+        except TimeoutError:
+            raise TimeoutError(f"flow {self.name} has not ended after {timeout} s") from None
+
+
+def submit(
+    flow: NamedFlow, target: Target, params: Mapping[str, Any], *, lenient: bool = False
+) -> Submitted:
+    """Apply the templates of a flow and create it. Raises InvalidFlow and ClusterError."""
+
+    async def create(client: Client) -> Submitted:
+        report = check_objects([flow], namespace=client.namespace, params=params, lenient=lenient)
+        report.warnings = [each for each in report.warnings if each.path]
+        show_warnings(report, [flow])
+        sent = await send(client, report)
+        if sent.missing_rights:
+            raise ClusterError("\n".join(sent.missing_rights.values()))
+        if sent.faults:
+            raise InvalidFlow([*map(from_manifest, sent.faults)])
+        [created] = sent.created
+        meta = created.metadata
+        return Submitted(meta.name, meta.namespace, replace(target, namespace=meta.namespace))
+
+    return _with_client(target, create)
+
+
+def _with_client(target: Target, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+    async def connected() -> T:
+        async with await connect(target.connection) as client:
+            return await work(client)
+
+    try:
+        with logs.silenced():
+            return run_beside(connected)
+    except (CommandError, ConfigError) as error:
+        raise ClusterError(str(error)) from None
+    except ClientError as error:
+        raise ClusterError(unreachable(error)) from None

@@ -1,0 +1,371 @@
+"""Objects of Python as JSON of the API, with the place of every part.
+
+Expressions become CEL where the API has expressions, and references elsewhere. A value that a
+reference cannot name becomes one of the step's vars.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jobflow.api.flow.step import Step as StepType
+from jobflow.authoring.objects.expressions import Expr, has_expr, reference_to, to_cel
+from jobflow.authoring.objects.fields import FlowFields, ForEach, Param, Patch, Retry, StepFields
+from jobflow.authoring.objects.flows import ChildFlow, FlowBody, Template
+from jobflow.authoring.objects.functions import Joined
+from jobflow.authoring.objects.job_fields import Fields
+from jobflow.authoring.objects.places import Place
+from jobflow.authoring.objects.steps import Step
+from jobflow.core.spec.expressions import reads_of
+from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.violations import join_path
+
+if TYPE_CHECKING:
+    from jobflow.authoring.objects.steps import Values
+
+EXPRESSIONS = frozenset({"when", "from_", "until", "vars", "outputs"})
+"""Fields of flows and steps that hold expressions, or maps of them."""
+_BUILDING = frozenset(
+    {
+        *("job_spec", "spec", "container", "volumes", "env", "image", "command", "args"),
+        *("resources", "flow", "vars"),
+    }
+)
+"""Fields that may use vars, because they build the job."""
+_REFERRING = frozenset(
+    {
+        *("timeout", "parallelism", "count", "limit", "max", "message", "group"),
+        "volume_claims",
+    }
+)
+"""Other fields that may have references."""
+_WORKS = frozenset({"template", "job_spec", "container", "flow", "approval", "switch"})
+_CONTAINER = ("image", "command", "args", "resources")
+_SHORTHANDS: Mapping[str, Callable[[Any], Any]] = {
+    "for_each": lambda value: (
+        ForEach(from_=Expr(to_cel(value))) if has_expr(value) else ForEach(items=value)
+    ),
+    "retry": lambda value: Retry(limit=value),
+}
+"""Shorter forms of fields."""
+
+
+def to_json_name(name: str) -> str:
+    """Return the name of a field in the API: `finally` for `finally_`, `forEach` for `for_each`."""
+    first, *others = name.rstrip("_").split("_")
+    return first + "".join(each.capitalize() for each in others)
+
+
+@dataclass(slots=True)
+class Written:
+    """An object as JSON, with the places of its parts by their JSON paths."""
+
+    data: dict[str, Any]
+    places: dict[str, Place]
+    problems: list[tuple[str, str]]
+    """Paths and messages of what cannot be written as JSON."""
+    templates: list[Template] = field(default_factory=list)
+    """Templates that steps name as objects."""
+
+    def place_of(self, path: str, default: Place) -> Place:
+        """Return the place of a path, or of the nearest path above it."""
+        while path and path not in self.places:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.places.get(path, default)
+
+
+@dataclass(slots=True)
+class _Vars:
+    """The vars of a step that computed values need."""
+
+    taken: set[str]
+    made: dict[str, str] = field(default_factory=dict)
+    """Expressions -> names."""
+
+    def name_for(self, text: str, hint: str) -> str:
+        """Return the var with this expression."""
+        if text in self.made:
+            return self.made[text]
+        base = re.sub(r"\W", "_", hint, flags=re.ASCII).strip("_").lower()
+        base = base if re.match(r"[a-z_]", base) else "value"
+        names = (base, *(f"{base}{number}" for number in range(2, 10_000)))
+        name = next(name for name in names if name not in self.taken)
+        self.taken.add(name)
+        self.made[text] = name
+        return name
+
+
+class _Mode(Enum):
+    """How a field takes values of the run."""
+
+    PLAIN = auto()
+    """Not at all."""
+    REFERRING = auto()
+    """As references."""
+    BUILDING = auto()
+    """As references, also to vars."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What a value may be where it stands."""
+
+    mode: _Mode = _Mode.PLAIN
+    variables: _Vars | None = None
+
+    def of_field(self, name: str) -> _Context:
+        """Return the context of a field of a flow or a step."""
+        building = self.variables is not None and name in _BUILDING
+        referring = name in _BUILDING or name in _REFERRING
+        mode = _Mode.REFERRING if referring else _Mode.PLAIN
+        return _Context(_Mode.BUILDING if building else mode, self.variables)
+
+
+_PLAIN = _Context()
+
+
+class Encoder:
+    """Writes one object."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, Place] = {}
+        self.problems: list[tuple[str, str]] = []
+        self.templates: dict[int, Template] = {}
+
+    def written(self, data: dict[str, Any]) -> Written:
+        """Return the result."""
+        return Written(data, self.places, self.problems, [*self.templates.values()])
+
+    def spec(self, body: FlowBody, path: str) -> dict[str, Any]:
+        """Return the spec of a flow, or a child flow."""
+        known = FlowFields.__annotations__
+        self.templates |= {id(each): each for each in body._templates}
+        made: dict[str, Any] = {}
+        for name in [*known, *body._values]:
+            if name not in body._values or to_json_name(name) in made:
+                continue
+            value, place = body._values[name]
+            own = join_path(path, to_json_name(name))
+            self.places[own] = place
+            if name not in known:
+                self._unknown(own, name, known)
+            elif name == "params" and not isinstance(body, ChildFlow):
+                made["params"] = self._params(value, own)
+            elif value is not None:
+                made[to_json_name(name)] = self._field(name, value, own, _PLAIN)
+        last = {key: made.pop(key) for key in ("outputs",) if key in made}
+        groups = {"flows": body._steps, "finally": body._finally}
+        for key, steps in groups.items():
+            if steps or key == "flows":
+                places = [f"{path}.{key}[{i}]" for i in range(len(steps))]
+                made[key] = [*map(self._step, steps, places)]
+                _add_dependencies(made[key])
+        return made | last
+
+    def _params(self, value: Any, path: str) -> Any:
+        if not isinstance(value, Mapping):
+            return self.value(value, path)
+        params = []
+        for i, (name, each) in enumerate(value.items()):
+            own = f"{path}[{i}]"
+            inner = each if isinstance(each, Param) else Param(value=each)
+            params.append({"name": name} | self.value(inner, own))
+        return params
+
+    def _step(self, step: Step, path: str) -> dict[str, Any]:
+        """Return a step, with its fields in the order of the API."""
+        values, known = _with_container(step), StepFields.__annotations__
+        self.places[path] = step._place
+        variables = _Vars({*(_value_of(values, "vars") or {})})
+        context = _Context(variables=variables)
+        made: dict[str, Any] = {"name": step.name}
+        for name in [*known, *values]:
+            key = to_json_name(name)
+            if name == "depends_on":
+                made |= self._depends_on(step, values, f"{path}.dependsOn")
+            if name not in values or key in made or name == "depends_on":
+                continue
+            value, place = values[name]
+            own = f"{path}.{key}"
+            self.places[own] = place
+            if name not in known:
+                self._unknown(own, name, known)
+            elif value is not None:
+                made[key] = self._field(name, _spelled_out(name, value), own, context)
+        if made.get("template") == step.name:
+            del made["template"]
+        if variables.made:
+            added = {name: text for text, name in variables.made.items()}
+            made["vars"] = made.get("vars", {}) | added
+        return made
+
+    def _depends_on(self, step: Step, values: Values, path: str) -> dict[str, Any]:
+        given, self.places[path] = values.get("depends_on", (None, step._place))
+        listed = given if isinstance(given, list | tuple | None) else [given]
+        made: dict[str, Any] = {}
+        if isinstance(given, Fields):
+            made = self.value(given, path)
+            listed = []
+        targets = [*made.get("targets", ()), *(_name_of(each) for each in listed or ())]
+        for source, place in step._targets:
+            if source.name not in targets:
+                self.places[f"{path}.targets[{len(targets)}]"] = place
+                targets.append(source.name)
+        if targets or "targets" in made:
+            made["targets"] = targets
+        return {"dependsOn": made} if made or isinstance(given, Fields) else {}
+
+    def _unknown(self, path: str, name: str, known: Mapping[str, Any]) -> None:
+        guess = did_you_mean(Suggester([*known]).nearest(name))
+        self.problems.append((path, f"there is no field {name}{guess}"))
+
+    def _field(self, name: str, value: Any, path: str, context: _Context) -> Any:
+        """Return the value of a field of a flow or a step."""
+        if name not in EXPRESSIONS:
+            return self.value(value, path, context.of_field(name))
+        if isinstance(value, Mapping):
+            return {str(key): _expression(each) for key, each in value.items()}
+        return _expression(value)
+
+    def value(self, value: Any, path: str, context: _Context = _PLAIN) -> Any:
+        """Return any value as JSON."""
+        if isinstance(value, Expr):
+            return self._late(value, path, context)
+        if isinstance(value, Joined):
+            return value.text + str(self._late(value.value, path, context))
+        if isinstance(value, Fields):
+            return self._fields(value, path, context)
+        if isinstance(value, ChildFlow):
+            params = {"params": self.value(value._params, f"{path}.params", context)}
+            return (params if value._params else {}) | self.spec(value, path)
+        if isinstance(value, Template):
+            self.templates[id(value)] = value
+            return value.name
+        if isinstance(value, Mapping):
+            return {
+                _name_of(key): self.value(each, join_path(path, _name_of(key)), context)
+                for key, each in value.items()
+            }
+        if isinstance(value, list | tuple | range):
+            return [self.value(each, f"{path}[{i}]", context) for i, each in enumerate(value)]
+        if isinstance(value, Step) and ".targets[" in path:
+            return value.name
+        return self._scalar(value, path)
+
+    def _fields(self, value: Fields, path: str, context: _Context) -> Any:
+        """Return an object of the API. One of a job is as open as the field that it is in."""
+        is_of_job = type(value).__module__ != Patch.__module__
+        return {
+            to_json_name(each.name): self.value(inner, own, context)
+            if is_of_job
+            else self._field(each.name, inner, own, context)
+            for each in fields(value)  # type: ignore[arg-type]
+            if (inner := getattr(value, each.name)) is not None
+            and (own := join_path(path, to_json_name(each.name)))
+        }
+
+    def _late(self, value: Expr, path: str, context: _Context) -> Any:
+        """Return the reference to a value of the run, if necessary to a var that computes it."""
+        reference = reference_to(value)
+        if reference is not None and context.mode is not _Mode.PLAIN:
+            return reference
+        text = to_cel(value)
+        if context.mode is _Mode.BUILDING and context.variables is not None:
+            hint = re.split(r"[.\[\]]", path.rstrip("]"))[-1]
+            return f"$(vars.{context.variables.name_for(text, hint)})"
+        allowed = "plain values" if context.mode is _Mode.PLAIN else "params and plain values"
+        message = f"only {allowed} can stand here, not {text}, which is known when the flow runs"
+        self.problems.append((path, message))
+        return text
+
+    def _scalar(self, value: Any, path: str) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):  # an enum is its value
+            return str(value)
+        if isinstance(value, int | float) and math.isfinite(value):  # also numbers of numpy
+            return int(value) if isinstance(value, int) else float(value)
+        advice = (
+            f"write {value.name}.outputs.NAME, or {value.name}.result"
+            if isinstance(value, Step)
+            else repr(value)
+        )
+        self.problems.append((path, f"a {type(value).__name__} is no value of JSON: {advice}"))
+        return None
+
+
+def _with_container(step: Step) -> Values:
+    """Return the fields of a step. One with an image, and nothing else that says what it runs, is
+    a container, unless the flow has a template with its name."""
+    values = step._values
+    templates = {each.name for each in step._body._templates}
+    is_container = _value_of(values, "image") is not None and step.name not in templates
+    if not is_container or any(_value_of(values, name) is not None for name in _WORKS):
+        return values
+    kept = {name: each for name, each in values.items() if name not in _CONTAINER}
+    container = {name: _value_of(values, name) for name in _CONTAINER}
+    found = {name: value for name, value in container.items() if value is not None}
+    return kept | {"container": (found, values["image"][1])}
+
+
+def _value_of(values: Values, name: str) -> Any:
+    return values[name][0] if name in values else None
+
+
+def _spelled_out(name: str, value: Any) -> Any:
+    is_short = name in _SHORTHANDS and not isinstance(value, Fields | Mapping)
+    return _SHORTHANDS[name](value) if is_short else value
+
+
+def _expression(value: Any) -> Any:
+    """Return an expression; a text is one already."""
+    return value if isinstance(value, str) else to_cel(value)
+
+
+def _name_of(key: Any) -> str:
+    return key.name if isinstance(key, Step | Template) else str(key)
+
+
+def _add_dependencies(steps: list[dict[str, Any]]) -> None:
+    """Let a step wait for the steps whose results it uses, unless it does already. One with a
+    strategy, condition or probe of its own keeps its targets."""
+    names = {step["name"] for step in steps}
+    targets = {step["name"]: [*_targets(step)] for step in steps}
+    for step in steps:
+        own = step["name"]
+        if step.get("dependsOn", {}).keys() - {"targets"}:
+            continue
+        for name in _used(step):
+            if name in names and name != own and name not in _upstream(own, targets):
+                targets[own].append(name)
+                step["dependsOn"] = {"targets": targets[own]}
+
+
+def _targets(step: Mapping[str, Any]) -> list[str]:
+    return step.get("dependsOn", {}).get("targets", [])  # type: ignore[no-any-return]
+
+
+def _used(step: dict[str, Any]) -> Iterator[str]:
+    try:
+        typed = msgspec.convert(step, StepType)
+    except (msgspec.ValidationError, RecursionError):
+        return
+    yield from dict.fromkeys(read.step for read in reads_of(typed))
+
+
+def _upstream(step: str, targets: Mapping[str, list[str]]) -> set[str]:
+    found: set[str] = set()
+    pending = [*targets[step]]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += targets.get(name, ())
+    return found

@@ -1,0 +1,106 @@
+"""Flows and schedules, and what can be done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from jobflow.authoring.objects.faults import Fault
+from jobflow.authoring.objects.flows import Manifest, NamedCron, NamedFlow
+
+if TYPE_CHECKING:  # they take long, and a flow that only prints itself needs less
+    from jobflow.authoring.cluster import Submitted
+    from jobflow.authoring.results import Result
+
+
+class Flow(NamedFlow):
+    """A JobFlow. Its fields are those of `spec`, in snake_case; `params` is a map of names and
+    values."""
+
+    _submitted: Submitted | None = None
+
+    def yaml(self, *, check: bool = True, lenient: bool = False) -> str:
+        """Return the templates and the flow as YAML. Raises InvalidFlow, unless `check` is
+        false."""
+        return to_yaml(self, check=check, lenient=lenient)
+
+    def lint(self, *, lenient: bool = False) -> list[Fault]:
+        """Check the flow as `jobflow lint` does, and return the warnings. Raises InvalidFlow with
+        all faults. `lenient` makes warnings of those that admission only warns about."""
+        return lint(self, lenient=lenient)
+
+    def run(
+        self,
+        *,
+        runner: str = "simulate",
+        speed: float | None = None,
+        max_restarts: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        lenient: bool = False,
+        show: bool = True,
+    ) -> Result:
+        """Run the flow on this machine, as `jobflow run` does, and return how it ended.
+
+        `runner="process"` runs the commands of containers as processes; "simulate" runs nothing,
+        and `speed` makes its jobs faster. `params` replaces values. `show` prints the progress.
+        Raises InvalidFlow, and RunError if the flow cannot end here."""
+        from jobflow.authoring.sandbox import RunOptions, run
+
+        return run(
+            [self],
+            RunOptions(runner, speed, max_restarts, params or {}, lenient=lenient, show=show),
+        )
+
+    def submit(
+        self,
+        *,
+        namespace: str | None = None,
+        context: str | None = None,
+        kubeconfig: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        lenient: bool = False,
+    ) -> Submitted:
+        """Apply the templates and create the flow on the cluster of the kubeconfig. Raises
+        InvalidFlow if the flow has faults or the cluster refuses it, and ClusterError."""
+        from jobflow.authoring.cluster import Target, submit
+
+        self._submitted = submit(
+            self, Target(namespace, context, kubeconfig), params or {}, lenient=lenient
+        )
+        return self._submitted
+
+    def wait(self, timeout: float | None = None) -> Result:
+        """Wait until the flow that was submitted last has ended. Raises TimeoutError after
+        `timeout` seconds, and ClusterError."""
+        if self._submitted is None:
+            raise ValueError(f"flow {self.name} was not submitted: call submit() first")
+        return self._submitted.wait(timeout)
+
+
+class CronFlow(NamedCron):
+    """A CronJobFlow: creates a flow at each time of a schedule such as `30 2 * * *`. The name and
+    the namespace of `flow` are not used."""
+
+    def yaml(self, *, check: bool = True, lenient: bool = False) -> str:
+        """Return the templates and the schedule as YAML. Raises InvalidFlow."""
+        return to_yaml(self, check=check, lenient=lenient)
+
+    def lint(self, *, lenient: bool = False) -> list[Fault]:
+        """Check the schedule and its flows, and return the warnings. Raises InvalidFlow."""
+        return lint(self, lenient=lenient)
+
+
+def to_yaml(*objects: Manifest, check: bool = True, lenient: bool = False) -> str:
+    """Return flows, schedules and templates as YAML, templates first, each once. Raises
+    InvalidFlow, unless `check` is false."""
+    from jobflow.authoring import manifests
+
+    return manifests.to_yaml(*objects, check=check, lenient=lenient)
+
+
+def lint(*objects: Manifest, lenient: bool = False) -> list[Fault]:
+    """Check flows, schedules and templates together, and return the warnings. Raises
+    InvalidFlow."""
+    from jobflow.authoring import manifests
+
+    return manifests.lint(*objects, lenient=lenient)

@@ -1,0 +1,209 @@
+"""Objects of Python as manifests: checked as files are, and written as YAML."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from io import StringIO
+from typing import Any
+
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBTEMPLATES, Resource
+from jobflow.authoring.encode import Encoder, Written, to_json_name
+from jobflow.authoring.objects.faults import (
+    Fault,
+    FlowWarning,
+    InvalidFlow,
+    from_manifest,
+    refuse,
+)
+from jobflow.authoring.objects.flows import Manifest as Object
+from jobflow.authoring.objects.flows import NamedCron, NamedFlow, Template
+from jobflow.authoring.objects.places import Place, caller, read_source
+from jobflow.cli.display.objects import write_yaml
+from jobflow.cli.manifests.check import Report
+from jobflow.cli.manifests.check import check as check_manifests
+from jobflow.cli.manifests.faults import Source, SourcePlace
+from jobflow.cli.manifests.objects import DEFAULT_NAMESPACE, Manifest, Manifests
+from jobflow.cli.manifests.params import set_params
+from jobflow.cli.manifests.yaml_errors import Span
+from jobflow.cli.manifests.yaml_nodes import ListNode, MappingEntry, MappingNode, Node, ScalarNode
+from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.violations import Reason, join_path
+
+
+def to_yaml(*objects: Object, check: bool = True, lenient: bool = False) -> str:
+    """Return flows, schedules and templates as YAML, templates first. Raises InvalidFlow, unless
+    `check` is false."""
+    written = [*_all_written(objects)]
+    if check:
+        check_objects(objects, lenient=lenient)
+    stream = StringIO()
+    write_yaml([each.data for _, each in written], stream)
+    return stream.getvalue()
+
+
+def lint(*objects: Object, lenient: bool = False) -> list[Fault]:
+    """Check flows, schedules and templates together, and return the warnings. Raises
+    InvalidFlow."""
+    report = check_objects(objects, lenient=lenient)
+    return [*map(from_manifest, report.warnings), *_uncalled(objects)]
+
+
+def check_objects(
+    objects: Sequence[Object],
+    *,
+    lenient: bool = False,
+    namespace: str = DEFAULT_NAMESPACE,
+    params: Mapping[str, Any] | None = None,
+) -> Report:
+    """Return the checked manifests of the objects, with warnings. Raises InvalidFlow, also for
+    params that no flow has."""
+    sources: dict[str, Source] = {}
+    found = [*_all_written(objects)]
+    manifests = [
+        replace(_manifest(written, place, sources), default_namespace=namespace)
+        for place, written in found
+    ]
+    problems = [
+        Fault(written.place_of(path, place), message, path, Reason.INVALID, written.data["kind"])
+        for place, written in found
+        for path, message in written.problems
+    ]
+    if params:
+        _check_params(params, found)
+        at = Span(0, 0)
+        nodes = {name: _node(each, "", at, {}, sources) for name, each in params.items()}
+        set_params(nodes, manifests)
+    report = check_manifests(Manifests([*sources.values()], [*manifests]), lenient=lenient)
+    if problems or report.faults:
+        known = {each.path for each in problems}
+        found_later = (from_manifest(each) for each in report.faults)
+        later = [each for each in found_later if not _follows(each, known)]
+        faults = [*problems, *later]
+        raise InvalidFlow(sorted(faults, key=lambda fault: (fault.place.file, fault.place.line)))
+    return report
+
+
+def _follows(fault: Fault, known: Set[str]) -> bool:
+    """Return whether a fault only says that a value which is no JSON is missing."""
+    return fault.path in known and "Required value" in fault.message
+
+
+def _check_params(params: Mapping[str, Any], found: Sequence[tuple[Place, Written]]) -> None:
+    """Raise InvalidFlow for a param that no flow has."""
+    specs = [written.data.get("spec") or {} for _, written in found]
+    known = [each["name"] for spec in specs for each in spec.get("params") or ()]
+    for name in params:
+        if name not in known:
+            guess = did_you_mean(Suggester(known).nearest(name))
+            refuse(caller(), f'the flow has no param "{name}"{guess}')
+
+
+def _uncalled(objects: Iterable[Object]) -> Iterator[Fault]:
+    """Yield a warning for each task that no step runs."""
+    for body in (each.flow if isinstance(each, NamedCron) else each for each in objects):
+        for task in body._functions if isinstance(body, NamedFlow) else ():
+            if not task._is_called:
+                name = task.function.__name__
+                yield Fault(task._place, f"{name} is never called, so no step runs it: {name}(...)")
+
+
+def show_warnings(report: Report, objects: Iterable[Object]) -> None:
+    """Give Python's warnings for those of a report, at the lines that they are about."""
+    for fault in [*map(from_manifest, report.warnings), *_uncalled(objects)]:
+        message = FlowWarning(fault.sentence)
+        warnings.warn_explicit(message, None, fault.place.file, fault.line)
+
+
+def _all_written(objects: Iterable[Object]) -> Iterator[tuple[Place, Written]]:
+    """Yield each object once, the templates of all flows first."""
+    written = [(each._place, _written(each)) for each in objects]
+    templates = [each for each in objects if isinstance(each, Template)]
+    templates += [template for _, each in written for template in each.templates]
+    unique = {id(each): each for each in templates}
+    for template in unique.values():
+        yield template._place, _written(template)
+    for each, found in zip(objects, written, strict=True):
+        if not isinstance(each, Template):
+            yield found
+
+
+def _written(obj: Object) -> Written:
+    encoder = Encoder()
+    if isinstance(obj, Template):
+        spec = encoder.value(obj.spec, "spec")
+        return encoder.written(_object(JOBTEMPLATES, obj, {"spec": spec}))
+    if isinstance(obj, NamedCron):
+        return encoder.written(_object(CRONJOBFLOWS, obj, {"spec": _cron_spec(encoder, obj)}))
+    assert isinstance(obj, NamedFlow)
+    return encoder.written(_object(JOBFLOWS, obj, {"spec": encoder.spec(obj, "spec")}))
+
+
+def _object(resource: Resource, obj: Object, content: dict[str, Any]) -> dict[str, Any]:
+    named = {"name": obj.name} if obj.name else {}
+    metadata = named | {
+        key: dict(value) if isinstance(value, Mapping) else value
+        for key, value in obj._metadata.items()
+    }
+    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    return head | content
+
+
+def _cron_spec(encoder: Encoder, cron: NamedCron) -> dict[str, Any]:
+    made: dict[str, Any] = {"schedule": cron.schedule}
+    for name, (value, place) in cron._values.items():
+        encoder.places[f"spec.{to_json_name(name)}"] = place
+        made[to_json_name(name)] = value
+    template: dict[str, Any] = {}
+    kept = {key: dict(cron.flow._metadata[key]) for key in ("labels", "annotations")
+            if key in cron.flow._metadata}  # fmt: skip
+    if kept:
+        template["metadata"] = kept
+    template["spec"] = encoder.spec(cron.flow, "spec.jobFlowTemplate.spec")
+    return made | {"jobFlowTemplate": template}
+
+
+@dataclass(frozen=True, slots=True)
+class _CodeSpan(Span):
+    source: Source | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _CodeManifest(Manifest):
+    """An object whose parts may come from several files."""
+
+    def _place(self, span: Span) -> SourcePlace:
+        source = span.source if isinstance(span, _CodeSpan) else None
+        return SourcePlace(source or self.source, span.line, span.column, span.width)
+
+
+def _manifest(written: Written, place: Place, sources: dict[str, Source]) -> _CodeManifest:
+    span = _span(place, sources)
+    node = _node(written.data, "", span, written.places, sources)
+    assert isinstance(node, MappingNode) and span.source is not None
+    return _CodeManifest(span.source, node)
+
+
+def _span(place: Place, sources: dict[str, Source]) -> _CodeSpan:
+    if place.file not in sources:
+        sources[place.file] = Source(place.file, read_source(place.file))
+    return _CodeSpan(place.line, place.column, place.width, sources[place.file])
+
+
+def _node(
+    value: Any, path: str, span: Span, places: Mapping[str, Place], sources: dict[str, Source]
+) -> Node:
+    """Return JSON as nodes, each at the place of its path or of the nearest path above it."""
+    if (place := places.get(path)) is not None:
+        span = _span(place, sources)
+    if isinstance(value, Mapping):
+        entries = {}
+        for key, each in value.items():
+            node = _node(each, join_path(path, key) if path else key, span, places, sources)
+            entries[key] = MappingEntry(node.span, node)
+        return MappingNode(span, entries=entries)
+    if isinstance(value, list | tuple):
+        items = [_node(each, f"{path}[{i}]", span, places, sources) for i, each in enumerate(value)]
+        return ListNode(span, items=items)
+    return ScalarNode(span, value)

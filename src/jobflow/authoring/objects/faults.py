@@ -1,0 +1,122 @@
+"""Faults of flows that Python wrote, with the file and line that made them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from jobflow.authoring.objects.places import Place, read_source
+
+if TYPE_CHECKING:
+    from jobflow.cli.manifests.faults import ManifestFault
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault or a warning: its place in the Python file, its path in the object, and what to
+    do."""
+
+    place: Place
+    message: str
+    """What is wrong, with the value, and how to mend it."""
+    path: str = ""
+    """JSON path in the object, such as `spec.flows[0].retry.limit`."""
+    reason: str = ""
+    kind: str = ""
+    name: str = ""
+
+    @property
+    def file(self) -> str:
+        """The Python file, relative to the current folder if it is below it."""
+        return display_name(self.place.file)
+
+    @property
+    def line(self) -> int:
+        """The line, from 1."""
+        return self.place.line
+
+    @property
+    def sentence(self) -> str:
+        """`path: message`, or the message if there is no path."""
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.sentence}"
+
+
+class InvalidFlow(Exception):  # noqa: N818 - the name that users read
+    """A flow with faults; the message has all of them, with the lines that made them."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__(*faults)
+        self.faults = list(faults)
+        """All faults, in the order of files and lines."""
+
+    def __str__(self) -> str:
+        count = len(self.faults)
+        head = "1 fault" if count == 1 else f"{count} faults"
+        return "\n".join([head, *map(_with_excerpt, self.faults)])
+
+
+class RunError(Exception):
+    """A flow that failed, or cannot end where it runs."""
+
+
+class ClusterError(Exception):
+    """The cluster does not answer, refuses the user, or does not have the flow any more."""
+
+
+for _error in (InvalidFlow, RunError, ClusterError):
+    _error.__module__ = "jobflow.authoring"  # as tracebacks name it
+
+
+class FlowWarning(UserWarning):
+    """Something suspicious in a flow."""
+
+
+def refuse(place: Place, message: str) -> NoReturn:
+    """Raise InvalidFlow for one fault."""
+    raise InvalidFlow([Fault(place, message)])
+
+
+def display_name(file: str) -> str:
+    """Return the name of a file as a user would write it; a cell of a notebook has none."""
+    if not os.path.isabs(file):
+        return file
+    if not os.path.exists(file):
+        return f"<cell {_cell_number(file) or Path(file).stem}>"
+    relative = os.path.relpath(file)
+    return file if relative.startswith("..") else relative
+
+
+def _cell_number(file: str) -> int | None:
+    """Return the number of a cell of a running notebook, or None if it is not known."""
+    found = sys.modules.get("IPython")
+    shell = found.get_ipython() if found is not None else None
+    numbers = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    number = numbers.get(file)
+    return number if isinstance(number, int) else None
+
+
+def from_manifest(fault: ManifestFault) -> Fault:
+    """Return a fault of a manifest that was made from objects of Python."""
+    at = fault.place
+    place = Place(at.source.name, at.line, at.column, at.width)
+    return Fault(place, fault.message, fault.path, fault.reason, fault.kind, fault.name)
+
+
+def _with_excerpt(fault: Fault) -> str:
+    from jobflow.cli.display.report import excerpt
+    from jobflow.cli.manifests.faults import Source, SourcePlace
+
+    source = Source(fault.file, read_source(fault.place.file))
+    if not 0 < fault.line <= len(source.lines):
+        return str(fault)
+    at = SourcePlace(source, fault.line, fault.place.column, fault.place.width)
+    return "\n".join([str(fault), *excerpt(at, _WIDTH)])

@@ -1,0 +1,194 @@
+"""Flows, child flows, their schedules, and JobTemplates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
+
+from jobflow.authoring.objects.expressions import Expr, variable
+from jobflow.authoring.objects.faults import refuse
+from jobflow.authoring.objects.functions import TaskFunction
+from jobflow.authoring.objects.places import Place, caller
+from jobflow.authoring.objects.steps import Step, Values
+from jobflow.core.suggest import Suggester, did_you_mean
+
+if TYPE_CHECKING:
+    from jobflow.authoring.objects.fields import ChildFields, CronFields, FlowFields, StepFields
+    from jobflow.authoring.objects.job_fields import JobSpec
+
+P = ParamSpec("P")
+Texts = Mapping[str, str]
+
+
+class Manifest:
+    """An object with metadata: a flow, a template or a schedule."""
+
+    def __init__(self, name: str, metadata: Mapping[str, Any], place: Place) -> None:
+        self.name = name
+        """`metadata.name`; empty if the server generates it."""
+        self._metadata = {key: value for key, value in metadata.items() if value}
+        self._place = place
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class Template(Manifest):
+    """A JobTemplate: the spec of a Volcano job that steps run. A flow sends it with itself if a
+    step has it as `template`, or after `flow.add(template)`."""
+
+    def __init__(
+        self,
+        name: str,
+        spec: Mapping[str, Any] | JobSpec,
+        *,
+        namespace: str | None = None,
+        labels: Texts | None = None,
+        annotations: Texts | None = None,
+    ) -> None:
+        metadata = {"namespace": namespace, "labels": labels, "annotations": annotations}
+        super().__init__(name, metadata, caller())
+        self.spec = spec
+
+
+class FlowBody:
+    """Steps, and the fields of a flow around them."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._steps: list[Step] = []
+        self._finally: list[Step] = []
+        self._templates: list[Template] = []
+        self._functions: list[TaskFunction[Any]] = []
+
+    @property
+    def params(self) -> Expr:
+        """The params of the flow: `flow.params.epochs`."""
+        return variable("params")
+
+    @property
+    def phase(self) -> Expr:
+        """In finally and outputs: Succeed or Failed, as the flow would end."""
+        return variable("flow", "phase")
+
+    @property
+    def failures(self) -> Expr:
+        """In finally and outputs: the steps that failed, with `step`, `reason`, `message` and
+        `failure`."""
+        return variable("flow", "failures")
+
+    @property
+    def scheduled_time(self) -> Expr:
+        """In flows of a CronFlow: the scheduled time."""
+        return variable("flow", "scheduledTime")
+
+    def step(self, name: str, **fields: Unpack[StepFields]) -> Step:
+        """Add a step. Its fields are those of `spec.flows[]`, in snake_case. With `image` and
+        nothing else that says what it runs, it is a container."""
+        place = caller()
+        return self._add(name, _placed(dict(fields), place), place)
+
+    def finally_(self, name: str, **fields: Unpack[StepFields]) -> Step:
+        """Add a step that runs when all others have finished, whether they failed or not."""
+        place = caller()
+        return self._add(name, _placed(dict(fields), place), place, is_finally=True)
+
+    def task(
+        self, name: str | None = None, *, is_finally: bool = False, **fields: Unpack[StepFields]
+    ) -> Callable[[Callable[P, Any]], TaskFunction[P]]:
+        """Return a decorator for functions that steps run: `@flow.task(image="python:3.12")`. Each
+        call of the function then adds a step, with the name of the function unless `name` is
+        given."""
+        place = caller()
+        if callable(name):
+            refuse(place, "write @flow.task(), with brackets")
+
+        def decorate(function: Callable[P, Any]) -> TaskFunction[P]:
+            return TaskFunction(self, function, name, fields, place, is_finally=is_finally)
+
+        return decorate
+
+    def __getattr__(self, name: str) -> Any:
+        guess = did_you_mean(Suggester(_names_of(type(self))).nearest(name))
+        raise AttributeError(f'a {type(self).__name__} has no "{name}"{guess}')
+
+    def add(self, *templates: Template) -> None:
+        """Send these templates with the flow, also if no step names them as objects."""
+        self._templates += templates
+
+    def _add(self, name: str, values: Values, place: Place, *, is_finally: bool = False) -> Step:
+        step = Step(self, name, values, place)
+        (self._finally if is_finally else self._steps).append(step)
+        return step
+
+    def _free_name(self, name: str) -> str:
+        """Return the name, or `name-2` and so on if steps have it."""
+        taken = {step.name for step in (*self._steps, *self._finally)}
+        numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
+        return next(each for each in (name, *numbered) if each not in taken)
+
+
+class ChildFlow(FlowBody):
+    """A flow that a step runs: `flow.step("site", flow=child)`. Its steps see its params, and
+    nothing else of the flow around it."""
+
+    def __init__(
+        self, params: Mapping[str, Any] | None = None, **fields: Unpack[ChildFields]
+    ) -> None:
+        super().__init__(_placed(dict(fields), caller()))
+        self._params = params or {}
+
+
+class NamedFlow(Manifest, FlowBody):
+    """A JobFlow, without what can be done with it."""
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        generate_name: str | None = None,
+        namespace: str | None = None,
+        labels: Texts | None = None,
+        annotations: Texts | None = None,
+        **fields: Unpack[FlowFields],
+    ) -> None:
+        place = caller()
+        metadata = {
+            "generateName": generate_name,
+            "namespace": namespace,
+            "labels": labels,
+            "annotations": annotations,
+        }
+        Manifest.__init__(self, name, metadata, place)
+        FlowBody.__init__(self, _placed(dict(fields), place))
+
+
+class NamedCron(Manifest):
+    """A CronJobFlow, without what can be done with it."""
+
+    def __init__(
+        self,
+        name: str,
+        schedule: str,
+        flow: NamedFlow,
+        *,
+        namespace: str | None = None,
+        labels: Texts | None = None,
+        annotations: Texts | None = None,
+        **fields: Unpack[CronFields],
+    ) -> None:
+        place = caller()
+        metadata = {"namespace": namespace, "labels": labels, "annotations": annotations}
+        super().__init__(name, metadata, place)
+        self.schedule = schedule
+        self.flow = flow
+        self._values = _placed(dict(fields), place)
+
+
+def _names_of(kind: type) -> list[str]:
+    return [name for name in dir(kind) if not name.startswith("_")]
+
+
+def _placed(fields: Mapping[str, Any], place: Place) -> dict[str, tuple[Any, Place]]:
+    arguments = place.arguments if fields else {}
+    return {name: (value, arguments.get(name, place)) for name, value in fields.items()}

@@ -1,0 +1,306 @@
+"""Steps that run a Python function: its source is the program of a container.
+
+The program needs nothing but Python 3. Values that are known now are written into it; those of the
+run are its arguments. What the function returns becomes the outputs of the step.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dis
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack
+
+from jobflow.authoring.objects.expressions import Expr, has_expr, has_reference, to_cel
+from jobflow.authoring.objects.faults import display_name, refuse
+from jobflow.authoring.objects.places import Place, caller
+from jobflow.authoring.objects.steps import Step
+from jobflow.core.suggest import Suggester, did_you_mean
+
+if TYPE_CHECKING:
+    from jobflow.authoring.objects.fields import StepFields
+    from jobflow.authoring.objects.flows import FlowBody
+
+P = ParamSpec("P")
+IMAGE = "python:3.12-alpine"
+"""The image of functions that name none."""
+MAX_SOURCE = 65_536
+"""Bytes of the source of a function; a program on a command line can have 128 KiB."""
+_BUILTINS = frozenset(dir(builtins))
+_CLASS_NAME = re.compile("__(?!file).*__")
+"""Names that Python sets in the bodies of classes, and `__name__`."""
+_INNER_TYPES = re.compile(r"\[[^\[\]]*\]")
+_NO_TEXTS = frozenset(
+    "int float bool None list dict tuple List Dict Tuple Sequence Mapping Iterable".split()
+)
+"""Types of parameters that take no texts."""
+_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+_STORES = frozenset({"STORE_GLOBAL", "STORE_NAME", "DELETE_NAME"})
+_HEAD = "from __future__ import annotations\n\n\n"
+_MAIN = """
+
+def _main(function, values, texts, boxed, file, line):
+    # Written by jobflow.authoring: arguments in, outputs out. Tracebacks have lines of the file.
+    import json, os, sys
+
+    def locate(code):
+        lines = line - first + code.co_firstlineno
+        inner = (locate(each) if isinstance(each, type(code)) else each for each in code.co_consts)
+        return code.replace(co_filename=file, co_firstlineno=lines, co_consts=tuple(inner))
+
+    first = function.__code__.co_firstlineno
+    function.__code__ = locate(function.__code__)
+    for argument in sys.argv[1:]:
+        name, _, text = argument.partition("=")
+        try:
+            values[name] = text if name in texts else json.loads(text)
+        except ValueError:
+            values[name] = text
+        if name in boxed:
+            [values[name]] = values[name]
+    result = function(**values)
+    if result is None:
+        return
+    outputs = result if isinstance(result, dict) else {"result": result}
+    for key, value in outputs.items():
+        try:
+            json.dumps({key: value}, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            why = "NaN and infinity are not allowed" if "float" in str(error) else error
+            sys.exit(f"{function.__name__} returned no JSON in {key!r}: {why}")
+    text = json.dumps(outputs)
+    if len(text) > 4096:
+        sys.exit(f"{function.__name__} returned {len(text)} bytes; at most 4096 are allowed")
+    with open(os.environ.get("TERMINATION_LOG") or "/dev/termination-log", "w") as log:
+        log.write(text)
+
+
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A text that ends with a value of the run."""
+
+    text: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The source of a function, without its decorators."""
+
+    name: str
+    text: str
+    file: str
+    line: int
+    """The line of the file with `def`."""
+
+    @property
+    def short_file(self) -> str:
+        """The file as tracebacks name it: without its folder, which differs between machines."""
+        shown = display_name(self.file)
+        return shown if shown.startswith("<") else Path(shown).name
+
+    def place(self, line: int = 1) -> Place:
+        """Return the place of a line of the text."""
+        return Place(self.file, self.line + line - 1)
+
+
+class TaskFunction(Generic[P]):
+    """A function that a flow can run. A call adds a step to the flow; arguments may be items,
+    params and outputs of other steps. `task.function` is the function itself."""
+
+    def __init__(
+        self,
+        body: FlowBody,
+        function: Callable[P, Any],
+        name: str | None,
+        fields: StepFields,
+        place: Place,
+        *,
+        is_finally: bool = False,
+    ) -> None:
+        self.function = function
+        self._body = body
+        self._name = name
+        self._fields = fields
+        self._place = place
+        self._is_finally = is_finally
+        self._source = read_function(function)
+        self._is_called = False
+        body._functions.append(self)
+
+    def __getattr__(self, name: str) -> Any:
+        call = f"{self.__dict__.get('function', self).__name__}(...)"
+        raise AttributeError(f"a function has no {name}: call it, the step is what {call} returns")
+
+    def __rshift__(self, other: object) -> Any:
+        raise TypeError(f"call {self.function.__name__}(...) first: >> orders what it returns")
+
+    __rrshift__ = __lshift__ = __rlshift__ = __rshift__
+
+    def options(self, name: str | None = None, **fields: Unpack[StepFields]) -> TaskFunction[P]:
+        """Return the function with another name of its step, or other fields."""
+        merged: Any = {**self._fields, **fields}
+        self._is_called = True  # or its variant is reported
+        return TaskFunction(
+            self._body,
+            self.function,
+            name or self._name,
+            merged,
+            caller(),
+            is_finally=self._is_finally,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Step:
+        """Add a step that runs the function with these arguments."""
+        place = caller()
+        signature = inspect.signature(self.function)
+        for key in [each for each in kwargs if each not in signature.parameters]:
+            guess = did_you_mean(Suggester([*signature.parameters]).nearest(key))
+            raise TypeError(f'{self._source.name}: there is no argument "{key}"{guess}')
+        try:
+            bound = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{self._source.name}: {error}") from None
+        name = self._name or self._source.name.strip("_").replace("_", "-").lower()
+        values = {key: (each, self._place.argument(key)) for key, each in self._fields.items()}
+        written = self._program(bound, place)
+        container = dict(self._fields.get("container") or {})
+        container["image"] = values.pop("image", (None,))[0] or container.get("image", IMAGE)
+        container["command"] = ["python3", "-c"]
+        container["args"] = written
+        values["container"] = (container, place)
+        free = self._body._free_name(name) if self._name is None else name
+        step = self._body._add(free, values, place, is_finally=self._is_finally)
+        step._is_function = True
+        self._is_called = True
+        return step
+
+    def _program(self, arguments: Mapping[str, Any], place: Place) -> list[str | Joined]:
+        """Return the program and its arguments."""
+        known: dict[str, Any] = {}
+        later: list[str | Joined] = []
+        hints = self.function.__annotations__
+        texts = [name for name in arguments if hints.get(name) in (str, "str")]
+        boxed: list[str] = []
+        for name, value in arguments.items():
+            if isinstance(value, str) and has_reference(value):  # an f-string
+                later.append(f"{name}={value}")
+                texts.append(name)
+            elif has_expr(value):
+                whole = value if isinstance(value, Expr) else Expr(to_cel(value), level=0)
+                if name not in texts and _may_be_text(hints.get(name)):
+                    boxed.append(name)  # in a list, a text has quotes
+                    whole = Expr(to_cel([whole]))
+                later.append(Joined(f"{name}=", whole))
+            else:
+                known[name] = self._json(name, value, place)
+        source = self._source
+        listed = repr(tuple(dict.fromkeys(texts))), repr(tuple(boxed))
+        place_of = f"{source.short_file!r}, {source.line}"
+        call = f"_main({source.name}, {known!r}, {', '.join(listed)}, {place_of})\n"
+        return [as_argument(_HEAD + source.text + _MAIN + call), *later]
+
+    def _json(self, name: str, value: object, place: Place) -> Any:
+        if isinstance(value, Step):
+            refuse(place, f"{name}: pass {value.name}.result or {value.name}.outputs.NAME")
+        try:
+            text = json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            refuse(place, f"{name} is no value of JSON, so the step cannot have it: {error}")
+        if has_reference(text):
+            refuse(place, f"{name}: pass an f-string as an argument of its own, or write an "
+                   'expression such as "model-" + cel.string(index)')  # fmt: skip
+        return json.loads(text)
+
+
+def _may_be_text(hint: object) -> bool:
+    """Return whether a parameter with this annotation takes texts, perhaps beside other values."""
+    if hint is None or hint is inspect.Parameter.empty:
+        return True
+    words = hint if isinstance(hint, str) else inspect.formatannotation(hint)
+    outer = words
+    while outer != (outer := _INNER_TYPES.sub("", outer)):
+        pass
+    return any(each.strip().rpartition(".")[2] not in _NO_TEXTS for each in outer.split("|"))
+
+
+def as_argument(text: str) -> str:
+    """Return a text that a container gets unchanged, although JobFlow and Kubernetes replace
+    `$(…)` in its arguments."""
+    return text.replace("$", "$$").replace("$$(", "$$$(")
+
+
+def read_function(function: Callable[..., Any]) -> Source:
+    """Return the source of a function. Raises InvalidFlow if it cannot run by itself."""
+    name, code = getattr(function, "__name__", "?"), getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        refuse(caller(), f"{name} is no plain function: define it with `def`")
+    place = Place(code.co_filename, code.co_firstlineno)
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        refuse(place, f"the source of {name} cannot be read: define it in a file or a notebook")
+    try:
+        [node] = ast.parse(textwrap.dedent("".join(lines))).body
+    except (SyntaxError, ValueError):
+        refuse(place, f"{name} cannot be sent: define it with `def` at the beginning of a line")
+    if not isinstance(node, ast.FunctionDef) or node.name != name:
+        refuse(place, f"{name} is no plain function: define it with `def`")
+    text = "\n".join(
+        textwrap.dedent("".join(lines)).splitlines()[node.lineno - 1 : node.end_lineno]
+    )
+    source = Source(name, text, place.file, first + node.lineno - 1)
+    _check(source, node)
+    return source
+
+
+def _check(source: Source, node: ast.FunctionDef) -> None:
+    name, size = source.name, len(source.text.encode())
+    if size > MAX_SOURCE:
+        refuse(source.place(), f"{name} has {size} bytes; at most {MAX_SOURCE} fit: use an image")
+    if len(node.decorator_list) > 1:
+        refuse(source.place(), f"{name} has other decorators, which are not sent: remove them")
+    own = node.args
+    if own.vararg or own.kwarg or own.posonlyargs:
+        refuse(source.place(), f"{name} has *, ** or / parameters: give each parameter a name")
+    code = compile(f"from __future__ import annotations\n{source.text}", source.file, "exec")
+    if any(each.co_flags & inspect.CO_GENERATOR for each in _codes(code) if each.co_name == name):
+        refuse(source.place(), f"{name} is a generator: return the values instead")
+    stored = {each.argval for own in _codes(code) for each in dis.get_instructions(own)
+              if each.opname in _STORES}  # fmt: skip
+    unknown = [*_unknown(code, stored)]
+    if unknown:
+        first = unknown[0].positions
+        names = ", ".join(found := [*dict.fromkeys(str(each.argval) for each in unknown)])
+        it, one = ("it", "a parameter") if len(found) == 1 else ("them", "parameters")
+        refuse(
+            source.place(((first.lineno if first else None) or 2) - 1),
+            f"{name} uses {names}, which it does not define: import or define {it} inside the "
+            f"function, or make {it} {one}",
+        )
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _unknown(code: CodeType, stored: set[Any]) -> Iterator[dis.Instruction]:
+    for own in _codes(code):
+        for each in dis.get_instructions(own):
+            is_known = each.argval in _BUILTINS | stored or _CLASS_NAME.fullmatch(str(each.argval))
+            if each.opname in _LOADS and not is_known:
+                yield each

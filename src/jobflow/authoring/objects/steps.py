@@ -1,0 +1,144 @@
+"""Steps, and the operators that order them: `a >> [b, c] >> d`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from jobflow.authoring.objects.expressions import Expr, step_value
+from jobflow.authoring.objects.places import Place, caller
+
+if TYPE_CHECKING:
+    from jobflow.authoring.objects.flows import FlowBody
+
+Values = Mapping[str, tuple[Any, Place]]
+"""The fields of a step by their names here, each with the place of its value."""
+
+
+class Step:
+    """A step of a flow. `a >> b` lets b wait for a. Its results are expressions: `a.outputs.x` is
+    one of its outputs, `a.result` what a function returned."""
+
+    def __init__(self, body: FlowBody, name: str, values: Values, place: Place) -> None:
+        self.name = name
+        """The name of the step in the flow."""
+        self._body = body
+        self._values = values
+        self._place = place
+        self._targets: list[tuple[Step, Place]] = []
+        self._is_function = False
+
+    def __repr__(self) -> str:
+        return f"Step({self.name!r})"
+
+    @property
+    def outputs(self) -> Expr:
+        """The outputs of the step, by name."""
+        return step_value(self.name).outputs
+
+    @property
+    def result(self) -> Expr:
+        """The output `result`: the value that a function returned, if it is no dict."""
+        return self.outputs["result"]
+
+    @property
+    def items(self) -> Expr:
+        """With for_each: a list with `outputs` and `phase` of each item."""
+        return step_value(self.name)["items"]
+
+    @property
+    def phase(self) -> Expr:
+        """Completed, Failed, Skipped, or the phase while it runs."""
+        return step_value(self.name).phase
+
+    @property
+    def reason(self) -> Expr:
+        """The reason of its phase."""
+        return step_value(self.name).reason
+
+    @property
+    def job(self) -> Expr:
+        """The name of its job."""
+        return step_value(self.name).job
+
+    @property
+    def attempts(self) -> Expr:
+        """The number of jobs that were created for it."""
+        return step_value(self.name).attempts
+
+    @property
+    def failure(self) -> Expr:
+        """How it failed: exitCode, signal, reason, node, task, pod, message, ..."""
+        return step_value(self.name).failure
+
+    @property
+    def tasks(self) -> Expr:
+        """The number of pods by task and phase: `tasks.worker.Succeeded`."""
+        return step_value(self.name).tasks
+
+    @overload
+    def __rshift__(self, other: Step) -> Step: ...
+    @overload
+    def __rshift__(self, other: Sequence[Step]) -> Steps: ...
+    def __rshift__(self, other: Step | Sequence[Step]) -> Step | Steps:
+        return _order([self], other, caller())
+
+    def __rrshift__(self, other: Sequence[Step]) -> Step:
+        _order(_checked(other), self, caller())
+        return self
+
+    @overload
+    def __lshift__(self, other: Step) -> Step: ...
+    @overload
+    def __lshift__(self, other: Sequence[Step]) -> Steps: ...
+    def __lshift__(self, other: Step | Sequence[Step]) -> Step | Steps:
+        sources = [other] if isinstance(other, Step) else _checked(other)
+        _order(sources, self, caller())
+        return other if isinstance(other, Step) else Steps(other)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"step {self.name} is neither true nor false: write when=step.outputs.x > 1, or "
+            'step.phase == "Completed"'
+        )
+
+
+class Steps(list[Step]):
+    """Several steps in an order: `Steps([a, b]) >> [c, d]`."""
+
+    @overload
+    def __rshift__(self, other: Step) -> Step: ...
+    @overload
+    def __rshift__(self, other: Sequence[Step]) -> Steps: ...
+    def __rshift__(self, other: Step | Sequence[Step]) -> Step | Steps:
+        return _order(self, other, caller())
+
+
+@overload
+def _order(sources: Sequence[Step], targets: Step, place: Place) -> Step: ...
+@overload
+def _order(sources: Sequence[Step], targets: Sequence[Step], place: Place) -> Steps: ...
+@overload
+def _order(
+    sources: Sequence[Step], targets: Step | Sequence[Step], place: Place
+) -> Step | Steps: ...
+def _order(sources: Sequence[Step], targets: Step | Sequence[Step], place: Place) -> Step | Steps:
+    """Let each of `targets` wait for all `sources`, and return `targets`."""
+    later = [targets] if isinstance(targets, Step) else _checked(targets)
+    for step in later:
+        for source in sources:
+            if source._body is not step._body:
+                raise ValueError(
+                    f"step {step.name} cannot wait for step {source.name}, which is in another flow"
+                )
+            if not any(known is source for known, _ in step._targets):
+                step._targets.append((source, place))
+    return targets if isinstance(targets, Step) else Steps(later)
+
+
+def _checked(steps: Iterable[object]) -> list[Step]:
+    found = [*steps] if isinstance(steps, list | tuple) else [steps]
+    for each in found:
+        if not isinstance(each, Step):
+            raise TypeError(f">> orders steps and lists of steps, not a {type(each).__name__}")
+    return found  # type: ignore[return-value]

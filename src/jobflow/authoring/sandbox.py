@@ -1,0 +1,91 @@
+"""Flows run on this machine, as `jobflow run` does."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import typer
+
+from jobflow.api.resources import JOBFLOWS
+from jobflow.app.serve import START_ERRORS
+from jobflow.authoring.manifests import check_objects, show_warnings
+from jobflow.authoring.objects.faults import FlowWarning, InvalidFlow, RunError, from_manifest
+from jobflow.authoring.objects.flows import NamedFlow
+from jobflow.authoring.results import Result
+from jobflow.cli.console import make_console
+from jobflow.cli.display.live import Display
+from jobflow.cli.errors import CommandError
+from jobflow.cli.flags import NodeOptions, RunnerName
+from jobflow.cli.local.run import RunResult, display_on, print_tables, run_in_sandbox
+from jobflow.cli.local.sandbox import node_runner
+from jobflow.core.text import join_names
+from jobflow.runtime import logs
+from jobflow.runtime.event_loop import run_beside
+from jobflow.runtime.task_group import PartDied
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Arguments of `flow.run()`."""
+
+    runner: str = "simulate"
+    speed: float | None = None
+    max_restarts: int | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    lenient: bool = False
+    show: bool = True
+
+    @property
+    def nodes(self) -> NodeOptions:
+        """How pods run. Raises ValueError."""
+        if self.runner not in list(RunnerName):
+            raise ValueError(f'runner "{self.runner}" is not one of {", ".join(RunnerName)}')
+        try:
+            return NodeOptions(RunnerName(self.runner), self.speed, self.max_restarts)
+        except typer.BadParameter as error:
+            raise ValueError(error.message.replace("--", "").replace("-", "_")) from None
+
+
+def run(flows: Sequence[NamedFlow], options: RunOptions) -> Result:
+    """Run flows until they end, and return the result of the first one. Raises InvalidFlow, and
+    RunError if they cannot end here."""
+    nodes = options.nodes
+    try:
+        report = check_objects(flows, params=options.params, lenient=options.lenient)
+        show_warnings(report, flows)
+        if nodes.runner is RunnerName.SIMULATE:
+            _warn_of_functions(flows)
+        console = make_console()
+        display = display_on(console) if options.show else Display()
+        with logs.silenced(), node_runner(nodes) as runner:
+            result = run_beside(lambda: run_in_sandbox(report, runner, display, asyncio.Event()))
+    except (CommandError, PartDied, *START_ERRORS) as error:
+        raise RunError(str(error)) from None
+    if result.faults:
+        raise InvalidFlow([*map(from_manifest, result.faults)])
+    if options.show:
+        print_tables(result, console)
+    return _first(result)
+
+
+def _warn_of_functions(flows: Sequence[NamedFlow]) -> None:
+    """Warn that steps which run functions have no outputs."""
+    steps = [step for flow in flows for step in (*flow._steps, *flow._finally)]
+    if functions := [step for step in steps if step._is_function]:
+        names = join_names([step.name for step in functions])
+        have = "has" if len(functions) == 1 else "have"
+        message = f'no function runs, so {names} {have} no outputs: write run(runner="process")'
+        place = functions[0]._place
+        warnings.warn_explicit(FlowWarning(message), None, place.file, place.line)
+
+
+def _first(result: RunResult) -> Result:
+    if result.stuck:
+        raise RunError("\n".join(result.stuck))
+    if not result.flows:
+        raise RunError(f"no {JOBFLOWS.kind} was created")
+    return Result(result.flows[0], result.logs)

@@ -1,0 +1,146 @@
+"""Objects of the cluster as the checks read them, and the results of checks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from jobflow.api.meta import ListMeta, Struct
+from jobflow.api.resources import VALIDATING_WEBHOOKS, Resource
+from jobflow.cli.flows.find_flow import raise_unless_missing
+from jobflow.kube.client import ApiError, Client, Query
+
+Json = dict[str, Any]
+
+READ_RIGHTS = "Ask an administrator of the cluster for this right, or to run `jobflow doctor`."
+
+
+class Status(StrEnum):
+    """Result of a check."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A sentence on what a check found, and a sentence on what to do about it."""
+
+    status: Status
+    message: str
+    remedy: str = ""
+
+
+def ok(message: str) -> Result:
+    """Return the result that nothing is wrong."""
+    return Result(Status.OK, message)
+
+
+def warning(message: str, remedy: str) -> Result:
+    """Return a result that may be intended."""
+    return Result(Status.WARNING, message, remedy)
+
+
+def fault(message: str, remedy: str) -> Result:
+    """Return a result that keeps flows from working."""
+    return Result(Status.FAULT, message, remedy)
+
+
+class NotReadable(Exception):
+    """An object that cannot be read, so a check ends. The text is a sentence for the user."""
+
+    def __init__(self, message: str, remedy: str = READ_RIGHTS) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class NotServed(NotReadable):
+    """A kind that the cluster does not serve."""
+
+
+class _List(Struct, frozen=True, kw_only=True):
+    metadata: ListMeta = ListMeta()
+    items: list[Json] | None = None
+
+
+@dataclass
+class Cluster:
+    """Reads of one run of the command. Lists are read once."""
+
+    client: Client
+    _lists: dict[tuple[str, Query], list[Json]] = field(default_factory=dict)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the flags or the kubeconfig."""
+        return self.client.namespace
+
+    async def serves(self, resource: Resource) -> bool:
+        """Return whether the cluster serves a kind. Raises NotReadable."""
+        try:
+            found = await self.client.resource_of_kind(resource.api_version, resource.kind)
+        except ApiError as error:
+            raise not_readable(error, "get", resource, "") from None
+        return found is not None
+
+    async def read(self, resource: Resource, namespace: str, name: str) -> Json | None:
+        """Return an object, or None if it does not exist. Raises NotReadable."""
+        try:
+            body = await self.client.request("GET", resource.path(namespace, name))
+        except ApiError as error:
+            if error.not_found and error.status.details and error.status.details.name:
+                return None
+            raise not_readable(error, "get", resource, namespace) from None
+        return msgspec.json.decode(body, type=Json)
+
+    async def read_all(
+        self, resource: Resource, namespace: str = "", *, query: tuple[tuple[str, str], ...] = ()
+    ) -> list[Json]:
+        """Return the objects of a namespace, by default of all. Raises NotReadable."""
+        path = resource.path(namespace)
+        if (path, query) not in self._lists:
+            found: list[Json] = []
+            try:
+                pages = self.client.list(resource, _List, namespace=namespace, query=query)
+                async for page in pages:
+                    found += page.items or ()
+            except ApiError as error:
+                raise not_readable(error, "list", resource, namespace) from None
+            self._lists[path, query] = found
+        return self._lists[path, query]
+
+    async def webhooks(self, resource: Resource = VALIDATING_WEBHOOKS) -> list[Json]:
+        """Return the webhook configurations. Raises NotReadable."""
+        return await self.read_all(resource)
+
+
+Check = Callable[[Cluster], AsyncIterator[Result]]
+"""A check. It may end with NotReadable, which becomes a warning."""
+
+
+def not_readable(error: ApiError, verb: str, resource: Resource, namespace: str) -> NotReadable:
+    """Return the error for an answer to a read. Raises CommandError if the login has expired."""
+    if error.code == 401:
+        raise_unless_missing(error)
+    if error.code == 403:
+        place = f" in namespace {namespace}" if namespace else ""
+        if resource.namespaced and not namespace:
+            place = " in all namespaces"
+        return NotReadable(
+            f"This was not checked: it needs the right to {verb} {resource.qualified}{place}."
+        )
+    if error.not_found:
+        message = f"This was not checked: the cluster does not serve {resource.qualified}."
+        return NotServed(message, "")
+    why = f"{resource.qualified} could not be read: {error.message.rstrip('.')}"
+    return NotReadable(f"This was not checked: {why}.", "Run the command again later.")
+
+
+def name_of(obj: Json) -> str:
+    """Return the name of an object."""
+    return str((obj.get("metadata") or {}).get("name") or "")

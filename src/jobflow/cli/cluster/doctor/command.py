@@ -1,0 +1,109 @@
+"""`jobflow doctor`: runs all checks, prints what they found and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rich.text import Text
+
+from jobflow.cli.cluster.doctor.certificate import check_certificates
+from jobflow.cli.cluster.doctor.cluster import Check, Cluster, NotReadable, Result, Status, warning
+from jobflow.cli.cluster.doctor.definitions import check_definitions, check_volcano
+from jobflow.cli.cluster.doctor.leader import check_leader
+from jobflow.cli.cluster.doctor.namespace import check_queues, check_rights, check_templates
+from jobflow.cli.cluster.doctor.volcano import check_admission, check_controllers
+from jobflow.cli.cluster.doctor.webhook import check_webhook
+from jobflow.cli.console import make_console
+from jobflow.cli.display.report import printable
+from jobflow.cli.errors import FAILED, SUCCESS
+from jobflow.cli.flags import ClusterOptions
+from jobflow.cli.flows.find_flow import connect
+from jobflow.core.text import format_count
+
+CHECKS: Mapping[str, Check] = {
+    "definitions": check_definitions,
+    "volcano": check_volcano,
+    "volcano-controllers": check_controllers,
+    "volcano-admission": check_admission,
+    "webhook": check_webhook,
+    "certificate": check_certificates,
+    "leader": check_leader,
+    "rights": check_rights,
+    "queues": check_queues,
+    "templates": check_templates,
+}
+_COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAULT: "red"}
+_STATUS_WIDTH = 8
+_MAX_WIDTH = 100
+"""Columns of a paragraph on a wider terminal, because longer lines are hard to read."""
+
+
+class Finding(NamedTuple):
+    """A result of a check."""
+
+    check: str
+    result: Result
+
+
+async def diagnose(options: ClusterOptions) -> int:
+    """Check the installation, print the findings and return the exit code. Raises CommandError."""
+    async with await connect(options) as client:
+        findings = await examine(Cluster(client))
+    if options.as_json:
+        _print_json(findings)
+    else:
+        _print_text(findings)
+    faulty = any(finding.result.status is Status.FAULT for finding in findings)
+    return FAILED if faulty else SUCCESS
+
+
+async def examine(cluster: Cluster) -> list[Finding]:
+    """Run all checks, one after the other. What cannot be read is a warning."""
+    findings = []
+    for name, check in CHECKS.items():
+        try:
+            async for result in check(cluster):
+                findings.append(Finding(name, result))  # noqa: PERF401 - keeps those before an error
+        except NotReadable as error:
+            findings.append(Finding(name, warning(str(error), error.remedy)))
+    return findings
+
+
+def _print_json(findings: Sequence[Finding]) -> None:
+    rows = [
+        {
+            "check": check,
+            "status": result.status,
+            "message": result.message,
+            "remedy": result.remedy,
+        }
+        for check, result in findings
+    ]
+    print(json.dumps(rows, indent=2, ensure_ascii=False))
+
+
+def _print_text(findings: Sequence[Finding]) -> None:
+    """Print a line for each result, with all checks that have it, because many need the same right;
+    on a terminal, a paragraph with an indent."""
+    console = make_console()
+    checks: dict[Result, list[str]] = {}
+    for check, result in findings:
+        checks.setdefault(result, []).append(check)
+    for result, names in checks.items():
+        head = f"{result.status:<{_STATUS_WIDTH}}{', '.join(names)}"
+        text = f"{head}: {result.message} {result.remedy}"
+        text = printable(text.rstrip())
+        if console.is_terminal:
+            width = min(console.width, _MAX_WIDTH)
+            indent = " " * _STATUS_WIDTH
+            text = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
+        line = Text(text)
+        line.stylize(_COLOURS[result.status], 0, len(result.status))
+        console.print(line, soft_wrap=True)
+    faults = sum(result.status is Status.FAULT for result in checks)
+    warnings = sum(result.status is Status.WARNING for result in checks)
+    end = format_count(faults, "fault") if faults else "No faults"
+    console.print(f"{end}, {format_count(warnings, 'warning')}.", soft_wrap=True)

@@ -1,0 +1,207 @@
+"""Checks of a namespace: the rights of its user, the queues, and its JobTemplates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import (
+    COMMANDS,
+    CRONJOBFLOWS,
+    JOBFLOWS,
+    JOBTEMPLATES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    SELF_SUBJECT_ACCESS_REVIEWS,
+    Resource,
+)
+from jobflow.api.volcano.scheduling import QueueState
+from jobflow.cli.cluster.doctor.cluster import (
+    Cluster,
+    Json,
+    Result,
+    fault,
+    name_of,
+    not_readable,
+    ok,
+    warning,
+)
+from jobflow.core.text import join_names
+from jobflow.kube.client import ApiError
+from jobflow.runtime.task_group import all_of
+
+
+class Right(NamedTuple):
+    """A right that commands need."""
+
+    commands: str
+    verb: str
+    resource: Resource
+    subresource: str = ""
+
+    @property
+    def text(self) -> str:
+        """`list pods`, `get pods/log`."""
+        below = f"/{self.subresource}" if self.subresource else ""
+        plural, dot, group = self.resource.qualified.partition(".")
+        return f"{self.verb} {plural}{below}{dot}{group}"
+
+
+RIGHTS = (
+    Right("all commands", "get", JOBFLOWS),
+    Right("get", "list", JOBFLOWS),
+    Right("get -w and wait", "watch", JOBFLOWS),
+    Right("submit", "create", JOBFLOWS),
+    Right("delete", "delete", JOBFLOWS),
+    Right("plan", "get", JOBTEMPLATES),
+    Right("submit", "create", JOBTEMPLATES),
+    Right("submit", "patch", JOBTEMPLATES),
+    Right("submit", "create", CRONJOBFLOWS),
+    Right("submit", "patch", CRONJOBFLOWS),
+    Right("trigger and backfill", "get", CRONJOBFLOWS),
+    Right("suspend, resume, cancel and retry", "create", COMMANDS),
+    Right("logs and why", "list", PODS),
+    Right("logs", "get", PODS, "log"),
+    Right("why", "list", POD_GROUPS),
+    Right("why", "get", QUEUES),
+)
+_GRANT = (
+    "Ask for the role edit (or view) in the namespace; queues need the ClusterRole "
+    "<release>-queue-viewer."
+)
+
+
+async def check_rights(cluster: Cluster) -> AsyncIterator[Result]:
+    """Check what the user may do in the namespace."""
+    try:
+        allowed = await all_of(*(_is_allowed(cluster, right) for right in RIGHTS))
+    except ApiError as error:
+        raise not_readable(error, "create", SELF_SUBJECT_ACCESS_REVIEWS, "") from None
+    missing = [right for right, has in zip(RIGHTS, allowed, strict=True) if not has]
+    for right in missing:
+        place = f" in namespace {cluster.namespace}" if right.resource.namespaced else ""
+        lacks = f"You have no right to {right.text}{place}, for {right.commands}."
+        yield fault(lacks, _GRANT) if right is RIGHTS[0] else warning(lacks, _GRANT)
+    if not missing:
+        yield ok(f"You have the rights for all commands in namespace {cluster.namespace}.")
+
+
+async def _is_allowed(cluster: Cluster, right: Right) -> bool:
+    namespaced = {"namespace": cluster.namespace} if right.resource.namespaced else {}
+    review = {
+        "apiVersion": SELF_SUBJECT_ACCESS_REVIEWS.api_version,
+        "kind": SELF_SUBJECT_ACCESS_REVIEWS.kind,
+        "spec": {
+            "resourceAttributes": {
+                **namespaced,
+                "verb": right.verb,
+                "group": right.resource.group,
+                "resource": right.resource.plural,
+                "subresource": right.subresource,
+            }
+        },
+    }
+    body = msgspec.json.encode(review)
+    answer = await cluster.client.create(SELF_SUBJECT_ACCESS_REVIEWS, "", body)
+    status = msgspec.json.decode(answer, type=Json).get("status") or {}
+    return bool(status.get("allowed"))
+
+
+# -------------------------------------------------------------------- queues
+
+
+async def check_queues(cluster: Cluster) -> AsyncIterator[Result]:
+    """Check that queues are open: a closed one is a fault if JobTemplates of the namespace, or
+    jobs that its JobFlows have without one, use it."""
+    queues = await cluster.read_all(QUEUES)
+    used: dict[str, list[str]] = {}
+    for template in await cluster.read_all(JOBTEMPLATES, cluster.namespace):
+        queue = (template.get("spec") or {}).get("queue") or "default"
+        used.setdefault(str(queue), []).append(f"JobTemplate {name_of(template)}")
+    for flow in await cluster.read_all(JOBFLOWS, cluster.namespace):
+        for queue in queues_of_flow(flow):
+            used.setdefault(queue, []).append(f"JobFlow {name_of(flow)}")
+    results = [*describe_queues(queues, used)]
+    for result in results or [ok("All queues are open.")]:
+        yield result
+
+
+def queues_of_flow(manifest: Json) -> list[str]:
+    """Return the queues of the jobs without a JobTemplate of a flow that has not finished."""
+    try:
+        flow = msgspec.convert(manifest, JobFlow)
+    except msgspec.ValidationError:
+        return []
+    defaults = flow.spec.job_defaults
+    default = (defaults.queue if defaults is not None else None) or "default"
+    works = [work for step in flow.all_steps for work in (step, *(step.switch or ()))]
+    found = [str(work.job_spec.get("queue") or default) for work in works if work.job_spec]
+    if any(work.container is not None for work in works):
+        found.append(default)
+    return [] if flow.final else list(dict.fromkeys(found))
+
+
+def describe_queues(queues: list[Json], used: Mapping[str, list[str]]) -> Iterator[Result]:
+    """Yield the queues that start no jobs, and those that are used and do not exist."""
+    states = {name_of(each): (each.get("status") or {}).get("state") for each in queues}
+    for name, state in states.items():
+        if state in (QueueState.CLOSED, QueueState.CLOSING):
+            users = f"; it is used by {join_names(used[name])}" if name in used else ""
+            judge = fault if name in used else warning
+            yield judge(
+                f"Queue {name} is {state}, so its jobs do not start{users}.",
+                f"Open it by `vcctl queue operate -a open -n {name}`, or use another queue.",
+            )
+    for name in sorted(used.keys() - states.keys()):
+        yield fault(
+            f"Queue {name} does not exist; it is used by {join_names(used[name])}.",
+            "Create the queue, or use another one.",
+        )
+
+
+# ----------------------------------------------------------------- templates
+
+DEFAULTS: Mapping[str, Any] = {"queue": "default", "maxRetry": 3}
+"""Defaults that Volcano's definition of JobTemplates writes into stored objects."""
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+async def check_templates(cluster: Cluster) -> AsyncIterator[Result]:
+    """Check that templates hold no defaults that Volcano's definition has added: they take
+    precedence over jobDefaults and are not seen in the user's manifest."""
+    found = False
+    for template in await cluster.read_all(JOBTEMPLATES, cluster.namespace):
+        if added := find_added_defaults(template):
+            found = True
+            values = join_names([f"{field}: {DEFAULTS[field]}" for field in added])
+            yield warning(
+                f"JobTemplate {name_of(template)} holds {values}, which its manifest does not set: "
+                "Volcano's definition added it, and it wins over spec.jobDefaults of flows.",
+                "Delete the JobTemplate and apply its manifest again.",
+            )
+    if not found:
+        yield ok(f"No JobTemplate of namespace {cluster.namespace} holds an added default.")
+
+
+def find_added_defaults(template: Json) -> list[str]:
+    """Return the fields that have Volcano's default and that no manifest has set, by the record of
+    `kubectl apply` or, after a server-side apply, the owners of fields."""
+    spec, meta = template.get("spec") or {}, template["metadata"]
+    fields = [field for field, value in DEFAULTS.items() if spec.get(field) == value]
+    applied = (meta.get("annotations") or {}).get(_LAST_APPLIED)
+    if applied is not None:
+        try:
+            manifest = json.loads(applied).get("spec") or {}
+        except (ValueError, AttributeError):
+            return []
+        return [field for field in fields if field not in manifest]
+    owners = [each.get("fieldsV1") or {} for each in meta.get("managedFields") or ()]
+    if not owners:
+        return []
+    owned = {name for each in owners for name in each.get("f:spec") or {}}
+    return [field for field in fields if f"f:{field}" not in owned]

@@ -1,0 +1,183 @@
+"""Checks that Volcano runs, and that its own controllers and webhooks of JobFlows are off.
+
+Two controllers would start every job twice. How to switch Volcano's off: docs/operations.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import pairwise
+
+from jobflow.api.kinds import KINDS
+from jobflow.api.resources import (
+    DEPLOYMENTS,
+    FLOW_GROUP,
+    MUTATING_WEBHOOKS,
+    VALIDATING_POLICIES,
+    VALIDATING_WEBHOOKS,
+)
+from jobflow.cli.cluster.doctor.cluster import (
+    Cluster,
+    Json,
+    NotServed,
+    Result,
+    fault,
+    name_of,
+    ok,
+    warning,
+)
+from jobflow.webhook.configuration import APPROVALS_WEBHOOK, COMMANDS_WEBHOOK
+
+CONTROLLER, SCHEDULER = "volcano-controller", "volcano-scheduler"
+"""Label `app` of the Deployments of Volcano's chart."""
+OUR_WEBHOOKS = frozenset(kind.crd_name for kind in KINDS.values())
+"""Names of webhooks in JobFlow's validating configuration."""
+COMMAND_WEBHOOKS = frozenset({APPROVALS_WEBHOOK, COMMANDS_WEBHOOK})
+"""Names of webhooks in JobFlow's mutating configuration."""
+_NO_DEPLOYMENT = {
+    CONTROLLER: (
+        "controller manager",
+        "that it runs, and that its --controllers include -jobflow-controller and "
+        "-jobtemplate-controller",
+    ),
+    SCHEDULER: ("scheduler", "that it runs, because without it no pod of a job starts"),
+}
+"""By app: its name, and what to check if no Deployment has the label."""
+_THEIRS = ("jobflow-controller", "jobtemplate-controller")
+_SWITCH_OFF = (
+    "In Volcano's chart, set custom.controller_enabled_controllers: "
+    '"*,-sharding-controller,-jobflow-controller,-jobtemplate-controller".'
+)
+_START = "See the logs of its pods."
+
+
+async def check_controllers(cluster: Cluster) -> AsyncIterator[Result]:
+    """Check the Deployments of Volcano: they run, and its controllers of flows are off."""
+    query = (("labelSelector", f"app in ({CONTROLLER},{SCHEDULER})"),)
+    deployments = await cluster.read_all(DEPLOYMENTS, query=query)
+    for app in (CONTROLLER, SCHEDULER):
+        found = [each for each in deployments if _label(each) == app]
+        if not found:
+            part, advice = _NO_DEPLOYMENT[app]
+            yield warning(
+                f"No Deployment has the label app={app}, so Volcano's {part} was not checked.",
+                f"If Volcano was not installed by its chart, check {advice}.",
+            )
+        for each in found:
+            yield describe_deployment(each)
+
+
+def describe_deployment(deployment: Json) -> Result:
+    """Return whether a Deployment of Volcano runs, without controllers of JobFlow's kinds."""
+    meta = deployment["metadata"]
+    name = f"{meta.get('namespace')}/{meta.get('name')}"
+    if not (deployment.get("status") or {}).get("availableReplicas"):
+        return fault(f"No replica of Volcano's Deployment {name} is available.", _START)
+    if _label(deployment) == CONTROLLER:
+        flags = list_controllers(_arguments(deployment))
+        on = [controller for controller in _THEIRS if is_enabled(controller, flags)]
+        if on:
+            start = "start" if len(on) > 1 else "starts"
+            message = f"Volcano's own {' and '.join(on)} of {name} also {start} jobs of flows."
+            return fault(message, _SWITCH_OFF)
+    return ok(f"Volcano's Deployment {name} runs.")
+
+
+def list_controllers(arguments: Sequence[str]) -> list[str]:
+    """Return the value of `--controllers`; empty if it is not set."""
+    for flag, following in pairwise([*arguments, ""]):
+        if flag == "--controllers":
+            return following.split(",")
+        if flag.startswith("--controllers="):
+            return flag.partition("=")[2].split(",")
+    return []
+
+
+def is_enabled(controller: str, flags: Sequence[str]) -> bool:
+    """Return whether Volcano runs a controller (volcano cmd/controller-manager/app/server.go): the
+    first of `x`, `+x` and `-x` decides, else whether `*` is given. Without flags all run."""
+    for flag in flags:
+        if flag in (controller, f"+{controller}"):
+            return True
+        if flag == f"-{controller}":
+            return False
+    return not flags or "*" in flags
+
+
+def _label(deployment: Json) -> str:
+    return str((deployment["metadata"].get("labels") or {}).get("app") or "")
+
+
+def _arguments(deployment: Json) -> list[str]:
+    pod = (deployment.get("spec") or {}).get("template", {}).get("spec", {})
+    return [
+        argument
+        for container in pod.get("containers") or ()
+        for field in ("command", "args")
+        for argument in container.get(field) or ()
+    ]
+
+
+# ----------------------------------------------------------------- admission
+
+
+async def check_admission(cluster: Cluster) -> AsyncIterator[Result]:
+    """Check that only JobFlow's webhook reviews JobFlow's kinds."""
+    found = [
+        *_others(await cluster.webhooks(VALIDATING_WEBHOOKS)),
+        *_others(await cluster.webhooks(MUTATING_WEBHOOKS)),
+    ]
+    policies = await _policies(cluster)
+    for name, volcanos in found:
+        if volcanos:
+            yield fault(
+                f"Volcano's webhook configuration {name} also reviews JobFlows and refuses fields "
+                "that it does not know.",
+                "In Volcano's chart, remove /jobflows/validate from custom.enabled_admissions.",
+            )
+        else:
+            yield warning(
+                f"The webhook configuration {name} also reviews JobFlow's kinds.",
+                "Check that it knows the fields of this version.",
+            )
+    for name in policies:
+        yield fault(
+            f"Volcano's ValidatingAdmissionPolicy {name} also reviews JobFlows.",
+            "In Volcano's chart, unset custom.vap_enable, or delete the policy.",
+        )
+    if not found and not policies:
+        yield ok("No other webhook reviews JobFlow's kinds.")
+
+
+def _others(configurations: Iterable[Json]) -> list[tuple[str, bool]]:
+    """Return the configurations of others that name JobFlow's group, and whether each is of
+    Volcano."""
+    found = {}
+    for configuration in configurations:
+        for webhook in configuration.get("webhooks") or ():
+            if webhook.get("name") not in OUR_WEBHOOKS and _reviews(webhook.get("rules")):
+                service = (webhook.get("clientConfig") or {}).get("service") or {}
+                volcanos = str(service.get("name", "")).endswith("-admission-service")
+                found[name_of(configuration)] = volcanos
+    return sorted(found.items())
+
+
+def _reviews(rules: Iterable[Json] | None) -> bool:
+    return any(FLOW_GROUP in (rule.get("apiGroups") or ()) for rule in rules or ())
+
+
+async def _policies(cluster: Cluster) -> list[str]:
+    """Return the names of Volcano's policies for JobFlow's group; none if policies are not
+    served, as before Kubernetes 1.30."""
+    try:
+        policies = await cluster.read_all(VALIDATING_POLICIES)
+    except NotServed:
+        return []
+    return [
+        name_of(policy)
+        for policy in policies
+        if "volcano.sh/component" in (policy["metadata"].get("labels") or {})
+        and _reviews(
+            ((policy.get("spec") or {}).get("matchConstraints") or {}).get("resourceRules")
+        )
+    ]

@@ -1,0 +1,393 @@
+"""Flags and help of the commands that show flows of a cluster. Each imports its module when
+called."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from jobflow.cli.flags import (
+    ClusterOptions,
+    Commands,
+    Connection,
+    DrawingOutput,
+    FlowName,
+    FlowNames,
+    GetOutput,
+    GraphOutput,
+    ObjectOutput,
+    OptionalFlowName,
+    PlanOutput,
+    Selection,
+    complete_step,
+    examples,
+    expand_options,
+)
+
+commands = Commands()
+
+
+@commands.command(
+    short_help="List flows, or show one as a tree.",
+    epilog=examples(
+        "jobflow get",
+        "jobflow get -A --phase Failed -o wide",
+        "jobflow get train -w",
+        "jobflow get -l team=vision -o json",
+        "jobflow get cjf -A",
+    ),
+)
+@expand_options
+def get(
+    connection: Connection,
+    selection: Selection,
+    flows: FlowNames = None,
+    phase: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PHASE",
+            help="Only flows in this phase: Pending, Running, Succeed, Failed or Terminating.",
+            show_default=False,
+        ),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="Show changes, until the named flows have ended.")
+    ] = False,
+    items: Annotated[
+        bool, typer.Option("--items", help="List the items of forEach and repeat.")
+    ] = False,
+    output: Annotated[
+        GetOutput | None,
+        typer.Option(
+            "-o", "--output", help="Default: tree for one FLOW, else table.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """List flows with phase, reason, progress, duration and age. With one FLOW, show its steps as a
+    tree: phases, attempts, items, and what each step waits for.
+
+    With --watch and FLOWs, show changes until all of them have ended; without FLOW, show all flows
+    that exist or appear until Ctrl-C. -o json and yaml print flows as the API server has them.
+
+    cjf lists the CronJobFlows: schedule, whether it is suspended, number of active flows, last
+    scheduled time and age; cjf/NAME shows one.
+
+    Exit code: 0 shown; 1 no right to read flows, with --watch: a flow is Failed or was deleted; 2
+    no such flow, or no cluster; 130 interrupted.
+    """
+    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.show.get import GetOptions, get_flows
+
+    options = GetOptions(output, phase, watch, items)
+    raise typer.Exit(run_command(get_flows(flows or (), connection, selection, options)))
+
+
+@commands.command(
+    short_help="Wait until flows have finished.",
+    epilog=examples(
+        "jobflow wait train",
+        "jobflow wait train evaluate --timeout 1h30m",
+        "jobflow wait -l team=vision -n team",
+        "jobflow wait train -o json",
+    ),
+)
+@expand_options
+def wait(
+    connection: Connection,
+    selection: Selection,
+    flows: FlowNames = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Give up after this time, such as 90s or 1h30m.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        ObjectOutput | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Print the flows once all have finished, instead of one line each.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Wait until all flows have finished. Print a line when each one finishes. A terminal shows
+    meanwhile what is waited for.
+
+    Exit code: 0 all are Succeed; 1 one is Failed or was deleted; 2 no such flow, or no cluster; 124
+    the time is over; 130 interrupted.
+    """
+    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.show.wait import wait_for_flows
+
+    work = wait_for_flows(flows or (), connection, selection, timeout, output)
+    raise typer.Exit(run_command(work))
+
+
+FlowOrFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="FLOW|FILE",
+        help="A JobFlow of the cluster, or a file with one; - for stdin.",
+        show_default=False,
+    ),
+]
+
+
+@commands.command(
+    short_help="Draw the dependencies of a flow's steps.",
+    epilog=examples(
+        "jobflow graph train",
+        "jobflow graph examples/diamond.yaml -o mermaid",
+        "jobflow graph train -o svg > train.svg",
+    ),
+)
+@expand_options
+def graph(
+    flow: FlowOrFile,
+    connection: Connection,
+    output: Annotated[GraphOutput, typer.Option("-o", "--output", help="The format.")] = (
+        GraphOutput.TEXT
+    ),
+) -> None:
+    """Draw the steps of a flow, their dependencies and their phases: as text, as JSON with
+    positions, as a Mermaid flowchart (which GitHub renders), as a Graphviz digraph, or as SVG.
+
+    Exit code: 0 drawn; 1 no right to read the flow; 2 no such flow or file, or no cluster.
+    """
+    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.show.graph import print_graph
+
+    raise typer.Exit(run_command(print_graph(flow, connection, output)))
+
+
+@commands.command(
+    short_help="Show when each step waited, was queued and ran.",
+    epilog=examples(
+        "jobflow timeline train",
+        "jobflow timeline train -o json",
+        "jobflow timeline train -o svg > train.svg",
+    ),
+)
+@expand_options
+def timeline(
+    flow: FlowName,
+    connection: Connection,
+    output: Annotated[DrawingOutput, typer.Option("-o", "--output", help="The format.")] = (
+        DrawingOutput.TEXT
+    ),
+) -> None:
+    """Show a bar for each step of a flow: waiting, queued in Volcano, running. The critical path is
+    marked, and its times are added up. For a running flow, estimate the time that is left from
+    earlier runs of the same templates in the namespace.
+
+    Exit code: 0 shown; 1 the flow has not started, or no right to read it; 2 no such flow, or no
+    cluster.
+    """
+    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.show.timeline import print_timeline
+
+    raise typer.Exit(run_command(print_timeline(flow, connection, output)))
+
+
+@commands.command(
+    short_help="Print the logs of a flow's pods.",
+    epilog=examples(
+        "jobflow logs train",
+        "jobflow logs train evaluate -f",
+        "jobflow logs train sweep/3 --task worker --tail 20",
+        "jobflow logs sites train/0/fit",
+        "jobflow logs train --failed",
+    ),
+)
+@expand_options
+def logs(
+    flow: FlowName,
+    connection: Connection,
+    step: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="STEP[/INDEX]",
+            help="A step of the flow, or an item of its forEach or repeat, from 0. If it runs a "
+            "flow, a step of that one may follow: train/0/fit.",
+            show_default=False,
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "-f", "--follow", help="Print what is written until the flow or the step has ended."
+        ),
+    ] = False,
+    task: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Only pods of this task.")
+    ] = None,
+    pod: Annotated[str | None, typer.Option(metavar="POD", help="Only this pod.")] = None,
+    container: Annotated[
+        str | None,
+        typer.Option(
+            "-c",
+            "--container",
+            metavar="NAME",
+            help="Only this container, or this init container. Default: all but init containers.",
+            show_default=False,
+        ),
+    ] = None,
+    failed: Annotated[
+        bool,
+        typer.Option("--failed", help="Only containers that have ended with an error."),
+    ] = False,
+    tail: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Only the last N lines of each.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Only lines of the last DURATION, such as 5m."),
+    ] = None,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="Print the time of each line.")
+    ] = False,
+) -> None:
+    """Print the logs of all pods of a flow or a step that still exist, of all attempts and of all
+    child flows. Each line has the prefix step/pod, step/pod/container if the pod has several
+    containers, and step/inner-step/pod for a child flow. Without -f, the logs come one after
+    another, in the order in which the pods started. With -f, they come together, also those of
+    pods that start later.
+
+    Exit code: 0 shown; 1 no right to read logs, or a log is incomplete; 2 no such flow, step or
+    pod, no pods, or no cluster; 130 interrupted.
+    """
+    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.logs.selection import LogSelection
+    from jobflow.cli.show.logs import LogsOptions, print_logs
+
+    selection = LogSelection(
+        task=task, pod=pod, container=container, failed=failed, tail=tail, timestamps=timestamps
+    )
+    options = LogsOptions(step, follow, since, selection)
+    raise typer.Exit(run_command(print_logs(flow, connection, options)))
+
+
+@commands.command(
+    short_help="Show what a flow would do, and when, before it runs.",
+    epilog=examples(
+        "jobflow plan examples/diamond.yaml",
+        "jobflow plan train --learn -o gantt",
+        "jobflow plan train -o svg > train.svg",
+        "jobflow plan train.yaml --durations hours.yaml --capacity cpu=64,nvidia.com/gpu=8",
+        "jobflow plan train night.yaml --capacity cpu=64 -o json",
+    ),
+)
+@expand_options
+def plan(
+    flows: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FLOW|FILE...",
+            help="JobFlows of the cluster, files with some, or - for stdin. Several share the "
+            "capacity.",
+            show_default=False,
+        ),
+    ],
+    connection: Connection,
+    durations: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="How long jobs run: YAML or JSON with a line such as `train: 1h30m` for a step, "
+            "or for all steps of a JobTemplate.",
+            show_default=False,
+        ),
+    ] = None,
+    learn: Annotated[
+        bool,
+        typer.Option(
+            "--learn",
+            help="Let jobs run as long as the median of those of the same JobTemplate in the "
+            "finished flows of the namespace.",
+        ),
+    ] = False,
+    capacity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="R=N,...",
+            help="What the flows share, such as cpu=64,memory=256Gi,nvidia.com/gpu=8. Default: for "
+            "a FLOW the capability of its queues, else unlimited.",
+            show_default=False,
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Set a param of every flow in FILEs that declares it. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[PlanOutput, typer.Option("-o", "--output", help="The format.")] = (
+        PlanOutput.TABLE
+    ),
+) -> None:
+    """Run flows in virtual time, with the real planner and Volcano's rules for jobs, and show each
+    job with its start and end, the makespan, the critical path and the requested hours. Times count
+    from the creation of the flows; a flow that already runs is planned as if it was new.
+
+    How long a job runs: --durations (a step before a JobTemplate), else --learn, else the
+    annotation sandbox.jobflow.volcano.sh/duration of the JobTemplate, else 1s. Its other
+    annotations for the sandbox (exit codes, outputs) are followed too.
+
+    Exit code: 0 planned, also if a flow would fail; 1 a flow would never end, a job never fits, or
+    no right to read; 2 no such flow or file, a fault in a file or a flag, or no cluster.
+    """
+    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.show.plan import PlanOptions, print_plan
+
+    options = PlanOptions(durations, learn, capacity, tuple(param or ()), output)
+    raise typer.Exit(run_command(print_plan(flows, connection, options)))
+
+
+@commands.command(
+    short_help="Explain why a flow or a step waits, runs or failed.",
+    epilog=examples(
+        "jobflow why train",
+        "jobflow why train evaluate -n team -o json",
+        "jobflow why train sweep/3",
+        "jobflow why -l team=vision",
+        "jobflow why cjf/nightly",
+    ),
+)
+@expand_options
+def why(
+    options: ClusterOptions,
+    selection: Selection,
+    flow: OptionalFlowName = None,
+    step: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="STEP[/INDEX]",
+            help="A step of the flow, or an item of its forEach or repeat, from 0.",
+            show_default=False,
+            autocompletion=complete_step,
+        ),
+    ] = None,
+) -> None:
+    """Explain what a flow waits for and how long, what failed, what to do about it and what runs
+    next, a sentence a line. With STEP, follow its dependencies back to the cause. With -l or -A,
+    explain each flow; the JSON is a list then. cjf/NAME explains when a CronJobFlow starts its next
+    flow, and what prevents it.
+
+    Exit code: 0 answered; 1 no right to read the flow; 2 no such flow or step, or no cluster.
+    """
+    from jobflow.cli.flows.find_cron import means_crons
+    from jobflow.cli.flows.find_flow import run_command
+    from jobflow.cli.show.why import print_explanations
+
+    if flow is not None and means_crons([flow]):
+        from jobflow.cli.show.why_cron import print_cron_explanation
+
+        raise typer.Exit(run_command(print_cron_explanation(flow, step, options)))
+    raise typer.Exit(run_command(print_explanations(flow, step, selection, options)))

@@ -1,0 +1,1 @@
+"""Workflows of Argo as JobFlows."""

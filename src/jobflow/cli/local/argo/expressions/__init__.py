@@ -1,0 +1,1 @@
+"""Argo's expressions in CEL."""

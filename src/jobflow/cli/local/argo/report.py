@@ -1,0 +1,102 @@
+"""The report of `jobflow migrate` on objects of Argo."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+
+from jobflow.cli.display.report import print_finding, printable
+from jobflow.cli.local.argo.convert import Converted, convert
+from jobflow.cli.local.argo.fields import Finding, Severity
+from jobflow.cli.local.argo.write import to_yaml, without_comments
+from jobflow.cli.manifests.check import check
+from jobflow.cli.manifests.faults import ManifestFault, Source
+from jobflow.cli.manifests.objects import Manifest, Manifests
+from jobflow.cli.manifests.yaml_nodes import MappingNode, documents
+
+
+@dataclass(slots=True)
+class ArgoReport:
+    """Converted objects, in the order of the files, with findings and faults of the result."""
+
+    converted: list[Converted]
+    faults: list[ManifestFault] = field(default_factory=list)
+    """Faults that lint finds in the result, at their places in Argo's files."""
+    texts: dict[int, str] = field(default_factory=dict)
+    """The YAML of the objects, by the identity of the manifest of Argo."""
+
+    @property
+    def findings(self) -> list[tuple[Converted, Finding]]:
+        return [(each, found) for each in self.converted for found in each.findings.listed]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything has an equal, and lint accepts the result."""
+        return not self.faults and not any(each.gaps for each in self.converted)
+
+    def as_json(self) -> list[dict[str, object]]:
+        """Return all findings and faults, as `jobflow lint -o json` does, with their severity."""
+        found = [_finding_as_json(each, finding) for each, finding in self.findings]
+        return found + [{"severity": "error"} | fault.as_json() for fault in self.faults]
+
+    def print(self, console: Console) -> None:
+        """Print each finding and each fault of the result with its place."""
+        for _, found in self.findings:
+            print_finding(found.place, found.severity.value, _sentence(found), console)
+        for fault in self.faults:
+            sentence = f"in the result: {fault.sentence}"
+            print_finding(fault.place, "error", sentence, console)
+
+
+def convert_argo(manifests: Manifests) -> ArgoReport:
+    """Convert all objects of Argo and lint the result."""
+    report = ArgoReport(convert(manifests.objects))
+    for each in report.converted:
+        texts = []
+        for obj in each.objects:
+            texts.append(to_yaml(obj))
+            report.faults += _faults(each, without_comments(obj), texts[-1])
+        report.texts[id(each.manifest)] = "---\n".join(texts)
+    return report
+
+
+def _faults(converted: Converted, obj: Mapping[str, Any], text: str) -> list[ManifestFault]:
+    """Return the faults of a converted object, at the places that they come from."""
+    node = next(iter(documents(text)))
+    assert isinstance(node, MappingNode), "an object is written"
+    source = Source(converted.manifest.source.name, text)
+    found = check(Manifests([source], [Manifest(source, node)]))
+    return [
+        ManifestFault(
+            converted.place_of(fault.path, obj),
+            fault.reason,
+            fault.message,
+            fault.path,
+            fault.kind,
+            fault.name,
+        )
+        for fault in found.faults
+    ]
+
+
+def _sentence(found: Finding) -> str:
+    return f"{found.path}: {found.message}" if found.path else found.message
+
+
+def _finding_as_json(converted: Converted, found: Finding) -> dict[str, object]:
+    place, manifest = found.place, converted.manifest
+    reason = "NoEqual" if found.severity is Severity.GAP else ""
+    return {
+        "severity": found.severity.value,
+        "file": place.source.name,
+        "line": place.line,
+        "column": place.column,
+        "kind": str(manifest.kind),
+        "name": printable(manifest.name or manifest.generate_name),
+        "path": found.path,
+        "reason": reason,
+        "message": found.message,
+    }

@@ -1,0 +1,1 @@
+"""Templates and tasks of Argo as steps."""

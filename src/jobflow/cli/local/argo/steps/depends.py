@@ -1,0 +1,222 @@
+"""Dependencies of tasks: `dependencies`, `depends` and groups of steps as `dependsOn`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
+from jobflow.cli.local.argo.expressions.values import quote
+
+_TOKEN = re.compile(r"\s*(&&|\|\||[!()]|[\w-]+(?:\.\w+)?)")
+_FAILED = frozenset({"Failed", "Errored"})
+_PASSED = frozenset({"Succeeded"})
+_DEFAULT = frozenset({"Succeeded", "Skipped", "Daemoned"})
+_TESTS = {
+    "Succeeded": '{0}.phase == "Completed"',
+    "Failed": '{0}.phase == "Failed"',
+    "Errored": '{0}.phase == "Failed"',
+    "Skipped": '{0}.phase == "Skipped"',
+    "Omitted": '{0}.phase == "Skipped"',
+    "Daemoned": '{0}.phase == "Running"',
+    "AnySucceeded": '{0}.items.exists(i, i.phase == "Completed")',
+    "AllFailed": '{0}.items.all(i, i.phase == "Failed")',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A task, and the ends that are asked of it; empty: those by default."""
+
+    task: str
+    ends: frozenset[str] = frozenset()
+
+    @property
+    def condition(self) -> str | None:
+        """The condition of `dependsOn` that means these ends, or None."""
+        ends = self.ends or _DEFAULT
+        if ends == {"Daemoned"}:
+            return "Running"
+        if ends <= _FAILED:
+            return "Failed"
+        if "Succeeded" in ends:
+            return "Finished" if ends & _FAILED else "Completed"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """Terms that all hold, or one of which holds."""
+
+    sign: str
+    parts: tuple[Junction | Term, ...]
+
+
+@dataclass(slots=True)
+class Dependencies:
+    """What a task waits for."""
+
+    terms: list[Term] = field(default_factory=list)
+    is_any: bool = False
+    test: Junction | Term | None = None
+    """What has to hold after all tasks have ended, if `dependsOn` cannot say it."""
+    tests: list[Term] = field(default_factory=list)
+    """What has to hold in addition."""
+
+    @property
+    def tasks(self) -> list[str]:
+        return [*dict.fromkeys(term.task for term in self.terms)]
+
+    def holds(self, ends: Mapping[str, str]) -> bool:
+        """Whether a task runs, given how others have ended: Succeeded, Failed or Omitted."""
+        if self.test is not None:
+            return _holds(self.test, ends)
+        found = [_holds(term, ends) for term in self.terms]
+        return any(found) if self.is_any and found else all(found)
+
+    def needs_failure_of(self) -> list[str]:
+        """Return the tasks that must have failed for the task to run."""
+        return [] if self.holds({}) else [t.task for t in self.terms if not _holds(t, {})]
+
+    def require_success(self, task: str) -> None:
+        """Let the task run only if another one has succeeded, whose failure is forgiven."""
+        if not self.is_any:
+            self.tests.append(Term(task, _PASSED))
+        elif self.test is None:
+            self.test = Junction("||", tuple(Term(t.task, t.ends or _PASSED) for t in self.terms))
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether the ends of a task are named."""
+        return self.test is not None or any(term.ends for term in self.terms)
+
+    def manifest(self, names: Mapping[str, str], further: Sequence[str]) -> dict[str, Any]:
+        """Return `dependsOn`; `further` are steps that it waits for too."""
+        found: dict[str, Any] = {"targets": [names[task] for task in self.tasks] + [*further]}
+        if self.is_any and self.test is None:
+            found["strategy"] = "any"
+        conditions = {}
+        for term in self.terms:
+            condition = "Finished" if self.test is not None else term.condition
+            if condition not in (None, "Completed"):
+                conditions[names[term.task]] = condition
+        if len({*conditions.values()}) == 1 and len(conditions) == len(found["targets"]):
+            found["condition"] = next(iter(conditions.values()))
+        elif conditions:
+            found["conditions"] = conditions
+        return found
+
+    def when(self, names: Mapping[str, str]) -> str:
+        """Return CEL of what `dependsOn` cannot say, or an empty text."""
+        tests = [] if self.test is None else [self.test]
+        return " && ".join(_cel(each, names) for each in (*tests, *self.tests))
+
+
+def after(tasks: Sequence[str]) -> Dependencies:
+    """Return dependencies on the success of tasks."""
+    return Dependencies([Term(task) for task in tasks])
+
+
+def parse_depends(text: str) -> Dependencies:
+    """Return the dependencies that a `depends` describes. Raises UnsupportedExpression."""
+    tokens = _TOKEN.findall(text)
+    if "".join(tokens) != "".join(text.split()):
+        raise UnsupportedExpression(f'"{text}" cannot be read')
+    reader = _Reader(tokens)
+    tree = _simplified(reader.either())
+    if reader.tokens:
+        raise UnsupportedExpression(f'"{reader.tokens[0]}" is not expected there')
+    parts = (tree,) if isinstance(tree, Term) else tree.parts
+    terms = [part for part in parts if isinstance(part, Term)]
+    simple = len(terms) == len(parts) and len({term.task for term in terms}) == len(terms)
+    if simple and all(term.condition is not None for term in terms):
+        return Dependencies(terms, is_any=isinstance(tree, Junction) and tree.sign == "||")
+    return Dependencies(list(_terms(tree)), test=tree)
+
+
+@dataclass(slots=True)
+class _Reader:
+    tokens: list[str]
+
+    def either(self) -> Junction | Term:
+        return self.joined("||", self.both)
+
+    def both(self) -> Junction | Term:
+        return self.joined("&&", self.one)
+
+    def joined(self, sign: str, part: Any) -> Junction | Term:
+        parts = [part()]
+        while self.tokens and self.tokens[0] == sign:
+            del self.tokens[0]
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Junction(sign, tuple(parts))
+
+    def one(self) -> Junction | Term:
+        token = self.tokens.pop(0) if self.tokens else ""
+        if token == "(":
+            found = self.either()
+            if not self.tokens or self.tokens.pop(0) != ")":
+                raise UnsupportedExpression('a ")" is missing')
+            return found
+        if token == "!":
+            return Junction("!", (self.one(),))
+        task, _, end = token.partition(".")
+        if not re.fullmatch(r"[\w-]+", task) or (end and end not in _TESTS):
+            raise UnsupportedExpression(f'"{token or "the end"}" is not expected there')
+        return Term(task, frozenset({end} if end else ()))
+
+
+def _simplified(tree: Junction | Term) -> Junction | Term:
+    """Join alternatives about one task into one term, and conjunctions inside each other."""
+    if isinstance(tree, Term):
+        return tree
+    parts: list[Junction | Term] = []
+    for part in map(_simplified, tree.parts):
+        nested = isinstance(part, Junction) and part.sign == tree.sign != "!"
+        parts += part.parts if isinstance(part, Junction) and nested else (part,)
+    if tree.sign == "||":
+        ends: dict[str, frozenset[str]] = {}
+        for part in parts:
+            if isinstance(part, Term) and not part.ends & {"AnySucceeded", "AllFailed"}:
+                ends[part.task] = ends.get(part.task, frozenset()) | (part.ends or _DEFAULT)
+        merged = {task: Term(task, frozenset() if e == _DEFAULT else e) for task, e in ends.items()}
+        parts = [*dict.fromkeys(_merged(part, merged) for part in parts)]
+    return parts[0] if len(parts) == 1 and tree.sign != "!" else Junction(tree.sign, tuple(parts))
+
+
+def _merged(part: Junction | Term, merged: Mapping[str, Term]) -> Junction | Term:
+    return merged.get(part.task, part) if isinstance(part, Term) else part
+
+
+def _terms(tree: Junction | Term) -> Iterator[Term]:
+    if isinstance(tree, Term):
+        yield Term(tree.task, tree.ends or _PASSED)
+        return
+    for part in tree.parts:
+        yield from _terms(part)
+
+
+def _holds(tree: Junction | Term, ends: Mapping[str, str]) -> bool:
+    if isinstance(tree, Term):
+        end = ends.get(tree.task, "Succeeded")
+        if end == "Failed":
+            return bool(tree.ends & (_FAILED | {"AllFailed"}))
+        return end in (tree.ends or _DEFAULT) or (
+            end == "Succeeded" and "AnySucceeded" in tree.ends
+        )
+    parts = [_holds(part, ends) for part in tree.parts]
+    if tree.sign == "!":
+        return not parts[0]
+    return any(parts) if tree.sign == "||" else all(parts)
+
+
+def _cel(tree: Junction | Term, names: Mapping[str, str]) -> str:
+    if isinstance(tree, Term):
+        step = f"steps[{quote(names[tree.task])}]"
+        ends = [_TESTS[end].format(step) for end in sorted(tree.ends or _PASSED)]
+        tests = [*dict.fromkeys(ends)]
+        return tests[0] if len(tests) == 1 else f"({' || '.join(tests)})"
+    parts = [_cel(part, names) for part in tree.parts]
+    return f"!({parts[0]})" if tree.sign == "!" else f"({f' {tree.sign} '.join(parts)})"

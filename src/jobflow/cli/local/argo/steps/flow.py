@@ -1,0 +1,278 @@
+"""A dag or steps template as the steps of a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobflow.cli.local.argo.expressions.cel import expression_to_ref
+from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
+from jobflow.cli.local.argo.expressions.values import Kind, as_ref
+from jobflow.cli.local.argo.fields import Field
+from jobflow.cli.local.argo.library import Called, template_of
+from jobflow.cli.local.argo.scopes import Context, StepInfo, identifier
+from jobflow.cli.local.argo.steps.bindings import bind, report_artifacts
+from jobflow.cli.local.argo.steps.bodies import AGAIN, NEXT, Workflow, report_template
+from jobflow.cli.local.argo.steps.control import condition_of
+from jobflow.cli.local.argo.steps.depends import Dependencies, after, parse_depends
+from jobflow.cli.local.argo.steps.task import Task, TaskWriter, mentions_item
+from jobflow.cli.local.argo.usage import parameters_of
+
+START = "start"
+_ANCHOR = {"approval": {"message": "starts at once", "timeout": "1s", "default": "Approve"}}
+
+
+@dataclass(slots=True)
+class FlowWriter:
+    """Writes dag and steps templates as flows."""
+
+    workflow: Workflow
+
+    def child(self, called: Called, context: Context) -> dict[str, Any]:
+        """Return the fields of a flow for a template that a step calls."""
+        return self.write(called, context)
+
+    def write(self, called: Called, context: Context, *, targets: bool = False) -> dict[str, Any]:
+        """Return the fields of a flow: its steps, policies and outputs. With `targets`, `target` of
+        a dag becomes `targets` and not a smaller flow. Infos of the steps are added to
+        `context.steps`, which is a dict."""
+        self.workflow.stack.append(called.name)
+        report_template(called.template)
+        tasks = _dag_tasks(called) if called.template.get("dag") else _step_tasks(called)
+        chosen = _targets(called, tasks)
+        if chosen and not targets:
+            tasks = [task for task in tasks if task.name in _needed(tasks, chosen)]
+        flow: dict[str, Any] = {"flows": []}
+        if chosen and targets:
+            flow["targets"] = chosen
+        again = _take_recursion(tasks, called, context)
+        infos: dict[str, StepInfo] = context.steps  # type: ignore[assignment]
+        for task in tasks:
+            if task.name in infos:
+                task.entry.gap(f'"{task.name}" is the name of another task too: rename one of them')
+            infos[task.name] = StepInfo(context.scope.unique(task.name))
+        if "targets" in flow:
+            flow["targets"] = [infos[name].name for name in chosen if name in infos]
+        _find_anchors(tasks, infos)
+        if any(infos[task.name].upstream == (START,) or START in task.further for task in tasks):
+            name = context.scope.unique(START)
+            infos[START] = StepInfo(name)
+            flow["flows"].append({"name": name} | _ANCHOR)
+        _forgive(tasks)
+        writer = TaskWriter(self.workflow, self, called, context, infos)
+        for task in tasks:
+            flow["flows"] += writer.steps(task)
+        flow |= self._policies(called, tasks, context)
+        if outputs := self._outputs(called, context, again):
+            flow["outputs"] = outputs
+        report_artifacts(called.template, "outputs")
+        self.workflow.stack.pop()
+        return flow
+
+    def _policies(self, called: Called, tasks: Sequence[Task], context: Context) -> dict[str, Any]:
+        template, found = called.template, dict[str, Any]()
+        limit = template.get("parallelism")
+        if limit is not None and limit.text.isdigit():
+            found["parallelism"] = int(limit.text)
+        elif limit is not None:
+            limit.gap("the number is not known before the flow runs: write it")
+        fail_fast = template.at("dag", "failFast") or template.get("failFast")
+        continues = any(task.depends.has_ends or task.is_forgiven for task in tasks)
+        if continues or (fail_fast is not None and fail_fast.text == "false"):
+            found["failurePolicy"] = "Continue"
+        return found
+
+    def _outputs(
+        self, called: Called, context: Context, again: tuple[Field, Called] | None
+    ) -> dict[str, str]:
+        """Return the outputs of a flow as CEL."""
+        found: dict[str, str] = {}
+        for parameter in parameters_of(called.template, "outputs"):
+            cel = _output(parameter, context)
+            if cel is not None:
+                found[identifier(parameter.text_of("name"))] = cel
+        for name, ref in context.scope.outputs.items():
+            found.setdefault(identifier(name), ref.cel)
+        if again is not None:
+            task, target = again
+            condition = task.get("when")
+            found[AGAIN] = "true"
+            if condition is not None:
+                found[AGAIN] = condition_of(condition, context) or "false"
+            for name, text in bind(task, target, context).items():
+                cel, before = as_ref(text).cel, as_ref(context.inputs[name]).cel
+                if cel != before:
+                    found[f"{NEXT}{identifier(name)}"] = cel
+        return found
+
+
+def _output(parameter: Field, context: Context) -> str | None:
+    source = parameter.get("valueFrom")
+    value = parameter.get("value")
+    if source is None:
+        if value is not None:
+            return as_ref(context.text(value)).cel
+        return None
+    default = source.get("default")
+    if (reference := source.get("parameter")) is not None:
+        ref = as_ref(context.text(reference))
+    elif (expression := source.get("expression")) is not None:
+        try:
+            ref = expression_to_ref(expression.text, context.resolve)
+        except UnsupportedExpression as error:
+            expression.gap(f'"{expression.text}" is not converted: {error}')
+            return None
+    else:
+        source.gap("has no equal for an output of a flow: write an expression in outputs")
+        return None
+    if default is not None:
+        if not ref.or_else:
+            default.check("the default is left out: write it with get(…) in outputs")
+        else:
+            return ref.or_else.replace("%s", as_ref(context.text(default)).cel)
+    return ref.raw if ref.kind is Kind.PHASE and not ref.cel else ref.cel
+
+
+def _dag_tasks(called: Called) -> list[Task]:
+    listed = called.template.at("dag", "tasks")
+    return [
+        Task(each.text_of("name"), each, _dependencies(each))
+        for each in (listed.items() if listed is not None else ())
+    ]
+
+
+def _dependencies(task: Field) -> Dependencies:
+    if (listed := task.get("dependencies")) is not None:
+        return after([str(each) for each in listed.data])
+    depends = task.get("depends")
+    if depends is None:
+        return Dependencies()
+    try:
+        return parse_depends(depends.text)
+    except UnsupportedExpression as error:
+        depends.gap(str(error))
+        return Dependencies()
+
+
+def _step_tasks(called: Called) -> list[Task]:
+    """Return the steps of all groups; each waits for the group before its own."""
+    groups, before, found = called.template.get("steps"), list[str](), list[Task]()
+    for group in groups.items() if groups is not None else ():
+        entries = group.items() if group.is_list else [group]
+        names = [each.text_of("name") for each in entries]
+        found += (Task(n, e, after(before)) for n, e in zip(names, entries, strict=True))
+        before = names or before
+    return found
+
+
+def _targets(called: Called, tasks: Sequence[Task]) -> list[str]:
+    target = called.template.at("dag", "target")
+    return target.text.split() if target is not None else []
+
+
+def _needed(tasks: Sequence[Task], targets: Sequence[str]) -> set[str]:
+    by_name, found, pending = {task.name: task for task in tasks}, set[str](), [*targets]
+    while pending:
+        name = pending.pop()
+        if name in by_name and name not in found:
+            found.add(name)
+            pending += by_name[name].depends.tasks
+    return found
+
+
+def _take_recursion(
+    tasks: list[Task], called: Called, context: Context
+) -> tuple[Field, Called] | None:
+    """Take the task that calls its own template from the end of the tasks, and return it."""
+    waited_for = {name for task in tasks for name in task.depends.tasks}
+    for task in tasks:
+        target = template_of(task.entry, called.library)
+        if target is None or target.template.node is not called.template.node:
+            continue
+        loops = any(task.entry.get(key) for key in ("withItems", "withParam", "withSequence"))
+        if task.name in waited_for or loops or context.scope.parent is None:
+            return None
+        tasks.remove(task)
+        others = [template_of(each.entry, called.library) for each in tasks]
+        if any(each is not None and each.template.node is target.template.node for each in others):
+            tasks.append(task)
+            return None
+        return task.entry, target
+    return None
+
+
+def _find_anchors(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
+    """Let tasks that follow only tasks with a condition also follow what was before these.
+
+    Argo runs a task after skipped ones; JobFlow skips a step all of whose targets were not taken.
+    """
+    by_name = {task.name: task for task in tasks}
+    for task in tasks:
+        for name in task.depends.tasks:
+            if name not in by_name:
+                task.entry.gap(f'it depends on "{name}", which is no task of this template')
+        task.depends.terms = [term for term in task.depends.terms if term.task in by_name]
+    for task in tasks:
+        needs = task.depends.tasks
+        if needs and not any(_is_taken(name, by_name) for name in needs):
+            task.further = _anchors(needs, by_name)
+        infos[task.name].is_taken = "when" not in dict(task.entry.entries())
+
+
+def _is_taken(name: str, by_name: Mapping[str, Task]) -> bool:
+    """Whether a task is never skipped while nothing fails."""
+    task = by_name[name]
+    condition = task.entry.get("when")
+    if condition is not None and mentions_item(condition.text):
+        condition = None  # it chooses items
+    return condition is None and not any(
+        term.ends and "Succeeded" not in term.ends for term in task.depends.terms
+    )
+
+
+def _forgive(tasks: Sequence[Task]) -> None:
+    """Mark the tasks whose failure does not fail Argo's workflow: the tasks at the end of all
+    branches run in spite of it."""
+    followed = {name for task in tasks for name in task.depends.tasks}
+    for task in tasks:
+        task.is_forgiven = task.name in followed and _ends_well(task.name, tasks, followed)
+    forgiven = {task.name for task in tasks if task.is_forgiven}
+    for task in tasks:
+        for term in list(task.depends.terms) if task.depends.test is None else ():
+            if term.task in forgiven and term.condition == "Completed":
+                task.depends.require_success(term.task)
+
+
+def _ends_well(failed: str, tasks: Sequence[Task], followed: Container[str]) -> bool:
+    """Whether Argo's workflow succeeds if only this task fails. A task that does not run has the
+    phase of what it depends on."""
+    own = next(task for task in tasks if task.name == failed)
+    ends = {failed: "Failed"} | dict.fromkeys(own.depends.needs_failure_of(), "Failed")
+    phases = dict(ends)
+    left = [task for task in tasks if task.name not in ends]
+    while left:
+        ready = [task for task in left if not {*task.depends.tasks} & {t.name for t in left}]
+        for task in ready or left:
+            runs = task.depends.holds(ends)
+            ends[task.name] = "Succeeded" if runs else "Omitted"
+            inherited = "Failed" in {phases.get(name) for name in task.depends.tasks}
+            phases[task.name] = "Failed" if inherited and not runs else "Succeeded"
+        left = [task for task in left if task.name not in ends]
+    return all(phases[task.name] == "Succeeded" for task in tasks if task.name not in followed)
+
+
+def _anchors(needs: Sequence[str], by_name: Mapping[str, Task]) -> list[str]:
+    """Return the nearest tasks before these that are never skipped, or the start of the flow."""
+    found: list[str] = []
+    pending, seen = [*needs], set[str]()
+    while pending:
+        name = pending.pop(0)
+        if name in seen:
+            continue
+        seen.add(name)
+        before = by_name[name].depends.tasks
+        taken = [each for each in before if _is_taken(each, by_name)]
+        found += (each for each in taken if each not in found)
+        pending += before if not taken else ()
+    return found or [START]

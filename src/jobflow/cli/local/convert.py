@@ -1,0 +1,147 @@
+"""`jobflow convert`: vcjobs as JobTemplates, JobTemplates as vcjobs, and flows as Python."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jobflow.api import labels
+from jobflow.api.kinds import KINDS
+from jobflow.api.resources import JOBS, JOBTEMPLATES, Resource
+from jobflow.cli.console import make_console
+from jobflow.cli.display.objects import write_yaml
+from jobflow.cli.display.report import print_fault, print_warnings, printable
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, print_error
+from jobflow.cli.local.to_python import to_python
+from jobflow.cli.manifests.check import Report, check
+from jobflow.cli.manifests.faults import ManifestFault
+from jobflow.cli.manifests.objects import Manifest, Manifests, load
+from jobflow.cli.manifests.yaml_nodes import MappingEntry, MappingNode, ScalarNode
+from jobflow.core.manifests.job import is_inherited, maps
+from jobflow.core.text import join_names
+from jobflow.core.violations import Reason
+
+_RESULTS = {
+    (each.api_version, each.kind): other
+    for each, other in ((JOBS, JOBTEMPLATES), (JOBTEMPLATES, JOBS))
+}
+_CREATED_BY = frozenset({labels.CREATED_BY_FLOW, labels.CREATED_BY_TEMPLATE})
+_FOR_PYTHON = f"-o python reads {join_names(KINDS)} of {JOBTEMPLATES.api_version}"
+
+
+def convert_files(files: Sequence[str]) -> int:
+    """Print the converted objects of FILEs as YAML, and return the exit code. If one of them has a
+    fault, all faults are printed instead."""
+    manifests = load(files, sys.stdin.buffer)
+    unknown = [_unknown(each, _advice(each)) for each in manifests.objects if _result(each) is None]
+    reports = [_check(each) for each in manifests.objects if _result(each) is not None]
+    faults = [*manifests.faults, *unknown, *(fault for each in reports for fault in each.faults)]
+    errors = make_console(stderr=True)
+    for fault in faults:
+        print_fault(fault, errors)
+    for report in reports:
+        print_warnings(report, errors)
+    if faults:
+        return UNUSABLE if manifests.faults else FAILED
+    write_yaml([*map(_converted, manifests.objects)], sys.stdout)
+    return SUCCESS
+
+
+def convert_to_python(files: Sequence[str]) -> int:
+    """Print a Python file that makes the JobFlows, CronJobFlows and JobTemplates of FILEs, and
+    return the exit code. If one of them has a fault, all faults are printed instead."""
+    manifests = load(files, sys.stdin.buffer)
+    report = check(manifests, lenient=True)
+    ours = [each for each in manifests.objects if each not in report.others]
+    others = report.others if not ours else []
+    faults = [*report.faults, *(_unknown(each, _FOR_PYTHON) for each in others)]
+    for fault in faults:
+        print_fault(fault, make_console(stderr=True))
+    if faults:
+        return UNUSABLE if manifests.faults else FAILED
+    for each in report.others:
+        sentence = f"{each.place('kind')}: {each.kind} {each.name} is left out: {_FOR_PYTHON}"
+        print_error(printable(sentence), severity="warning")
+    is_lenient = any(fault.is_field_warning for fault in report.warnings)
+    print(to_python(ours, lenient=is_lenient), end="")
+    return SUCCESS
+
+
+def _result(manifest: Manifest) -> Resource | None:
+    return _RESULTS.get((str(manifest.api_version), str(manifest.kind)))
+
+
+def _unknown(manifest: Manifest, advice: str) -> ManifestFault:
+    kind = f"{manifest.kind} of {manifest.api_version}"
+    message = f"cannot convert a {kind}: {advice}"
+    return ManifestFault(manifest.place("kind"), Reason.NOT_SUPPORTED, message, "kind")
+
+
+def _advice(manifest: Manifest) -> str:
+    if manifest.kind in KINDS:
+        return "-o python writes it as Python"
+    return (
+        f"convert reads Jobs of {JOBS.api_version} and JobTemplates of {JOBTEMPLATES.api_version}"
+    )
+
+
+def _check(manifest: Manifest) -> Report:
+    """Check the spec by the rules of JobTemplates; the faults have the places of the file."""
+    place = manifest.node.span
+    entries = dict(manifest.node.entries)
+    for key, value in (("apiVersion", JOBTEMPLATES.api_version), ("kind", JOBTEMPLATES.kind)):
+        entries[key] = MappingEntry(place, ScalarNode(place, value))
+    node: MappingNode = replace(manifest.node, entries=entries)
+    template = replace(manifest, node=node)
+    return check(Manifests([manifest.source], [template]), lenient=True)
+
+
+def _converted(manifest: Manifest) -> dict[str, Any]:
+    resource = _result(manifest)
+    assert resource is not None, "other kinds are faults"
+    metadata = dict(_metadata(manifest.data["metadata"]))
+    spec = manifest.data.get("spec") or {}
+    if resource is JOBTEMPLATES:
+        _take_back(manifest.data["metadata"].get("annotations") or {}, spec)
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def _metadata(old: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the metadata that a user writes, without those of tools and of JobFlow."""
+    for key in ("name", "generateName", "namespace"):
+        if key in old and not (key == "generateName" and old.get("name")):
+            yield key, old[key]
+    for key in ("labels", "annotations"):
+        kept = {
+            name: value
+            for name, value in (old.get(key) or {}).items()
+            if is_inherited(name, value) and name not in _CREATED_BY
+        }
+        if kept:
+            yield key, kept
+
+
+def _take_back(annotations: dict[str, str], spec: dict[str, Any]) -> None:
+    """Undo, in place, what JobFlow changed in the spec of a vcjob that it created."""
+    ttl = annotations.get(labels.TTL_SECONDS, "")
+    if ttl.isdecimal():
+        spec.setdefault("ttlSecondsAfterFinished", int(ttl))
+    templates = maps([task.get("template") for task in maps(spec.get("tasks"))])
+    for metadata in maps([template.get("metadata") for template in templates]):
+        _drop_labels(metadata)
+
+
+def _drop_labels(metadata: dict[str, Any]) -> None:
+    own = metadata.get("labels")
+    if isinstance(own, dict):
+        for name in [name for name in own if name in _CREATED_BY or not is_inherited(name, "")]:
+            del own[name]
+        if not own:
+            del metadata["labels"]

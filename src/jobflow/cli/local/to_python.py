@@ -1,0 +1,398 @@
+"""Manifests as a Python file that makes the same objects with `jobflow.authoring`."""
+
+from __future__ import annotations
+
+import builtins
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow.control import Case
+from jobflow.api.flow.cronjobflow import CronJobFlowSpec
+from jobflow.api.flow.jobflow import JobFlowSpec
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import JobSpec
+from jobflow.cli.local.python_code import Call, Code, Name, Names, write, write_lines
+from jobflow.cli.manifests.objects import Manifest
+from jobflow.core.text import join_names
+
+_WORKS = frozenset({"template", "jobSpec", "container", "flow", "approval", "switch"})
+_JOB_SPECS = frozenset({"jobSpec", "spec"})
+_OWN = frozenset({"flows", "finally", "params"})
+"""Fields of flows that are not written as they are."""
+_Fields = Sequence[tuple[str, Code]]
+
+
+def to_python(manifests: Sequence[Manifest], *, lenient: bool) -> str:
+    """Return the source for flows, CronJobFlows and templates without faults. `lenient`: they have
+    fields that only admission accepts."""
+    module = _Module()
+    templates = {
+        (each.namespace, each.name): module.add_template(each)
+        for each in manifests
+        if each.kind == "JobTemplate"
+    }
+    others = [each for each in manifests if each.kind != "JobTemplate"]
+    made = [_make(module, each, templates, is_only=len(others) == 1) for each in others]
+    unused = [each for each in templates.values() if each not in module.named]
+    flags: _Fields = [("lenient", True)] if lenient else []
+    result = Call(f"{made[0]}.yaml", flags) if len(made) == 1 else None
+    if result is None:
+        objects = [("", Name(each)) for each in (*unused, *made)]
+        result = Call(module.imported("to_yaml"), [*objects, *flags])
+    elif unused:
+        module.statement(Call(f"{made[0]}.add", [("", Name(each)) for each in unused]))
+    names = [f"{each.kind} {each.name or each.generate_name}" for each in others or manifests]
+    return module.source(join_names(names), result)
+
+
+def _make(
+    module: _Module, manifest: Manifest, templates: Mapping[tuple[str, str], str], *, is_only: bool
+) -> str:
+    """Write a flow or a CronJobFlow, and return its variable."""
+    metadata, spec = _metadata(module, manifest.data), manifest.data.get("spec") or {}
+    seen = {name: each for (space, name), each in templates.items() if space == manifest.namespace}
+    wanted = manifest.name or manifest.generate_name
+    if manifest.kind == "JobFlow":
+        return _Flow(module, seen).flow(wanted, metadata, spec, is_only=is_only)
+    template = spec.get("jobFlowTemplate") or {}
+    inner = [each for each in _metadata(module, template) if each[0] != "name"]
+    flow = _Flow(module, seen).flow(wanted, inner, template.get("spec") or {}, is_only=is_only)
+    own = {key: each for key, each in spec.items() if key not in ("schedule", "jobFlowTemplate")}
+    fields = module.fields(own, CronJobFlowSpec, wanted)
+    [(_, name), *metadata] = metadata
+    head: _Fields = [("", name), ("", spec["schedule"]), ("", Name(flow))]
+    call = Call(module.imported("CronFlow"), [*head, *metadata, *fields])
+    return module.assign("cron" if is_only else f"{wanted}_cron", call)
+
+
+def _metadata(module: _Module, data: Mapping[str, Any]) -> list[tuple[str, Code]]:
+    """Return the metadata that a user writes; the name has no keyword."""
+    found = data.get("metadata") or {}
+    kept: list[tuple[str, Code]] = [("", found["name"])] if found.get("name") else []
+    names = {"namespace": "namespace", "labels": "labels", "annotations": "annotations"}
+    if not kept:
+        names = {"generateName": "generate_name"} | names
+    owner = found.get("name") or ""
+    written = ((key, name) for key, name in names.items() if found.get(key))
+    return [*kept, *((name, module.value(found[key], owner, key)) for key, name in written)]
+
+
+class _Module:
+    """A module: its imports, constants and statements."""
+
+    def __init__(self) -> None:
+        self.named: set[str] = set()
+        """Variables of templates that steps name."""
+        self._imports: set[str] = set()
+        self._names = Names([*dir(builtins), *_EXPORTED])
+        self._constants: dict[str, str] = {}
+        """Names by their literals."""
+        self._lines: list[str] = []
+
+    def imported(self, name: str) -> str:
+        """Return a name, and import it."""
+        self._imports.add(name)
+        return name
+
+    def statement(self, code: Code) -> None:
+        """Add an expression as a statement."""
+        self._lines.append(write(code))
+
+    def line(self, text: str) -> None:
+        """Add a line."""
+        self._lines.append(text)
+
+    def assign(self, wanted: str, code: Code) -> str:
+        """Assign an expression to a new variable with a name like `wanted`, and return it."""
+        name = self._names.make(wanted)
+        self._lines.append(write(code, before=f"{name} = "))
+        return name
+
+    def variable(self, wanted: str) -> str:
+        """Return a new name like `wanted`."""
+        return self._names.make(wanted)
+
+    def source(self, subject: str, result: Call) -> str:
+        """Return the module, which prints `result`."""
+        names: Code = Call("import ", [("", Name(each)) for each in sorted(self._imports)])
+        imported = write(names, before="from jobflow.authoring ")
+        if "\n" not in imported:
+            imported = imported.replace("(", "").replace(")", "")
+        constants = [f"{name} = {literal}" for literal, name in self._constants.items()]
+        printed = write(Call("print", [("", result)]), before="    ")
+        return "\n\n".join(
+            [
+                f'"""{subject}, as `jobflow convert` wrote it."""',
+                "\n".join([imported, *(["", *constants] if constants else [])]),
+                "\n".join(self._lines),
+                f'if __name__ == "__main__":\n{printed}\n',
+            ]
+        )
+
+    def add_template(self, manifest: Manifest) -> str:
+        """Write a template, and return its variable."""
+        [name, *metadata] = _metadata(self, manifest.data)
+        spec = self.job_spec(manifest.data.get("spec") or {}, manifest.name)
+        call = Call(self.imported("Template"), [name, ("", spec), *metadata])
+        return self.assign(f"{manifest.name}_template", call)
+
+    def fields(self, value: Mapping[str, Any], struct: type, owner: str) -> list[tuple[str, Code]]:
+        """Return the fields of an object of the API as arguments, in the order of its type."""
+        hints = typing.get_type_hints(struct)
+        found: list[tuple[str, Code]] = []
+        for each in msgspec.structs.fields(struct):
+            inner = value.get(each.encode_name)
+            if inner is None:
+                continue
+            kind = _struct_of(hints[each.name])
+            if each.encode_name in _JOB_SPECS:
+                code = self.job_spec(inner, owner)
+            elif kind is not None and isinstance(inner, list):
+                code = [self.object(entry, kind, owner) for entry in inner]
+            elif kind is not None:
+                code = self.object(inner, kind, owner)
+            else:
+                code = self.value(inner, owner, each.name)
+            found.append((each.name, code))
+        return found
+
+    def object(self, value: Mapping[str, Any], struct: type, owner: str) -> Code:
+        """Return an object of the API as a call of its class."""
+        return Call(self.imported(struct.__name__), self.fields(value, struct, owner))
+
+    def job_spec(self, value: Mapping[str, Any], owner: str) -> Code:
+        """Return the spec of a job, or a patch of one: as a JobSpec if that has all its fields."""
+        if _fits(value, JobSpec):
+            return self.object(value, JobSpec, owner)
+        return self.value(value, owner, "")
+
+    def value(self, value: Any, owner: str, key: str) -> Code:
+        """Return a value of JSON. A text of several lines becomes a constant."""
+        if isinstance(value, Mapping):
+            return {name: self.value(each, owner, name) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self.value(each, owner, key) for each in value]
+        if isinstance(value, str) and "\n" in value.rstrip("\n"):
+            return self._constant(value, owner, key)
+        return value  # type: ignore[no-any-return]
+
+    def _constant(self, text: str, owner: str, key: str) -> Code:
+        literal = write_lines(text)
+        if literal is None:
+            return text
+        if literal not in self._constants:
+            kind = "script" if key in ("args", "command") else key.rpartition("/")[2] or "text"
+            self._constants[literal] = self._names.make(f"{owner}_{kind}".upper())
+        return Name(self._constants[literal])
+
+
+@dataclass(slots=True)
+class _Flow:
+    """A flow, or a child flow, and the templates that it sees: their variables by name."""
+
+    module: _Module
+    templates: Mapping[str, str]
+    name: str = ""
+    """Its variable."""
+    steps: dict[str, str] = field(default_factory=dict)
+    """Variables of the steps, by name."""
+
+    def flow(
+        self, wanted: str, metadata: _Fields, spec: Mapping[str, Any], *, is_only: bool
+    ) -> str:
+        """Write the flow, and return its variable."""
+        fields = self._fields(spec, wanted, params=_params(self.module, spec, wanted))
+        call = Call(self.module.imported("Flow"), [*metadata, *fields])
+        self.name = self.module.assign("flow" if is_only else wanted, call)
+        self._steps(spec)
+        return self.name
+
+    def child(self, raw: Mapping[str, Any], owner: str) -> Name:
+        """Write a child flow of a step, and return its variable."""
+        child = _Flow(self.module, self.templates)
+        params = self.module.value(raw.get("params") or {}, owner, "params")
+        fields = child._fields(raw, owner, params=params if raw.get("params") else None)
+        call = Call(self.module.imported("ChildFlow"), fields)
+        child.name = self.module.assign(f"{owner}_flow", call)
+        child._steps(raw)
+        return Name(child.name)
+
+    def _fields(self, spec: Mapping[str, Any], owner: str, params: Code) -> _Fields:
+        rest = {key: each for key, each in spec.items() if key not in _OWN}
+        found = self.module.fields(rest, JobFlowSpec, owner)
+        return [*([("params", params)] if params is not None else []), *found]
+
+    def _steps(self, spec: Mapping[str, Any]) -> None:
+        for key, method in (("flows", "step"), ("finally", "finally_")):
+            steps = spec.get(key) or []
+            groups = dict(_edges(steps))
+            ordered = {name for each in groups.items() for names in each for name in names}
+            self.steps = {name: self.module.variable(name) for name in ordered}
+            for step in steps:
+                is_ordered = any(step["name"] in each for each in groups.values())
+                self._step(step, method, with_targets=not is_ordered)
+            for line in _chains(groups, self.steps):
+                if "Steps(" in line:
+                    self.module.imported("Steps")
+                self.module.line(line)
+
+    def _step(self, step: Mapping[str, Any], method: str, *, with_targets: bool) -> None:
+        owner = step["name"]
+        own = {key: each for key, each in step.items() if key not in ("name", *_WORKS)}
+        if not with_targets:
+            del own["dependsOn"]
+        fields = [
+            (name, self._shortened(name, code)) for name, code in self._sorted(step, own, owner)
+        ]
+        call = Call(f"{self.name}.{method}", [("", owner), *fields])
+        if owner in self.steps:
+            self.module.line(write(call, before=f"{self.steps[owner]} = "))
+        else:
+            self.module.statement(call)
+
+    def _sorted(self, step: Mapping[str, Any], own: Mapping[str, Any], owner: str) -> _Fields:
+        """Return the fields, those first that say what the step runs."""
+        works = {key: step[key] for key in _WORKS if step.get(key) is not None}
+        found = self._work(works, Step, owner)
+        if not works and owner in self.templates:
+            found = [("template", self._template(owner))]
+        elif not works and step.get("image") is not None:
+            found = [("template", owner)]  # else it would be a container
+        return [*found, *self.module.fields(own, Step, owner)]
+
+    def _work(self, works: Mapping[str, Any], struct: type, owner: str) -> list[tuple[str, Code]]:
+        special: dict[str, Code] = {}
+        if works.get("flow") is not None:
+            special["flow"] = self.child(works["flow"], owner)
+        if works.get("template") is not None:
+            special["template"] = self._template(works["template"])
+        if works.get("switch") is not None:
+            case = self.module.imported("Case")
+            special["switch"] = [
+                Call(case, self._work(each, Case, f"{owner}_{i}"))
+                for i, each in enumerate(works["switch"])
+            ]
+        others = {key: each for key, each in works.items() if key not in special}
+        return [*special.items(), *self.module.fields(others, struct, owner)]
+
+    def _template(self, name: str) -> Code:
+        if name not in self.templates:
+            return name
+        self.module.named.add(self.templates[name])
+        return Name(self.templates[name])
+
+    def _shortened(self, name: str, code: Code) -> Code:
+        """Return a list for ForEach(items=...), and a number for Retry(limit=...)."""
+        if isinstance(code, Call) and len(code.arguments) == 1:
+            [(key, value)] = code.arguments
+            if (name, key) in (("for_each", "items"), ("retry", "limit")):
+                return code if isinstance(value, str) else value
+        return code
+
+
+def _params(module: _Module, spec: Mapping[str, Any], owner: str) -> Code:
+    """Return the params of a flow, by name."""
+    entries = spec.get("params")
+    if entries is None:
+        return None
+    made: dict[str, Code] = {}
+    for entry in entries:
+        value = module.value(entry.get("value"), owner, entry["name"])
+        if entry.get("enum") is not None:
+            allowed = module.value(entry["enum"], owner, entry["name"])
+            given: _Fields = [("value", value)] if value is not None else []
+            value = Call(module.imported("Param"), [*given, ("enum", allowed)])
+        made[entry["name"]] = value
+    return made
+
+
+def _edges(steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield lists of targets with the steps that have just these, and nothing else in dependsOn."""
+    names = {each["name"] for each in steps}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for step in steps:
+        depends = step.get("dependsOn") or {}
+        targets = tuple(depends.get("targets") or ())
+        is_plain = depends.keys() == {"targets"} and targets and len({*targets}) == len(targets)
+        if is_plain and names.issuperset(targets) and step["name"] not in targets:
+            groups.setdefault(targets, []).append(step["name"])
+    for targets, others in groups.items():
+        if len(_operation([[*targets], others], {each: each for each in names})) < _LONGEST:
+            yield targets, others
+
+
+_LONGEST = 60
+"""Characters of an operation of names; longer ones are fields, because the lines would be long."""
+_LINE = 80
+
+
+def _chains(groups: Mapping[tuple[str, ...], list[str]], names: Mapping[str, str]) -> Iterator[str]:
+    """Yield `a >> [b, c] >> d` for all groups, each group once."""
+    pending = dict(groups)
+    for targets in groups:
+        if targets not in pending:
+            continue
+        chain = [[*targets], pending.pop(targets)]
+        while (following := tuple(chain[-1])) in pending:
+            longer = [*chain, pending[following]]
+            if len(_operation(longer, names)) > _LINE:
+                break
+            chain = longer
+            del pending[following]
+        yield _operation(chain, names)
+
+
+def _operation(chain: Sequence[Sequence[str]], names: Mapping[str, str]) -> str:
+    parts = [
+        names[each[0]] if len(each) == 1 else f"[{', '.join(names[name] for name in each)}]"
+        for each in chain
+    ]
+    if len(chain[0]) > 1 and len(chain[1]) > 1:
+        parts[0] = f"Steps({parts[0]})"
+    return " >> ".join(parts)
+
+
+def _struct_of(hint: Any) -> type | None:
+    """Return the type of the API in `X | None` or `list[X] | None`."""
+    for each in typing.get_args(hint) or (hint,):
+        inner = typing.get_args(each)[0] if typing.get_origin(each) is list else each
+        if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+            return inner
+    return None
+
+
+def _fits(value: Any, struct: type) -> bool:
+    """Whether a type of the API has all fields of an object, with values of their types."""
+    try:
+        msgspec.convert(value, struct)
+    except (msgspec.ValidationError, RecursionError):
+        return False
+    return _has_fields(value, struct)
+
+
+def _has_fields(value: Mapping[str, Any], struct: type) -> bool:
+    hints = typing.get_type_hints(struct)
+    kinds = {
+        each.encode_name: _struct_of(hints[each.name]) for each in msgspec.structs.fields(struct)
+    }
+    for key, inner in value.items():
+        if key not in kinds or inner is None:
+            return False
+        entries = inner if isinstance(inner, list) else [inner]
+        kind = kinds[key]
+        if kind is not None and not all(_has_fields(each, kind) for each in entries):
+            return False
+    return True
+
+
+_EXPORTED = (
+    "Approval Backoff Case ChildFlow Concurrency CronFlow DependsOn Flow ForEach HTTPGetProbe "
+    "HTTPHeader JobDefaults JobSpec LifecyclePolicy NetworkTopology Param PartitionPolicy Patch "
+    "Probe Repeat Retry Steps TCPSocketProbe Task TaskDependsOn TaskStatusProbe Template Volume "
+    "to_yaml"
+).split()
+"""Names of `jobflow.authoring` that a file may import."""

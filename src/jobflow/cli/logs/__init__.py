@@ -1,0 +1,1 @@
+"""Logs of the pods of a flow and of its child flows: selected, read and followed."""

@@ -1,0 +1,215 @@
+"""Logs of a flow's pods, and of those of its child flows, followed together until the flow has
+ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import PODS
+from jobflow.api.volcano.pod import Pod
+from jobflow.cli.errors import FAILED, CommandError, print_error
+from jobflow.cli.flows.children import (
+    FlowFamily,
+    following_children,
+    may_have_children,
+)
+from jobflow.cli.flows.follow import FlowFollower, following
+from jobflow.cli.logs.read import (
+    ALL,
+    check_rights,
+    list_pods,
+    make_printer,
+    read_family,
+    read_logs,
+    report_none,
+    warn,
+)
+from jobflow.cli.logs.selection import (
+    LogSelection,
+    LogTarget,
+    created_by,
+    find_targets,
+    is_over,
+    pods_below,
+    pods_queries,
+    why_none,
+    why_waiting,
+)
+from jobflow.cli.logs.stream import ContainerFollower
+from jobflow.kube.cache import Cache
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query
+from jobflow.kube.reflector import Reflector
+from jobflow.runtime.task_group import either
+
+MOST_STREAMS = 50
+"""Logs that are followed at once."""
+
+
+async def follow_logs(client: Client, flow: JobFlow, selection: LogSelection = ALL) -> None:
+    """Print the logs of all pods as they are written, also of pods and child flows that start
+    later, until the flow or the selected step has ended and all its logs are read. Raises
+    CommandError, OutputClosed."""
+    if is_over(flow, selection):
+        await read_logs(client, flow, selection)
+        return
+    pods = await list_pods(client, flow, selection)
+    family = await read_family(client, flow, selection)
+    if not pods_below(family, pods, selection):
+        print_error(f"{why_none(flow, (), selection)}; waiting", severity="info")
+    try:
+        async with client.sibling() as streams, asyncio.TaskGroup() as tasks:
+            await _LogsFollower(client, streams, family, selection, tasks).run(pods)
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+
+
+class _LogsFollower:
+    """Follows pods, and the logs of their containers."""
+
+    def __init__(
+        self,
+        client: Client,
+        streams: Client,
+        family: FlowFamily,
+        selection: LogSelection,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._client = client
+        self._streams = streams
+        """For logs alone, because they may take all connections."""
+        self._family = family
+        self._selection = selection
+        self._tasks = tasks
+        self._for_later = LogSelection(timestamps=selection.timestamps)
+        """Selection for pods that start later, whose whole log is new."""
+        self._printer = make_printer(family.top)
+        self._slots = asyncio.Semaphore(MOST_STREAMS)
+        self._followed: dict[str, dict[str, ContainerFollower]] = {}
+        """By UID of the pod and container."""
+        self._unplaced: dict[str, Pod] = {}
+        """Pods whose child flow is not known yet, by UID."""
+        self._running: set[asyncio.Task[None]] = set()
+        self._pod_ended = asyncio.Event()
+        self._has_warned = False
+        self._refused = asyncio.Event()
+        self._reflectors = [*map(self._reflector, pods_queries(family.top, selection))]
+        self._children: Sequence[FlowFollower] = ()
+
+    def _reflector(self, query: Query) -> Reflector[Pod]:
+        cache: Cache[Pod] = Cache(self._update)
+        cache.on_state = self._check_state
+        namespace = self._family.top.metadata.namespace
+        return Reflector(self._client, PODS, Pod, cache, namespace=namespace, query=query)
+
+    async def run(self, pods: Sequence[Pod]) -> None:
+        for target in find_targets(self._family, pods, self._selection):
+            waits = why_waiting(target.pod, target.container)
+            self._follow(target, self._for_later if waits else self._selection)
+        watching = [asyncio.create_task(each.run()) for each in self._reflectors]
+        try:
+            async with AsyncExitStack() as stack:
+                await self._until_over(stack)
+                await self._catch_up()
+            while self._running:
+                await asyncio.wait(self._running)
+        finally:
+            for task in watching:
+                task.cancel()
+            await asyncio.wait(watching)
+        if not self._followed:
+            found = [pod for each in self._reflectors for pod in each.cache]
+            report_none(self._family, found, self._selection)
+
+    async def _until_over(self, stack: AsyncExitStack) -> None:
+        """Return once no further pod of the selection can start."""
+        top = self._family.top
+        if may_have_children(top, self._selection.step):
+            children = following_children(self._client, [top], self._add_child)
+            self._children = await stack.enter_async_context(children)
+        flows = await stack.enter_async_context(following(self._client, [top]))
+        ends = (flows.until(self._is_over), self._pod_ended.wait())
+        await either(*ends, self._until_refused())
+
+    def _is_over(self, flows: FlowFollower) -> bool:
+        [flow] = flows.flows.values()
+        self._family.add(flow)
+        if flows.deleted:
+            print_error(f"JobFlow {flow.metadata.name} was deleted", severity="warning")
+        return bool(flows.deleted) or is_over(flow, self._selection)
+
+    async def _until_refused(self) -> None:
+        """Raise CommandError once pods turn out not to be watchable."""
+        await self._refused.wait()
+        why = "the logs cannot be followed: this needs the right to watch pods"
+        raise CommandError(FAILED, why)
+
+    def _check_state(self) -> None:
+        if any(each.cache.served is False for each in self._reflectors):
+            self._refused.set()
+
+    async def _catch_up(self) -> None:
+        """Find the last pods, because the watch of pods may be behind that of the flow. No other
+        will start."""
+        try:
+            for flows in self._children:
+                await flows.reflector.catch_up()
+            for each in self._reflectors:
+                await each.catch_up()
+        except (ApiError, *NETWORK_ERRORS) as error:
+            print_error(f"logs of the last pods may be missing: {error}", severity="warning")
+        present = {pod.metadata.uid for each in self._reflectors for pod in each.cache}
+        is_complete = all(each.cache.synced for each in self._reflectors)
+        for uid, followers in self._followed.items():
+            for follower in followers.values():
+                follower.expect_no_start()
+                if is_complete and uid not in present:
+                    follower.update(None)
+
+    def _add_child(self, flow: JobFlow) -> None:
+        if self._family.add(flow):
+            waiting, self._unplaced = self._unplaced, {}
+            for pod in waiting.values():
+                self._update(None, pod)
+
+    def _update(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None
+        uid = pod.metadata.uid
+        followers = self._followed.get(uid, {})
+        for follower in followers.values():
+            follower.update(new)
+        self._unplaced.pop(uid, None)
+        if new is not None and not self._family.is_known(created_by(new)):
+            self._unplaced[uid] = new
+            return
+        for target in find_targets(self._family, [new] if new else [], self._selection):
+            if target.container not in followers:
+                self._follow(target, self._for_later)
+
+    def _follow(self, target: LogTarget, options: LogSelection) -> None:
+        follower = ContainerFollower(self._streams, target, options, self._printer, self._slots)
+        self._followed.setdefault(target.pod.metadata.uid, {})[target.container] = follower
+        if self._slots.locked() and not self._has_warned:
+            self._has_warned = True
+            print_error(
+                f"{MOST_STREAMS} logs are followed at once; others begin when one of these ends",
+                severity="warning",
+            )
+        task = self._tasks.create_task(self._run(follower))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _run(self, follower: ContainerFollower) -> None:
+        try:
+            await follower.run()
+        except ApiError as error:
+            check_rights(error, self._family.top)
+            warn(follower.target, f"the log is incomplete: {error.message}")
+        if self._selection.pod is not None and len(self._running) == 1:
+            self._pod_ended.set()

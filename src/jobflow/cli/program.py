@@ -1,0 +1,137 @@
+"""All commands as one program, and its handling of wrong calls, closed pipes and full disks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+from jobflow import __version__
+from jobflow.cli.commands import cluster, crons, local, page, show, steer
+from jobflow.cli.errors import INTERRUPTED, SUCCESS, UNUSABLE, discard_output, print_error
+from jobflow.cli.flags import COMPLETE_VARIABLE, completers
+
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+class Program(TyperGroup):
+    """The group of all commands. It ends with an exit code of `cli.errors`."""
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
+    ) -> Any:
+        """Run a command and raise SystemExit."""
+        sys.exit(run(sys.argv[1:] if args is None else args, prog_name or "jobflow"))
+
+
+app = typer.Typer(
+    name="jobflow",
+    cls=Program,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for group in (local, show, page, steer, crons, cluster):
+    app.add_typer(group.commands)
+
+
+@cache
+def commands() -> TyperGroup:
+    """Return the group of all commands."""
+    found = typer.main.get_command(app)
+    assert isinstance(found, TyperGroup)
+    return found
+
+
+def run(arguments: Sequence[str], name: str) -> int:
+    """Run a command and return its exit code, after all output is written."""
+    if COMPLETE_VARIABLE in os.environ:
+        return _complete(name)
+    code = SUCCESS
+    try:
+        try:
+            code = _invoke(arguments, name)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        sys.stdout.flush()
+    except BrokenPipeError:  # as after `| head`: the reader has what it wanted
+        discard_output()
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE:
+            raise
+        discard_output()
+        print_error(f"cannot write to standard output: {error.strerror}; free some space")
+        return UNUSABLE
+    return code
+
+
+def _invoke(arguments: Sequence[str], name: str) -> int:
+    try:
+        with commands().make_context(name, list(arguments)) as context:
+            context.command.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # of rich, with an exit code of its own
+            raise end.__context__ from None
+        return end.code if isinstance(end.code, int) else UNUSABLE
+    except TyperException as error:
+        if arguments:
+            print_error(_sentence(error))
+        else:
+            print(error.format_message(), file=sys.stderr)  # the help
+        return UNUSABLE
+    return SUCCESS
+
+
+def _sentence(error: TyperException) -> str:
+    """Return an error in the command line as a sentence, with the flag if it is about a value."""
+    if isinstance(error, typer.BadParameter) and error.message:
+        names = error.param.opts if error.param and error.param.param_type_name == "option" else ()
+        return f"{max(names, key=len, default='')} {error.message}".strip()
+    text = " ".join(error.format_message().split()).removesuffix(".")
+    text = text[0].lower() + text[1:].replace(". Did you mean", "; did you mean")
+    context = getattr(error, "ctx", None)
+    return text if context is None else f"{text}; see `{context.command_path} --help`"
+
+
+def _complete(name: str) -> int:
+    """Answer the script of `jobflow completion`."""
+    from typer.completion import completion_init  # type: ignore[attr-defined]
+
+    from jobflow.cli.flows.complete import (
+        complete_cron_names,
+        complete_flow_names,
+        complete_step_names,
+    )
+
+    completion_init()
+    completers.update(FLOW=complete_flow_names, STEP=complete_step_names, CJF=complete_cron_names)
+    return int(TyperGroup.main(commands(), [], name, standalone_mode=False) or SUCCESS)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"jobflow {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Try it:  jobflow run examples/diamond.yaml")
+def jobflow(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Run many Volcano jobs on Kubernetes as one flow."""

@@ -1,0 +1,155 @@
+"""`jobflow get --watch`: flows as they change, until those that are named have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowPhase
+from jobflow.api.resources import JOBFLOWS
+from jobflow.cli.console import columns_of, make_console
+from jobflow.cli.display.live import ChangeLog, Display, LiveTable, LiveTrees, TableLog
+from jobflow.cli.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors
+from jobflow.cli.flags import GetOutput, Selection
+from jobflow.cli.flows.children import following_children, read_children
+from jobflow.cli.flows.find_flow import find_each, raise_unless_missing
+from jobflow.cli.flows.follow import FlowFollower, Scope, follow_scope, following
+from jobflow.cli.show.get import (
+    GetOptions,
+    flow_table,
+    full_name,
+    print_flows,
+)
+from jobflow.cli.show.objects import print_objects
+from jobflow.cli.signals import interruption, run_unless
+from jobflow.kube.cache import Key, key_of
+from jobflow.kube.client import ApiError, Client
+
+_OBJECTS = (GetOutput.JSON, GetOutput.YAML, GetOutput.NAME)
+
+
+async def watch_flows(
+    client: Client, names: Sequence[str], selection: Selection, options: GetOptions
+) -> int:
+    """Show the named flows until all have ended, or all flows that exist or appear until the
+    command is interrupted. Return the exit code. Raises CommandError."""
+    output = options.output_of(names)
+    watch = _Watch(client, selection, options, output)
+    with interruption() as stop:
+        if not names:
+            query = [("labelSelector", selection.selector)] if selection.selector else []
+            namespace = "" if selection.all_namespaces else client.namespace
+            await run_unless(stop, watch.follow_all(Scope(namespace, query)))
+            return INTERRUPTED
+        errors = Errors()
+        flows = await find_each(client, names, selection, errors)
+        if errors.code:
+            return errors.code
+        done = await run_unless(stop, watch.follow(flows))
+    if watch.is_live_tree:
+        last = watch.seen or flows
+        children = await read_children(client, last)
+        print_flows(last, output, selection, options, children)
+    return watch.code if done else INTERRUPTED
+
+
+class _Watch:
+    """Flows that are followed and shown."""
+
+    def __init__(
+        self, client: Client, selection: Selection, options: GetOptions, output: GetOutput
+    ) -> None:
+        self.seen: list[JobFlow] = []
+        """The named flows as last seen."""
+        self.code = SUCCESS
+        """The exit code by the ends of the named flows."""
+        self._client = client
+        self._options = options
+        self._output = output
+        self._changed: dict[Key, JobFlow] = {}
+        """Flows to print as objects."""
+        console = make_console()
+        self._display = self._make_display(console, selection)
+
+    @property
+    def is_live_tree(self) -> bool:
+        """Whether the display disappears at the end."""
+        return isinstance(self._display, LiveTrees)
+
+    def _make_display(self, console: Console, selection: Selection) -> Display:
+        wanted, output = self._options.includes, self._output
+        if output in _OBJECTS:
+            return Display()
+        if output is GetOutput.TREE:
+            if not console.is_terminal:
+                return ChangeLog(console)
+            return LiveTrees(console, items=self._options.items)
+        width = columns_of(console)
+        table = flow_table(selection, output, width)
+        if console.is_terminal:
+            return LiveTable(console, table, wanted)
+        return TableLog(console, table, wanted)
+
+    async def follow_all(self, scope: Scope) -> None:
+        """Show all flows of a scope until cancelled."""
+        async with follow_scope(self._client, scope, self._show, self._display.remove) as follower:
+            with self._display:
+                await self._until(follower, ends=False)
+
+    async def follow(self, flows: Sequence[JobFlow]) -> None:
+        """Show these flows until all have ended."""
+        shown = flows if self._display.shows_children else ()
+        async with (
+            following_children(self._client, shown, self._display.show_child),
+            following(self._client, flows, self._show) as follower,
+        ):
+            try:
+                with self._display:
+                    await self._until(follower, ends=True)
+            finally:
+                self.seen = list(follower.flows.values())
+        errors = Errors()
+        for flow in self.seen:
+            if not flow.final:
+                deleted = f"JobFlow {flow.metadata.name} was deleted before it had finished"
+                errors.add(CommandError(FAILED, deleted))
+            elif flow.status.state.phase == FlowPhase.FAILED:
+                errors.add_code(FAILED)
+        self.code = errors.code
+
+    def _show(self, flow: JobFlow) -> None:
+        if self._output in _OBJECTS:
+            if self._options.includes(flow):
+                self._changed[key_of(flow)] = flow
+        else:
+            self._display.show(flow)
+
+    async def _until(self, follower: FlowFollower, *, ends: bool) -> None:
+        """Print objects as they change, until all flows are final if there is an end."""
+
+        def is_done(follower: FlowFollower) -> bool:
+            return ends and follower.all_final
+
+        while True:
+            await follower.until(lambda each: bool(self._changed) or is_done(each))
+            changed, self._changed = self._changed, {}
+            for flow in changed.values():
+                await self._print_object(flow)
+            if is_done(follower) and not self._changed:
+                return
+
+    async def _print_object(self, flow: JobFlow) -> None:
+        if self._output is GetOutput.NAME:
+            print(full_name(flow), flush=True)
+            return
+        try:
+            raw = await self._client.request("GET", JOBFLOWS.path(*key_of(flow)))
+        except ApiError as error:
+            if error.not_found:
+                return
+            raise_unless_missing(error)
+        if self._output is GetOutput.YAML:
+            print("---")
+        print_objects([raw], self._output, single=True)

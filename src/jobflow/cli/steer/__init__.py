@@ -1,0 +1,1 @@
+"""Commands that change flows of a cluster."""

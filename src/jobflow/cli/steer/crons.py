@@ -1,0 +1,223 @@
+"""`jobflow trigger` and `backfill`: create flows of a CronJobFlow now and for past times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import islice, takewhile
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.labels import SCHEDULED_TIME
+from jobflow.api.resources import JOBFLOWS
+from jobflow.cli.display.objects import name_of, print_objects
+from jobflow.cli.display.report import printable
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
+from jobflow.cli.flags import Connection, ObjectOutput
+from jobflow.cli.flows.find_cron import FoundCron, find_cron
+from jobflow.cli.flows.find_flow import connect
+from jobflow.cli.manifests.params import parse_params
+from jobflow.cli.steer.resubmit import checked, send_checked
+from jobflow.cli.steer.send_manifests import FIELD_MANAGER
+from jobflow.cli.steer.submit import SubmitOptions, finish
+from jobflow.core.cron.expression import ScheduleFault
+from jobflow.core.cron.flows import Instantiation, build_flow
+from jobflow.core.cron.schedule import Schedule, parse_schedule
+from jobflow.core.text import format_count
+from jobflow.kube.client import ApiError, Client
+
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+async def trigger_cron(
+    name: str, connection: Connection, param: Sequence[str], options: SubmitOptions
+) -> int:
+    """Create a flow now, follow it if asked to, and return the exit code. Raises CommandError."""
+    options.check()
+    values = parse_params(param)
+    async with await connect(connection) as client:
+        found = await find_cron(client, name)
+        _schedule(found.cron)  # its time zone is valid
+        flow = _flow(found, datetime.now(UTC), Instantiation.MANUAL)
+        report = checked(flow, values, found.cron.metadata.name)
+        return await finish(client, await send_checked(client, report), options)
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillOptions:
+    """Flags of `jobflow backfill` beside those of a connection."""
+
+    begin: str
+    end: str
+    limit: int
+    dry_run: bool = False
+    output: ObjectOutput | None = None
+
+
+async def backfill_cron(
+    name: str, connection: Connection, param: Sequence[str], options: BackfillOptions
+) -> int:
+    """Create the flows of all scheduled times in an interval, and return the exit code. Raises
+    CommandError."""
+    values = parse_params(param)
+    for flag, text in (("--from", options.begin), ("--to", options.end)):
+        _read(flag, text)
+    async with await connect(connection) as client:
+        found = await find_cron(client, name)
+        times = _times(_schedule(found.cron), options)
+        if not times:
+            begin, end = options.begin, options.end
+            raise CommandError(FAILED, f"the schedule has no time from {begin} to {end}")
+        flows = [_flow(found, time, Instantiation.BACKFILL) for time in times]
+        if values:
+            cron = found.cron.metadata.name
+            flows = [checked(flow, values, cron).flows[0].data for flow in flows]
+        if options.dry_run:
+            return _print_dry_run(flows, options.output)
+        return await _create_all(client, found.cron, flows, options.output)
+
+
+def _schedule(cron: CronJobFlow) -> Schedule:
+    try:
+        return parse_schedule(cron.spec.schedule or "", cron.spec.time_zone)
+    except ScheduleFault as fault:
+        name = cron.metadata.name
+        raise CommandError(
+            FAILED, f"CronJobFlow {name}: its schedule is invalid: {fault}"
+        ) from None
+
+
+def _flow(found: FoundCron, time: datetime, instantiation: Instantiation) -> dict[str, Any]:
+    """Return the flow of a time, with the spec as the API server has it."""
+    flow = build_flow(found.cron, time, instantiation)
+    template = json.loads(bytes(found.raw)).get("spec", {}).get("jobFlowTemplate") or {}
+    return flow | {"spec": template.get("spec") or {}}
+
+
+# ------------------------------------------------------------------ times
+
+
+def _times(schedule: Schedule, options: BackfillOptions) -> list[datetime]:
+    now = datetime.now(UTC)
+    begin = _moment("--from", options.begin, schedule, last=False)
+    end = _moment("--to", options.end, schedule, last=True)
+    if _is_date(options.end):
+        end = min(end, max(now, begin))
+    if end > now:
+        raise CommandError(UNUSABLE, f"--to {options.end} is in the future: give a past time")
+    if begin > end:
+        raise CommandError(UNUSABLE, f"--from {options.begin} is after --to {options.end}")
+    following = schedule.after(begin - timedelta(seconds=1))
+    times = [*islice(takewhile(lambda time: time <= end, following), options.limit + 1)]
+    if len(times) > options.limit:
+        most = format_count(options.limit, "flow")
+        sentence = f"the schedule has more times than that, and at most {most} are created at once"
+        raise CommandError(UNUSABLE, f"{sentence}: shorten the interval, or set --limit")
+    return times
+
+
+def _read(flag: str, text: str) -> datetime:
+    """Return a date or time, without a zone unless it has one. Raises CommandError."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        example = "write it like 2026-01-31, 2026-01-31T02:00 or 2026-01-31T02:00:00Z"
+        raise CommandError(UNUSABLE, f'{flag} "{text}" is not a time: {example}') from None
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _moment(flag: str, text: str, schedule: Schedule, *, last: bool) -> datetime:
+    """Return the moment of a date or time, in the zone of the schedule unless it has its own. A
+    date is its first or last second."""
+    moment = _read(flag, text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=schedule.zone)
+    if last and _is_date(text):
+        moment += timedelta(days=1, seconds=-1)
+    moment = moment.astimezone(UTC)
+    if moment < _FIRST:
+        raise CommandError(UNUSABLE, f"{flag} {text} is before 1970")
+    return moment
+
+
+# ------------------------------------------------------------------ creation
+
+
+async def _create_all(
+    client: Client,
+    cron: CronJobFlow,
+    flows: Sequence[Mapping[str, Any]],
+    output: ObjectOutput | None,
+) -> int:
+    """Create the flows in order, up to the first that is refused. A flow that exists stays."""
+    stored: list[Mapping[str, Any]] = []
+    code, warned = SUCCESS, set[str]()
+    for flow in flows:
+        warnings: list[str] = []
+        try:
+            made, state = await _create(client, cron, flow, warnings)
+        except ApiError as error:
+            name = flow["metadata"]["name"]
+            print_error(printable(f"JobFlow {name} was not created: {error.message}"))
+            code = FAILED
+            break
+        finally:
+            for text in dict.fromkeys(warnings):
+                if text not in warned:
+                    warned.add(text)
+                    print_error(printable(text), severity="warning")
+        stored.append(made)
+        if output is None:
+            print(_line(made, state), flush=True)
+    if output is not None and stored:
+        print_objects(stored, output)
+    return code
+
+
+async def _create(
+    client: Client, cron: CronJobFlow, flow: Mapping[str, Any], warnings: list[str]
+) -> tuple[Mapping[str, Any], str]:
+    """Create a flow. Return the flow as stored, and `created` or `exists`. Raises ApiError, also if
+    the name belongs to a flow of something else."""
+    namespace, name = cron.metadata.namespace, flow["metadata"]["name"]
+    try:
+        body = await client.request(
+            "POST",
+            JOBFLOWS.path(namespace),
+            query=[("fieldManager", FIELD_MANAGER)],
+            body=msgspec.json.encode(flow),
+            warnings=warnings,
+        )
+        return json.loads(body), "created"
+    except ApiError as error:
+        if not error.already_exists:
+            raise
+        body = await client.request("GET", JOBFLOWS.path(namespace, name))
+        if not msgspec.json.decode(body, type=JobFlow).metadata.is_owned_by(cron.metadata):
+            raise
+        return json.loads(body), "exists"
+
+
+def _print_dry_run(flows: Sequence[Mapping[str, Any]], output: ObjectOutput | None) -> int:
+    if output is not None:
+        print_objects(flows, output)
+    else:
+        print("\n".join(_line(flow, "created (dry run)") for flow in flows))
+    return SUCCESS
+
+
+def _line(flow: Mapping[str, Any], state: str) -> str:
+    time = (flow["metadata"].get("annotations") or {}).get(SCHEDULED_TIME, "")
+    return f"{name_of(flow)} {state}: {time}"

@@ -1,0 +1,157 @@
+"""`jobflow submit`: checks FILEs, applies templates and CronJobFlows, and creates flows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobflow.cli.console import make_console
+from jobflow.cli.display.objects import name_of, object_of, print_objects
+from jobflow.cli.display.report import print_fault, print_report, print_warnings, printable
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
+from jobflow.cli.flags import Connection, DryRun, FileOptions, ObjectOutput
+from jobflow.cli.flows.find_flow import connect
+from jobflow.cli.manifests.check import Report, check_files
+from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault
+from jobflow.cli.manifests.objects import Manifest
+from jobflow.cli.new_flow_flags import FollowOptions
+from jobflow.cli.steer.send_manifests import Applied, Sent, body_of, send
+from jobflow.cli.steer.until_end import View, until_end
+from jobflow.core.violations import Reason, Violation
+from jobflow.kube.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOptions:
+    """Flags of `jobflow submit` and `resubmit` beside FILEs and those of a connection."""
+
+    follow: FollowOptions
+    name: str | None = None
+    dry_run: DryRun | None = None
+    templates: bool = False
+    """Whether only the JobTemplates are sent."""
+
+    @property
+    def view(self) -> View | None:
+        """The display until the flows end; None: do not wait for that."""
+        if self.follow.watch or self.follow.log:
+            return View.TREES if self.follow.watch else View.LOGS
+        if self.follow.wait:
+            return View.PROGRESS if self.follow.output is None else View.NOTHING
+        return None
+
+    def check(self) -> None:
+        """Raise CommandError if flags contradict each other."""
+        follows = self.follow.given
+        if self.templates and self.name is not None:
+            follows.insert(0, "--name")
+        if follows and (self.templates or self.dry_run):
+            flag = "--templates" if self.templates else "--dry-run"
+            sentence = f"{flag} excludes {follows[0]}, because no flow is created"
+            raise CommandError(UNUSABLE, sentence)
+        if self.follow.watch and self.follow.log:
+            raise CommandError(UNUSABLE, "--watch excludes --log: choose one")
+        if self.follow.output and (self.follow.watch or self.follow.log):
+            raise CommandError(UNUSABLE, f"-o excludes {follows[-1]}: use --wait")
+
+
+async def submit_files(files: FileOptions, connection: Connection, options: SubmitOptions) -> int:
+    """Send the objects of FILEs, follow the flows if asked to, and return the exit code. Raises
+    CommandError."""
+    options.check()
+    async with await connect(connection) as client:
+        report = check_files(files, namespace=client.namespace, name=options.name)
+        report.faults += _own_faults(report, connection)
+        errors = make_console(stderr=True)
+        if report.faults:
+            print_report(report, errors)
+            if report.has_only_missing_files:
+                return UNUSABLE
+            unreadable = any(fault.reason == UNREADABLE for fault in report.faults)
+            raise CommandError(UNUSABLE if unreadable else FAILED, "nothing was sent, see above")
+        if options.templates:
+            if not report.templates:
+                raise CommandError(UNUSABLE, "--templates: the files contain no JobTemplate")
+            report.flows, report.crons = [], []
+        _print_warnings(report, options)
+        if options.dry_run is DryRun.CLIENT:
+            applied = [Applied(body_of(each)) for each in (*report.templates, *report.crons)]
+            sent = Sent(applied, [*map(body_of, report.flows)])
+        else:
+            sent = await send(client, report, dry_run=options.dry_run is DryRun.SERVER)
+        return await finish(client, sent, options, {each.sentence for each in report.warnings})
+
+
+async def finish(
+    client: Client, sent: Sent, options: SubmitOptions, known: Collection[str] = ()
+) -> int:
+    """Print what was sent and what was refused, follow the flows if asked to, and return the exit
+    code. `known` are warnings that were printed before."""
+    for text in sent.warnings:
+        if text not in known:
+            print_error(printable(text), severity="warning")
+    if options.follow.output is None:
+        _print_lines(sent, options.dry_run)
+    if sent.is_refused:
+        errors = make_console(stderr=True)
+        print_error(*map(printable, sent.missing_rights.values()))
+        for fault in sent.faults:
+            print_fault(fault, errors)
+        return FAILED
+    printed: Sequence[Any] = [*sent.applied_objects, *sent.flows]
+    if not options.dry_run and sent.flows:
+        printed = sent.flows
+    view = options.view if sent.flows else None
+    if options.follow.output and (view is None or options.follow.output is ObjectOutput.NAME):
+        print_objects(printed, options.follow.output)
+    return SUCCESS if view is None else await _follow(client, sent, view, options.follow.output)
+
+
+async def _follow(client: Client, sent: Sent, view: View, output: ObjectOutput | None) -> int:
+    ended = await until_end(client, sent.created, view)
+    if output and output is not ObjectOutput.NAME:
+        print_objects([*map(object_of, ended.flows)], output)
+    return ended.code
+
+
+def _own_faults(report: Report, connection: Connection) -> list[ManifestFault]:
+    """Return the faults that only matter to `submit`."""
+    faults = []
+    for manifest in (*report.templates, *report.crons, *report.flows):
+        own, wanted = manifest.own_namespace, connection.namespace
+        if own and wanted and own != wanted:
+            detail = f"differs from -n {wanted}: submit this file with -n {own}, or without -n"
+            faults.append(_invalid(manifest, "metadata.namespace", own, detail))
+    for manifest in (*report.templates, *report.crons):
+        if not manifest.name:
+            detail = f"a {manifest.kind} is applied by its name, so it cannot have a generateName"
+            value = manifest.generate_name
+            faults.append(_invalid(manifest, "metadata.generateName", value, detail))
+    return faults
+
+
+def _invalid(manifest: Manifest, path: str, value: str, detail: str) -> ManifestFault:
+    violation = Violation(path, Reason.INVALID, value, detail)
+    place, kind = manifest.place(path), str(manifest.kind)
+    return ManifestFault(place, Reason.INVALID, violation.message, path, kind, manifest.name)
+
+
+def _print_warnings(report: Report, options: SubmitOptions) -> None:
+    """Print the warnings about FILEs, and objects that are not sent. A warning without a path is
+    about templates that are missing; unless nothing is sent, the server knows better."""
+    if options.dry_run is not DryRun.CLIENT:
+        report.warnings = [warning for warning in report.warnings if warning.path]
+    print_warnings(report, make_console(stderr=True))
+    for manifest in report.others:
+        name = f"{manifest.kind} {manifest.name}"
+        sentence = f"{manifest.place('metadata.name')}: {name} is not sent: `kubectl apply` it"
+        print_error(printable(sentence), severity="warning")
+
+
+def _print_lines(sent: Sent, dry_run: DryRun | None) -> None:
+    suffix = {None: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server dry run)"}[dry_run]
+    for each in sent.applied:
+        print(f"{name_of(each.object)} {each.change}{suffix}", flush=True)
+    for flow in sent.flows:
+        print(f"{name_of(flow)} created{suffix}", flush=True)

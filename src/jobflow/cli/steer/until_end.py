@@ -1,0 +1,155 @@
+"""`--wait`, `--watch` and `--log` of flows that were sent: until each has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum, auto
+
+from rich.console import Console
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowPhase
+from jobflow.cli.console import make_console, print_lines
+from jobflow.cli.display.live import ChangeLog, Display, LiveTrees
+from jobflow.cli.display.log_lines import OutputClosed
+from jobflow.cli.display.report import printable
+from jobflow.cli.display.tree import Tree
+from jobflow.cli.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, print_error
+from jobflow.cli.flows.children import following_children, read_children
+from jobflow.cli.flows.follow import following
+from jobflow.cli.flows.wait import PATIENCE_SECONDS, state_of
+from jobflow.cli.logs.follow import follow_logs
+from jobflow.cli.signals import interruption, run_unless
+from jobflow.core.text import format_command
+from jobflow.kube.client import Client
+from jobflow.runtime.task_group import all_of
+
+
+class Progress(Display):
+    """One line for each change of a flow's state."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+
+    def show(self, flow: JobFlow) -> None:
+        line = printable(f"JobFlow {flow.metadata.name}: {state_of(flow)}")
+        if flow.status.state.phase and self._last.get(flow.metadata.uid) != line:
+            self._last[flow.metadata.uid] = line
+            print(line, flush=True)
+
+
+@dataclass(slots=True)
+class Followed:
+    """Flows as last seen."""
+
+    flows: list[JobFlow]
+    lost: list[JobFlow] = field(default_factory=list)
+    """Flows that were deleted before they ended."""
+    interrupted: bool = False
+
+    @property
+    def code(self) -> int:
+        """The exit code of the flows."""
+        if self.interrupted:
+            return INTERRUPTED
+        succeeded = all(flow.status.state.phase == FlowPhase.SUCCEED for flow in self.flows)
+        return SUCCESS if succeeded else FAILED
+
+
+class View(Enum):
+    """Display of flows while they run."""
+
+    NOTHING = auto()
+    PROGRESS = auto()
+    TREES = auto()
+    LOGS = auto()
+
+
+async def until_end(client: Client, flows: Sequence[JobFlow], view: View) -> Followed:
+    """Show the flows until all have ended, and return them; print what a user should know about
+    those that have not. Raises CommandError if they cannot be watched."""
+    followed = await follow_to_end(client, flows, view)
+    for flow in followed.lost:
+        print_error(f"JobFlow {flow.metadata.name} was deleted before it ended")
+    if followed.interrupted:
+        for flow in followed.flows:
+            if not flow.final:
+                print_error(_goes_on(flow), severity="info")
+    return followed
+
+
+async def follow_to_end(
+    client: Client,
+    flows: Sequence[JobFlow],
+    view: View,
+    *,
+    is_handled: Callable[[JobFlow], bool] = lambda flow: bool(flow.status.state.phase),
+) -> Followed:
+    """Show the flows until all have ended or are gone. A warning follows if no controller has
+    handled them after some seconds. Raises CommandError if they cannot be watched."""
+    console = make_console()
+    display = _display(console, view)
+    shown = flows if display.shows_children else ()
+    with interruption() as stop, display:
+        async with (
+            following_children(client, shown, display.show_child),
+            following(client, flows, display.show) as follower,
+        ):
+
+            def remind() -> None:
+                if not all(map(is_handled, follower.flows.values())):
+                    sentence = "no controller has handled the flow yet; is `jobflow serve` running?"
+                    print_error(sentence, severity="warning")
+
+            reminder = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, remind)
+            try:
+                ended = follower.until(lambda each: each.all_final)
+                logs = flows if view is View.LOGS else ()
+                done = await run_unless(stop, all_of(ended, *(_logs(client, one) for one in logs)))
+            finally:
+                reminder.cancel()
+    found = list(follower.flows.values())
+    if done and isinstance(display, LiveTrees):
+        _print_trees(found, await read_children(client, found), console)
+    if done and view is View.LOGS:
+        last = Progress()
+        for flow in found:
+            last.show(flow)
+    lost = [flow for key, flow in follower.flows.items() if key in follower.deleted]
+    return Followed(found, [flow for flow in lost if not flow.final], interrupted=not done)
+
+
+def _display(console: Console, view: View) -> Display:
+    if view is View.TREES:
+        return LiveTrees(console) if console.is_terminal else ChangeLog(console)
+    return Progress() if view is View.PROGRESS else Display()
+
+
+async def _logs(client: Client, flow: JobFlow) -> None:
+    """Follow the logs of the flow; without logs, its end is waited for all the same."""
+    try:
+        await follow_logs(client, flow)
+    except CommandError as error:
+        print_error(*str(error).splitlines(), severity="warning")
+    except OutputClosed:
+        raise BrokenPipeError(errno.EPIPE, "nobody reads the logs any more") from None
+
+
+def _print_trees(
+    flows: Sequence[JobFlow], children: Mapping[str, JobFlow], console: Console
+) -> None:
+    now, ascii_only = datetime.now(UTC), console.options.ascii_only
+    for flow in flows:
+        print_lines(console, Tree(flow, children, ascii_only=ascii_only).lines(now, console.width))
+
+
+def _goes_on(flow: JobFlow) -> str:
+    meta = flow.metadata
+    return (
+        f"JobFlow {meta.name} goes on: {format_command('jobflow get', meta, ' -w')} shows it, "
+        f"{format_command('jobflow cancel', meta)} cancels it"
+    )

@@ -1,0 +1,164 @@
+"""The actions that a page offers for a flow, and why some of them are refused at present."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.cli.steer.delete import refuse_delete
+from jobflow.cli.steer.send_command import Verb, refuse
+from jobflow.cli.steer.verbs import (
+    CANCEL,
+    CANCEL_NOW,
+    RESUME,
+    RETRY,
+    SUSPEND,
+    SUSPEND_AND_ABORT,
+)
+from jobflow.core.text import format_command
+
+STEP = "STEP"
+"""Stands for the step in a command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An input of a dialog, which is a flag of the command."""
+
+    name: str
+    label: str
+    flag: str
+    """`--now`, `-m`, or with several lines `--param`."""
+    kind: str
+    """checkbox, text or lines (each line is a value of the flag)."""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A command of `jobflow` for a flow, or for a step of it."""
+
+    name: str
+    """The command: `cancel`."""
+    label: str
+    effect: str
+    """What happens, in sentences."""
+    fields: Sequence[Field] = ()
+    has_step: bool = False
+    is_dangerous: bool = False
+
+    def command(self, namespace: str, flow: str) -> str:
+        """Return the command line without the flags of the fields."""
+        place = f" -n {shlex.quote(namespace)}" if namespace != "default" else ""
+        step = f" {STEP}" if self.has_step else ""
+        return f"jobflow {self.name} {shlex.quote(flow)}{step}{place}"
+
+
+_COMMENT = Field("comment", "Comment", "-m", "text")
+ACTIONS: Mapping[str, Action] = {
+    each.name: each
+    for each in (
+        Action(
+            "suspend",
+            "Suspend",
+            "No step starts until the flow is resumed. Jobs that run go on.",
+            (Field("abort", "Abort the jobs that run", "--abort", "checkbox"),),
+        ),
+        Action("resume", "Resume", "Steps start again. Aborted jobs get a new attempt."),
+        Action(
+            "cancel",
+            "Cancel",
+            "Jobs that run are aborted, and steps that have not started are skipped. Then "
+            "finally runs, and the flow is Failed.",
+            (Field("now", "Cancel the finally steps too", "--now", "checkbox"),),
+            is_dangerous=True,
+        ),
+        Action(
+            "retry",
+            "Retry",
+            "Steps that failed, or were skipped because of that, run again, and so does finally. "
+            "Completed steps stay as they are.",
+        ),
+        Action(
+            "resubmit",
+            "Resubmit",
+            "A new flow with the spec of this one runs from the beginning.",
+            (
+                Field("name", "Name of the new flow", "--name", "text", "a random one"),
+                Field("param", "Params, a line each", "--param", "lines", "epochs=20"),
+            ),
+        ),
+        Action(
+            "delete",
+            "Delete",
+            "The flow is deleted, with its jobs, pods and logs.",
+            is_dangerous=True,
+        ),
+        Action(
+            "approve",
+            "Approve",
+            "The step is Completed, and the steps that depend on it start.",
+            (_COMMENT, Field("output", "Outputs, a line each", "--output", "lines", "percent=10")),
+            has_step=True,
+        ),
+        Action(
+            "reject",
+            "Reject",
+            "The step is Failed. A retry of the flow asks again.",
+            (_COMMENT,),
+            has_step=True,
+            is_dangerous=True,
+        ),
+    )
+}
+VERBS: Mapping[str, tuple[Verb, str, Verb]] = {
+    "suspend": (SUSPEND, "abort", SUSPEND_AND_ABORT),
+    "cancel": (CANCEL, "now", CANCEL_NOW),
+    "resume": (RESUME, "", RESUME),
+    "retry": (RETRY, "", RETRY),
+}
+"""The Command of an action, a field, and the Command if that field is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A button."""
+
+    name: str
+    label: str
+    refusal: str
+    """Why the command would be refused now; "" if it would not."""
+
+
+def list_offers(flow: JobFlow, *, is_deleted: bool) -> tuple[Offer, ...]:
+    """Return the actions for a flow as it is now: of suspend and resume, the one that fits.
+    `is_deleted`: nothing can be done to it any more."""
+    is_suspended = not _refuse_verb("resume", flow)
+    names = ("resume" if is_suspended else "suspend", "cancel", "retry", "resubmit", "delete")
+    gone = f"JobFlow {flow.metadata.name} was deleted" if is_deleted else ""
+    return tuple(Offer(name, ACTIONS[name].label, gone or _REFUSALS[name](flow)) for name in names)
+
+
+def _refuse_verb(name: str, flow: JobFlow) -> str:
+    """Return why neither form of the command has an effect."""
+    plain, _, full = VERBS[name]
+    return refuse(flow, plain) and refuse(flow, full)
+
+
+def _refuse_resubmit(flow: JobFlow) -> str:
+    if not flow.is_child:
+        return ""
+    why = format_command("jobflow get", flow.metadata)
+    return f"JobFlow {flow.metadata.name} is a child flow, which its parent creates; see {why}"
+
+
+_REFUSALS: Mapping[str, Callable[[JobFlow], str]] = {
+    "suspend": lambda flow: _refuse_verb("suspend", flow),
+    "resume": lambda flow: _refuse_verb("resume", flow),
+    "cancel": lambda flow: _refuse_verb("cancel", flow),
+    "retry": lambda flow: _refuse_verb("retry", flow),
+    "resubmit": _refuse_resubmit,
+    "delete": refuse_delete,
+}

@@ -1,0 +1,65 @@
+"""Does what a form of the page asks for, as the command of the same name does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobflow.api.resources import JOBFLOWS
+from jobflow.cli.errors import UNUSABLE, CommandError
+from jobflow.cli.flows.find_flow import raise_unless_missing, to_flow
+from jobflow.cli.steer.answer import APPROVE, REJECT, Answer, create_answer
+from jobflow.cli.steer.delete import delete_flow, refuse_delete
+from jobflow.cli.steer.resubmit import create_copy
+from jobflow.cli.steer.send_command import send_verb
+from jobflow.cli.ui.actions.offers import VERBS
+from jobflow.kube.client import ApiError, Client
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done."""
+
+    message: str
+    flow: str = ""
+    """The name of a flow that was created."""
+
+
+async def perform(
+    client: Client, namespace: str, name: str, action: str, fields: Mapping[str, str]
+) -> Done:
+    """Do an action of ACTIONS to a flow. Raises CommandError with its refusal, KeyError for an
+    unknown action, and NETWORK_ERRORS."""
+    raw = await _read(client, namespace, name)
+    flow = to_flow(raw)
+    if action == "resubmit":
+        new = fields.get("name", "").strip() or None
+        created = await create_copy(client, raw, _lines(fields.get("param", "")), new)
+        return Done(f"JobFlow {created} created.", created)
+    if action == "delete":
+        if why := refuse_delete(flow):
+            raise CommandError(UNUSABLE, why)
+        await delete_flow(client, flow)
+        return Done(f"JobFlow {name} deleted.")
+    if action in ("approve", "reject"):
+        verb, step = (APPROVE if action == "approve" else REJECT), fields.get("step", "")
+        outputs = _lines(fields.get("output", ""))
+        answer = Answer(verb, step, fields.get("comment", ""), outputs)
+        command = await create_answer(client, flow, answer)
+        return Done(f"{action} of {step} requested (Command {command}).")
+    plain, field, full = VERBS[action]
+    command = await send_verb(client, flow, full if fields.get(field) else plain)
+    return Done(f"{action} requested (Command {command}).")
+
+
+async def _read(client: Client, namespace: str, name: str) -> bytes:
+    try:
+        return await client.request("GET", JOBFLOWS.path(namespace, name))
+    except ApiError as error:
+        raise_unless_missing(error)
+    missing = f'JobFlow "{name}" does not exist in namespace "{namespace}"'
+    raise CommandError(UNUSABLE, missing)
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line.strip() for line in text.splitlines() if line.strip())

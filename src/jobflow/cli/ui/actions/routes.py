@@ -1,0 +1,42 @@
+"""The address of the forms of a page."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from starlette.responses import JSONResponse, Response
+
+from jobflow.cli.errors import CommandError, unreachable
+from jobflow.cli.ui.actions.offers import ACTIONS
+from jobflow.cli.ui.actions.perform import perform
+from jobflow.cli.ui.web.filters import flow_path
+from jobflow.cli.ui.web.guard import HOME, BadForm, read_form
+from jobflow.core.admission.object_names import all_names
+from jobflow.kube.client import NETWORK_ERRORS, Client
+
+
+def add_action_routes(app: FastAPI, client: Client, form_token: str) -> None:
+    """Serve the forms of a flow. An answer is JSON: `message`, and `link` to a new flow; or
+    `error`, a line for each fault."""
+
+    async def act(request: Request, namespace: str, name: str, action: str) -> Response:
+        try:
+            fields = await read_form(request, form_token)
+        except BadForm as error:
+            return _refused(403, str(error))
+        if action not in ACTIONS or not all_names([namespace, name]):
+            return _refused(404, "there is no such action")
+        try:
+            done = await perform(client, namespace, name, action, fields)
+        except CommandError as error:
+            return _refused(200, str(error))
+        except NETWORK_ERRORS as error:
+            return _refused(200, unreachable(error))
+        link = flow_path(namespace, done.flow) if done.flow else ""
+        return JSONResponse({"message": done.message, "link": link})
+
+    app.post(HOME + "/{namespace}/{name}/actions/{action}")(act)
+
+
+def _refused(code: int, sentence: str) -> Response:
+    """A refusal by the cluster is 200, because it is an answer to the user."""
+    return JSONResponse({"error": sentence}, status_code=code)

@@ -1,0 +1,1 @@
+"""Parts of the page: each turns objects of the cluster into fragments."""

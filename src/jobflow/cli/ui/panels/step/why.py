@@ -1,0 +1,68 @@
+"""Head and explanation of the selected step: why it waits, runs or failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from jobflow.cli.ui.panels.step.selected import SelectedStep
+from jobflow.cli.ui.web.fragments import Fragment
+from jobflow.core.explain.explain import Explanation, explain_step, list_queued_jobs
+from jobflow.core.explain.scheduling import NO_FACTS
+
+
+@dataclass(frozen=True, slots=True)
+class StepHead:
+    """Name and phase of a step or an item."""
+
+    step: str
+    index: int | None
+    phase: str
+    reason: str
+    since: datetime | None
+    namespace: str
+    child: str
+    """The child flow of its current or last run; "" if it runs none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentences:
+    """The explanation, as `jobflow why` prints it."""
+
+    lines: tuple[str, ...]
+
+
+def head(selected: SelectedStep, found: Explanation | None) -> Fragment:
+    """Return the head of the panel. `found`: see `explain_selected`."""
+    choice = selected.choice
+    phase, reason, since = "", "", None
+    if found is not None:
+        phase, reason, since = found.phase, found.reason, found.since
+    namespace, child = selected.flow.metadata.namespace, selected.run.flow
+    shown = StepHead(choice.step, choice.index, phase, reason, since, namespace, child)
+    return Fragment("step-head", "step-head.html", shown)
+
+
+def why(selected: SelectedStep, found: Explanation | None) -> Fragment:
+    """Return the sentences that explain the step, or that there is no such item."""
+    if found is None:
+        text = selected.unknown
+        lines: tuple[str, ...] = (f"{text[:1].upper()}{text[1:]}.",)
+    else:
+        lines = found.sentences
+        readings = selected.view.readings
+        if readings is not None:
+            lines += tuple(each for each in readings.children if each not in lines)
+    return Fragment("step-why", "step-why.html", Sentences(lines))
+
+
+def explain_selected(selected: SelectedStep) -> Explanation | None:
+    """Return the explanation as `jobflow why` gives it; None if there is no such item."""
+    if selected.unknown:
+        return None
+    view, choice, facts = selected.view, selected.choice, NO_FACTS
+    flow, now = view.flow, view.now
+    if view.readings is not None:
+        if list_queued_jobs(flow, choice.step, index=choice.index, now=now):
+            facts = view.readings.facts  # else the jobs have started since they were read
+    return explain_step(flow, choice.step, index=choice.index, now=now, facts=facts)

@@ -1,0 +1,199 @@
+"""The timeline of a flow: a row for each step, with bars for the times it waited and ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from jobflow.api.flow.status import RunCondition, StepPhase
+from jobflow.api.volcano.job import JobPhase
+from jobflow.cli.ui.panels.flow_view import FlowView
+from jobflow.cli.ui.panels.views.axis import Axis
+from jobflow.cli.ui.panels.views.rows import Place, Row, Rows, until
+from jobflow.cli.ui.panels.views.time_spent import Estimate, estimate, time_spent
+from jobflow.cli.ui.web.filters import OTHER, look
+from jobflow.cli.ui.web.fragments import Fragment
+from jobflow.core.schedule.run_timelines import merge_spans
+from jobflow.core.schedule.spans import Span, State
+from jobflow.core.schedule.timeline import PathStep, StepTimeline
+from jobflow.core.text import format_count, format_duration
+
+MAX_SPANS = 8
+"""Times that are told one by one; more are summed up."""
+_UNSUCCESSFUL = frozenset(
+    {JobPhase.FAILED, JobPhase.ABORTED, JobPhase.ABORTING, JobPhase.TERMINATED}
+)
+_NOTHING = RunCondition()
+_VERBS = {State.WAITING: "waited", State.QUEUED: "queued", State.RUNNING: "ran"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A time of one state."""
+
+    kind: str
+    """`waiting`, `queued`, `running`, or `path` for the part of the critical path."""
+    look: str
+    x: float
+    """Percent of the width of the axis."""
+    width: float
+    """Percent; 0 if the state lasts."""
+    since: datetime | None
+    """When the state began, if it lasts: then the bar ends at the present time."""
+    seconds: float
+    """Of the axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A row of the timeline."""
+
+    place: Place
+    bars: tuple[Bar, ...]
+    words: str
+    """All times as text."""
+    start: datetime | None
+    end: datetime | None
+    attempts: str
+    """`3 attempts`; "" for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The axis, and what is marked in all rows."""
+
+    axis: Axis | None
+    is_open: bool
+    estimate: Estimate | None
+    """The range in which the flow is expected to end."""
+    at: datetime | None = None
+    """The earlier time that is shown."""
+
+
+def timeline_view(view: FlowView) -> Fragment:
+    """Return the view of the timeline. That of an earlier time has all bars, and the phases of that
+    time."""
+    present = view.present()
+    rows = Rows.of(present)
+    then = {row.path: row for row in Rows.of(view).shown()}
+    found = rows.found
+    left = estimate(present) if found is not None else None
+    axis = None
+    if found is not None:
+        end = max(found.end, left.high) if left and left.high else found.end
+        axis = Axis.of(found.start, end, is_open=found.is_open)
+    path = {each.step: each for each in found.path} if found is not None else {}
+    lanes = [
+        Fragment(
+            f"lane:{row.path}",
+            "lane.html",
+            _lane(rows, row, axis, path, view.at, then.get(row.path)),
+        )
+        for row in rows.shown()
+    ]
+    scale = Scale(axis, found is not None and found.is_open, left, view.at)
+    return Fragment(
+        "timeline",
+        "timeline.html",
+        None,
+        [
+            Fragment("axis", "axis.html", scale),
+            Fragment(
+                "lanes",
+                "lanes.html",
+                None,
+                [
+                    Fragment("marks", "marks.html", scale),
+                    Fragment("lane-list", "lane-list.html", None, lanes),
+                ],
+            ),
+            time_spent(found, left),
+        ],
+    )
+
+
+def _lane(
+    rows: Rows,
+    row: Row,
+    axis: Axis | None,
+    path: dict[str, PathStep],
+    at: datetime | None,
+    then: Row | None,
+) -> Lane:
+    """Return a lane: all bars of a row, and the rest as it was `then`, at an earlier time `at`."""
+    spans: Sequence[Span] = row.line.spans
+    if len({span.job for span in spans if span.job}) > 1 and row.has_more:
+        spans = merge_spans(spans)
+    bars: list[Bar] = []
+    if axis is not None:
+        own = path.get(row.path) if not row.level else None
+        bars += [_path(own, axis, is_open=row.line.is_open)] if own is not None else []
+        order = list(State)
+        ordered = sorted(spans, key=lambda span: order.index(span.state))
+        bars += [_bar(span, row.line.phase, axis) for span in ordered]
+    known = then or replace(
+        row, phase=StepPhase.WAITING, detail="", line=StepTimeline(row.path, ""), condition=_NOTHING
+    )
+    start, end = until(known.line, known.condition)
+    count = known.line.attempts
+    has_attempts = count > 1 and not row.has_more
+    return Lane(
+        rows.place(replace(row, phase=known.phase, detail=known.detail)),
+        tuple(bars),
+        _words(spans),
+        start,
+        end or (at if start is not None else None),
+        format_count(count, "attempt") if has_attempts else "",
+    )
+
+
+def _bar(span: Span, phase: str, axis: Axis) -> Bar:
+    x = axis.share(span.start)
+    width = 0.0 if span.is_open else round(axis.share(span.end) - x, 3)
+    since = span.start if span.is_open else None
+    return Bar(span.state.value, _look(span, phase), x, width, since, axis.seconds)
+
+
+def _look(span: Span, phase: str) -> str:
+    if span.state is not State.RUNNING:
+        return {State.WAITING: "waiting", State.QUEUED: "pending"}[span.state]
+    if span.outcome in _UNSUCCESSFUL:
+        return "failed"
+    found = "running" if span.is_open else look(span.outcome or phase)
+    return found if found != OTHER else "running"
+
+
+def _path(own: PathStep, axis: Axis, *, is_open: bool) -> Bar:
+    x = axis.share(own.start)
+    width = 0.0 if is_open else round(axis.share(own.end) - x, 3)
+    return Bar("path", "path", x, width, own.start if is_open else None, axis.seconds)
+
+
+def _words(spans: Sequence[Span]) -> str:
+    """Return `waited 12:00:00 to 12:00:03 (3s), running since 12:00:03; times are UTC`."""
+    if not spans:
+        return ""
+    if len(spans) <= MAX_SPANS:
+        return "; ".join(_word(span) for span in spans) + " UTC"
+    ends = max(span.end for span in spans)
+    is_open = any(span.is_open for span in spans)
+    last = "now" if is_open else f"{ends:%H:%M:%S}"
+    counts = ", ".join(_counts(spans))
+    return f"{spans[0].start:%H:%M:%S} to {last} UTC: {counts}"
+
+
+def _counts(spans: Sequence[Span]) -> Iterator[str]:
+    for state, verb in _VERBS.items():
+        if number := sum(span.state is state for span in spans):
+            yield f"{verb} {format_count(number, 'time')}"
+
+
+def _word(span: Span) -> str:
+    if span.is_open:
+        return f"{span.state} since {span.start:%H:%M:%S}"
+    took = format_duration(span.duration)
+    is_told = span.state is State.RUNNING and span.outcome in _UNSUCCESSFUL
+    outcome = f", {span.outcome}" if is_told else ""
+    start, end = f"{span.start:%H:%M:%S}", f"{span.end:%H:%M:%S}"
+    return f"{_VERBS[span.state]} {start} to {end} ({took}{outcome})"

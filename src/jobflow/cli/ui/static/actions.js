@@ -1,0 +1,91 @@
+// Actions: a button opens its dialog, which shows the command line that does the same; the answer of the
+// server is shown, and the stream brings what it changes.
+const done = document.getElementById("done");
+let hiding = 0;
+
+function quote(text) {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\"'\"'")}'`;
+}
+
+// `-m ""` is no flag; a field of several lines is a flag for each.
+function flags(form) {
+  const found = [];
+  for (const field of form.querySelectorAll("[data-flag]")) {
+    const { flag } = field.dataset;
+    if (field.type === "checkbox") {
+      if (field.checked) found.push(flag);
+      continue;
+    }
+    const values = field.matches("textarea") ? field.value.split("\n") : [field.value];
+    for (const value of values.map((each) => each.trim()).filter(Boolean)) found.push(flag, quote(value));
+  }
+  return found;
+}
+
+function preview(form) {
+  const step = form.elements.step?.value ?? "";
+  const base = form.dataset.command.replace(" STEP", () => ` ${quote(step)}`);
+  form.querySelector("code").textContent = [base, ...flags(form)].join(" ");
+}
+
+function open(button) {
+  if (button.getAttribute("aria-disabled") === "true") {
+    const why = document.getElementById(button.getAttribute("aria-describedby"));
+    return show({ error: why.textContent });
+  }
+  const dialog = document.getElementById(`action-${button.dataset.action}`);
+  const form = dialog.querySelector("form");
+  form.reset();
+  form.querySelector(".fault").textContent = "";
+  if (form.elements.step) {
+    form.elements.step.value = button.dataset.step;
+    dialog.querySelector(".about").textContent = button.dataset.step;
+  }
+  preview(form);
+  dialog.showModal();
+}
+
+function show({ message, error, link }) {
+  clearTimeout(hiding);
+  done.classList.toggle("error", Boolean(error));
+  done.textContent = message ?? `${error[0].toUpperCase()}${error.slice(1)}${error.endsWith(".") ? "" : "."}`;
+  if (link) done.append(" ", Object.assign(document.createElement("a"), { href: link, textContent: "Open it" }));
+  done.hidden = false;
+  if (!link) hiding = setTimeout(() => (done.hidden = true), 8000);
+}
+
+async function send(form) {
+  const body = new URLSearchParams(new FormData(form));
+  try {
+    const answer = await fetch(form.action, { method: "POST", body });
+    return await answer.json();
+  } catch {
+    return { error: "the page has lost its connection to `jobflow ui`" };
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("[data-action]");
+  if (button) open(button);
+  if (event.target.closest?.("[data-close]")) event.target.closest("dialog").close();
+});
+
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("form[data-command]");
+  if (form) preview(form);
+});
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (!form.matches("form[data-command]")) return;
+  event.preventDefault();
+  const button = form.querySelector("button:not([type])");
+  if (button.disabled) return;
+  button.disabled = true;
+  const answer = await send(form);
+  button.disabled = false;
+  form.querySelector(".fault").textContent = answer.error ?? "";
+  if (answer.error) return;
+  form.closest("dialog").close();
+  show(answer);
+});

@@ -1,0 +1,39 @@
+// The slider over the time of a flow. Its value is the seconds since the start; the address has the time.
+import { go } from "./navigate.js";
+
+const PAUSE = 150; // milliseconds
+let waiting = 0;
+
+const slider = () => document.querySelector("[data-scrub]");
+const start = (field) => Date.parse(field.dataset.scrub);
+const end = (field) => (field.dataset.end ? Date.parse(field.dataset.end) : Date.now());
+const chosen = () => new URLSearchParams(location.search).get("at");
+
+function place() {
+  const field = slider();
+  if (!field || waiting) return;
+  const at = Date.parse(chosen() ?? "");
+  const shown = Number.isNaN(at) ? end(field) : Math.min(at, end(field));
+  const value = String(Math.max(Math.round((shown - start(field)) / 1000), 0));
+  if (field.value !== value) field.value = value;
+  const text = new Date(shown).toISOString().slice(11, 19);
+  field.setAttribute("aria-valuetext", Number.isNaN(at) ? `live, ${text} UTC` : `${text} UTC`);
+}
+
+document.addEventListener("input", (event) => {
+  if (!("scrub" in event.target.dataset)) return;
+  const field = event.target;
+  clearTimeout(waiting);
+  waiting = setTimeout(() => {
+    waiting = 0;
+    const at = start(field) + Number(field.value) * 1000;
+    const query = new URLSearchParams(location.search);
+    query.set("at", at < end(field) - 1000 ? `${new Date(at).toISOString().slice(0, 19)}Z` : "");
+    go(query, { replaces: true });
+    place();
+  }, PAUSE);
+});
+window.addEventListener("popstate", place);
+document.addEventListener("click", () => setTimeout(place));
+setInterval(place, 1000);
+place();

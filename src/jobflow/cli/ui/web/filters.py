@@ -1,0 +1,84 @@
+"""Filters of templates: times, phases and addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from jobflow.core.drawing.svg import phase_class
+from jobflow.core.text import format_elapsed, format_time
+
+OTHER = "other"
+"""The look of phases such as Restarting and Aborting."""
+
+
+def look(phase: str) -> str:
+    """Return the name of a phase's icon and class: `completed`, `failed`, … or `other`."""
+    return {"Succeed": "completed"}.get(phase) or phase_class(phase) or OTHER
+
+
+def elapsed(since: datetime | None, end: datetime | None = None) -> str:
+    """Return the time from `since` to `end`, or to now: `3m20s`; "" for None."""
+    return "" if since is None else format_elapsed(since, end or datetime.now(UTC))
+
+
+def iso(moment: datetime | None) -> str:
+    """Return a time in RFC 3339; "" for None."""
+    return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def clock(moment: datetime) -> str:
+    """Return a time as `12:00:03 UTC`, with its date if it is not today's."""
+    return format_time(moment, datetime.now(UTC))
+
+
+def remaining(moment: datetime) -> str:
+    """Return the time until `moment`, at least `0s`."""
+    return format_elapsed(datetime.now(UTC), moment)
+
+
+def percent(since: datetime, seconds: float) -> float:
+    """Return how much of a number of seconds has passed since a time, in percent up to 100."""
+    passed = (datetime.now(UTC) - since).total_seconds()
+    return round(min(max(passed / seconds * 100, 0.0), 100.0), 3)
+
+
+def slider_value(slider: Any) -> int:
+    """Return the value of a slider: the time that is shown, or the present one, in seconds."""
+    shown = slider.at or slider.end or datetime.now(UTC)
+    passed = int((shown - slider.start).total_seconds())
+    most: int = slider.seconds
+    return min(max(passed, 0), most)
+
+
+def flow_path(namespace: str, name: str) -> str:
+    """Return the path of a flow's page."""
+    return f"/flows/{quote(namespace, safe='')}/{quote(name, safe='')}"
+
+
+_COMMAND = re.compile("`([^`]+)`")
+
+
+def with_code(sentence: str) -> Markup:
+    """Return a sentence as HTML whose commands in backquotes are code. All else is escaped."""
+    parts = _COMMAND.split(sentence)
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(each) if at % 2 else each for at, each in enumerate(parts))
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "look": look,
+    "elapsed": elapsed,
+    "iso": iso,
+    "clock": clock,
+    "remaining": remaining,
+    "percent": percent,
+    "slider_value": slider_value,
+    "flow_path": flow_path,
+    "with_code": with_code,
+}

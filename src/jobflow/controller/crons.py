@@ -1,0 +1,268 @@
+"""Runs CronJobFlows: from events and times to flows that are created, cancelled and deleted.
+
+`plan_cron` decides; this module sends what it decides, and keeps nothing but the warnings that it
+has recorded. A plan that creates a flow is sent only if the CronJobFlow, read live, is as the plan
+saw it: a copy that is too old must not start a flow of a suspended schedule.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+
+from jobflow.api.flow.cronjobflow import CronJobFlow, CronJobFlowStatus
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.resources import COMMANDS, CRONJOBFLOWS, JOBFLOWS
+from jobflow.api.volcano.command import Action, Command, encoded
+from jobflow.controller.apply.api_answers import is_refusal
+from jobflow.controller.apply.events import Recorder
+from jobflow.controller.apply.status_patch import difference
+from jobflow.controller.queue import WorkQueue
+from jobflow.core.planning.actions import Event, EventType
+from jobflow.core.planning.cron import CancelFlow, CreateFlow, CronPlan, RemoveFlow, plan_cron
+from jobflow.kube.cache import Key, key_of
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
+from jobflow.store import Listener, Store
+
+log = structlog.get_logger(__name__)
+
+UNKNOWN_SECONDS = 5.0
+"""Time until a CronJobFlow is looked at again if its copy may be older than what was written."""
+
+
+class Crons(Listener):
+    """Reconciles the CronJobFlows of a store. A few workers run `work` at once."""
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store,
+        recorder: Recorder,
+        queue: WorkQueue[Key],
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._recorder = recorder
+        self._queue = queue
+        self._now = now
+        self._noted: dict[Key, frozenset[Event]] = {}
+        """The notices of the last plan of each CronJobFlow, which are not recorded again."""
+
+    # ------------------------------------------------------------------ events to keys
+
+    def cron_changed(self, old: CronJobFlow | None, new: CronJobFlow | None) -> None:
+        """Queue a CronJobFlow that was added, changed or deleted."""
+        cron = new or old
+        assert cron is not None
+        self._queue.add(key_of(cron))
+
+    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        """Queue the CronJobFlow of a flow that was added or deleted, or whose state has changed."""
+        if old is not None and new is not None and old.status.state == new.status.state:
+            return
+        for flow in (old, new):
+            owner = flow.metadata.controller if flow is not None else None
+            if flow is not None and owner is not None and owner.kind == CRONJOBFLOWS.kind:
+                self._queue.add((flow.metadata.namespace, owner.name))
+
+    def all_crons(self) -> None:
+        """Queue every CronJobFlow: earlier events are not known to this process."""
+        for cron in self._store.crons:
+            self._queue.add(key_of(cron))
+
+    # ------------------------------------------------------------------ work
+
+    async def work(self) -> None:
+        """Reconcile one CronJobFlow after another until the queue is closed."""
+        while (key := await self._queue.get()) is not None:
+            try:
+                await self._work_on(key)
+            finally:
+                self._queue.done(key)
+
+    def stop(self) -> None:
+        """Let `work` return once the requests in flight are answered."""
+        self._queue.close()
+
+    async def _work_on(self, key: Key) -> None:
+        """Reconcile one CronJobFlow; an error puts it in backoff. No other place handles errors."""
+        error, at_least = "", 0.0
+        try:
+            await self.reconcile(key)
+        except ApiError as failure:
+            error, at_least = str(failure), failure.retry_after or 0.0
+        except NameInUseError as failure:
+            error = str(failure)
+        except NETWORK_ERRORS as failure:
+            error = f"{type(failure).__name__}: {failure}"
+        except Exception as failure:
+            log.exception("reconcile failed", cronjobflow="/".join(key))
+            error = f"{type(failure).__name__}: {failure}"
+        if error:
+            wait = self._queue.retry(key, at_least=at_least)
+            log.warning("retrying", cronjobflow="/".join(key), error=error, seconds=round(wait, 3))
+        else:
+            self._queue.forget(key)
+
+    async def reconcile(self, key: Key) -> None:
+        """Plan one CronJobFlow and send the plan. Raises ApiError, NameInUseError or one of
+        NETWORK_ERRORS."""
+        cron = self._store.crons.get(*key)
+        if cron is None:
+            self._noted.pop(key, None)
+            return
+        if not self._store.crons.synced:
+            self._queue.add_after(key, UNKNOWN_SECONDS)
+            return
+        plan = plan_cron(cron, self._store.flows_of(cron.metadata.uid), self._now())
+        self._note(cron, plan)
+        if plan.requeue_after is not None:
+            self._queue.add_after(key, plan.requeue_after.total_seconds())
+        if plan.status != cron.status:
+            written = await self._write_status(cron, plan)
+            if written is None:
+                return
+            cron = written
+        for action in plan.actions:
+            match action:
+                case CreateFlow():
+                    await self._create(cron, action)
+                case CancelFlow():
+                    await self._cancel(cron, action)
+                case RemoveFlow():
+                    await self._remove(cron, action)
+
+    def _note(self, cron: CronJobFlow, plan: CronPlan) -> None:
+        noted = self._noted.get(key_of(cron), frozenset())
+        for event in plan.notices:
+            if event not in noted:
+                self._recorder.record(cron, event)
+        self._noted[key_of(cron)] = frozenset(plan.notices)
+
+    # ------------------------------------------------------------------ requests
+
+    async def _write_status(self, cron: CronJobFlow, plan: CronPlan) -> CronJobFlow | None:
+        """Write the status and return the CronJobFlow as stored; None if it had changed."""
+        meta = cron.metadata
+        try:
+            answer = await self._client.patch(
+                CRONJOBFLOWS,
+                meta.namespace,
+                meta.name,
+                _status_patch(cron, plan.status),
+                subresource="status",
+            )
+        except ApiError as error:
+            if not (error.not_found or error.conflict):
+                raise
+            await self._is_current(cron)
+            return None
+        stored = decoder(CronJobFlow).decode(answer)
+        self._store.crons.learn(stored)
+        for event in plan.events:
+            self._recorder.record(cron, event)
+        return stored
+
+    async def _create(self, cron: CronJobFlow, action: CreateFlow) -> None:
+        """Create the flow. If its name is in use, the copy gets the flow that has it."""
+        if not await self._is_current(cron):
+            return
+        namespace = cron.metadata.namespace
+        try:
+            body = msgspec.json.encode(action.manifest)
+            answer = await self._client.create(JOBFLOWS, namespace, body)
+        except ApiError as error:
+            if error.already_exists:
+                await self._take_in(cron, action)
+                return
+            if is_refusal(error):
+                message = f"flow {action.name} was refused: {error.message}"
+                self._recorder.record(cron, Event(EventType.WARNING, "CreateRefused", message))
+            raise
+        self._store.flows.learn(decoder(JobFlow).decode(answer))
+        log.info("flow created", cronjobflow="/".join(key_of(cron)), flow=action.name)
+
+    async def _take_in(self, cron: CronJobFlow, action: CreateFlow) -> None:
+        """Learn the flow that has the name. Raises NameInUseError if it is not one of this
+        CronJobFlow: only its deletion makes room."""
+        flow = await self._client.get(JOBFLOWS, cron.metadata.namespace, action.name, JobFlow)
+        self._store.flows.learn(flow)
+        if not flow.metadata.is_owned_by(cron.metadata):
+            message = f"flow {action.name} does not start: another flow has its name"
+            self._recorder.record(cron, Event(EventType.WARNING, "NameInUse", message))
+            raise NameInUseError(message)
+
+    async def _cancel(self, cron: CronJobFlow, action: CancelFlow) -> None:
+        """Create the Command unless it exists. Its name is fixed, so that there is one."""
+        target = OwnerReference(
+            api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=action.name, uid=action.uid
+        )
+        command = Command(
+            metadata=ObjectMeta(
+                name=f"{action.name}-replace",
+                namespace=cron.metadata.namespace,
+                owner_references=[target],
+            ),
+            action=Action.TERMINATE_JOB,
+            target=target,
+            reason="JobFlow",
+            message=f"replaced by the CronJobFlow {cron.metadata.name}",
+        )
+        try:
+            await self._client.create(COMMANDS, cron.metadata.namespace, encoded(command))
+        except ApiError as error:
+            if not error.already_exists:
+                raise
+        else:
+            log.info("flow to be replaced", cronjobflow="/".join(key_of(cron)), flow=action.name)
+
+    async def _remove(self, cron: CronJobFlow, action: RemoveFlow) -> None:
+        """Delete the flow unless it has changed since the plan: it may have been retried."""
+        try:
+            await self._client.delete(
+                JOBFLOWS,
+                cron.metadata.namespace,
+                action.name,
+                uid=action.uid,
+                resource_version=action.resource_version,
+            )
+        except ApiError as error:
+            if not error.conflict:
+                raise
+        else:
+            log.info("flow deleted", cronjobflow="/".join(key_of(cron)), flow=action.name)
+
+    async def _is_current(self, cron: CronJobFlow) -> bool:
+        """Read the CronJobFlow live, and learn it if it differs from the copy."""
+        meta = cron.metadata
+        try:
+            live = await self._client.get(CRONJOBFLOWS, meta.namespace, meta.name, CronJobFlow)
+        except ApiError as error:
+            if error.not_found:
+                return False
+            raise
+        if live.metadata.resource_version == meta.resource_version:
+            return True
+        self._store.crons.learn(live)
+        return False
+
+
+class NameInUseError(Exception):
+    """Another flow has the name of a flow that should start."""
+
+
+def _status_patch(cron: CronJobFlow, status: CronJobFlowStatus) -> bytes:
+    """Return a merge patch of the fields that differ, which is refused if the CronJobFlow has
+    changed."""
+    meta = cron.metadata
+    before, after = (msgspec.to_builtins(each) for each in (cron.status, status))
+    return msgspec.json.encode(
+        {
+            "metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid},
+            "status": difference(before, after),
+        }
+    )

@@ -1,0 +1,171 @@
+"""Child flows of a flow, as flows with facts of their own.
+
+A child flow is judged as the flow that its parent creates: with the longest name that it may get,
+with what it inherits, and with the known values of its params. A param with another value keeps its
+reference, which fits any type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from jobflow.api.flow.control import Param
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
+from jobflow.api.flow.step import Step
+from jobflow.api.meta import ObjectMeta
+from jobflow.core.admission.analysis.jobs.resolved_specs import MAX_REFERENCED, with_constants
+from jobflow.core.cel.references import ReferenceRoom
+from jobflow.core.cel.scope import EvaluationScope, resolve_references
+from jobflow.core.manifests.child import INHERITED
+from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
+from jobflow.core.names import format_job_name
+from jobflow.core.violations import Reason, Violation, join_path
+
+if TYPE_CHECKING:
+    from jobflow.core.admission.analysis.flow_facts import FlowFacts
+
+MAX_LEVEL = 4
+"""Levels of flows in flows; the outermost flow is the first."""
+CHILD_FIELDS = frozenset(
+    {
+        "flows",
+        "finally_",
+        "params",
+        "outputs",
+        "failure_policy",
+        "parallelism",
+        "timeout",
+        *INHERITED,
+    }
+)
+"""Fields of the spec of a flow that a child flow has."""
+_INHERITED = tuple(
+    field.encode_name for field in msgspec.structs.fields(JobFlowSpec) if field.name in INHERITED
+)
+_UNKNOWN_FIELD = "unknown field"
+_PARAM = re.compile(r"\.params\[(\d+)\](?:\.\w+)?")
+
+
+class ChildParams(NamedTuple):
+    """The params of a child flow, with the known values of their references."""
+
+    step: int
+    """Position of the step."""
+    path: str
+    """JSON path: `spec.flows[0].flow.params`."""
+    written: Mapping[str, Any]
+    content: Mapping[str, Any]
+    open: bool
+    """Whether `content` still has references."""
+    large: bool
+    """Whether the values are too large; then `content` is `written`."""
+
+    def written_path(self, path: str) -> str:
+        """Return the path that the user knows, which is the same."""
+        return path
+
+
+class Child(NamedTuple):
+    """A child flow of a step, or of a case of its switch."""
+
+    step: int
+    """Position of the step."""
+    path: str
+    """JSON path: `spec.flows[0].flow`."""
+    raw: Mapping[str, Any]
+    misfits: tuple[Violation, ...]
+    """Values of a wrong type."""
+    unknown: tuple[Violation, ...]
+    """Unknown fields."""
+    params: ChildParams | None
+    """Its params, with the known values of their references; None without params."""
+    facts: FlowFacts | None
+    """None if a value has a wrong type, or the flow is beyond the last level."""
+
+    def has(self, path: str) -> bool:
+        """Return whether the child flow has this path itself; it may be one of the parent."""
+        if not path.startswith("spec"):
+            return False
+        return not any(
+            path.startswith(f"spec.{field}") and field not in self.raw for field in _INHERITED
+        )
+
+    def place(self, path: str) -> str:
+        """Return the path in the outer flow of a path in this one."""
+        below = path.removeprefix("spec")
+        if self.params is not None and (found := _PARAM.fullmatch(below)) is not None:
+            names = list(self.params.written)
+            return join_path(f"{self.path}.params", names[int(found[1])])
+        return f"{self.path}{below}"
+
+
+def flows_of(step: Step) -> Iterator[tuple[int | None, dict[str, Any]]]:
+    """Yield the child flows of a step, each with the index of its case, None for the step's own."""
+    if step.flow is not None:
+        yield None, step.flow
+    for at, case in enumerate(step.switch or ()):
+        if case.flow is not None:
+            yield at, case.flow
+
+
+def child_flows(facts: FlowFacts) -> list[Child]:
+    """Return the child flows of a flow, in the order of the flow."""
+    scope, room = EvaluationScope(facts.flow, lambda name: None), ReferenceRoom(MAX_REFERENCED)
+    get_constant = cache(lambda text: resolve_references(text, scope))
+    found = []
+    for i, step in facts.steps_with_options:
+        for case, raw in flows_of(step):
+            at = "" if case is None else f".switch[{case}]"
+            path = f"{facts.path(i)}{at}.flow"
+            misfits, unknown = _misfits(raw, path)
+            params = raw.get("params")
+            resolved = None
+            if params and isinstance(params, dict):
+                content = with_constants(params, get_constant, room)
+                resolved = ChildParams(i, f"{path}.params", params, *content)
+            inner = None
+            if not misfits and facts.level < MAX_LEVEL:
+                inner = type(facts)(_flow(facts, i, raw, resolved), facts.known, facts.level + 1)
+            found.append(Child(i, path, raw, misfits, unknown, resolved, inner))
+    return found
+
+
+def _flow(facts: FlowFacts, step: int, raw: dict[str, Any], params: ChildParams | None) -> JobFlow:
+    parent = facts.flow.spec
+    spec = child_spec(without_nulls("JobFlow", {"spec": raw})["spec"])
+    others = [f.name for f in msgspec.structs.fields(JobFlowSpec) if f.name not in CHILD_FIELDS]
+    inherited = {name: getattr(spec, name) or getattr(parent, name) for name in INHERITED}
+    values = params.content if params is not None else {}
+    spec = msgspec.structs.replace(
+        spec,
+        params=[Param(name=name, value=value) for name, value in values.items()] or None,
+        **dict.fromkeys(others),
+        **inherited,
+    )
+    name = format_job_name(facts.flow_name, facts.names[step])
+    metadata = ObjectMeta(
+        name=name + facts.job_counts[step].longest_suffix, namespace=facts.flow.metadata.namespace
+    )
+    return JobFlow(metadata=metadata, spec=spec)
+
+
+def _misfits(raw: dict[str, Any], path: str) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
+    """Return the values of a wrong type, and the unknown fields, by the schema of a JobFlow."""
+    params = raw.get("params")
+    wrong: list[Violation] = []
+    unknown: list[Violation] = []
+    if params is not None and not isinstance(params, dict):
+        detail = "the params of a child flow are a map: names, each with its value"
+        wrong.append(Violation(f"{path}.params", Reason.TYPE_INVALID, params, detail))
+    spec = {key: value for key, value in raw.items() if key != "params"}
+    for found in schema_violations("JobFlow", {"spec": spec}, strict=True):
+        at = path + found.path.removeprefix("spec")
+        detail = found.detail.removeprefix(f"{found.path} in body ")
+        violation = Violation(at, found.reason, found.value, detail)
+        (unknown if detail.startswith(_UNKNOWN_FIELD) else wrong).append(violation)
+    return tuple(wrong), tuple(unknown)

@@ -1,0 +1,1 @@
+"""The vcjobs that the steps of a flow may create: how many, and their specs as far as known."""

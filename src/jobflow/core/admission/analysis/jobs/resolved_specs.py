@@ -1,0 +1,391 @@
+"""Vcjob specs that a flow's steps and cases may create, and their tasks, as far as templates are
+known.
+
+References to params and to the flow have their values here; others stay (`open_paths`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from jobflow.api.flow.control import Case
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.step import Step
+from jobflow.core.admission.volcano.job_view import job_view
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.references import (
+    Reference,
+    ReferenceRoom,
+    ReferencesTooLargeError,
+    find_references,
+    measure_json,
+    replace_references,
+)
+from jobflow.core.cel.scope import EvaluationScope, resolve_references
+from jobflow.core.manifests.layers import (
+    Layer,
+    Rank,
+    count_containers,
+    may_have_layers,
+    own_layers,
+    with_defaults,
+)
+from jobflow.core.manifests.strategic_merge import JOB_SPEC, Shape
+from jobflow.core.manifests.volume_claims import claim_names, with_claims
+from jobflow.core.pods.names import PodNames, predict_pod_names
+from jobflow.core.suggest import Suggester
+from jobflow.core.violations import join_path
+
+MAX_REFERENCED = 8 << 20
+"""Bytes of JSON that all references of a flow may expand to."""
+MAX_MERGED = 16 << 20
+"""Bytes of JSON of the specs that layers are merged onto: 5,000 steps of 3 KiB, about two seconds.
+Layers beyond it are checked alone."""
+_CONSTANT_ROOTS = frozenset({"params", "flow"})
+"""Roots of references whose values are known before anything runs."""
+
+
+class Owner(NamedTuple):
+    """A step or a case, which may have layers."""
+
+    step: int
+    """Position of the step."""
+    case: int | None
+    """Index of the case in `switch`; None for the step."""
+    path: str
+    """JSON path: `spec.flows[0].switch[1]`."""
+    written: Step | Case
+
+
+class ResolvedLayer(NamedTuple):
+    """A layer with the known values of its references."""
+
+    step: int
+    """Position of the step."""
+    case: int | None
+    """Index of the case in `switch`; None for a layer of the step."""
+    owner: str
+    """JSON path of the step or the case."""
+    layer: Layer
+    content: Mapping[str, Any]
+    """The content of the layer with the known values in place of references."""
+    open: bool
+    """Whether `content` still has references."""
+    large: bool = False
+    """Whether the values are too large; then `content` is `written`."""
+
+    @property
+    def path(self) -> str:
+        """JSON path: `spec.flows[0].patch.jobSpec`; `spec.flows[0]` for arguments."""
+        return f"{self.owner}.{self.layer.field}" if self.layer.field else self.owner
+
+    @property
+    def written(self) -> Mapping[str, Any]:
+        """The content as the user wrote it, in the shape of a vcjob's spec."""
+        return self.layer.content
+
+    def written_path(self, path: str) -> str:
+        """Return the path that the user knows for one in `written`, which begins with `path`."""
+        below = self.layer.written_path(path.removeprefix(self.path))
+        return f"{self.owner}.{below}" if below else self.owner
+
+
+class ResolvedSpec(NamedTuple):
+    """A vcjob spec that steps create from a known template, or from their own jobSpec or
+    container."""
+
+    template: JobTemplate | None
+    """None: `work` is in its place."""
+    work: ResolvedLayer | None
+    base: Mapping[str, Any]
+    """The spec of the template or of `work`, with the flow's jobDefaults."""
+    spec: Mapping[str, Any]
+    """The base with the other layers merged in, and with the volumes of the flow's
+    volumeClaims."""
+    pods: PodNames
+    changes: tuple[ResolvedLayer, ...]
+    """The other layers, in the order in which they are merged."""
+
+    @property
+    def layers(self) -> tuple[ResolvedLayer, ...]:
+        """All layers, in the order of precedence."""
+        return self.changes if self.work is None else (self.work, *self.changes)
+
+    @property
+    def open(self) -> bool:
+        """Whether the spec has a value that only a run knows."""
+        return any(layer.open for layer in self.layers)
+
+    @property
+    def title(self) -> str:
+        """Origin of the base: `template "train"`, `spec.flows[0].jobSpec`."""
+        if self.work is not None:
+            return self.work.path
+        return f'template "{self.template.metadata.name}"' if self.template is not None else ""
+
+
+class ResolvedStep(NamedTuple):
+    """A step, or one of its cases, and its resolved spec."""
+
+    step: int
+    """Position of the step."""
+    resolved: ResolvedSpec
+
+    @property
+    def pods(self) -> PodNames:
+        """The names of its pods."""
+        return self.resolved.pods
+
+
+def owners_of(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) -> list[Owner]:
+    """Return the steps that may have layers, and their cases; `path` returns the path of a step."""
+    found = []
+    for i, step in steps:
+        if not may_have_layers(step):
+            continue
+        found.append(Owner(i, None, path(i), step))
+        for at, case in enumerate(step.switch or ()):
+            found.append(Owner(i, at, f"{path(i)}.switch[{at}]", case))
+    return found
+
+
+def resolved_layers(flow: JobFlow, owners: Sequence[Owner]) -> Iterator[ResolvedLayer]:
+    """Yield the layers of steps and cases, with the known values of their references."""
+    scope, room = EvaluationScope(flow, lambda name: None), ReferenceRoom(MAX_REFERENCED)
+    get_constant = cache(lambda text: resolve_references(text, scope))
+    for step, case, path, written in owners:
+        for layer in own_layers(written):
+            resolved = with_constants(layer.content, get_constant, room)
+            yield ResolvedLayer(step, case, path, layer, *resolved)
+
+
+def with_constants(
+    written: Mapping[str, Any], get_constant: Callable[[str], Any], room: ReferenceRoom
+) -> tuple[Mapping[str, Any], bool, bool]:
+    """Return JSON with the known values of its references, whether others are open, and whether it
+    is too large."""
+    is_open = False
+
+    def value(reference: Reference) -> Any:
+        nonlocal is_open
+        text = f"$({reference.path})"
+        if reference.root in _CONSTANT_ROOTS:
+            found = get_constant(text)
+            if not isinstance(found, EvaluationFailure):
+                is_open = (
+                    is_open or next(find_references(found, ""), None) is not None
+                )  # of a param of a child flow
+                return found
+        is_open = True
+        return text
+
+    try:
+        return replace_references(written, value, room), is_open, False
+    except ReferencesTooLargeError:
+        return written, True, True
+
+
+class Resolver:
+    """Resolves the steps of a flow to specs."""
+
+    def __init__(
+        self, flow: JobFlow, layers: Sequence[ResolvedLayer], templates: Mapping[str, JobTemplate]
+    ) -> None:
+        self._defaults = flow.spec.job_defaults
+        self._claims = claim_names(flow) if flow.spec.volume_claims else {}
+        self._layers: dict[tuple[int, int | None], list[ResolvedLayer]] = {}
+        for layer in layers:
+            self._layers.setdefault((layer.step, layer.case), []).append(layer)
+        self._templates = templates
+        self.faults: list[tuple[ResolvedLayer, str]] = []
+        """Layers that cannot be merged, and why, as `resolve` has found."""
+        self._plain: dict[str, ResolvedSpec | None] = {}
+        self._sizes: dict[int, int] = {}
+        """By id of a spec or layer, which lives as long as this object."""
+
+    def plain(self, name: str) -> ResolvedSpec | None:
+        """Return the spec of a template without layers, or None if the template is not known."""
+        if name not in self._plain:
+            template = self._templates.get(name)
+            self._plain[name] = None if template is None else self._of_template(template)
+        return self._plain[name]
+
+    def resolve(self, steps: Sequence[Step]) -> Iterator[ResolvedStep]:
+        """Yield the resolved steps and cases, each without and with its `retry.patch`. Linear:
+        layers beyond MAX_MERGED are not merged."""
+        room = MAX_MERGED
+        for i, step in enumerate(steps):
+            cases: Sequence[Case | None] = step.switch or (None,)
+            for at, case in enumerate(cases):
+                if step.flow_for(case) is not None:
+                    continue
+                work, changes = self._of(i, at if case is not None else None)
+                if work is not None:
+                    resolved: ResolvedSpec | None = self._of_work(work)
+                else:
+                    resolved = self.plain(step.template_for(case))
+                if resolved is None:
+                    continue
+                if not changes or self._has_faults(resolved, changes):
+                    yield ResolvedStep(i, resolved)
+                    continue
+                for attempt in _of_attempts(changes):
+                    room -= self._size(resolved.base) if attempt else 0
+                    room -= sum(self._size_in(change, resolved.base) for change in attempt)
+                    merged = room >= 0 and attempt
+                    yield ResolvedStep(i, self._merged(resolved, attempt) if merged else resolved)
+
+    def _has_faults(self, resolved: ResolvedSpec, changes: Sequence[ResolvedLayer]) -> bool:
+        found = [(each, each.layer.fault(resolved.base)) for each in changes]
+        faults = [(each, fault) for each, fault in found if fault is not None]
+        self.faults += faults
+        return bool(faults)
+
+    def _of(
+        self, step: int, case: int | None
+    ) -> tuple[ResolvedLayer | None, tuple[ResolvedLayer, ...]]:
+        """Return what a step runs in a case, and the other layers in the order of precedence."""
+        if not self._layers:
+            return None, ()
+        layers = [*self._layers.get((step, None), ())]
+        if case is not None:
+            layers += self._layers.get((step, case), ())
+        layers.sort(key=lambda each: each.layer.rank)
+        work = [each for each in layers if each.layer.rank is Rank.WORK]
+        return (work[-1] if work else None), tuple(layers[len(work) :])
+
+    def _size(self, spec: Mapping[str, Any]) -> int:
+        if id(spec) not in self._sizes:
+            self._sizes[id(spec)] = measure_json(spec)
+        return self._sizes[id(spec)]
+
+    def _size_in(self, change: ResolvedLayer, base: Mapping[str, Any]) -> int:
+        """Return the bytes that a layer adds to a spec. env is added to every container."""
+        times = count_containers(base) if change.layer.rank is Rank.ARGUMENTS else 1
+        return self._size(change.content) * max(times, 1)
+
+    def _of_template(self, template: JobTemplate) -> ResolvedSpec:
+        spec = template.spec
+        if self._defaults is not None:
+            spec = with_defaults(spec, self._defaults)
+        complete = with_claims(spec, self._claims)
+        return ResolvedSpec(template, None, spec, complete, predict_pod_names(spec), ())
+
+    def _of_work(self, work: ResolvedLayer) -> ResolvedSpec:
+        spec = with_defaults(work.layer.merge({}, work.content), self._defaults)
+        complete = with_claims(spec, self._claims)
+        pods = _pod_names(spec, is_open=work.open)
+        return ResolvedSpec(None, work, spec, complete, pods, ())
+
+    def _merged(self, resolved: ResolvedSpec, changes: tuple[ResolvedLayer, ...]) -> ResolvedSpec:
+        spec: Mapping[str, Any] = resolved.base
+        for change in changes:
+            spec = change.layer.merge(spec, change.content)
+        merged = resolved._replace(spec=with_claims(spec, self._claims), changes=changes)
+        return merged._replace(pods=_pod_names(spec, is_open=merged.open))
+
+
+def _of_attempts(changes: tuple[ResolvedLayer, ...]) -> list[tuple[ResolvedLayer, ...]]:
+    """Return the layers of the first attempt and, if they differ, of one after a failure."""
+    first = tuple(each for each in changes if each.layer.rank is not Rank.RETRY_PATCH)
+    return [first] if len(first) == len(changes) else [first, changes]
+
+
+def _pod_names(spec: Mapping[str, Any], *, is_open: bool) -> PodNames:
+    return predict_pod_names(_without_open_tasks(spec) if is_open else spec)
+
+
+def _without_open_tasks(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    tasks = spec.get("tasks")
+    if not isinstance(tasks, list):
+        return spec
+    known = [
+        None if isinstance(task, dict) and is_open(task.get("name")) else task for task in tasks
+    ]
+    return {**spec, "tasks": known}
+
+
+def is_open(value: Any) -> bool:
+    """Whether a value is a text with a reference in it."""
+    if not isinstance(value, str) or "$(" not in value:
+        return False
+    return next(find_references(value, ""), None) is not None
+
+
+def open_paths(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON paths in a merged spec of values that only a run knows. If the merge key of a
+    list element is open, so is the whole element: it may turn out to be another one."""
+    work: list[tuple[Any, Shape, str]] = [(spec, JOB_SPEC, "")]
+    while work:
+        node, shape, at = work.pop()
+        if isinstance(node, dict):
+            if any(is_open(node.get(key)) for key in shape.keys):
+                yield at
+            else:
+                work += [
+                    (value, shape.below(key), join_path(at, key)) for key, value in node.items()
+                ]
+        elif isinstance(node, list):
+            work += [(value, shape, f"{at}[{i}]") for i, value in enumerate(node)]
+        elif is_open(node):
+            yield at
+
+
+_MAX_SUGGESTERS = 10
+Tasks = Mapping[str, int | None]
+"""Task name -> number of pods of a vcjob spec; None if it is no number of pods."""
+
+
+class KnownTasks:
+    """Tasks of a flow's steps, computed on request; equal specs share one map."""
+
+    def __init__(self, resolved_steps: Iterable[ResolvedStep], excluded: frozenset[int]) -> None:
+        """`excluded`: steps of which some template is not known, so that they may have any task."""
+        self._specs: dict[int, list[Mapping[str, Any]]] = {}
+        for step, resolved in resolved_steps:
+            if step not in excluded:
+                self._specs.setdefault(step, []).append(resolved.spec)
+        self._of_steps: dict[int, Tasks] = {}
+        self._of_specs: dict[int, Tasks] = {}
+        self._suggesters: dict[int, Suggester] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._specs)
+
+    def get(self, step: int) -> Tasks | None:
+        """Return the tasks of a step, with `switch` those of any case; None if not known."""
+        if (found := self._of_steps.get(step)) is None and step in self._specs:
+            for spec in self._specs[step]:
+                if (tasks := self._of_specs.get(id(spec))) is None:
+                    tasks = self._of_specs[id(spec)] = _tasks(spec)
+                found = tasks if found is None else _either(found, tasks)
+            assert found is not None
+            self._of_steps[step] = found
+        return found
+
+    def nearest(self, name: str, tasks: Tasks) -> str | None:
+        """Return the most similar of these tasks, which `get` returned, or None. The cost is
+        bounded for any number of templates: only the first ones have a suggester."""
+        if id(tasks) not in self._suggesters:
+            if len(self._suggesters) == _MAX_SUGGESTERS:
+                return None
+            self._suggesters[id(tasks)] = Suggester([*tasks], budget=100)
+        return self._suggesters[id(tasks)].nearest(name)
+
+
+def _either(one: Tasks, other: Tasks) -> Tasks:
+    tasks = dict(one)
+    for name, pods in other.items():
+        before = tasks.get(name, 0)
+        tasks[name] = None if pods is None or before is None else max(before, pods)
+    return tasks
+
+
+def _tasks(spec: Mapping[str, Any]) -> Tasks:
+    tasks: dict[str, int | None] = {}
+    for task in job_view(spec, "", None).tasks:
+        if task.name is not None:
+            pods = task.replicas
+            tasks.setdefault(task.name, pods if pods is not None and pods >= 0 else None)
+    return tasks

@@ -1,0 +1,295 @@
+"""Names that an expression or a reference may use at its place, and the faults of other names.
+
+`core.cel.scope` holds the values: a name that is a fault here has no value there.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.step import Step
+from jobflow.api.labels import SCHEDULED_TIME
+from jobflow.core.admission.analysis.jobs.resolved_specs import KnownTasks
+from jobflow.core.admission.analysis.names.places import (
+    COMMON_VARIABLES,
+    FIELDS_WITH_VARS,
+    OTHER_PLACES,
+    ExpressionPlace,
+    variables_of,
+)
+from jobflow.core.admission.analysis.names.unknown_fields import (
+    undeclared_output,
+    unknown_fact,
+    unknown_failure,
+    unknown_field,
+    unknown_last,
+)
+from jobflow.core.admission.analysis.names.upstream_steps import UpstreamSteps
+from jobflow.core.cel.language.values import TYPES
+from jobflow.core.cel.scope import (
+    POD_PHASES,
+    RUN_FIELDS,
+    STEP_FIELDS,
+)
+from jobflow.core.cel.variables import Mention
+from jobflow.core.spec.expressions import VARS
+from jobflow.core.spec.graph import Graph
+from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.text import join_names
+
+ITEM_FACTS = ("phase", "outputs")
+"""Fields of an entry of a step's items."""
+REFERENCE_FACTS = ("outputs", "phase", "reason", "job", "failure")
+"""Fields of a step that references have."""
+_LITERALS = {"true": "true", "false": "false", "null": "null", "none": "null", "nil": "null"}
+"""Literals of other languages -> CEL's."""
+_DECISIONS = frozenset({"when", "switch", "forEach.from"})
+_DASHED = re.compile(r"[-.\w]+")
+
+
+class NameFault(NamedTuple):
+    """A name that its place cannot use."""
+
+    at: int
+    """Index of its first character."""
+    detail: str
+
+
+class NameScope:
+    """The names of one flow."""
+
+    def __init__(
+        self,
+        flow: JobFlow,
+        graph: Graph,
+        finally_graph: Graph,
+        steps: Sequence[Step],
+        tasks: KnownTasks,
+    ) -> None:
+        """`graph`: of spec.flows; `steps`: those of `finally` last."""
+        self._tasks = tasks
+        self._steps = steps
+        self._graph = graph
+        self._upstream = UpstreamSteps(graph, finally_graph, steps)
+        self._flow_fields = ["name", "namespace"]
+        if SCHEDULED_TIME in (flow.metadata.annotations or {}):
+            self._flow_fields.append("scheduledTime")
+        self._params = frozenset(param.name for param in flow.spec.params or ())
+        self._has_open_name: dict[int, bool] = {}
+        """By id of the tasks of a step, which live as long as their flow."""
+        self._param_suggester = Suggester([param.name for param in flow.spec.params or ()])
+        self._step_suggester = Suggester(graph.names)
+
+    # -------------------------------------------------------------------- variables
+
+    def _variables(self, place: ExpressionPlace) -> list[str]:
+        return variables_of(place, None if place.is_of_flow else self._steps[place.position])
+
+    def faults(
+        self, place: ExpressionPlace, mentions: Sequence[Mention], text: str
+    ) -> Iterator[NameFault]:
+        """Yield the faults of the names that an expression mentions. `text`: the expression."""
+        end = 0
+        for mention in mentions:
+            if mention.at < end:
+                continue  # part of a name that has been reported as a whole
+            if mention.root == "steps":
+                if (name := self._name_without_quotes(mention, text)) is not None:
+                    end = mention.at + len(f"steps.{name}")
+                    detail = f'write steps["{name}"], because a name with - or . needs quotes'
+                    yield NameFault(mention.at, detail)
+                    continue
+            if (fault := self.fault(place, mention)) is not None:
+                yield NameFault(mention.at, fault)
+
+    def fault(self, place: ExpressionPlace, mention: Mention) -> str | None:
+        """Return the fault of one name as a clause, or None."""
+        root, keys = mention.root, mention.keys
+        if root not in COMMON_VARIABLES and root not in self._variables(place):
+            return None if root in TYPES and not keys else self._no_variable(place, root)
+        if root == "params" and keys and keys[0] not in self._params:
+            guess = did_you_mean(self._param_suggester.nearest(keys[0]))
+            return f'there is no parameter "{keys[0]}"{guess}'
+        if root == "flow" and (keys or mention.open):
+            return self._flow(place, keys)
+        if root == "failure":
+            own = self._steps[place.position]
+            return unknown_fact(keys, of_child=own.may_run_flow)
+        if root == "last":
+            return unknown_last(keys)
+        if root == VARS:
+            return self._var(self._steps[place.position].vars or {}, keys[0])
+        return self._step_fact(place, mention) if root == "steps" else None
+
+    def _var(self, known: Collection[str], name: str) -> str | None:
+        if name in known:
+            return None
+        return unknown_field("this step", (f"vars.{name}",), [f"vars.{each}" for each in known])
+
+    def _no_variable(self, place: ExpressionPlace, root: str) -> str:
+        if root == VARS and place.field in FIELDS_WITH_VARS:
+            return "the step sets no vars"
+        if root in OTHER_PLACES:
+            return OTHER_PLACES[root]
+        if root in RUN_FIELDS:
+            return (
+                f"only repeat.until and retry.when have {root}, of the run that has ended; for "
+                f'another step write steps["NAME"].{root}'
+            )
+        if root in self._params:
+            return f"there is no variable {root}; write params.{root}"
+        if root in self._graph.index:
+            return f'there is no variable {root}; write steps["{root}"]'
+        if (word := _LITERALS.get(root.lower())) is not None:
+            return f"there is no variable {root}; write {word}"
+        guess = Suggester(self._variables(place)).nearest(root)
+        listed = f"; there are {', '.join(self._variables(place))}"
+        return f"there is no variable {root}" + (did_you_mean(guess) or listed)
+
+    def _flow(self, place: ExpressionPlace, keys: Sequence[str]) -> str | None:
+        names = [*self._flow_fields]
+        if place.position >= len(self._graph):
+            names += ["phase", "failures"]
+        if keys and keys[0] in names:
+            return unknown_failure(keys[2:]) if keys[0] == "failures" else None
+        if keys and keys[0] in ("phase", "failures"):
+            return f"only steps of finally and outputs of the flow have flow.{keys[0]}"
+        if keys and keys[0] == "scheduledTime":
+            return "only flows that a CronJobFlow creates have flow.scheduledTime"
+        return unknown_field("a flow", keys, names)
+
+    # ------------------------------------------------------------------------- steps
+
+    def _step_fact(self, place: ExpressionPlace, mention: Mention) -> str | None:
+        if not mention.keys:
+            return 'write the name of the step, as in steps["NAME"].phase'
+        name = mention.keys[0]
+        fault = self._step(place, name) or self._fact(name, mention)
+        if fault is not None or place.field != VARS:
+            return fault
+        is_over = not self._upstream.may_still_run(place.position, name)
+        if is_over or mention.keys[1:2] in (("phase",), ("job",)):
+            return None
+        return (
+            f'"{name}" may still run when this step starts, so vars can only use its phase '
+            "and job; wait until it has ended"
+        )
+
+    def _step(self, place: ExpressionPlace, name: str) -> str | None:
+        target, first = self._upstream.find(name), len(self._graph)
+        if target is None:
+            return f'no such step as "{name}"' + did_you_mean(self._step_suggester.nearest(name))
+        if target >= first > place.position:
+            return f'"{name}" is a step of finally, whose result no step of flows can use'
+        if target == place.position:
+            return (
+                "a step cannot use its own result; repeat.until and retry.when have outputs, phase "
+                "and reason of the run that has just ended, and retry.when has its failure"
+            )
+        if target < first <= place.position or place.is_of_flow:
+            return None
+        if self._upstream.depends_on(place.position, target):
+            return self._matched(place, target)
+        dependant = self._steps[place.position].name
+        return f'step "{dependant}" does not depend on "{name}"; add it to dependsOn.targets'
+
+    def _matched(self, place: ExpressionPlace, target: int) -> str | None:
+        """Return a fault if a decision of a step uses a target whose items are matched: it is made
+        while these still run."""
+        step = self._steps[place.position]
+        if place.field not in _DECISIONS or not step.matches_items:
+            return None
+        if self._upstream.is_settled(place.position, target):
+            return None
+        return (
+            f'"{self._steps[target].name}" may still run when this is evaluated, because its items '
+            "are matched; use a step before it"
+        )
+
+    def _fact(self, name: str, mention: Mention) -> str | None:
+        keys = mention.keys[1:]
+        position = self._upstream.find(name)
+        assert position is not None, "the step exists"
+        step = self._steps[position]
+        absent = {"items"} if step.for_each is None else {"job"}
+        if step.flow is not None:
+            absent |= {"job", "tasks"}
+        facts = [fact for fact in STEP_FIELDS if fact not in absent]
+        if not keys:
+            return unknown_field("a step", keys, facts) if mention.open else None
+        if keys[0] == "items" and step.for_each is None:
+            return f'"{name}" has no forEach, and so no items'
+        if keys[0] == "job" and step.for_each is not None:
+            return f'"{name}" has forEach, and so a job for each item'
+        if keys[0] not in facts:
+            return unknown_field("a step", keys, facts)
+        if keys[0] == "outputs" and step.for_each is not None:
+            return (
+                f'"{name}" has forEach: each of its items has outputs, as in '
+                f'steps["{name}"].items[0].outputs'
+            )
+        if step.flow is not None and (fault := undeclared_output(step, keys)) is not None:
+            return fault
+        if keys[0] == "failure":
+            return unknown_fact(keys[1:], of_child=step.may_run_flow)
+        if keys[0] == "items" and len(keys) > 2 and keys[2] not in ITEM_FACTS:
+            return unknown_field("an item", keys[2:], ITEM_FACTS)
+        return self._task(position, keys[1:]) if keys[0] == "tasks" and keys[1:] else None
+
+    def _task(self, position: int, keys: Sequence[str]) -> str | None:
+        known, name = self._tasks.get(position), self._steps[position].name
+        if known is not None and keys[0] not in known and not self._may_have_any_task(known):
+            guess = did_you_mean(self._tasks.nearest(keys[0], known))
+            return f'the job of "{name}" has no task "{keys[0]}"' + (
+                guess or f"; it has {join_names(known)}"
+            )
+        if len(keys) > 1 and keys[1] not in POD_PHASES:
+            return unknown_field("a task", keys[1:], POD_PHASES)
+        return None
+
+    def _may_have_any_task(self, tasks: Collection[str]) -> bool:
+        """Whether only a run knows the name of one of these tasks."""
+        if id(tasks) not in self._has_open_name:
+            self._has_open_name[id(tasks)] = any("$(" in name for name in tasks)
+        return self._has_open_name[id(tasks)]
+
+    def _name_without_quotes(self, mention: Mention, text: str) -> str | None:
+        """Return the step that `steps.a-b.phase` means if there is no step `a`."""
+        if not mention.keys or not text.startswith("steps.", mention.at):
+            return None
+        found = _DASHED.match(text, mention.at + len("steps."))
+        written = found.group() if found is not None else ""
+        if self._upstream.find(mention.keys[0]) is not None and "-" not in written.split(".")[0]:
+            return None
+        ends = (end for end in range(len(written) - 1, 0, -1) if written[end] in ".-")
+        for end in [len(written), *ends]:
+            name = written[:end]
+            if name != mention.keys[0] and self._upstream.find(name) is not None:
+                return name
+        return None
+
+    # -------------------------------------------------------------------- references
+
+    def reference_fault(
+        self, place: ExpressionPlace, root: str, keys: tuple[str, ...]
+    ) -> str | None:
+        """Return the fault of a reference, which has fewer names than an expression, or None."""
+        if root == "steps" and not set(keys[1:2]) & set(REFERENCE_FACTS):
+            example = "$(steps.NAME.outputs.KEY)"
+            others = ", ".join(f".{fact}" for fact in REFERENCE_FACTS[1:])
+            detail = f"write {example} for a step's output, or end with one of {others}"
+            return self._misspelled_fact(keys[0]) or detail
+        if root == "flow" and len(keys) > 1 and keys[0] != "failures":
+            return unknown_field("a flow", (".".join(keys),), self._flow_fields)
+        return self.fault(place, Mention(root, keys, 0))
+
+    def _misspelled_fact(self, path: str) -> str | None:
+        """Return the fault of `x.output.y`."""
+        name, _, rest = path.partition(".")
+        word = rest.partition(".")[0]
+        if word and self._upstream.find(name) is not None:
+            if word in REFERENCE_FACTS:
+                return f"{word} has no fields; write $(steps.{name}.{word})"
+            return unknown_field("a reference to a step", (word,), REFERENCE_FACTS)
+        return None

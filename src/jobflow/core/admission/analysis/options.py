@@ -1,0 +1,35 @@
+"""Options: fields that most steps and flows do not set, and that rules of their own check."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow.jobflow import JobFlowSpec
+from jobflow.api.flow.step import Step
+
+PLAIN_FIELDS = frozenset({"name", "template", "depends_on", "continue_on_failure"})
+"""Fields of a step that are no options. Every other field is one, a new field too."""
+PLAIN_SPEC_FIELDS = frozenset(
+    {"flows", "targets", "job_retain_policy", "params", "job_defaults", "suspend"}
+)
+"""Fields of a flow's spec that are no options: rules of their own look at them."""
+
+
+Select = Callable[[Iterable[Any]], list[tuple[int, Any]]]
+
+
+def _with_options(struct: type[msgspec.Struct], plain: frozenset[str]) -> Select:
+    """Return a function that selects the values in which a field that is not plain is set, with
+    their positions. It is compiled, because it looks at every step and a call for each of them
+    takes three times as long."""
+    options = [field.name for field in msgspec.structs.fields(struct) if field.name not in plain]
+    tests = " or ".join(f"value.{name} is not None" for name in options)
+    select: Select = eval(
+        f"lambda values: [(i, value) for i, value in enumerate(values) if {tests}]"
+    )
+    return select
+
+
+select_steps = _with_options(Step, PLAIN_FIELDS)
+select_specs = _with_options(JobFlowSpec, PLAIN_SPEC_FIELDS)

@@ -1,0 +1,1 @@
+"""Rules of a flow as a whole: its children, schedule, concurrency group and size."""

@@ -1,0 +1,94 @@
+"""Rules of CronJobFlows: the schedule, its policies, and the metadata of its flows.
+
+Source: the validation of `batch/v1` CronJobs (k8s.io/kubernetes, pkg/apis/batch/validation). The
+flows are judged by the rules of flows (`validate_cron`).
+"""
+
+from collections.abc import Callable, Iterator
+
+from jobflow.api.flow.cronjobflow import ConcurrencyPolicy, CronJobFlow
+from jobflow.core.admission.rules.jobs.job_defaults import annotation_violations, label_violations
+from jobflow.core.cron.expression import ScheduleFault
+from jobflow.core.cron.schedule import parse_schedule, parse_zone
+from jobflow.core.suggest import list_supported
+from jobflow.core.violations import FieldWarning, Reason, Violation
+
+TEMPLATE = "spec.jobFlowTemplate"
+SHORT_DEADLINE = 10
+"""Seconds of a deadline that a restart of the controller may exceed."""
+
+CronRule = Callable[[CronJobFlow], Iterator[Violation]]
+
+
+def schedule_has_times(cron: CronJobFlow) -> Iterator[Violation]:
+    text = cron.spec.schedule
+    if not text:
+        detail = "write the times, such as 30 2 * * * for every day at 2:30"
+        yield Violation("spec.schedule", Reason.REQUIRED, text, detail)
+        return
+    try:
+        parse_schedule(text, None)
+    except ScheduleFault as fault:
+        yield Violation("spec.schedule", Reason.INVALID, text, str(fault))
+
+
+def time_zone_exists(cron: CronJobFlow) -> Iterator[Violation]:
+    try:
+        parse_zone(cron.spec.time_zone)
+    except ScheduleFault as fault:
+        yield Violation("spec.timeZone", Reason.INVALID, cron.spec.time_zone, str(fault))
+
+
+def numbers_are_not_negative(cron: CronJobFlow) -> Iterator[Violation]:
+    spec = cron.spec
+    fields = {
+        "startingDeadlineSeconds": spec.starting_deadline_seconds,
+        "successfulJobsHistoryLimit": spec.successful_jobs_history_limit,
+        "failedJobsHistoryLimit": spec.failed_jobs_history_limit,
+    }
+    for field, value in fields.items():
+        if value is not None and value < 0:
+            yield Violation(f"spec.{field}", Reason.INVALID, value, "must not be negative")
+
+
+def concurrency_policy_exists(cron: CronJobFlow) -> Iterator[Violation]:
+    policy = cron.spec.concurrency_policy
+    if policy is not None and policy not in [*ConcurrencyPolicy]:
+        detail = list_supported(policy, [*ConcurrencyPolicy])
+        yield Violation("spec.concurrencyPolicy", Reason.NOT_SUPPORTED, policy, detail)
+
+
+def template_is_there(cron: CronJobFlow) -> Iterator[Violation]:
+    template = cron.spec.job_flow_template
+    if template is None or template.spec is None:
+        path = f"{TEMPLATE}.spec" if template is not None else TEMPLATE
+        yield Violation(path, Reason.REQUIRED, None, "write the spec of the flows to create")
+
+
+def template_metadata_is_valid(cron: CronJobFlow) -> Iterator[Violation]:
+    """A label or an annotation with a fault would make the API server refuse every flow."""
+    template = cron.spec.job_flow_template
+    if template is not None and (own := template.metadata) is not None:
+        path = f"{TEMPLATE}.metadata"
+        yield from label_violations(f"{path}.labels", own.labels or {})
+        yield from annotation_violations(f"{path}.annotations", own.annotations or {}, "a flow")
+
+
+CRON_RULES: tuple[CronRule, ...] = (
+    schedule_has_times,
+    time_zone_exists,
+    numbers_are_not_negative,
+    concurrency_policy_exists,
+    template_is_there,
+    template_metadata_is_valid,
+)
+
+
+def deadline_is_long_enough(cron: CronJobFlow) -> Iterator[FieldWarning]:
+    deadline = cron.spec.starting_deadline_seconds
+    if deadline is not None and 0 <= deadline < SHORT_DEADLINE:
+        detail = (
+            f"{deadline} s is short: no flow starts for a scheduled time at which the controller "
+            f"restarts; use at least {SHORT_DEADLINE}"
+        )
+        yield FieldWarning("spec.startingDeadlineSeconds", detail)

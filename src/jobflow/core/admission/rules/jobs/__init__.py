@@ -1,0 +1,1 @@
+"""Rules of the vcjobs of steps: their work, patches, volumes and names."""

@@ -1,0 +1,260 @@
+"""Rules of the layers of a job (what a step runs itself, its arguments, its patches) and of
+jobDefaults: they must merge, and make vcjobs that Volcano accepts.
+
+The merged spec of each step and case is judged, and each fault is traced back to the layer that it
+comes from (`layer_locations`). Values that only a run knows (`open_paths`) are not judged.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow.control import JobDefaults
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.jobs.layer_locations import (
+    LayerLocations,
+    as_written,
+    innermost,
+    locations_of,
+)
+from jobflow.core.admission.analysis.jobs.resolved_specs import (
+    ResolvedLayer,
+    ResolvedSpec,
+    open_paths,
+)
+from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.admission.volcano.job import changed_violations, job_violations
+from jobflow.core.manifests.layers import Layer, Rank
+from jobflow.core.manifests.strategic_merge import merge, patch_violations
+from jobflow.core.text import join_names
+from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN, Reason, Violation
+
+_REASONS_WITHOUT_TEMPLATE = frozenset({Reason.NOT_SUPPORTED, Reason.TYPE_INVALID, Reason.TOO_LONG})
+"""Reasons that hold for any template, because they are about the patch's own value."""
+_SINGLE_VALUE = re.compile(
+    r"tasks\[\d+\]\.name|queue|priorityClassName|runningEstimate|mountPath|volumeClaimName"
+)
+"""Ends of paths whose invalid value is invalid for any template."""
+_REPLACED_LIST = re.compile(r"policies\[\d+\]")
+"""Lists that a patch replaces as a whole, so that their faults hold for any template."""
+_ABOUT_TASK_NAMES = re.compile(r"plugins\.mpi|.*\.dependsOn\.name(?:\[\d+\])?")
+"""Faults that another task name may mend."""
+_MATCHED_BY_NAME = {
+    re.compile(r"\.tasks\[\d+\]\.template\.spec\.containers"): "task",
+    re.compile(r"\.tasks\[\d+\]\.template\.spec\.\w+\[\d+\]\.image"): "container",
+}
+"""Fields that are missing if a patch adds a task or container instead of changing one."""
+_DEFAULTS = "spec.jobDefaults"
+_DEFAULTS_OF_SPEC = frozenset({"queue", "priorityClassName", "schedulerName", "plugins"})
+_TASK = re.compile(r"tasks(?:\[\d+\](?:\.name)?)?")
+
+
+def patches_can_be_merged(facts: FlowFacts) -> Iterator[Violation]:
+    for patch in facts.resolved_layers:
+        if patch.layer.rank >= Rank.PATCH:
+            for fault in patch_violations(patch.content, patch.path):
+                yield as_written(fault, patch)
+
+
+def layers_fit_their_jobs(facts: FlowFacts) -> Iterator[Violation]:
+    """`env` is set in every container, so it may make a job that no API server stores."""
+    for layer, detail in facts.layer_faults:
+        yield Violation(f"{layer.owner}.env", Reason.TOO_MANY, None, detail)
+
+
+def values_have_their_types(facts: FlowFacts) -> Iterator[Violation]:
+    for layer, found in facts.misfits:
+        for fault in found.violations:
+            yield as_written(fault, layer)
+
+
+def patched_elements_have_names(facts: FlowFacts) -> Iterator[Violation]:
+    """An element without a name means the only one of the spec that is patched."""
+    for resolved, patch, (path, word, name, known) in facts.unknown_elements:
+        if name is None:
+            detail = (
+                f"{resolved.title} has {len(known)} {word}s "
+                f"({join_names(known)}); name the one to change"
+            )
+            yield as_written(Violation(f"{path}.name", Reason.REQUIRED, None, detail), patch)
+
+
+def jobs_are_valid(facts: FlowFacts) -> Iterator[Violation]:
+    """Without a known template, only rules that need none apply."""
+    faults_of = _SpecFaults(facts.flow.spec.job_defaults)
+    resolved = {id(layer) for spec in facts.resolved_specs for layer in spec.layers}
+    others = [layer for layer in facts.resolved_layers if id(layer) not in resolved]
+    faults = chain(
+        faults_of.defaults,
+        chain.from_iterable(map(faults_of.spec, facts.resolved_specs)),
+        chain.from_iterable(map(_faults_without_template, others)),
+    )
+    nameless = frozenset(
+        patch.written_path(each.path)
+        for _, patch, each in facts.unknown_elements
+        if each.name is None
+    )
+    reported = (fault for fault in faults if not _lacks_only_a_name(fault, nameless))
+    # cases share their step's patch, steps the flow's jobDefaults
+    yield from {(each.path, each.message): each for each in islice(reported, MAX_FINDINGS)}.values()
+
+
+PATCH_RULES = (
+    Group[Rule](
+        lambda facts: facts.resolved_layers,
+        (
+            patches_can_be_merged,
+            layers_fit_their_jobs,
+            values_have_their_types,
+            patched_elements_have_names,
+        ),
+    ),
+    Group[Rule](
+        lambda facts: facts.resolved_layers or facts.flow.spec.job_defaults,
+        (jobs_are_valid,),
+    ),
+)
+
+
+def _lacks_only_a_name(fault: Violation, nameless: Collection[str]) -> bool:
+    """Whether `patched_elements_have_names` reports the cause of a missing value."""
+    return (
+        bool(nameless)
+        and fault.reason is Reason.REQUIRED
+        and any(path in nameless for path in _beginnings(fault.path))
+    )
+
+
+class _SpecFaults:
+    """Faults of merged specs that their templates do not have."""
+
+    def __init__(self, defaults: JobDefaults | None) -> None:
+        content: Mapping[str, Any] = _spec_of_defaults(defaults) if defaults else {}
+        layer = Layer(Rank.PATCH, "jobDefaults", content)
+        self._defaults = ResolvedLayer(-1, None, "spec", layer, content, open=False)
+        found = _faults_without_template(self._defaults) if content else ()
+        self.defaults = [*islice(found, MAX_FINDINGS)]
+        """Faults of jobDefaults with any template."""
+        self._of_templates: dict[int, frozenset[tuple[str, str]]] = {}
+        self._located = 0
+
+    def spec(self, resolved: ResolvedSpec) -> Iterator[Violation]:
+        """Yield the faults of one merged spec, at their locations in the flow."""
+        if not resolved.layers and not self._defaults.content:
+            return
+        faults = self._found(resolved)
+        if resolved.open:
+            faults = filter(_holds_for_any_run(resolved.spec), faults)
+        locations = None
+        for fault in faults:
+            locations = locations or self._locations(resolved)
+            located = self._locate(locations, _with_name_hint(fault, resolved))
+            yield self._with_title(located, resolved)
+
+    def _found(self, resolved: ResolvedSpec) -> Iterator[Violation]:
+        """Yield the faults at their paths in the spec, without those of the template itself, which
+        was judged when it was created."""
+        if resolved.template is None:
+            yield from job_violations(resolved.spec, "", None)
+            return
+        for fault in changed_violations(resolved.spec, self._changed_fields(resolved)):
+            if (fault.path, fault.message) not in self._template_faults(resolved.template):
+                yield fault
+
+    def _locate(self, layers: Sequence[LayerLocations], fault: Violation) -> Violation:
+        """Locating takes longer than finding, so faults that are not shown stay at the whole
+        layer."""
+        self._located += 1
+        is_shown = self._located <= MAX_SHOWN
+        return innermost(layers, fault) if is_shown else layers[0].at_root(fault)
+
+    def _changed_fields(self, resolved: ResolvedSpec) -> Collection[str]:
+        layers = (self._defaults, *resolved.layers)
+        fields = {key for layer in layers for key in layer.content}
+        if any(field.startswith("$") for field in fields):  # a directive may change every field
+            fields.update(resolved.base)
+        return fields
+
+    def _with_title(self, fault: Violation, resolved: ResolvedSpec) -> Violation:
+        """Add what the jobDefaults do not fit."""
+        if not fault.path.startswith(_DEFAULTS) or fault in self.defaults:
+            return fault
+        return replace(fault, detail=f"{fault.detail} (with {resolved.title})")
+
+    def _template_faults(self, template: JobTemplate) -> frozenset[tuple[str, str]]:
+        spec = template.spec
+        if id(spec) not in self._of_templates:
+            faults = job_violations(spec, "", None)
+            self._of_templates[id(spec)] = frozenset((each.path, each.message) for each in faults)
+        return self._of_templates[id(spec)]
+
+    def _locations(self, resolved: ResolvedSpec) -> list[LayerLocations]:
+        locations = locations_of(resolved)
+        if self._defaults.content:
+            locations.append(LayerLocations(self._defaults, resolved.spec))
+        return locations
+
+
+def _with_name_hint(fault: Violation, resolved: ResolvedSpec) -> Violation:
+    """Add to a missing value how a patch selects the element that has it."""
+    is_patched = any(layer.layer.rank >= Rank.PATCH for layer in resolved.changes)
+    if fault.reason is Reason.REQUIRED and is_patched:
+        for place, word in _MATCHED_BY_NAME.items():
+            if place.fullmatch(fault.path):
+                return replace(fault, detail=f"{fault.detail} (a patch finds its {word} by name)")
+    return fault
+
+
+def _spec_of_defaults(defaults: JobDefaults) -> dict[str, Any]:
+    fields = msgspec.to_builtins(defaults)
+    return {key: value for key, value in fields.items() if key in _DEFAULTS_OF_SPEC and value}
+
+
+def _faults_without_template(layer: ResolvedLayer) -> Iterator[Violation]:
+    spec = merge({}, layer.content)
+    locations = LayerLocations(layer, spec)
+    holds = _holds_for_any_run(spec) if layer.open else lambda fault: True
+    for fault in job_violations(spec, "", None):
+        if _needs_no_template(fault) and holds(fault):
+            yield locations.in_layer(fault)
+
+
+def _needs_no_template(fault: Violation) -> bool:
+    if fault.reason in _REASONS_WITHOUT_TEMPLATE or _REPLACED_LIST.search(fault.path):
+        return True
+    if fault.reason is not Reason.INVALID:
+        return False
+    if isinstance(fault.value, int):
+        return fault.value < 0
+    return any(found.end() == len(fault.path) for found in _SINGLE_VALUE.finditer(fault.path))
+
+
+def _holds_for_any_run(spec: Mapping[str, Any]) -> Callable[[Violation], bool]:
+    """Return a predicate: whether a fault holds for any value of the open references. It is neither
+    at, above nor below one, nor about task names if one of these is open."""
+    open_places = frozenset(open_paths(spec))
+    above = frozenset(part for place in open_places for part in _beginnings(place))
+    has_open_task = any(_TASK.fullmatch(place) for place in open_places)
+
+    def holds(fault: Violation) -> bool:
+        path = fault.path.removeprefix(".")
+        if has_open_task and _ABOUT_TASK_NAMES.fullmatch(path):
+            return False
+        if path in above and fault.reason is not Reason.NOT_SUPPORTED:
+            return False  # an unsupported word, such as the name of a plugin, stays a fault
+        return open_places.isdisjoint(_beginnings(path))
+
+    return holds
+
+
+def _beginnings(path: str) -> Iterator[str]:
+    """Yield `tasks[0].name`, `tasks[0]`, `tasks`."""
+    yield path
+    for end in range(len(path) - 1, 0, -1):
+        if path[end] in ".[":
+            yield path[:end]

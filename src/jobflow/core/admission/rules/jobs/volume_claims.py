@@ -1,0 +1,138 @@
+"""Rules of volumeClaims: the API server must accept each claim when the first job needs it.
+
+Source: k8s.io/kubernetes/pkg/apis/core/validation (ValidatePersistentVolumeClaimSpec).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.names.places import NO_STEP
+from jobflow.core.admission.object_names import DNS_LABEL, MAX_OBJECT_NAME
+from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.references import find_references
+from jobflow.core.names import format_job_name
+from jobflow.core.suggest import list_supported
+from jobflow.core.violations import Reason, Violation
+
+MAX_CLAIMS = 32
+"""Volume claims of a flow."""
+ACCESS_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
+_PATH = "spec.volumeClaims"
+_VALUES = frozenset({"params", "flow"})
+"""Roots of references that have a value before anything runs."""
+
+
+def claims_are_few(facts: FlowFacts) -> Iterator[Violation]:
+    count = len(facts.flow.spec.volume_claims or ())
+    if count > MAX_CLAIMS:
+        detail = f"at most {MAX_CLAIMS} are allowed; use directories of one claim (subPath)"
+        yield Violation(_PATH, Reason.TOO_MANY, count, detail)
+
+
+def claims_have_names(facts: FlowFacts) -> Iterator[Violation]:
+    """A volume of a pod has the name of the claim, and the claim that of the flow before it."""
+    for claim in facts.claims:
+        if not DNS_LABEL.fullmatch(claim.name):
+            detail = (
+                "the name of a claim is also that of a volume: at most 63 lower-case letters, "
+                'digits and "-", which begin and end with a letter or digit'
+            )
+            yield Violation(claim.path, Reason.INVALID, claim.name, detail)
+            continue
+        name = format_job_name(facts.flow_name, claim.name)
+        if len(name) > MAX_OBJECT_NAME:
+            detail = (
+                f"the claim would have a name of {len(name)} characters, but a name has at most "
+                f"{MAX_OBJECT_NAME}; shorten it"
+            )
+            yield Violation(claim.path, Reason.TOO_LONG, claim.name, detail)
+
+
+def references_in_claims_exist(facts: FlowFacts) -> Iterator[Violation]:
+    """A claim is created once for the whole flow."""
+    scope = facts.expressions.scope
+    for claim in facts.claims:
+        known = True
+        for path, reference in find_references(claim.written, claim.path):
+            if reference.root in _VALUES:
+                detail = scope.reference_fault(NO_STEP, reference.root, reference.keys)
+            else:
+                detail = "a claim is created once for the flow: only params and flow have a value"
+            if detail is not None:
+                known = False
+                yield Violation(path, Reason.INVALID, f"$({reference.path})", detail)
+        if known and isinstance(claim.spec, EvaluationFailure):
+            yield Violation(claim.path, Reason.INVALID, claim.written, claim.spec.message)
+
+
+def claims_have_their_types(facts: FlowFacts) -> Iterator[Violation]:
+    for claim in facts.claims:
+        if claim.misfits is not None:
+            yield from claim.misfits.violations
+
+
+def claims_are_complete(facts: FlowFacts) -> Iterator[Violation]:
+    for claim in facts.claims:
+        spec, path = claim.spec, claim.path
+        if isinstance(spec, EvaluationFailure):
+            continue
+        if not isinstance(spec, dict):
+            continue
+        if not spec:
+            detail = (
+                "write the spec of the claim: accessModes: [ReadWriteOnce], resources: "
+                "{requests: {storage: 10Gi}}"
+            )
+            yield Violation(path, Reason.REQUIRED, None, detail)
+            continue
+        yield from _access_mode_faults(spec.get("accessModes"), f"{path}.accessModes")
+        yield from _storage_faults(spec, path)
+
+
+VOLUME_CLAIM_RULES = (
+    Group[Rule](
+        lambda facts: facts.flow.spec.volume_claims,
+        (
+            claims_are_few,
+            claims_have_names,
+            references_in_claims_exist,
+            claims_have_their_types,
+            claims_are_complete,
+        ),
+    ),
+)
+
+
+def _access_mode_faults(modes: Any, path: str) -> Iterator[Violation]:
+    if not modes:
+        detail = f"at least one access mode: {', '.join(ACCESS_MODES)}"
+        yield Violation(path, Reason.REQUIRED, None, detail)
+        return
+    for i, mode in enumerate(modes if isinstance(modes, list) else ()):
+        if isinstance(mode, str) and mode not in ACCESS_MODES:
+            detail = list_supported(mode, ACCESS_MODES)
+            yield Violation(f"{path}[{i}]", Reason.NOT_SUPPORTED, mode, detail)
+    if isinstance(modes, list) and len(modes) > 1 and "ReadWriteOncePod" in modes:
+        detail = "ReadWriteOncePod cannot be combined with other access modes"
+        yield Violation(path, Reason.FORBIDDEN, None, detail)
+
+
+def _storage_faults(spec: dict[str, Any], path: str) -> Iterator[Violation]:
+    found: Any = spec
+    for key in ("resources", "requests", "storage"):
+        if not isinstance(found, dict):
+            return  # of a wrong type
+        path, found = f"{path}.{key}", found.get(key)
+        if found is None:
+            detail = "the size of the volume, such as resources: {requests: {storage: 10Gi}}"
+            yield Violation(path, Reason.REQUIRED, None, detail)
+            return
+    if _is_not_positive(found):
+        yield Violation(path, Reason.INVALID, found, "the size of a volume is more than 0")
+
+
+def _is_not_positive(size: Any) -> bool:
+    text = str(size).strip()
+    return text.startswith("-") or not any(digit in text for digit in "123456789")

@@ -1,0 +1,1 @@
+"""Rules of steps: what they wait for, how often they run, and when they end."""

@@ -1,0 +1,227 @@
+"""Rules of names, templates, dependencies, jobRetainPolicy and the names of patches.
+
+A flow that can reach Succeed is admitted, so a target that is named twice is no fault.
+"""
+
+from collections.abc import Iterator
+
+from jobflow.api.flow.dependencies import Condition, Strategy
+from jobflow.api.flow.jobflow import RetainPolicy
+from jobflow.api.flow.step import Step
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.object_names import all_names, name_violations, object_name_violations
+from jobflow.core.admission.rule import Group, Rule, every_flow
+from jobflow.core.suggest import (
+    CURLY_QUOTES,
+    CURLY_QUOTES_ARE_PART,
+    Suggester,
+    did_you_mean,
+    list_supported,
+)
+from jobflow.core.violations import Reason, Violation, join_path
+
+_STRATEGIES = frozenset({None, *Strategy})
+_CONDITIONS = frozenset({None, *Condition})
+_RETAIN_POLICIES = frozenset({None, *RetainPolicy})
+
+_MAX_SHOWN_OF_CYCLE = 8
+
+
+def flow_has_a_name(facts: FlowFacts) -> Iterator[Violation]:
+    yield from object_name_violations(facts.flow.metadata)
+
+
+def flow_has_steps(facts: FlowFacts) -> Iterator[Violation]:
+    if not facts.flows:
+        yield Violation("spec.flows", Reason.REQUIRED, None, "a flow has at least one step")
+
+
+def steps_have_names(facts: FlowFacts) -> Iterator[Violation]:
+    """A step's name is part of its vcjob's name and, by default, the name of its JobTemplate."""
+    if all_names(facts.names):
+        return
+    for i, name in enumerate(facts.names):
+        path = f"{facts.path(i)}.name"
+        if name:
+            yield from name_violations(path, name)
+        else:
+            detail = "a step has a name, which is also its JobTemplate's unless template is set"
+            yield Violation(path, Reason.REQUIRED, name, detail)
+
+
+def step_names_are_unique(facts: FlowFacts) -> Iterator[Violation]:
+    """Steps of `finally` share the names of the others."""
+    first: dict[str, int] = facts.graph.index
+    if facts.finally_steps:
+        first = {name: i for i, name in reversed([*enumerate(facts.names)])}
+    if len(first) == len(facts.names):
+        return
+    for i, name in enumerate(facts.names):
+        if first[name] != i and name:
+            detail = (
+                f"already the name of {facts.path(first[name])}; give each step its own name, "
+                "and set template if its JobTemplate has another name"
+            )
+            yield Violation(f"{facts.path(i)}.name", Reason.DUPLICATE, name, detail)
+
+
+def templates_have_names(facts: FlowFacts) -> Iterator[Violation]:
+    if not facts.cases and all_names(facts.templates):
+        return
+    for i, step in enumerate(facts.steps):
+        if step.template and not all_names([step.template]):
+            yield from name_violations(f"{facts.path(i)}.template", step.template)
+    for i, at, case in facts.cases:
+        if case.template:
+            yield from name_violations(f"{facts.path(i)}.switch[{at}].template", case.template)
+
+
+def targets_are_steps(facts: FlowFacts) -> Iterator[Violation]:
+    for first, graph in facts.graphs:
+        suggester = Suggester(graph.names) if graph.unknown else None
+        for i, at in graph.unknown:
+            target = facts.steps[first + i].targets[at]
+            if suggester is None or target in facts.elsewhere[first > 0]:
+                continue  # `targets_are_in_the_same_list` reports it
+            guess = suggester.nearest(target)
+            meant = did_you_mean(guess if guess != graph.names[i] else None)
+            path = f"{facts.path(first + i)}.dependsOn.targets[{at}]"
+            curly = CURLY_QUOTES_ARE_PART if CURLY_QUOTES.intersection(target) else ""
+            yield Violation(path, Reason.INVALID, target, "no such step" + curly + meant)
+
+
+def targets_are_in_the_same_list(facts: FlowFacts) -> Iterator[Violation]:
+    """Steps of `finally` start after those of `flows`, so dependencies cross neither way."""
+    for first, graph in facts.graphs:
+        for i, at in graph.unknown if facts.finally_steps else ():
+            target = facts.steps[first + i].targets[at]
+            if target not in facts.elsewhere[first > 0]:
+                continue
+            detail = "a step of finally, which starts after this one; remove this target"
+            if first:
+                detail = (
+                    "a step of flows, and finally starts when all of these have finished; remove "
+                    f'this target; to run only if it failed: when: steps["{target}"].phase == '
+                    '"Failed"'
+                )
+            path = f"{facts.path(first + i)}.dependsOn.targets[{at}]"
+            yield Violation(path, Reason.INVALID, target, detail)
+
+
+def targets_are_other_steps(facts: FlowFacts) -> Iterator[Violation]:
+    for first, graph in facts.graphs:
+        for i, at in graph.own:
+            path = f"{facts.path(first + i)}.dependsOn.targets[{at}]"
+            detail = "a step cannot wait for itself; remove this target"
+            yield Violation(path, Reason.INVALID, graph.names[i], detail)
+
+
+def dependencies_have_an_order(facts: FlowFacts) -> Iterator[Violation]:
+    """Reports one cycle of each group of steps that wait for each other, in running order."""
+    for first, graph in facts.graphs:
+        for cycle in graph.cycles:
+            step, last = first + cycle[0], graph.names[cycle[-2]]
+            at = facts.steps[step].targets.index(last)
+            detail = (
+                f"these steps wait for each other: {_in_running_order(graph.names, cycle)}; "
+                "remove one of these dependencies"
+            )
+            path = f"{facts.path(step)}.dependsOn.targets[{at}]"
+            yield Violation(path, Reason.INVALID, last, detail)
+
+
+def _in_running_order(names: list[str], cycle: list[int]) -> str:
+    """Return `a -> b -> c -> a`; of a long cycle the beginning and the end."""
+    shown = [names[step] for step in cycle]
+    if len(shown) > _MAX_SHOWN_OF_CYCLE:
+        left_out = len(shown) - _MAX_SHOWN_OF_CYCLE
+        shown[5:-3] = [f"({left_out} more)"]
+    return " -> ".join(shown)
+
+
+def strategies_and_conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
+    known = _STRATEGIES.issuperset([each.strategy for _, each in facts.dependencies])
+    if known and _CONDITIONS.issuperset([each.condition for _, each in facts.dependencies]):
+        return
+    for i, depends_on in facts.dependencies:
+        for field, words in (("strategy", Strategy), ("condition", Condition)):
+            if (word := getattr(depends_on, field)) not in {None, *words}:
+                path = f"{facts.path(i)}.dependsOn.{field}"
+                yield Violation(path, Reason.NOT_SUPPORTED, word, list_supported(word, words))
+
+
+def conditions_are_of_targets(facts: FlowFacts) -> Iterator[Violation]:
+    if not facts.conditions:
+        return
+    suggester = Suggester(facts.names)
+    for i, depends_on, conditions in facts.conditions:
+        path = f"{facts.path(i)}.dependsOn.conditions"
+        targets = facts.steps[i].targets
+        if depends_on.probe is not None and not depends_on.probe.empty:
+            detail = "excludes probe, which decides alone whether a target is met; remove one"
+            yield Violation(path, Reason.FORBIDDEN, None, detail)
+        for name, word in conditions.items():
+            place = join_path(path, name)
+            if name not in targets:
+                guess = suggester.nearest(name)
+                meant = did_you_mean(guess if guess in targets else None)
+                detail = "no target of this step; add it to dependsOn.targets or remove it" + meant
+                yield Violation(place, Reason.INVALID, name, detail)
+            if word not in _CONDITIONS:
+                yield Violation(place, Reason.NOT_SUPPORTED, word, list_supported(word, Condition))
+
+
+def targets_of_the_flow_are_steps(facts: FlowFacts) -> Iterator[Violation]:
+    suggester = Suggester(facts.graph.names)
+    for at, target in enumerate(facts.flow.spec.targets or ()):
+        if target in facts.graph.index:
+            continue
+        detail = "no such step" + did_you_mean(suggester.nearest(target))
+        if target in facts.finally_graph.index:
+            detail = "a step of finally, which runs in any case; name steps of flows"
+        yield Violation(f"spec.targets[{at}]", Reason.INVALID, target, detail)
+
+
+def retain_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
+    if (policy := facts.flow.spec.job_retain_policy) not in _RETAIN_POLICIES:
+        detail = list_supported(policy, RetainPolicy)
+        yield Violation("spec.jobRetainPolicy", Reason.NOT_SUPPORTED, policy, detail)
+
+
+def patches_have_one_name(facts: FlowFacts) -> Iterator[Violation]:
+    for owner in facts.owners:
+        patches = {"patch": owner.written.patch}
+        if isinstance(owner.written, Step) and owner.written.retry is not None:
+            patches["retry.patch"] = owner.written.retry.patch
+        for field, patch in patches.items():
+            if patch is not None and patch.spec is not None and patch.job_spec is not None:
+                detail = "the same as patch.jobSpec by its other name, which is set too; keep one"
+                yield Violation(f"{owner.path}.{field}.spec", Reason.FORBIDDEN, None, detail)
+
+
+STEP_RULES = (
+    Group[Rule](
+        every_flow,
+        (
+            flow_has_a_name,
+            flow_has_steps,
+            steps_have_names,
+            step_names_are_unique,
+            templates_have_names,
+            retain_policy_is_known,
+        ),
+    ),
+    Group[Rule](
+        lambda facts: facts.dependencies,
+        (
+            targets_are_steps,
+            targets_are_in_the_same_list,
+            targets_are_other_steps,
+            dependencies_have_an_order,
+            strategies_and_conditions_are_known,
+            conditions_are_of_targets,
+        ),
+    ),
+    Group[Rule](lambda facts: facts.flow.spec.targets, (targets_of_the_flow_are_steps,)),
+    Group[Rule](lambda facts: facts.owners, (patches_have_one_name,)),
+)

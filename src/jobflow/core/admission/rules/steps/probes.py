@@ -1,0 +1,339 @@
+"""Rules of probes: targets, tasks, requests (RFC 9110, RFC 9112) and phases."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from urllib.parse import quote
+
+from jobflow.api.flow.dependencies import Strategy
+from jobflow.api.flow.probe import HTTPGetProbe, HTTPHeader, Probe, TaskStatusProbe, TCPSocketProbe
+from jobflow.api.volcano.pod import PodPhase
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.jobs.resolved_specs import Tasks
+from jobflow.core.admission.analysis.probe_entries import AnyProbeEntry, ProbeEntry
+from jobflow.core.admission.object_names import DNS_LABEL
+from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.suggest import did_you_mean, list_supported
+from jobflow.core.text import join_names
+from jobflow.core.violations import Reason, Violation
+
+MAX_ENTRIES = 32
+"""Entries of a probe's three lists: every round evaluates each for every target, and sends a
+request to every pod of its task."""
+MAX_TEXT = 2048
+"""Characters of a path, and of a header's name and value; servers read 8 KiB of all together."""
+Asked = HTTPGetProbe | TCPSocketProbe | TaskStatusProbe
+
+PHASES = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
+"""Phases that a probe can wait for."""
+
+_FINAL_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
+_SYNONYMS = {"complete": PodPhase.SUCCEEDED, "completed": PodPhase.SUCCEEDED}
+"""Phases of a vcjob -> of its pods."""
+_PATH = re.compile(r"/[!\"$-~]*")
+_VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
+_TOKEN = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+_NOT_TOKEN = re.compile(r"[^-!#$%&'*+.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(r"[\t -~]*")
+_OF_THE_CONNECTION = frozenset(
+    ["connection", "content-length", "expect", "keep-alive", "proxy-connection", "te", "trailer"]
+    + ["transfer-encoding", "upgrade"]
+)
+"""Headers of the connection. `Host` is allowed: one pod may serve several hosts, and the request
+goes to the pod's own address anyway."""
+
+
+def probes_have_targets(facts: FlowFacts) -> Iterator[Violation]:
+    for i, _ in facts.probes:
+        if not facts.steps[i].targets:
+            detail = "a probe checks the jobs of targets; name the steps whose jobs are meant"
+            yield Violation(f"{facts.path(i)}.dependsOn.targets", Reason.REQUIRED, None, detail)
+
+
+def probes_check_one_job(facts: FlowFacts) -> Iterator[Violation]:
+    """A step with forEach has many jobs at once."""
+    looped = {i for i, step in facts.steps_with_options if step.for_each is not None}
+    for i, _ in facts.probes if looped else ():
+        names = {facts.names[target] for target in facts.targets(i) if target in looped}
+        for at, target in enumerate(facts.steps[i].targets):
+            if target in names:
+                detail = (
+                    "has forEach, so it has many jobs at once, and a probe checks one; wait for a "
+                    "condition, or put the probe on a step without forEach"
+                )
+                path = f"{facts.path(i)}.dependsOn.targets[{at}]"
+                yield Violation(path, Reason.INVALID, target, detail)
+
+
+def probes_are_short(facts: FlowFacts) -> Iterator[Violation]:
+    for i, probe in facts.probes:
+        if (count := len(_asked(probe))) > MAX_ENTRIES:
+            detail = (
+                f"{count} entries in its lists, but a probe has at most {MAX_ENTRIES}; remove "
+                "entries that follow from others"
+            )
+            yield Violation(f"{facts.path(i)}.dependsOn.probe", Reason.TOO_MANY, count, detail)
+
+
+def entries_are_unique(facts: FlowFacts) -> Iterator[Violation]:
+    seen: dict[tuple[int, object], AnyProbeEntry] = {}
+    for entry in facts.entries:
+        first = seen.setdefault((entry.step, entry.asked), entry)
+        if first is not entry:
+            detail = f"the same as {first.place}; remove one of them"
+            yield Violation(entry.path, Reason.DUPLICATE, entry.asked, detail)
+
+
+def entries_name_tasks(facts: FlowFacts) -> Iterator[Violation]:
+    """If a template is known, `targets_have_the_tasks` checks the name."""
+    for entry in facts.entries:
+        name = entry.asked.task_name
+        if not name:
+            yield _missing(entry, "taskName", "name the task of the targets' jobs")
+        elif not DNS_LABEL.fullmatch(name) and not _groups(facts, entry.step):
+            detail = (
+                'a task\'s name has at most 63 lower-case letters, digits and "-", and begins and '
+                "ends with a letter or digit"
+            )
+            yield Violation(f"{entry.path}.taskName", Reason.INVALID, name, detail)
+
+
+def _missing(entry: AnyProbeEntry, field: str, detail: str) -> Violation:
+    return Violation(f"{entry.path}.{field}", Reason.REQUIRED, None, detail)
+
+
+class _Group(NamedTuple):
+    """Targets of a step whose jobs have the same tasks."""
+
+    targets: list[str]
+    tasks: Tasks
+
+
+def _groups(facts: FlowFacts, step: int) -> list[_Group]:
+    found: dict[int, _Group] = {}
+    for target in facts.targets(step):
+        if (tasks := facts.tasks.get(target)) is not None:
+            if (group := found.get(id(tasks))) is None:
+                group = found[id(tasks)] = _Group([], tasks)
+            group.targets.append(facts.names[target])
+    return list(found.values())
+
+
+def targets_have_the_tasks(facts: FlowFacts) -> Iterator[Violation]:
+    """Checks the tasks and their numbers of pods. An unknown target may have any task, and with
+    strategy `any` one target that has all of them is enough."""
+    if not facts.probes or not facts.tasks:
+        return
+    unfit = {
+        i: groups
+        for i, probe in facts.probes
+        if not _suits(facts, i, probe) and (groups := _unfit(facts, i, probe))
+    }
+    for entry in facts.entries if unfit else ():
+        for group in unfit.get(entry.step, ()):
+            if entry.asked.task_name and not _fits(entry.asked, group.tasks):
+                yield _misfit(facts, entry, entry.asked.task_name, group)
+
+
+def _suits(facts: FlowFacts, step: int, probe: Probe) -> bool:
+    """Whether every known target has every task: a fast check that most probes pass."""
+    asked, last = _asked(probe), None
+    for target in facts.targets(step) if len(asked) <= MAX_ENTRIES else ():
+        tasks = facts.tasks.get(target)
+        if tasks is None or tasks is last:
+            continue
+        last = tasks
+        for each in asked:
+            if each.task_name and not _fits(each, tasks):
+                return False
+    return True
+
+
+def _unfit(facts: FlowFacts, step: int, probe: Probe) -> list[_Group]:
+    groups, asked = _groups(facts, step), _asked(probe)
+    unfit = [
+        group
+        for group in groups
+        if not all(_fits(each, group.tasks) for each in asked if each.task_name)
+    ]
+    depends_on = facts.steps[step].depends_on
+    if unfit and depends_on is not None and depends_on.strategy == Strategy.ANY:
+        known = sum(len(group.targets) for group in groups)
+        if len(unfit) < len(groups) or known < len(set(depends_on.targets or ())):
+            return []
+    return unfit
+
+
+def _asked(probe: Probe) -> list[Asked]:
+    return [
+        *(probe.http_get_list or ()),
+        *(probe.tcp_socket_list or ()),
+        *(probe.task_status_list or ()),
+    ]
+
+
+def _fits(asked: Asked, tasks: Tasks) -> bool:
+    """Whether the task exists with enough pods: a request needs one."""
+    pods = tasks.get(asked.task_name or "", -1)
+    needed = (asked.count or 0) if isinstance(asked, TaskStatusProbe) else 1
+    return pods is None or needed <= pods
+
+
+def _misfit(facts: FlowFacts, entry: AnyProbeEntry, name: str, group: _Group) -> Violation:
+    several = len(group.targets) > 1
+    targets = f"{'targets' if several else 'target'} {join_names(_quoted(group.targets))}"
+    path = f"{entry.path}.taskName"
+    if name not in group.tasks:
+        meant = did_you_mean(facts.tasks.nearest(name, group.tasks))
+        if not meant and group.tasks:
+            meant = f"; there is {join_names(_quoted(group.tasks))}"
+        detail = f"{targets} {'have' if several else 'has'} no such task{meant}"
+        return Violation(path, Reason.INVALID, name, detail)
+    pods = group.tasks[name]
+    task = f'task "{name}" of {targets} has {pods or "no"} {"pod" if pods == 1 else "pods"}'
+    if not isinstance(entry.asked, TaskStatusProbe):
+        return Violation(path, Reason.INVALID, name, f"{task}, so no pod can answer")
+    detail = f"{task}; leave count out to check all of them"
+    return Violation(f"{entry.path}.count", Reason.INVALID, entry.asked.count, detail)
+
+
+def _quoted(names: Sequence[str] | Tasks) -> list[str]:
+    return [f'"{name}"' for name in names]
+
+
+def ports_are_ports(facts: FlowFacts) -> Iterator[Violation]:
+    asked: list[ProbeEntry[HTTPGetProbe] | ProbeEntry[TCPSocketProbe]]
+    asked = [*facts.requests, *facts.connections]
+    for entry in asked:
+        port = entry.asked.port
+        if port is None:
+            yield _missing(entry, "port", "set the port of the pods")
+        elif not 1 <= port <= 65535:
+            detail = "a port is a number from 1 to 65535"
+            yield Violation(f"{entry.path}.port", Reason.INVALID, port, detail)
+
+
+def paths_are_paths(facts: FlowFacts) -> Iterator[Violation]:
+    for entry in facts.requests:
+        text = entry.asked.path
+        if not text:
+            yield _missing(entry, "path", 'set the path to request, such as "/healthz"')
+        elif len(text) > MAX_TEXT:
+            yield _too_long(f"{entry.path}.path", text)
+        elif not _PATH.fullmatch(text):
+            yield Violation(f"{entry.path}.path", Reason.INVALID, text, _path_fault(text))
+
+
+def _too_long(path: str, text: str) -> Violation:
+    detail = f"{len(text)} characters, and a probe sends at most {MAX_TEXT}"
+    return Violation(path, Reason.TOO_LONG, text, detail)
+
+
+def _path_fault(text: str) -> str:
+    if "://" in text:
+        return 'set only the path, from its "/" on: the request goes to the pods of the task'
+    guess = quote(text.strip().partition("#")[0], safe=_VISIBLE, errors="replace")
+    if not text.startswith("/"):
+        return f'a path begins with "/"; "/{guess.lstrip("/")}" would do'
+    return f'a path holds only visible ASCII characters, and no "#"; "{guess}" would do'
+
+
+def headers_can_be_sent(facts: FlowFacts) -> Iterator[Violation]:
+    headers = {entry.asked.http_header for entry in facts.requests}
+    wrong = {header for header in headers if header is not None and any(_header(header, ""))}
+    for entry in facts.requests if wrong else ():
+        if (header := entry.asked.http_header) in wrong and header is not None:
+            yield from _header(header, f"{entry.path}.httpHeader")
+
+
+def _header(header: HTTPHeader, path: str) -> Iterator[Violation]:
+    if header.name or header.value:
+        yield from _header_name(f"{path}.name", header.name)
+        yield from _header_value(f"{path}.value", header.value)
+
+
+def _header_name(path: str, name: str | None) -> Iterator[Violation]:
+    if not name:
+        yield Violation(path, Reason.REQUIRED, name, "a header has a name")
+    elif len(name) > MAX_TEXT:
+        yield _too_long(path, name)
+    elif not _TOKEN.fullmatch(name):
+        guess = _NOT_TOKEN.sub("", name)
+        hint = f'; "{guess}" would do' if guess else ""
+        detail = f"the name of a header holds no spaces, colons or similar characters{hint}"
+        yield Violation(path, Reason.INVALID, name, detail)
+    elif name.lower() in _OF_THE_CONNECTION:
+        detail = "this header belongs to the connection, which is the probe's own; remove it"
+        yield Violation(path, Reason.INVALID, name, detail)
+
+
+def _header_value(path: str, value: str | None) -> Iterator[Violation]:
+    if value is None:
+        yield Violation(path, Reason.REQUIRED, None, 'a header has a value; it may be ""')
+    elif len(value) > MAX_TEXT:
+        yield _too_long(path, value)
+    elif not _VALUE.fullmatch(value):
+        detail = "the value of a header is one line of ASCII, without control characters"
+        yield Violation(path, Reason.INVALID, value, detail)
+
+
+def phases_are_of_pods(facts: FlowFacts) -> Iterator[Violation]:
+    for entry in facts.task_statuses:
+        phase = entry.asked.phase
+        if not phase:
+            listed = ", ".join(_quoted(PHASES))
+            yield _missing(entry, "phase", f"set the phase to wait for: {listed}")
+        elif phase not in PHASES:
+            yield Violation(f"{entry.path}.phase", Reason.NOT_SUPPORTED, phase, _phase_fault(phase))
+
+
+def _phase_fault(phase: str) -> str:
+    detail = list_supported(phase, PHASES)
+    if phase == PodPhase.UNKNOWN:
+        return f"{detail}; a pod is Unknown while its node is lost, so it is no phase to wait for"
+    if (meant := _SYNONYMS.get(phase.lower())) is not None:
+        return detail + did_you_mean(meant)
+    return detail
+
+
+def phases_go_together(facts: FlowFacts) -> Iterator[Violation]:
+    """A pod that has Succeeded does not become Failed, and vice versa."""
+    final: dict[tuple[int, str], ProbeEntry[TaskStatusProbe]] = {}
+    for entry in facts.task_statuses:
+        if (phase := entry.asked.phase) not in _FINAL_PHASES:
+            continue
+        first = final.setdefault((entry.step, entry.asked.task_name or ""), entry)
+        if first.asked.phase != phase and None in (entry.asked.count, first.asked.count):
+            detail = (
+                f"{first.place} asks for {first.asked.phase} of the same pods, and a pod ends only "
+                "once; set count to the number of pods for each phase"
+            )
+            yield Violation(f"{entry.path}.phase", Reason.INVALID, phase, detail)
+
+
+def counts_are_positive(facts: FlowFacts) -> Iterator[Violation]:
+    for entry in facts.task_statuses:
+        if (count := entry.asked.count) is not None and count < 1:
+            detail = "must be at least 1; leave count out to check every pod of the task"
+            yield Violation(f"{entry.path}.count", Reason.INVALID, count, detail)
+
+
+PROBE_RULES = (
+    Group[Rule](
+        lambda facts: facts.probes,
+        (
+            probes_have_targets,
+            probes_check_one_job,
+            probes_are_short,
+            entries_are_unique,
+            entries_name_tasks,
+            targets_have_the_tasks,
+            ports_are_ports,
+            paths_are_paths,
+            headers_can_be_sent,
+            phases_are_of_pods,
+            phases_go_together,
+            counts_are_positive,
+        ),
+    ),
+)

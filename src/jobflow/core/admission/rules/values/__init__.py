@@ -1,0 +1,1 @@
+"""Rules of params, vars, expressions, references and outputs."""

@@ -1,0 +1,224 @@
+"""Rules of expressions and references: syntax, names, types of values, and compared reasons."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from jobflow.core.admission.analysis.flow_expressions import (
+    MAX_CHARACTERS,
+    ReferenceTrial,
+    TrialEvaluation,
+)
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.jobs.resolved_specs import MAX_REFERENCED
+from jobflow.core.admission.analysis.names.places import ExpressionPlace
+from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.cel.expression import ExpressionFault, parse_expression
+from jobflow.core.cel.references import find_references
+from jobflow.core.cel.variables import Comparison
+from jobflow.core.manifests.layers import Rank
+from jobflow.core.reasons import StepReason
+from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.violations import Reason, Violation, quote
+
+_NUMBERED = re.compile(r"\bsteps\.(\d[-\w]*)")
+_OPERATORS = {
+    "=": "==",
+    "===": "==",
+    "is": "==",
+    "and": "&&",
+    "&": "&&",
+    "or": "||",
+    "|": "||",
+    "not": "!",
+    "<>": "!=",
+}
+_FOREIGN = re.compile(r"[=&|]|(?:and|or|not|is)\b", re.IGNORECASE)
+"""Operators of other languages."""
+_ENDING = re.compile(r"(?P<sign><>|===)$|\b(?P<word>not)\s+.$", re.IGNORECASE)
+_IF = re.compile(r"if\b", re.IGNORECASE)
+
+
+def expressions_are_few(facts: FlowFacts) -> Iterator[Violation]:
+    """The controller parses them on the thread that runs the flows."""
+    if (characters := facts.expressions.characters) > MAX_CHARACTERS:
+        detail = (
+            f"its expressions have {characters:,} characters together; at most "
+            f"{MAX_CHARACTERS:,} are allowed"
+        )
+        yield Violation("spec", Reason.TOO_LONG, None, detail)
+
+
+def expressions_parse(facts: FlowFacts) -> Iterator[Violation]:
+    for each in facts.expressions.written:
+        found = parse_expression(each.text)
+        if isinstance(found, ExpressionFault):
+            at = "" if found.at is None else _at(each.text, found.at)
+            detail = at + found.message + _hint(each.text, found.at)
+            yield Violation(each.path, Reason.INVALID, each.text, detail)
+
+
+def names_in_expressions_exist(facts: FlowFacts) -> Iterator[Violation]:
+    """Checks variables, params, upstream steps, fields of a step, and functions."""
+    for each, _, faults in facts.expressions.parsed:
+        for fault in faults:
+            detail = _at(each.text, fault.at) + fault.detail
+            yield Violation(each.path, Reason.INVALID, each.text, detail)
+
+
+def values_have_the_right_type(facts: FlowFacts) -> Iterator[Violation]:
+    """The value is true or false, for forEach.from a list, if that is known before the run."""
+    trial = TrialEvaluation(facts.flow)
+    for each, parsed, faults in facts.expressions.parsed:
+        if not faults and not each.place.is_of_flow:  # an output has any type
+            step = facts.steps[each.place.position]
+            if (fault := trial.fault(step, each.place.field, parsed)) is not None:
+                yield Violation(each.path, Reason.INVALID, each.text, fault)
+
+
+def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
+    """Checks the references in patches and in the messages of approvals."""
+    scope, trial = facts.expressions.scope, ReferenceTrial(facts.flow, facts.steps)
+    written: list[tuple[ExpressionPlace, Any, str, Callable[[str], str]]] = [
+        (
+            ExpressionPlace(
+                layer.step, "retry.patch" if layer.layer.rank is Rank.RETRY_PATCH else "patch"
+            ),
+            layer.written,
+            layer.path,
+            layer.written_path,
+        )
+        for layer in facts.resolved_layers
+    ]
+    written += [
+        (ExpressionPlace(params.step, "patch"), params.written, params.path, str)
+        for child in facts.children
+        if (params := child.params) is not None
+    ]
+    written += [
+        (
+            ExpressionPlace(step, "approval"),
+            approval.message,
+            f"{facts.path(step)}.approval.message",
+            str,
+        )
+        for step, approval in facts.approvals
+    ]
+    for here, value, place, written_path in written:
+        for path, reference in find_references(value, place):
+            detail = scope.reference_fault(here, reference.root, reference.keys)
+            detail = detail or trial.fault(here.position, reference)
+            if detail is not None:
+                at = written_path(path)
+                yield Violation(at, Reason.INVALID, f"$({reference.path})", detail)
+
+
+def references_are_small(facts: FlowFacts) -> Iterator[Violation]:
+    """Each reference to a value is a copy of it."""
+    for layer in facts.references:
+        if layer.large:
+            detail = (
+                "the values of its references, and of those before it in the flow, have more "
+                f"than {MAX_REFERENCED:,} bytes; put large values into a ConfigMap or a volume"
+            )
+            at = layer.written_path(layer.path)
+            yield Violation(at, Reason.TOO_LONG, None, detail)
+            return  # there is no room for the others either
+
+
+def _at(text: str, at: int) -> str:
+    return f"character {min(at, len(text)) + 1}: "
+
+
+def _hint(text: str, at: int | None) -> str:
+    if (found := _NUMBERED.search(text)) is not None:
+        return f'; write steps["{found[1]}"]'
+    if "{{" in text or "${" in text:
+        return '; write params.x and steps["x"].outputs.y without {{…}}'
+    if at is None:
+        return ""
+    if text.startswith("$(", at):
+        return "; references $(…) are for patches, in an expression write params.x"
+    if text[at : at + 1] in ('"', "'"):
+        return "; close the quote"
+    if _IF.match(text, at):
+        return "; write condition ? one : other"
+    return _operator_hint(text, at)
+
+
+def _operator_hint(text: str, at: int) -> str:
+    sign = ""
+    if (before := _ENDING.search(text, 0, at + 1)) is not None:
+        sign = before["sign"] or before["word"]
+    elif (found := _FOREIGN.match(text, at)) is not None:
+        sign = found.group()
+    return f"; write {_OPERATORS[sign.lower()]} for {sign}" if sign else ""
+
+
+EXPRESSION_RULES = (
+    Group[Rule](
+        lambda facts: facts.written_expressions,
+        (
+            expressions_are_few,
+            expressions_parse,
+            names_in_expressions_exist,
+            values_have_the_right_type,
+        ),
+    ),
+    Group[Rule](
+        lambda facts: facts.references or facts.approvals,
+        (names_in_references_exist, references_are_small),
+    ),
+)
+
+
+REASONS_OF_ATTEMPTS = (
+    "",
+    StepReason.JOB_FAILED,
+    StepReason.JOB_TERMINATED,
+    StepReason.JOB_ABORTED,
+    StepReason.FLOW_FAILED,
+    StepReason.TIMEOUT,
+    StepReason.OUTPUTS_TOO_LARGE,
+)
+"""Reasons of an attempt that `retry` may follow."""
+REASONS_OF_STEPS = ("", *StepReason)
+
+
+class _Owner(NamedTuple):
+    name: str
+    reasons: tuple[str, ...]
+
+
+_ATTEMPT = _Owner("a failed attempt", REASONS_OF_ATTEMPTS)
+_RUN = _Owner("a run", REASONS_OF_STEPS)
+_STEP = _Owner("a step", REASONS_OF_STEPS)
+
+
+def compared_reasons_exist(facts: FlowFacts) -> Iterator[Violation]:
+    """A comparison with a word that is no reason has the same result for every run."""
+    for each, parsed, _ in facts.expressions.parsed:
+        run = _ATTEMPT if each.place.field == "retry.when" else _RUN
+        for found in parsed.comparisons() if "reason" in each.text else ():
+            match found:
+                case Comparison(path=("reason",), bound=False):
+                    owner = run
+                case Comparison(path=("steps", _, "reason"), bound=False):
+                    owner = _STEP
+                case _:
+                    continue
+            if found.text not in owner.reasons:
+                yield Violation(each.path, Reason.INVALID, each.text, _detail(found, owner))
+
+
+REASON_RULES = (Group[Rule](lambda facts: facts.written_expressions, (compared_reasons_exist,)),)
+
+
+def _detail(found: Comparison, owner: _Owner) -> str:
+    detail = f"character {found.at + 1}: {quote(found.text)} is not a reason of {owner.name}"
+    if guess := Suggester(owner.reasons).nearest(found.text):
+        return detail + did_you_mean(guess)
+    if owner is not _ATTEMPT:
+        return f"{detail}; docs/reference.md lists the reasons under Status"
+    _, *others, last = owner.reasons
+    return f"{detail}; the reasons are {', '.join(others)} and {last}"

@@ -1,0 +1,143 @@
+"""Rules of params: names that an expression can use, and allowed values."""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import UNSET
+
+from jobflow.core.admission.analysis.flow_expressions import is_unknown
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.cel.language.parser import RESERVED
+from jobflow.core.cel.language.values import describe_type
+from jobflow.core.cel.references import measure_json
+from jobflow.core.cel.scope import MAX_PARAMS
+from jobflow.core.spec.param_values import (
+    Setting,
+    find_param_reference,
+    find_value,
+    fits,
+    list_settings,
+    params_of,
+)
+from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.text import join_names
+from jobflow.core.violations import Reason, Violation, quote
+
+MAX_SIZE = 65_536
+"""Bytes of all values as JSON."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def params_are_few(facts: FlowFacts) -> Iterator[Violation]:
+    params = facts.flow.spec.params or ()
+    if len(params) > MAX_PARAMS:
+        detail = f"at most {MAX_PARAMS} are allowed; put more into one, as a map"
+        yield Violation("spec.params", Reason.TOO_MANY, len(params), detail)
+
+
+def params_have_names(facts: FlowFacts) -> Iterator[Violation]:
+    """CEL must be able to read `params.NAME`."""
+    first: dict[str, int] = {}
+    for i, param in enumerate(facts.flow.spec.params or ()):
+        path, name = f"spec.params[{i}].name", param.name
+        if not name:
+            yield Violation(path, Reason.REQUIRED, name, "a param has a name")
+        elif not _NAME.fullmatch(name) or name in RESERVED:
+            yield Violation(path, Reason.INVALID, name, _name_fault(name))
+        elif first.setdefault(name, i) != i:
+            yield Violation(
+                path, Reason.DUPLICATE, name, f"already the name of spec.params[{first[name]}]"
+            )
+
+
+def _name_fault(name: str) -> str:
+    if name in RESERVED:
+        return "it is a reserved word of CEL; give the param another name"
+    meant = re.sub(r"\W", "_", name, flags=re.ASCII)
+    guess = meant if _NAME.fullmatch(meant) else None
+    return (
+        "a param's name holds letters, digits and _ and does not begin with a digit"
+        + did_you_mean(guess)
+    )
+
+
+def params_have_allowed_values(facts: FlowFacts) -> Iterator[Violation]:
+    """A flow runs as it is stored; a value cannot be added later. 1 equals 1.0 but not true."""
+    for i, param in enumerate(facts.flow.spec.params or ()):
+        path, value, is_bool = f"spec.params[{i}].value", param.value, isinstance(param.value, bool)
+        if value is None:
+            name = param.name or "NAME"
+            detail = (
+                f"set a value, here or with --param {name}=VALUE of jobflow run, lint and submit"
+            )
+            if param.enum:
+                detail += f"; supported values: {join_names(map(quote, param.enum))}"
+            yield Violation(path, Reason.REQUIRED, None, detail)
+        elif param.enum is not None and not any(
+            value == each and is_bool == isinstance(each, bool) for each in param.enum
+        ):
+            listed = ", ".join(quote(allowed) for allowed in param.enum[:20])
+            detail = f"supported values: {listed}" if param.enum else "its enum allows nothing"
+            yield Violation(path, Reason.NOT_SUPPORTED, value, detail)
+
+
+def param_values_are_small(facts: FlowFacts) -> Iterator[Violation]:
+    """Every expression that mentions a param gets a copy of its value."""
+    params = facts.flow.spec.params or ()
+    if (size := measure_json([param.value for param in params])) > MAX_SIZE:
+        detail = (
+            f"the values have {size:,} bytes; at most {MAX_SIZE:,} are allowed: put large values "
+            "into a ConfigMap or a volume"
+        )
+        yield Violation("spec.params", Reason.TOO_LONG, None, detail)
+
+
+def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
+    """A number or a timeout is written out, or one reference to a param of its type. Rules of the
+    field itself judge the value."""
+    params = params_of(facts.written_flow)
+    suggester = Suggester([*params])
+    for path, setting in _settings(facts):
+        text, is_time = setting.value, setting.is_time
+        if not isinstance(text, str) or (is_time and "$(" not in text):
+            continue
+        what = "a duration such as 2h" if is_time else "a whole number"
+        reference = find_param_reference(text)
+        if reference is None:
+            unquoted = f"; write {text}, without quotes" if text.isdecimal() else ""
+            detail = f"{what}, or one reference to a param, such as $(params.n){unquoted}"
+        elif (value := find_value(reference, params)) is UNSET:
+            guess = did_you_mean(suggester.nearest(reference.keys[0]))
+            detail = f'there is no parameter "{".".join(reference.keys)}"{guess}'
+        elif fits(value, is_time=is_time) or value is None:
+            continue  # a param without a value has a fault of its own
+        elif facts.level > 1 and is_unknown(value):
+            continue  # its parent knows it when the child flow is made
+        else:
+            detail = f"{what}, but the value of {reference.path} is {describe_type(value)}"
+        yield Violation(path, Reason.INVALID, text, detail)
+
+
+def _settings(facts: FlowFacts) -> Iterator[tuple[str, Setting]]:
+    for each in list_settings(facts.written_flow.spec):
+        yield f"spec.{each.field}", each
+    steps = facts.written_flow.all_steps
+    for i, _ in facts.steps_with_options:
+        for each in list_settings(steps[i]):
+            yield f"{facts.path(i)}.{each.field}", each
+
+
+SETTING_RULES = (Group[Rule](lambda facts: facts.has_options, (settings_refer_to_params,)),)
+PARAM_RULES = (
+    Group[Rule](
+        lambda facts: facts.flow.spec.params,
+        (
+            params_are_few,
+            params_have_names,
+            params_have_allowed_values,
+            param_values_are_small,
+        ),
+    ),
+)

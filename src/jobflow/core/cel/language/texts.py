@@ -1,0 +1,267 @@
+"""Functions of texts: `split`, `join`, `replace`, `format`, `trim`, the cases of ASCII, and `json`.
+
+Each takes its cost from the budget itself, before it makes anything. They are those of cel-go's
+extension for strings; `json` is an addition.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from jobflow.api.schema.nesting import MAX_DEPTH, is_deeper
+from jobflow.core.cel.language.budget import Budget, CelError
+from jobflow.core.cel.language.times import format_duration, format_timestamp
+from jobflow.core.cel.language.tree import Uint
+from jobflow.core.cel.language.values import (
+    NUMBERS,
+    TypeOf,
+    iterate_keys,
+    make_depth_error,
+    make_type_error,
+    normalize_number,
+)
+
+_LONG_SEARCH = 128
+"""Characters of a text above which Python's search for it is linear."""
+_PART = 85
+"""Bytes of an entry of a list that is a short text."""
+_BLANKS = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+"""White space of Unicode. `str.strip` removes more characters."""
+
+
+def cost_of_search(budget: Budget, text: str, part: str) -> None:
+    """Take the steps to search a text."""
+    budget.read(text)
+    budget.spend(len(text) * min(len(part), _LONG_SEARCH) // 500)
+
+
+def is_wide(text: str) -> bool:
+    """Return whether a text has characters beyond ASCII, which may take four bytes each."""
+    return not text.isascii()
+
+
+def split(budget: Budget, text: str, separator: str, limit: int = -1) -> list[str]:
+    """Return the parts of a text between separators, at most `limit` unless it is negative."""
+    cost_of_search(budget, text, separator)
+    cost_of_search(budget, text, separator)
+    parts = 1 + text.count(separator) if separator else max(len(text), 1)
+    parts = parts if limit < 0 else min(parts, limit)
+    budget.add_list(parts)
+    budget.spend(parts // 4)
+    budget.allocate(_PART * parts + (4 if is_wide(text) else 1) * len(text))
+    if not parts:
+        return []
+    if separator:
+        return text.split(separator, parts - 1)
+    return [*text[: parts - 1], text[parts - 1 :]]
+
+
+def join(budget: Budget, parts: list[Any], separator: str = "") -> str:
+    """Return a list of texts as one text. Raises CelError."""
+    budget.spend(1 + 2 * len(parts))
+    if not all(each.__class__ is str for each in parts):
+        raise CelError("join takes a list of texts; write list.map(x, string(x)).join(…)")
+    length = sum(map(len, parts)) + len(separator) * max(len(parts) - 1, 0)
+    budget.add_text(length, wide=is_wide(separator) or any(map(is_wide, parts)))
+    return separator.join(parts)
+
+
+def replace(budget: Budget, text: str, old: str, new: str, limit: int = -1) -> str:
+    """Return a text with another text in place of `old`, at most `limit` times unless it is
+    negative."""
+    cost_of_search(budget, text, old)
+    cost_of_search(budget, text, old)
+    times = text.count(old)
+    times = times if limit < 0 else min(times, limit)
+    budget.spend(times // 8)
+    length = len(text) + times * (len(new) - len(old))
+    budget.add_text(length, wide=is_wide(text) or is_wide(new))
+    return text.replace(old, new, times)
+
+
+def lower_ascii(budget: Budget, text: str) -> str:
+    """Return a text with a to z in place of A to Z."""
+    return _change_bytes(budget, text, bytes.lower)
+
+
+def upper_ascii(budget: Budget, text: str) -> str:
+    """Return a text with A to Z in place of a to z."""
+    return _change_bytes(budget, text, bytes.upper)
+
+
+def _change_bytes(budget: Budget, text: str, change: Callable[[bytes], bytes]) -> str:
+    budget.add_text(3 * len(text), wide=is_wide(text))  # and two of bytes, for a moment
+    return change(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+
+def trim(budget: Budget, text: str) -> str:
+    """Return a text without white space at its ends."""
+    budget.add_text(len(text), wide=is_wide(text))
+    budget.spend(len(text) // 16)
+    return text.strip(_BLANKS)
+
+
+def parse_json(budget: Budget, text: str) -> Any:
+    """Return the value of a JSON text. Raises CelError."""
+    budget.add_text(len(text), wide=is_wide(text))
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError:
+        raise CelError("json takes a text without halves of surrogate pairs") from None
+    containers, entries = raw.count(b"[") + raw.count(b"{"), 1 + raw.count(b",") + raw.count(b":")
+    budget.add_text(len(text), wide=is_wide(text))
+    budget.spend(containers + entries)
+    budget.allocate(240 * containers + _PART * entries)
+    if is_deeper(raw, MAX_DEPTH):
+        raise make_depth_error()
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise CelError(f"json takes a text of JSON: {error}") from None
+
+
+# --------------------------------------------------------------------------- format
+
+_CLAUSE = re.compile(r"%(?:\.(?P<precision>[0-9]{1,3}))?(?P<verb>.?)", re.DOTALL)
+_DEFAULT_PRECISION = 6
+
+
+def format_text(budget: Budget, text: str, values: list[Any]) -> str:
+    """Return a text with a value in place of each clause such as `%d`. Raises CelError."""
+    budget.read(text)
+    pieces: list[str] = []
+    end = used = 0
+    for found in _CLAUSE.finditer(text):
+        budget.spend(8)
+        budget.add_text(found.start() - end, wide=is_wide(text))
+        pieces.append(text[end : found.start()])
+        end = found.end()
+        if found.group() == "%%":
+            pieces.append("%")
+            continue
+        if found["verb"] not in _VERBS or not found["verb"]:
+            raise CelError(f"format does not know {found.group()!r}; write %s, %d, %.2f or %%%%")
+        if used == len(values):
+            raise CelError(f"format has no value for {found.group()!r}: {used} are given")
+        precision = int(found["precision"] or _DEFAULT_PRECISION)
+        pieces.append(_VERBS[found["verb"]](budget, found["verb"], precision, values[used]))
+        used += 1
+    pieces.append(text[end:])
+    return join(budget, pieces)
+
+
+def _format_any(budget: Budget, verb: str, precision: int, value: Any) -> str:
+    pieces: list[str] = []
+    _write(budget, value, pieces, 1)
+    return join(budget, pieces)
+
+
+def _format_whole(budget: Budget, verb: str, precision: int, value: Any) -> str:
+    value = normalize_number(value) if value.__class__ is int else value
+    if value.__class__ is bool and verb == "b":
+        return "1" if value else "0"
+    if value.__class__ is not int and value.__class__ is not Uint:
+        raise make_type_error(f"%{verb}", value)
+    budget.add_text(66)
+    return format(int(value), verb)
+
+
+def _format_hexadecimal(budget: Budget, verb: str, precision: int, value: Any) -> str:
+    if not isinstance(value, str | bytes):
+        return _format_whole(budget, verb, precision, value)
+    budget.add_text(8 * len(value) if isinstance(value, str) else 2 * len(value))
+    raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    return raw.hex() if verb == "x" else raw.hex().upper()
+
+
+def _format_decimal(budget: Budget, verb: str, precision: int, value: Any) -> str:
+    if type(value) not in NUMBERS:
+        raise make_type_error(f"%{verb}", value)
+    budget.add_text(320 + precision)
+    budget.spend(4 + precision // 8)
+    number = float(normalize_number(value)) if value.__class__ is int else float(value)
+    if math.isfinite(number):
+        return f"{number:.{precision}{verb}}"
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+_VERBS: Mapping[str, Callable[[Budget, str, int, Any], str]] = {
+    "s": _format_any,
+    **dict.fromkeys("dbo", _format_whole),
+    **dict.fromkeys("xX", _format_hexadecimal),
+    **dict.fromkeys("fe", _format_decimal),
+}
+
+
+def _write(budget: Budget, value: Any, pieces: list[str], depth: int) -> None:
+    """Append a value as `%s` writes it, a list or map with its entries."""
+    if isinstance(value, str):
+        budget.spend(1)
+        pieces.append(value)
+    elif isinstance(value, list | dict):
+        if depth > MAX_DEPTH:
+            raise make_depth_error()
+        budget.add_list(4 * len(value))
+        budget.spend(4 * len(value))
+        if isinstance(value, list):
+            for at, each in enumerate(value):
+                pieces.append(", " if at else "[")
+                _write(budget, each, pieces, depth + 1)
+            pieces.append("]" if value else "[]")
+        else:
+            _write_map(budget, value, pieces, depth)
+    else:
+        budget.add_text(64 + (4 * len(value) if isinstance(value, bytes) else 0))
+        pieces.append(_scalar_to_text(value))
+
+
+def _write_map(budget: Budget, value: dict[Any, Any], pieces: list[str], depth: int) -> None:
+    """Append the entries in the order of their keys as texts."""
+    keys = [
+        (each if isinstance(each, str) else _scalar_to_text(each), stored)
+        for each, stored in zip(iterate_keys(value), value, strict=True)
+    ]
+    budget.spend(len(keys) * (2 + len(keys).bit_length() // 4))
+    budget.spend(sum([len(key) for key, _ in keys]) * len(keys).bit_length() // 64)
+    for at, (key, stored) in enumerate(sorted(keys, key=lambda each: each[0])):
+        pieces += (", " if at else "{", key, ": ")
+        _write(budget, value[stored], pieces, depth + 1)
+    pieces.append("}" if value else "{}")
+
+
+def _scalar_to_text(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            number = normalize_number(value)
+            return float_to_text(number) if isinstance(number, float) else str(int(number))
+        case float():
+            return float_to_text(value)
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case datetime():
+            return format_timestamp(value)
+        case timedelta():
+            return format_duration(value)
+        case TypeOf():
+            return value.name
+    raise make_type_error("%s", value)
+
+
+def float_to_text(value: float) -> str:
+    """Return a double with all its digits, and without any for a whole number."""
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)

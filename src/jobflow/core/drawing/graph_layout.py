@@ -1,0 +1,202 @@
+"""The positions of everything in the graph of a flow, in pixels.
+
+Columns of nodes lead from left to right (`layered_layout`). The graphs of child flows are inside of
+the node that runs them, which is a box as large as they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from jobflow.core.drawing.flow_graph import Arrow, FlowGraph, Node
+from jobflow.core.drawing.layered_layout import Layout, layered_layout
+from jobflow.core.drawing.svg import CHAR, cut, symbol
+
+PADDING, HEIGHT, GAP = 14, 44, 56
+"""Beside a text, of a node or of the head of a box, between columns."""
+ROW = 62
+"""From row to row of nodes without child flows."""
+INSET = 12
+"""Around the graphs in a box."""
+TITLE = 20
+"""Height of the title of a graph in a box that has several."""
+SMALL_CHAR = 6.2
+"""Of an average character of a label or a second line."""
+
+
+class Stop(NamedTuple):
+    """A horizontal part of an arrow. Between two stops it is curved."""
+
+    left: float
+    right: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedArrow:
+    """An arrow and its way: at least two stops, from left to right."""
+
+    arrow: Arrow
+    stops: Sequence[Stop]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLabel:
+    """Conditions of the arrows to a node. The text ends at `x`, before the node."""
+
+    text: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedNode:
+    """A step, and the graphs of its child flows inside of it."""
+
+    node: Node
+    x: float
+    y: float
+    width: float
+    height: float
+    inner: Sequence[PlacedGraph]
+
+    @property
+    def second_line(self) -> str:
+        """What is below the name: `✔ Completed · 12/40 items`."""
+        return _second_line(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedGraph:
+    """A graph. All positions are relative to the upper left corner of the outermost one."""
+
+    graph: FlowGraph
+    x: float
+    y: float
+    width: float
+    height: float
+    nodes: Sequence[PlacedNode]
+    arrows: Sequence[PlacedArrow]
+    labels: Sequence[PlacedLabel]
+
+
+def place_graph(graph: FlowGraph, *, x: float = 0.0, y: float = 0.0) -> PlacedGraph:
+    """Return the positions in a graph whose upper left corner is at `x` and `y`."""
+    return _place(_Sized.of(graph), x, y)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """A graph whose size is known, but not its place."""
+
+    graph: FlowGraph
+    inner: Sequence[Sequence[_Sized]]
+    """For each node the graphs in it."""
+    sizes: Sequence[tuple[float, float]]
+    """Width and height of each node; nodes without graphs are as wide as others of the column."""
+    layout: Layout
+    lefts: Sequence[float]
+    """Of each column, from 0."""
+    widths: Sequence[float]
+    """Of each column."""
+
+    @classmethod
+    def of(cls, graph: FlowGraph) -> _Sized:
+        inner = [[cls.of(each) for each in node.inner] for node in graph.nodes]
+        sizes = [_size(node, own) for node, own in zip(graph.nodes, inner, strict=True)]
+        heights = [(height + ROW - HEIGHT) / ROW for _, height in sizes]
+        layout = layered_layout(graph.targets, graph.order, heights)
+        plain, widths = [0.0] * layout.width, [0.0] * layout.width
+        for column, own, (width, _) in zip(layout.columns, inner, sizes, strict=True):
+            widths[column] = max(widths[column], width)
+            plain[column] = max(plain[column], 0.0 if own else width)
+        sizes = [
+            (width if own else plain[column], height)
+            for column, own, (width, height) in zip(layout.columns, inner, sizes, strict=True)
+        ]
+        gaps = [float(GAP)] * layout.width
+        for arrow in graph.arrows:  # a label is written before the node, in the gap
+            column = layout.columns[arrow.target] - 1
+            gaps[column] = max(gaps[column], len(arrow.label) * SMALL_CHAR + GAP / 2)
+        steps = (width + gap for width, gap in zip(widths, gaps, strict=True))
+        return cls(graph, inner, sizes, layout, [*accumulate(steps, initial=0.0)], widths)
+
+    @property
+    def width(self) -> float:
+        return self.lefts[-2] + self.widths[-1] if self.widths else 0.0
+
+    @property
+    def height(self) -> float:
+        return max(self.layout.height * ROW - (ROW - HEIGHT), 0.0)
+
+
+def _size(node: Node, inner: Sequence[_Sized]) -> tuple[float, float]:
+    width = max(len(cut(node.step)) * CHAR, len(_second_line(node)) * SMALL_CHAR) + 2 * PADDING
+    if not inner:
+        return width, HEIGHT
+    widest = max(each.width for each in inner) + 2 * INSET
+    return max(width, widest), HEIGHT + sum(_outer_height(each) for each in inner)
+
+
+def _outer_height(inner: _Sized) -> float:
+    return inner.height + INSET + (TITLE if inner.graph.name else 0)
+
+
+def _second_line(node: Node) -> str:
+    phase = f"{symbol(node.phase)} {node.phase}" if node.phase else ""
+    return " · ".join(filter(None, (phase, cut(node.detail))))
+
+
+def _place(sized: _Sized, x: float, y: float) -> PlacedGraph:
+    layout = sized.layout
+    middles = [y + row * ROW + HEIGHT / 2 for row in layout.rows]
+    nodes = []
+    for position, node in enumerate(sized.graph.nodes):
+        left = x + sized.lefts[layout.columns[position]]
+        width, height = sized.sizes[position]
+        top = middles[position] - height / 2
+        inner = [*_place_inner(sized.inner[position], left + INSET, top + HEIGHT)]
+        nodes.append(PlacedNode(node, left, top, width, height, inner))
+    arrows = [
+        PlacedArrow(arrow, [*_stops(arrow, sized, nodes, middles, x, y)])
+        for arrow in sized.graph.arrows
+    ]
+    labels = [*_labels(sized.graph, nodes, middles)]
+    return PlacedGraph(sized.graph, x, y, sized.width, sized.height, nodes, arrows, labels)
+
+
+def _place_inner(inner: Sequence[_Sized], x: float, y: float) -> Iterator[PlacedGraph]:
+    for each in inner:
+        yield _place(each, x, y + (TITLE if each.graph.name else 0))
+        y += _outer_height(each)
+
+
+def _stops(
+    arrow: Arrow,
+    sized: _Sized,
+    nodes: Sequence[PlacedNode],
+    middles: Sequence[float],
+    x: float,
+    y: float,
+) -> Iterator[Stop]:
+    source, column = nodes[arrow.source], sized.layout.columns[arrow.source]
+    right = x + sized.lefts[column] + sized.widths[column]
+    yield Stop(source.x + source.width, right, middles[arrow.source])
+    for at, row in sized.layout.bends.get((arrow.source, arrow.target), ()):
+        left = x + sized.lefts[at]
+        yield Stop(left, left + sized.widths[at], y + row * ROW + HEIGHT / 2)
+    end = nodes[arrow.target].x - 2
+    yield Stop(end, end, middles[arrow.target])
+
+
+def _labels(
+    graph: FlowGraph, nodes: Sequence[PlacedNode], middles: Sequence[float]
+) -> Iterator[PlacedLabel]:
+    """Yield the conditions of the arrows to each node, in the gap before it."""
+    for position, arrows in enumerate(graph.into):
+        labels = dict.fromkeys(arrow.label for arrow in arrows if arrow.label)
+        if labels:
+            yield PlacedLabel(", ".join(labels), nodes[position].x - 12, middles[position] - 5)

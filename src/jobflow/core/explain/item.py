@@ -1,0 +1,137 @@
+"""One item of a forEach or one run of a repeat, as a step of its own that can be explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+import msgspec
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.step import Step
+from jobflow.core.names import format_job_name
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.observed import ObservedStep
+from jobflow.core.planning.runs.item_states import ItemStates
+from jobflow.core.planning.view import View
+from jobflow.core.spec.items import get_items
+from jobflow.core.spec.readiness import TargetState
+from jobflow.core.text import format_count
+
+MAX_VALUE = 120
+"""Characters of an item or of outputs that are repeated."""
+_MAX_DIGITS = 10
+_ANY_TIME = datetime.min.replace(tzinfo=UTC)
+_TURN = "waits for its turn"
+
+
+def describe_unknown_item(flow: JobFlow, step: Step, number: str) -> str:
+    """Return a message that the step has no item, or no run, of this number, or "" if it has."""
+    name = format_job_name(flow.metadata.name, step.name)
+    condition = (flow.status.conditions or {}).get(name, StepCondition())
+    if step.repeat is not None:
+        started = len(condition.runs or ())
+        return _describe_outside(step, "run", number, started, "has started")
+    items = get_items(step, condition.decisions)
+    if items is None:
+        why = " yet: they are computed once its dependencies are met"
+        if condition.phase in ENDED_STEP_PHASES:
+            why = f": it is {condition.phase}, and they were never computed"
+        return f'step "{step.name}" has no items{why}'
+    return _describe_outside(step, "item", number, len(items), "exists")
+
+
+def _describe_outside(step: Step, noun: str, number: str, total: int, verb: str) -> str:
+    if number.isascii() and number.isdigit() and len(number) < _MAX_DIGITS and int(number) < total:
+        return ""
+    known = f"none {verb}"
+    if total:
+        last = f"0 to {total - 1}" if total > 1 else "0"
+        known = f"it has {format_count(total, noun)}, {last}"
+    return f'step "{step.name}" has no {noun} "{number}": {known}'
+
+
+def with_items(ctx: PlanContext, position: int, index: int) -> PlanContext:
+    """Return the context in which an item or a run is in the place of its step, and so are the
+    items that it depends on."""
+    observed = [*ctx.observed]
+    found, work = {position}, [position]
+    while work:
+        step = work.pop()
+        observed[step] = as_step(observed[step], index, ctx.flow.metadata.name)
+        new = ctx.layout.needs[step].matched - found
+        found |= new
+        work += new
+    return replace(ctx, observed=observed)
+
+
+def list_item_waits(flow: JobFlow) -> Mapping[str, Callable[[int], str]]:
+    """Return, for each step whose items depend on items of targets, a function that returns what an
+    item of it waits for, or ""."""
+    if not any(step.matches_items for step in flow.all_steps):
+        return {}
+    ctx = PlanContext.of(flow, View(), _ANY_TIME)
+    return {
+        ctx.graph.names[step]: partial(_describe_wait, ItemStates(step, ctx))
+        for step in ctx.layout.matching
+    }
+
+
+def _describe_wait(states: ItemStates, index: int) -> str:
+    waits = states.of(index) is TargetState.NOT_YET
+    return f"waits for {states.message(index)}" if waits else ""
+
+
+def as_step(observed: ObservedStep, index: int, flow: str) -> ObservedStep:
+    """Return an item or a run as a step of its own, named `sweep/3`."""
+    name = f"{observed.step.name}/{index}"
+    spec = msgspec.structs.replace(observed.step, name=name, for_each=None, repeat=None)
+    run = next((each.stored for each in observed.runs if each.index == index), None)
+    waits = _waits_for_items if observed.step.matches_items else _not_started
+    stored = waits(observed) if run is None else _as_condition(run)
+    key = format_job_name(flow, observed.step.name, index=index)
+    return ObservedStep(step=spec, key=key, stored=stored, now=observed.now)
+
+
+def describe_item(observed: ObservedStep, index: int) -> str:
+    """Return a sentence with the item of this index, or "" if it is only a number or too long."""
+    items = get_items(observed.step, observed.stored.decisions)
+    if items is None or isinstance(items, range):
+        return ""
+    text = msgspec.json.encode(items[index]).decode()
+    return f"Its item: {text}." if len(text) <= MAX_VALUE else ""
+
+
+def _as_condition(run: RunCondition) -> StepCondition:
+    fields = {name: getattr(run, name) for name in RunCondition.__struct_fields__}
+    return StepCondition(**fields | {"index": None})
+
+
+def _waits_for_items(observed: ObservedStep) -> StepCondition:
+    """Return the condition of an item that has no job yet and depends on items of targets."""
+    step = observed.stored
+    if step.phase in ENDED_STEP_PHASES:
+        return _not_started(observed)
+    if step.phase in ("", StepPhase.WAITING) and step.reason:
+        return msgspec.structs.replace(step, decisions=None, runs=None)
+    return StepCondition(phase=StepPhase.WAITING, message=f"{_TURN}; {_state(observed)}")
+
+
+def _not_started(observed: ObservedStep) -> StepCondition:
+    """Return the condition of an item that has no job yet: that of its step until the first job."""
+    step = observed.stored
+    if not step.runs:
+        return msgspec.structs.replace(step, decisions=None)
+    state = _state(observed)
+    if step.phase in ENDED_STEP_PHASES:
+        return StepCondition(phase=StepPhase.SKIPPED, message=f"it had not started; {state}")
+    return StepCondition(phase=StepPhase.WAITING, message=f"{_TURN}; {state}")
+
+
+def _state(observed: ObservedStep) -> str:
+    step = observed.stored
+    state = f"{observed.step.name} is {step.phase}" + (f" ({step.reason})" if step.reason else "")
+    return state + (f": {step.message}" if step.message else "")

@@ -1,0 +1,131 @@
+"""Sentences on what to do about the reason of a step: what to run, read or correct."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.step import Step
+from jobflow.api.meta import ObjectMeta
+from jobflow.core.manifests.child import root_of
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import format_command, format_duration
+
+REMEDIES: Mapping[StepReason, str] = {
+    StepReason.WAITING_FOR_TEMPLATE: "Apply the JobTemplate {template}; the step then starts by "
+    "itself.",
+    StepReason.WAITING_FOR_PROBE: "",
+    StepReason.WAITING_FOR_APPROVAL: "{approve} approves it, {reject} rejects it.",
+    StepReason.STARTING: "This takes a moment; if it lasts, check that `jobflow serve` runs.",
+    StepReason.CREATE_REFUSED: "Remove the cause, such as an exhausted quota.\n"
+    "JobFlow tries again by itself{again}.",
+    StepReason.NAME_IN_USE: "It starts by itself once that job has been deleted.",
+    StepReason.JOB_LOST: "JobFlow creates the job again{again}.",
+    StepReason.RETRYING: "{look}",
+    StepReason.CONCURRENCY: "{why} names the flows that it waits for.",
+    StepReason.REPEATING: "",
+    StepReason.SUSPENDED: "{resume} resumes the flow.",
+    StepReason.PARALLELISM: "It starts by itself once a job of the flow has ended.",
+    StepReason.TERMINATING: "",
+    StepReason.BLOCKED: "It can never start.\nCorrect the flow in its file, remove this one with "
+    "{cancel}, and submit the file again.",
+    StepReason.PODS_UNREAD: "JobFlow tries to read them again for up to five minutes.",
+    StepReason.CANCELLED: "",
+    StepReason.TIMEOUT: "",
+    StepReason.FAILURE_POLICY: "",
+    StepReason.DAEMON_ENDED: "",
+    StepReason.OUTPUTS_MISSING: "Its pods were deleted before their outputs could be read, so "
+    "expressions and references to its outputs have no value.",
+    StepReason.JOB_FAILED: "{look}",
+    StepReason.FLOW_FAILED: "For the details of its flow, {child}.",
+    StepReason.JOB_TERMINATED: "A policy of its template or a command ended the job; see "
+    "{describe}.",
+    StepReason.JOB_ABORTED: "A policy of its template or a command ended the job; see {describe}.",
+    StepReason.REFUSED: "If the template is wrong, correct it, and run {retry}.\n"
+    "If a patch is wrong, correct it in the flow's file, and submit the file under another name: "
+    "{submit}.",
+    StepReason.NAME_CONFLICT: "",
+    StepReason.PROBE_UNSATISFIABLE: "Correct the probe, or the job that it checks.",
+    StepReason.OUTPUTS_TOO_LARGE: "Write shorter termination messages: at most 4 KiB for a step "
+    "and 64 KiB for a flow.",
+    StepReason.EXPRESSION_ERROR: "Test first whether a value exists, such as by "
+    '`has(steps["a"].outputs.x)`, and submit the corrected file under another name: {submit}.',
+    StepReason.UNTIL_NOT_REACHED: "",
+    StepReason.ITEMS_MISMATCH: "Correct forEach, so that the lists have the same length, and "
+    "submit the file under another name: {submit}.",
+    StepReason.REJECTED: "{retry} asks for approval again.",
+    StepReason.NOT_TAKEN: "",
+    StepReason.NOT_TARGETED: "To run it too, add it to spec.targets in the flow's file, and submit "
+    "the file under another name: {submit}.",
+    StepReason.UPSTREAM_FAILED: "",
+    StepReason.STOPPED: "",
+}
+"""Sentences, a line each, on how to start a waiting step or prevent another failure; empty if the
+message says it."""
+
+
+def describe_remedy(
+    flow: JobFlow, step: Step, condition: StepCondition, now: datetime
+) -> Iterator[str]:
+    """Yield what to do about the reason of a step or, if the step has none, about a failed run."""
+    run = _find_telling_run(condition)
+    try:
+        text = REMEDIES[StepReason(condition.reason or (run.reason if run else ""))]
+    except ValueError:  # no reason, or one of a later version
+        return
+    again, meta = condition.next_attempt_time, flow.metadata
+    wait = again - now if again and again > now else None
+    item = f"/{run.index}" if run is not None and run.index is not None else ""
+    yield from text.format(
+        template=step.template_for(step.case_of(condition.decisions)),
+        again=f" in {format_duration(wait)}" if wait else "",
+        resume=format_command("jobflow resume", meta),
+        why=format_command("jobflow why", meta),
+        retry=format_command("jobflow retry", root_of(flow)),
+        approve=format_command("jobflow approve", meta, f" {step.name}{item}"),
+        reject=format_command("jobflow reject", meta, f" {step.name}{item}"),
+        cancel=format_command("jobflow delete --cancel", meta),
+        submit=format_submit(flow),
+        look=_describe_look(flow, step.name, run or condition),
+        describe=describe_job(flow, condition),
+        child=_format_why((run or condition).job, flow),
+    ).splitlines()
+
+
+def format_submit(flow: JobFlow) -> str:
+    """Return the command that runs a corrected file beside the flow that it replaces."""
+    return format_command("jobflow submit FILE --name", flow.metadata, "-2")
+
+
+def _format_why(child: str, flow: JobFlow) -> str:
+    """Return the command that explains a child flow."""
+    metadata = ObjectMeta(name=child, namespace=flow.metadata.namespace)
+    return format_command("jobflow why", metadata)
+
+
+def describe_job(flow: JobFlow, run: RunCondition) -> str:
+    """Return the command that shows the vcjob of a step or a run."""
+    return f"`kubectl describe vcjob -n {flow.metadata.namespace} {run.job}`"
+
+
+def _find_telling_run(condition: StepCondition) -> RunCondition | None:
+    """Return the run for which a step with forEach or repeat has its reason, else the first that
+    failed."""
+    runs = condition.runs or ()
+    reason = (condition.phase, condition.reason)
+    same = (run for run in runs if run.reason and (run.phase, run.reason) == reason)
+    return next(same, None) or next((r for r in runs if r.phase == StepPhase.FAILED), None)
+
+
+def _describe_look(flow: JobFlow, name: str, run: RunCondition) -> str:
+    """Return where to look for the cause of a failure."""
+    failure, meta = run.failure, flow.metadata
+    if failure is not None and failure.pod and failure.exit_code is None:
+        return f"See `kubectl describe pod -n {meta.namespace} {failure.pod}`."
+    index = f"/{run.index}" if run.index is not None else ""
+    logs = format_command("jobflow logs", meta, f" {name}{index}")
+    if failure is None:  # no pod was found that explains it
+        return f"See its log, {logs}, or its job, {describe_job(flow, run)}."
+    return f"See its log: {logs}."

@@ -1,0 +1,325 @@
+"""Sentences on why the pods of a vcjob do not run yet: its queue, its gang, its pods.
+
+They state facts that Volcano has written, never a position in the queue: the order depends on
+plugins of the scheduler, and on jobs that the user may not see.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple, TypeVar
+
+from jobflow.api.flow.status import RunCondition
+from jobflow.api.resources import JOBS
+from jobflow.api.volcano.job import JobPhase
+from jobflow.api.volcano.pod import Pod, PodCondition, PodPhase
+from jobflow.api.volcano.scheduling import PodGroup, PodGroupPhase, Queue, QueueState, ResourceList
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.pods.failure import STARTING
+from jobflow.core.pods.resources import parse_quantity
+from jobflow.core.text import MAX_NAMES, format_count, join_names
+
+MAX_JOBS = 3
+"""Jobs whose scheduling is described; the others are counted."""
+
+_GIB = 2.0**30
+_UNITS: Mapping[str, tuple[str, float]] = {
+    "cpu": ("cores", 1.0),
+    "memory": ("GiB of memory", _GIB),
+    "ephemeral-storage": ("GiB of storage", _GIB),
+}
+_PRECISION = 1e-9
+_WAITING = (PodGroupPhase.PENDING, PodGroupPhase.INQUEUE)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_MAX_MESSAGE = 300
+_FOR_THE_GANG = ("once minAvailable is satisfied", "pod group is not ready", "gang unschedulable")
+"""Parts of messages about a pod that has no problem of its own (volcano pkg/scheduler/api
+job_info.go, FitError and TaskSchedulingReason)."""
+_AFTER_RELEASE = "once resource is released"
+"""Part of the message about a pod that gets a place when other pods have ended."""
+_ORIGIN = "Origin reason is"
+"""Words before the first cause in a message about a gang, which may begin with a pod's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A vcjob with pods that do not run yet."""
+
+    step: str
+    name: str
+    index: int | None
+    """Index of the item or repeat, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """The objects of a vcjob: empty if they do not exist, None if they were not read."""
+
+    pod_groups: Sequence[PodGroup] | None = None
+    """At most one."""
+    queues: Sequence[Queue] | None = None
+    """At most one."""
+    pods: Sequence[Pod] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingFacts:
+    """Sentences on the scheduling of a flow's jobs."""
+
+    by_step: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    """What is not shown: objects that the user may not read, and further jobs."""
+
+
+NO_FACTS = SchedulingFacts()
+
+T = TypeVar("T", PodGroup, Pod)
+
+
+def select_own(job: QueuedJob, objects: Iterable[T]) -> list[T]:
+    """Return the PodGroups or pods that the job controls and that are not being deleted."""
+    return [
+        each
+        for each in objects
+        if (owner := each.metadata.controller) is not None
+        and (owner.kind, owner.name) == (JOBS.kind, job.name)
+        and each.metadata.deletion_timestamp is None
+    ]
+
+
+def find_queued_jobs(ctx: PlanContext, steps: Iterable[int]) -> Iterator[QueuedJob]:
+    """Yield the jobs of these steps whose pods do not all run, by the status of the flow."""
+    for step in steps:
+        observed = ctx.observed[step]
+        stored = observed.stored
+        for run in stored.runs or (stored,):
+            if _is_queued(run) and not ctx.names_child(observed.step, run.job):
+                yield QueuedJob(observed.step.name, run.job or observed.key, run.index)
+
+
+def _is_queued(run: RunCondition) -> bool:
+    if run.phase in (JobPhase.PENDING, JobPhase.RESTARTING):
+        return True
+    tasks = (run.task_status_count or {}).values() if run.phase == JobPhase.RUNNING else ()
+    return any((task.phase or {}).get(PodPhase.PENDING) for task in tasks)
+
+
+def describe_scheduling(job: QueuedJob, found: Scheduling, *, look: str = "") -> Iterator[str]:
+    """Yield sentences on why the pods of a job do not run yet, the most general cause first.
+    `look`: a command that shows more about the job."""
+    pods = found.pods or ()
+    pending = [pod for pod in pods if pod.phase == PodPhase.PENDING]
+    unplaced = [pod for pod in pending if not pod.spec.node_name]
+    group = next(iter(found.pod_groups or ()), None)
+    if group is not None:
+        if group.status.phase in _WAITING and len(unplaced) == len(pods):
+            yield from _describe_queue(job, group, found)
+        if found.pods is None:
+            yield from _describe_last_cycle(job, group)
+        elif not pods and group.status.phase == PodGroupPhase.INQUEUE:
+            yield (
+                f"Volcano has admitted job {job.name} to queue {queue_of(group)}, but it has no "
+                f"pods yet; if this lasts, {look} says why they are not created."
+            )
+    elif found.pod_groups is not None and not pods:
+        yield (
+            f"Volcano has no PodGroup for job {job.name} yet; if this lasts, check that Volcano's "
+            "controllers run."
+        )
+    yield from _describe_unplaced(job, unplaced, len(pods), group)
+    placed = [pod for pod in pending if pod.spec.node_name]
+    yield from _describe_placed(job, placed, len(pods))
+
+
+def queue_of(group: PodGroup) -> str:
+    """Return the name of the queue of a PodGroup."""
+    return group.spec.queue or "default"
+
+
+# ----------------------------------------------------------------- the queue
+
+
+def _describe_queue(job: QueuedJob, group: PodGroup, found: Scheduling) -> Iterator[str]:
+    waits = f"Job {job.name} waits in queue {queue_of(group)}"
+    if found.queues is not None and not found.queues:
+        yield f"{waits}, which does not exist: its jobs start once an administrator creates it."
+        return
+    queue = next(iter(found.queues or ()), None)
+    if queue is not None and queue.status.state in (QueueState.CLOSED, QueueState.CLOSING):
+        yield (
+            f"{waits}, which is {queue.status.state}: it starts no jobs until an administrator "
+            "opens it."
+        )
+    if queue is not None and (shortages := [*_find_shortages(group, queue)]):
+        yield f"{waits}: {'; '.join(shortages)}."
+    elif group.status.phase == PodGroupPhase.PENDING:
+        yield f"{waits}: Volcano has not admitted it yet{_count_waiting(queue)}."
+
+
+def _count_waiting(queue: Queue | None) -> str:
+    pending = queue.status.pending if queue is not None else 0
+    return f"; {format_count(pending, 'job')} of the queue are not admitted" if pending > 1 else ""
+
+
+class _Shortage(NamedTuple):
+    """A resource of which a queue has too little for a job, as texts."""
+
+    used: str
+    limit: str
+    unit: str
+    asked: str
+    never: bool
+    """Whether the job asks for more than the whole limit."""
+
+
+def _find_shortages(group: PodGroup, queue: Queue) -> Iterator[str]:
+    """Yield `6 of 8 GPUs are in use, this job asks for 4` for each resource of which the queue has
+    too little: by its capability or, for a job that is not admitted, by its deserved share."""
+    asked, used = group.spec.min_resources or {}, queue.status.allocated or {}
+    short = [*_compare(asked, queue.spec.capability or {}, used)]
+    for each in short:
+        never = "; it can only start once the queue's capability is raised" if each.never else ""
+        numbers = f"{each.used} of {each.limit} {each.unit}"
+        yield f"{numbers} are in use, this job asks for {each.asked}{never}"
+    if short or group.status.phase != PodGroupPhase.PENDING:
+        return
+    for each in _compare(asked, queue.spec.deserved or {}, used):
+        yield (
+            f"{each.used} {each.unit} are in use of the {each.limit} that the queue deserves, this "
+            f"job asks for {each.asked}"
+        )
+
+
+def _compare(asked: ResourceList, limits: ResourceList, used: ResourceList) -> Iterator[_Shortage]:
+    for resource, quantity in asked.items():
+        want, most = parse_quantity(quantity), parse_quantity(limits.get(resource))
+        now = parse_quantity(used.get(resource)) or 0.0
+        if want and most is not None and now + want > most * (1 + _PRECISION):
+            unit, scale = _unit(resource)
+            texts = [_number(amount / scale) for amount in (now, most, want)]
+            yield _Shortage(texts[0], texts[1], unit, texts[2], never=want > most)
+
+
+def _unit(resource: str) -> tuple[str, float]:
+    if resource.endswith("/gpu"):
+        return "GPUs", 1.0
+    return _UNITS.get(resource, (resource, 1.0))
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+# ------------------------------------------------------------------ the pods
+
+
+def _describe_last_cycle(job: QueuedJob, group: PodGroup) -> Iterator[str]:
+    """Yield the scheduler's message about the gang, for a user who may not read the pods. The
+    message of a job that is not admitted only says that it has no pods yet."""
+    if group.status.phase == PodGroupPhase.PENDING:
+        return
+    conditions = (each for each in group.status.conditions or () if each.status == "True")
+    last = max(conditions, key=lambda each: each.last_transition_time or _LONG_AGO, default=None)
+    if last is not None and last.type == "Unschedulable" and last.message:
+        why = _find_origin(last.message) or _cut(last.message)
+        yield f"The scheduler cannot place the pods of job {job.name}: {why}."
+
+
+def _describe_unplaced(
+    job: QueuedJob, unplaced: Sequence[Pod], total: int, group: PodGroup | None
+) -> Iterator[str]:
+    """Describe the pods without a node: a sentence for each cause, then those without a cause of
+    their own."""
+    causes = Counter(_find_cause(pod) for pod in unplaced)
+    gang = causes.pop(_GANG, 0)
+    shown = causes.most_common(MAX_NAMES)
+    for cause, number in shown:
+        yield f"In job {job.name}, {_share(number, total, cause)}."
+    if (others := causes.total() - sum(number for _, number in shown)) > 0:
+        cause = "cannot be scheduled for other reasons"
+        yield f"In job {job.name}, {_share(others, total, cause)}."
+    if gang:
+        least = group.spec.min_member if group is not None else 0
+        start = f": {least} must start together" if least > 1 else ""
+        yield f"In job {job.name}, {_share(gang, total, _GANG)}{start}."
+    if gang and gang == len(unplaced):
+        messages = (condition.message for pod in unplaced if (condition := _scheduled(pod)))
+        origins = Counter(filter(None, map(_find_origin, messages)))
+        for origin, _ in origins.most_common(1):
+            yield f"The scheduler says: {origin}."
+
+
+_GANG = "wait for the gang"
+_SINGULARS = {"wait": "waits", "have": "has"}
+
+
+def _share(number: int, total: int, clause: str) -> str:
+    """Return `1 of 4 pods waits for the gang` for the clause `wait for the gang`."""
+    if number == 1:
+        verb, space, rest = clause.partition(" ")
+        clause = _SINGULARS.get(verb, verb) + space + rest
+    return f"{number} of {format_count(total, 'pod')} {clause}"
+
+
+def _find_cause(pod: Pod) -> str:
+    """Return a clause about a pod without a node: what it waits for."""
+    condition = _scheduled(pod)
+    if condition is None:
+        return "wait for the scheduler"
+    if condition.reason == "SchedulingGated":
+        return "wait for schedulingGates to be removed"
+    message = condition.message
+    if _AFTER_RELEASE in message:
+        return "wait for other pods to end"
+    if not message or any(part in message for part in _FOR_THE_GANG):
+        return _GANG
+    return f"cannot be scheduled: {_cut(message)}"
+
+
+def _scheduled(pod: Pod) -> PodCondition | None:
+    """Return the condition that says why a pod has no node."""
+    conditions = pod.status.conditions or ()
+    return next((c for c in conditions if c.type == "PodScheduled" and c.status == "False"), None)
+
+
+def _find_origin(message: str) -> str:
+    """Return the first cause that the scheduler's message about a gang names, or ""."""
+    rest = message.rpartition(_ORIGIN)[2].lstrip(": ") if _ORIGIN in message else ""
+    pod, _, cause = rest.partition(": ")
+    return _cut(cause if cause and " " not in pod else rest)
+
+
+def _describe_placed(job: QueuedJob, placed: Sequence[Pod], total: int) -> Iterator[str]:
+    """Describe the pods that have a node and do not run: image pulls, volumes, configuration."""
+    troubles: dict[str, list[str]] = {}
+    starting = 0
+    for pod in placed:
+        if trouble := _find_trouble(pod):
+            troubles.setdefault(trouble, []).append(pod.metadata.name)
+        else:
+            starting += 1
+    for trouble, names in [*troubles.items()][:MAX_NAMES]:
+        noun = "pod" if len(names) == 1 else "pods"
+        yield f"In job {job.name}, {noun} {join_names(names)} cannot start: {trouble}."
+    if more := len(placed) - starting - sum(map(len, [*troubles.values()][:MAX_NAMES])):
+        yield f"In job {job.name}, {_share(more, total, 'cannot start for other reasons')}."
+    if starting:
+        yield f"In job {job.name}, {_share(starting, total, 'have a node and will start')}."
+
+
+def _find_trouble(pod: Pod) -> str:
+    """Return why a container cannot start: `ImagePullBackOff: Back-off pulling image "x"`."""
+    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    for status in statuses:
+        waiting = status.state.waiting
+        if waiting is not None and waiting.reason not in STARTING:
+            return _cut(": ".join(filter(None, (waiting.reason, waiting.message))))
+    return ""
+
+
+def _cut(message: str) -> str:
+    message = " ".join(message.split()).rstrip(".")
+    return message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 1] + "…"

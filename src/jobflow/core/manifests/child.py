@@ -1,0 +1,89 @@
+"""Manifest of the child flow that a step runs. The webhook judges it again when it is created."""
+
+from typing import Any
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.step import Step
+from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import JOBFLOWS
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.scope import resolve_references
+from jobflow.core.json_values import copy_json
+from jobflow.core.manifests.job import Attempt
+from jobflow.core.manifests.owner import owner_reference
+from jobflow.core.names import to_label_value
+
+INHERITED = ("job_defaults", "job_retain_policy")
+"""Fields of the parent's spec that a child without them has too."""
+
+
+def build_child(
+    flow: JobFlow, step: Step, raw: dict[str, Any], attempt: Attempt
+) -> dict[str, Any] | EvaluationFailure:
+    """Return the manifest of a child flow, or a Failure if a reference in its params has no value.
+    `raw`: the field `flow` of the step or of its case."""
+    params = raw.get("params") or {}
+    if attempt.seen is not None:
+        params = resolve_references(params, attempt.seen)
+        if isinstance(params, EvaluationFailure):
+            return params
+    return {
+        "apiVersion": JOBFLOWS.api_version,
+        "kind": JOBFLOWS.kind,
+        "metadata": {
+            "name": attempt.name,
+            "namespace": flow.metadata.namespace,
+            "labels": _labels(flow, step, attempt),
+            "annotations": _annotations(step, attempt),
+            "ownerReferences": [owner_reference(flow)],
+        },
+        "spec": _inherited(flow) | spec_with_params(raw, params),
+    }
+
+
+def spec_with_params(raw: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec of the child flow with these params, which a flow has as a list."""
+    spec = copy_json({key: value for key, value in raw.items() if key != "params"})
+    if params:
+        spec["params"] = [{"name": name, "value": value} for name, value in params.items()]
+    return spec
+
+
+def _inherited(flow: JobFlow) -> dict[str, Any]:
+    own = msgspec.to_builtins(msgspec.structs.replace(flow.spec, flows=None, finally_=None))
+    fields = {each.name: each.encode_name for each in msgspec.structs.fields(flow.spec)}
+    names = [fields[name] for name in INHERITED]
+    return {name: own[name] for name in names if name in own}
+
+
+def _labels(flow: JobFlow, step: Step, attempt: Attempt) -> dict[str, str]:
+    return {
+        labels.PARENT: to_label_value(flow.metadata.name),
+        labels.ROOT: root_label(flow),
+        labels.STEP: to_label_value(step.name),
+        labels.ATTEMPT: str(attempt.number),
+        **({} if attempt.index is None else {labels.INDEX: str(attempt.index)}),
+    }
+
+
+def root_label(flow: JobFlow) -> str:
+    """Return the label value that names the outermost flow of a flow; its own name if it is no
+    child."""
+    if flow.is_child:
+        return (flow.metadata.labels or {}).get(labels.ROOT, "")
+    return to_label_value(flow.metadata.name)
+
+
+def root_of(flow: JobFlow) -> ObjectMeta:
+    """Return name and namespace of the outermost flow of a flow, which is the one to retry."""
+    return ObjectMeta(name=root_label(flow), namespace=flow.metadata.namespace)
+
+
+def _annotations(step: Step, attempt: Attempt) -> dict[str, str]:
+    annotations = {labels.STEP: step.name, labels.TARGET_ENDS: attempt.target_ends}
+    if attempt.index is not None:
+        annotations[labels.INDEX] = str(attempt.index)
+    return annotations

@@ -1,0 +1,349 @@
+"""Layers of a vcjob's spec: what a step or a case runs, its arguments such as env, its patches.
+
+`layers_of` lists them in order of precedence. Manifests, admission, the outputs that a flow reads,
+and depth checks take the fields from here, so a new field needs an entry only in this file. Each
+layer is JSON in the shape of a vcjob's spec, so references, types and unknown fields are judged as
+in a patch; `Layer.written_path` returns the path that the user knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
+from itertools import chain
+from typing import Any, NamedTuple
+
+import msgspec
+
+from jobflow.api.flow.control import Case, JobDefaults, Patch
+from jobflow.api.flow.step import Step
+from jobflow.core.manifests.strategic_merge import CONTAINER, overlaid
+from jobflow.core.violations import join_path
+
+MAIN = "main"
+"""Name of a task or container that is the only one and has no name."""
+MAX_VARIABLES = 65_536
+"""Variables that `env` may add to a job, each container counted. The API server stores no job with
+so many."""
+
+
+class Rank(IntEnum):
+    """Kind of a layer. A higher one is merged later."""
+
+    WORK = 0
+    """jobSpec or container, in place of a JobTemplate."""
+    ARGUMENTS = 1
+    """env, image, command, args and resources."""
+    PATCH = 2
+    CASE_PATCH = 3
+    RETRY_PATCH = 4
+    """Only after the first failure that counts."""
+
+
+class Layer(NamedTuple):
+    """A part of a vcjob's spec, as a step or a case writes it."""
+
+    rank: Rank
+    field: str
+    """Its path below the step or the case: `jobSpec`, `patch.jobSpec`; "" for arguments, which are
+    several fields."""
+    content: Mapping[str, Any]
+    """JSON in the shape of a vcjob's spec."""
+
+    def merge(self, spec: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the spec with `content`, which is that of the layer with the values of its
+        references. The result is only read: it shares parts with both."""
+        match self.rank:
+            case Rank.WORK:
+                return {**spec, **_with_names(content)}
+            case Rank.ARGUMENTS:
+                return with_arguments(spec, content)
+        return overlaid(spec, content)
+
+    def fault(self, spec: Mapping[str, Any]) -> str | None:
+        """Return why the layer cannot be merged into this spec, as a clause, or None."""
+        variables = self.variables
+        if variables and (count := variables * count_containers(spec)) > MAX_VARIABLES:
+            return f"env makes {count:,} variables in this job; at most {MAX_VARIABLES:,} fit"
+        return None
+
+    @property
+    def variables(self) -> int:
+        """The number of variables that it sets in each container."""
+        if self.rank is not Rank.ARGUMENTS:
+            return 0
+        return len(arguments_in(self.content).get("env") or ())
+
+    def written_path(self, path: str) -> str:
+        """Return the path below the step or the case for one in `content`, which begins with a
+        dot."""
+        if self.rank is Rank.ARGUMENTS:
+            return _path_of_argument(path, self.content)
+        if self.field == "container":
+            return _path_of_container(path)
+        return f"{self.field}{path}"
+
+
+def works_of(owner: Step | Case) -> list[str]:
+    """Return the fields that say what a step or a case runs and are set. Admission allows one."""
+    fields = {
+        "template": owner.template or None,
+        "jobSpec": owner.job_spec,
+        "container": owner.container,
+        "flow": owner.flow,
+    }
+    return [field for field, value in fields.items() if value is not None]
+
+
+def layers_of(step: Step, case: Case | None, *, retried: bool) -> list[Layer]:
+    """Return the layers of a step in a case of its `switch`, in order of precedence. `retried`:
+    whether a failure counted before."""
+    layers = [*own_layers(step), *(own_layers(case) if case is not None else ())]
+    ranks = Rank.RETRY_PATCH if retried else Rank.CASE_PATCH
+    return sorted((each for each in layers if each.rank <= ranks), key=lambda each: each.rank)
+
+
+def may_have_layers(step: Step) -> bool:
+    """Return whether a step or one of its cases may write a layer, or runs a flow in its place:
+    most steps do not, and this is the quickest way to pass them by."""
+    return not (
+        step.patch is None
+        and step.env is None
+        and step.container is None
+        and step.job_spec is None
+        and step.flow is None
+        and step.switch is None
+        and step.retry is None
+        and step.args is None
+        and step.command is None
+        and step.image is None
+        and step.resources is None
+        and step.volumes is None
+    )
+
+
+def own_layers(owner: Step | Case) -> Iterator[Layer]:
+    """Yield the layers that a step, without its cases, or a case writes."""
+    if owner.job_spec is not None:
+        yield Layer(Rank.WORK, "jobSpec", _with_names(owner.job_spec))
+    elif owner.container is not None:
+        yield Layer(Rank.WORK, "container", _job_of(owner.container, owner.volumes))
+    if isinstance(owner, Step) and (arguments := _arguments_of(owner)):
+        pod = {"spec": {"containers": [arguments]}}
+        yield Layer(Rank.ARGUMENTS, "", {"tasks": [{"template": pod}]})
+    if (changes := changes_of(owner.patch)) is not None:
+        field = "jobSpec" if owner.patch is not None and owner.patch.job_spec else "spec"
+        rank = Rank.PATCH if isinstance(owner, Step) else Rank.CASE_PATCH
+        yield Layer(rank, f"patch.{field}", changes)
+    again = owner.retry.patch if isinstance(owner, Step) and owner.retry is not None else None
+    if again is not None and (changes := changes_of(again)) is not None:
+        field = "jobSpec" if again.job_spec else "spec"
+        yield Layer(Rank.RETRY_PATCH, f"retry.patch.{field}", changes)
+
+
+def free_form_values(owner: Step | Case) -> Iterator[tuple[str, Any]]:
+    """Yield each free-form value from which layers are built, with its path below the owner."""
+    fields = {
+        "jobSpec": owner.job_spec,
+        "container": owner.container,
+        "volumes": owner.volumes,
+        "patch.jobSpec": owner.patch.job_spec if owner.patch is not None else None,
+        "patch.spec": owner.patch.spec if owner.patch is not None else None,
+    }
+    if isinstance(owner, Step):
+        fields |= {
+            "env": owner.env,
+            "command": owner.command,
+            "args": owner.args,
+            "resources": owner.resources,
+        }
+        if owner.retry is not None and owner.retry.patch is not None:
+            fields["retry.patch.jobSpec"] = owner.retry.patch.job_spec
+            fields["retry.patch.spec"] = owner.retry.patch.spec
+    yield from ((path, value) for path, value in fields.items() if value is not None)
+
+
+def changes_of(patch: Patch | None) -> dict[str, Any] | None:
+    """Return the content of a patch, under either of its names, or None if it is empty."""
+    return None if patch is None else patch.job_spec or patch.spec or None
+
+
+def with_defaults(spec: Mapping[str, Any], defaults: JobDefaults | None) -> dict[str, Any]:
+    """Return a spec with jobDefaults for unset fields and plugins. Shares content with `spec`."""
+    if defaults is None:
+        return dict(spec)
+    words = {
+        "queue": defaults.queue,
+        "priorityClassName": defaults.priority_class_name,
+        "schedulerName": defaults.scheduler_name,
+    }
+    filled: dict[str, Any] = {
+        key: word for key, word in words.items() if word and not spec.get(key)
+    }
+    plugins = spec.get("plugins")
+    if defaults.plugins and (plugins is None or isinstance(plugins, dict)):
+        filled["plugins"] = defaults.plugins | (plugins or {})
+    return {**spec, **filled}
+
+
+# ------------------------------------------------------------------ jobSpec and container
+
+
+def _with_names(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a jobSpec whose only task has a name and replicas."""
+    tasks = spec.get("tasks")
+    if not isinstance(tasks, list) or len(tasks) != 1 or not isinstance(tasks[0], dict):
+        return spec
+    [task] = tasks
+    missing: dict[str, Any] = {} if task.get("name") else {"name": MAIN}
+    if task.get("replicas") is None:
+        missing["replicas"] = 1
+    return {**spec, "tasks": [task | missing]} if missing else spec
+
+
+CONTAINER_PATH = ".tasks[0].template.spec.containers[0]"
+"""The path of the only container in the content of a container or of arguments."""
+_VOLUMES_PATH = ".tasks[0].template.spec.volumes"
+
+
+def _job_of(container: Mapping[str, Any], volumes: Sequence[Any] | None) -> dict[str, Any]:
+    named = container if container.get("name") else {**container, "name": MAIN}
+    pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [named]}
+    if volumes is not None:
+        pod["volumes"] = volumes
+    return {"tasks": [{"name": MAIN, "replicas": 1, "template": {"spec": pod}}]}
+
+
+def _path_of_container(path: str) -> str:
+    if path.startswith(CONTAINER_PATH):
+        return f"container{path.removeprefix(CONTAINER_PATH)}"
+    if path.startswith(_VOLUMES_PATH):
+        return f"volumes{path.removeprefix(_VOLUMES_PATH)}"
+    return "container"
+
+
+# ----------------------------------------------------------------------------- arguments
+
+_ENV_INDEX = re.compile(r"\.env\[(\d+)\](?:\.(?:name|value)\b)?")
+
+
+def _arguments_of(step: Step) -> dict[str, Any]:
+    """Return the arguments of a step as fields of a container; empty if it has none. A variable
+    that is removed has the value None."""
+    arguments = {
+        "image": step.image,
+        "command": _as_texts(step.command),
+        "args": _as_texts(step.args),
+        "resources": step.resources,
+    }
+    found = {key: value for key, value in arguments.items() if value is not None}
+    if step.env:
+        found["env"] = [*filter(None, (_variable(*each) for each in step.env.items()))]
+    return found
+
+
+def _variable(name: str, value: Any) -> dict[str, Any] | None:
+    """Return the entry of a variable; None for a map that admission refuses."""
+    if not isinstance(value, dict):
+        return {"name": name, "value": _as_text(value)}
+    return {"name": name, **value} if is_source(value) else None
+
+
+def is_source(value: Mapping[str, Any]) -> bool:
+    """Whether a value of env is a map with only `valueFrom`, which is a map."""
+    return [*value] == ["valueFrom"] and isinstance(value["valueFrom"], dict)
+
+
+def _as_texts(value: Any) -> Any:
+    return [*map(_as_text, value)] if isinstance(value, list) else value
+
+
+def _as_text(value: Any) -> Any:
+    """Return a number or a boolean as text."""
+    return msgspec.json.encode(value).decode() if isinstance(value, int | float) else value
+
+
+def _path_of_argument(path: str, content: Mapping[str, Any]) -> str:
+    rest = path.removeprefix(CONTAINER_PATH)
+    if (found := _ENV_INDEX.match(rest)) is None:
+        return rest.removeprefix(".")
+    name = arguments_in(content)["env"][int(found[1])]["name"]
+    return join_path("env", name) + rest[found.end() :]
+
+
+def arguments_in(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments in the content of their layer, as fields of a container."""
+    arguments: Mapping[str, Any] = content["tasks"][0]["template"]["spec"]["containers"][0]
+    return arguments
+
+
+def with_arguments(spec: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a spec with arguments: env in every container, the others in the first container of
+    the first task. The result shares other parts with `spec`, which may be any JSON."""
+    arguments = arguments_in(content)
+    of_first = {key: value for key, value in arguments.items() if key != "env"}
+    env = {each["name"]: each for each in arguments.get("env") or ()}
+    tasks = spec.get("tasks")
+    if not isinstance(tasks, list):
+        return dict(spec)
+    return {
+        **spec,
+        "tasks": [_in_task(task, env, {} if at else of_first) for at, task in enumerate(tasks)],
+    }
+
+
+def count_containers(spec: Mapping[str, Any]) -> int:
+    """Return the number of containers of a spec, which may be any JSON, with init containers."""
+    tasks = spec.get("tasks")
+    pods = (_pod_of(task) or {} for task in (tasks if isinstance(tasks, list) else ()))
+    lists = (pod.get(field) for pod in pods for field in _CONTAINER_LISTS)
+    return sum(len(each) for each in lists if isinstance(each, list))
+
+
+def _pod_of(task: Any) -> dict[str, Any] | None:
+    template = task.get("template") if isinstance(task, dict) else None
+    pod = template.get("spec") if isinstance(template, dict) else None
+    return pod if isinstance(pod, dict) else None
+
+
+_CONTAINER_LISTS = ("containers", "initContainers")
+
+
+def _in_task(task: Any, env: Mapping[str, Any], of_first: Mapping[str, Any]) -> Any:
+    if (pod := _pod_of(task)) is None:
+        return task
+    changed = {}
+    for field in _CONTAINER_LISTS:
+        if isinstance(containers := pod.get(field), list):
+            others = of_first if field == "containers" else {}
+            changed[field] = [
+                _in_container(each, env, {} if at else others) for at, each in enumerate(containers)
+            ]
+    return {**task, "template": {**task["template"], "spec": {**pod, **changed}}}
+
+
+def _in_container(container: Any, env: Mapping[str, Any], others: Mapping[str, Any]) -> Any:
+    if not isinstance(container, dict):
+        return container
+    changed = overlaid(container, others, CONTAINER) if others else container
+    return {**changed, "env": _with_env(container.get("env"), env)} if env else changed
+
+
+def _with_env(own: Any, ours: Mapping[str, Any]) -> list[Any]:
+    """Return the variables of a container, with ours in place of their namesakes, and before them
+    the new ones by name. A variable without a value is removed."""
+    new = dict(ours)
+    kept: list[Any] = []
+    for variable in own if isinstance(own, list) else ():
+        name = variable.get("name") if isinstance(variable, dict) else None
+        if not isinstance(name, str) or name not in ours:
+            kept.append(variable)
+        elif name in new:
+            kept += _with_value(new.pop(name))
+    return [*chain.from_iterable(_with_value(new[name]) for name in sorted(new)), *kept]
+
+
+def _with_value(variable: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    has_value = variable.get("value") is not None or "valueFrom" in variable
+    return [variable] if has_value else []

@@ -1,0 +1,152 @@
+"""PersistentVolumeClaims of a flow, and the volumes of the pods that mount them."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import VOLUME_CLAIMS
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.scope import EvaluationScope, resolve_references
+from jobflow.core.manifests.owner import owner_reference
+from jobflow.core.names import format_job_name, qualify_name, to_label_value
+
+_CONTAINERS = ("initContainers", "containers")
+_MOUNTS = ("volumeMounts", "volumeDevices")
+"""Lists of a container whose entries name a volume of the pod."""
+
+
+def claim_names(flow: JobFlow) -> dict[str, str]:
+    """Return the name of each PersistentVolumeClaim, `<flow>-<name>`, by its name in the flow."""
+    name = flow.metadata.name
+    return {claim: format_job_name(name, claim) for claim in flow.spec.volume_claims or ()}
+
+
+def build_claim(flow: JobFlow, claim: str) -> dict[str, Any] | EvaluationFailure:
+    """Return the manifest of a claim, or a Failure if a reference in it has no value. The flow owns
+    it, so that it is deleted with the flow."""
+    spec = claim_spec(flow, claim)
+    if isinstance(spec, EvaluationFailure):
+        return spec
+    namespace = flow.metadata.namespace
+    created_by = qualify_name(namespace, flow.metadata.name)
+    return {
+        "apiVersion": VOLUME_CLAIMS.api_version,
+        "kind": VOLUME_CLAIMS.kind,
+        "metadata": {
+            "name": format_job_name(flow.metadata.name, claim),
+            "namespace": namespace,
+            "labels": {labels.CREATED_BY_FLOW: to_label_value(created_by)},
+            "annotations": {labels.CREATED_BY_FLOW: created_by},
+            "ownerReferences": [owner_reference(flow)],
+        },
+        "spec": spec,
+    }
+
+
+def claim_spec(flow: JobFlow, claim: str) -> Any:
+    """Return the spec of a claim with the values of its references, which are those to params and
+    to the flow; a Failure if one has no value."""
+    written = (flow.spec.volume_claims or {}).get(claim)
+    return resolve_references(
+        {} if written is None else written, EvaluationScope(flow, lambda name: None)
+    )
+
+
+def with_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return a vcjob spec in which each pod has a volume for the claims that its containers mount
+    by name, unless it has a volume of that name. `claims`: as `claim_names` returns them. Shares
+    content with `spec`, and is `spec` itself if nothing is missing."""
+    if not claims:
+        return spec
+
+    def source(name: str) -> dict[str, Any] | None:
+        claim = claims.get(name)
+        return None if claim is None else {"persistentVolumeClaim": {"claimName": claim}}
+
+    return _with_volumes(spec, source)
+
+
+def with_placeholders(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the spec of a JobTemplate with an empty volume for each that its containers mount and
+    its pods do not have, because a flow may provide it. Shares content with `spec`."""
+    return _with_volumes(spec, lambda name: {"emptyDir": {}})
+
+
+def _with_volumes(
+    spec: Mapping[str, Any], source: Callable[[str], dict[str, Any] | None]
+) -> Mapping[str, Any]:
+    """Add the volumes that `source` returns for names of volumes that pods do not have."""
+    tasks = spec.get("tasks")
+    if not isinstance(tasks, list):
+        return spec
+    found = [_task_with_volumes(task, source) for task in tasks]
+    if all(new is old for new, old in zip(found, tasks, strict=True)):
+        return spec
+    return {**spec, "tasks": found}
+
+
+def _task_with_volumes(task: Any, source: Callable[[str], dict[str, Any] | None]) -> Any:
+    pod = _pod(task)
+    added = [
+        {"name": name, **volume}
+        for name in _unprovided(pod)
+        if (volume := source(name)) is not None
+    ]
+    if not added:
+        return task
+    volumes = [*(pod.get("volumes") or ()), *added]
+    return {**task, "template": {**task["template"], "spec": {**pod, "volumes": volumes}}}
+
+
+def mounted_claims(spec: Mapping[str, Any], claims: Mapping[str, str]) -> list[str]:
+    """Return the claims of the flow that a vcjob mounts, by their name in the flow, in order. It
+    may also name them itself, in volumes of its pods or of the job."""
+    used = {str(each.get("volumeClaimName")) for each in _maps(spec.get("volumes"))}
+    for task in _maps(spec.get("tasks")):
+        for volume in _maps(_pod(task).get("volumes")):
+            source = volume.get("persistentVolumeClaim")
+            if isinstance(source, dict):
+                used.add(str(source.get("claimName")))
+    return [claim for claim, name in claims.items() if name in used]
+
+
+def unprovided_volumes(spec: Mapping[str, Any]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the index of each task whose containers mount volumes that its pods do not have, with
+    their names."""
+    tasks = spec.get("tasks")
+    for i, task in enumerate(tasks if isinstance(tasks, list) else ()):
+        if names := _unprovided(_pod(task)):
+            yield i, names
+
+
+def _unprovided(pod: Mapping[str, Any]) -> list[str]:
+    mounted = _mounted(pod)
+    if not mounted:
+        return []
+    volumes = pod.get("volumes")
+    if volumes is not None and not isinstance(volumes, list):
+        return []
+    provided = {str(each.get("name")) for each in _maps(volumes)}
+    return [name for name in mounted if name not in provided]
+
+
+def _mounted(pod: Mapping[str, Any]) -> Collection[str]:
+    names = (
+        mount.get("name")
+        for containers in _CONTAINERS
+        for container in _maps(pod.get(containers))
+        for mounts in _MOUNTS
+        for mount in _maps(container.get(mounts))
+    )
+    return dict.fromkeys(name for name in names if isinstance(name, str) and name)
+
+
+def _pod(task: Any) -> Mapping[str, Any]:
+    template = task.get("template") if isinstance(task, dict) else None
+    pod = template.get("spec") if isinstance(template, dict) else None
+    return pod if isinstance(pod, dict) else {}
+
+
+def _maps(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,0 +1,146 @@
+"""Child flows in the terms of vcjobs, so that one set of rules decides about the runs of a step.
+
+A run is a sequence of attempts; an attempt is a vcjob, or a child flow (docs/decisions/
+child-flows.md). The status of a child flow is observed as the status of a vcjob with a few more
+facts. Plans read nothing else of a child.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import (
+    CANCELLED,
+    ENDED_STEP_PHASES,
+    TIMEOUT,
+    FlowPhase,
+    RequestedHours,
+    StepFailure,
+    StepPhase,
+)
+from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import JOBFLOWS
+from jobflow.api.volcano.job import Job, JobCondition, JobPhase, JobState, JobStatus
+from jobflow.core.names import format_job_name
+from jobflow.core.pods.resources import replace_hours
+from jobflow.core.spec.readiness import fails_flow
+
+_PHASES: Mapping[str, str] = {
+    FlowPhase.RUNNING: JobPhase.RUNNING,
+    FlowPhase.SUCCEED: JobPhase.COMPLETED,
+    FlowPhase.FAILED: JobPhase.FAILED,
+    FlowPhase.TERMINATING: JobPhase.TERMINATING,
+}
+COMMAND_AGAIN = timedelta(seconds=10)
+"""Time until another Command for a child flow on which one had no effect."""
+_HALTS = frozenset({CANCELLED, TIMEOUT})
+_ENDS = (FlowPhase.SUCCEED, FlowPhase.FAILED)
+_NOT_BEGUN = frozenset({"", StepPhase.WAITING, JobPhase.PENDING})
+
+
+class ChildFlow(Job, frozen=True, kw_only=True):
+    """A child flow as a plan of its parent sees it."""
+
+    api_version: str = JOBFLOWS.api_version
+    kind: str = JOBFLOWS.kind
+    ending: str = ""
+    """Cancelled or Timeout as soon as it is being ended, else ""."""
+    finally_too: bool = False
+    """Whether its `finally` is cancelled too."""
+    retries: int = 0
+    """The `status.retries` of its parent when both were last retried."""
+    outputs: dict[str, Any] | None = None
+    failure: StepFailure | None = None
+    hours: RequestedHours | None = None
+
+
+def observe(flow: JobFlow) -> ChildFlow:
+    """Return a child flow as its parent sees it. It changes only if the parent may have to act."""
+    meta, status = flow.metadata, flow.status
+    state = status.state
+    phase = _PHASES.get(state.phase, JobPhase.PENDING)
+    running = _first_running(flow)
+    begun = [] if running is None else [_condition(JobPhase.RUNNING, running)]
+    return ChildFlow(
+        metadata=ObjectMeta(
+            name=meta.name,
+            namespace=meta.namespace,
+            uid=meta.uid,
+            creation_timestamp=meta.creation_timestamp,
+            deletion_timestamp=meta.deletion_timestamp,
+            labels=meta.labels,
+            annotations=meta.annotations,
+            owner_references=meta.owner_references,
+        ),
+        status=JobStatus(
+            state=JobState(
+                phase=phase,
+                reason=state.reason if flow.final else "",
+                message=state.message if flow.final else "",
+                last_transition_time=status.completion_time if flow.final else running,
+            ),
+            conditions=begun or None,
+            running_duration=status.duration if flow.final else None,
+        ),
+        ending=state.reason if state.reason in _HALTS else "",
+        finally_too=status.finally_cancelled,
+        retries=status.retries,
+        outputs=status.outputs if flow.final else None,
+        failure=_failure(flow) if state.phase == FlowPhase.FAILED else None,
+        hours=_hours(flow) if flow.final else None,
+    )
+
+
+def _condition(phase: str, since: datetime) -> JobCondition:
+    return JobCondition(status=phase, last_transition_time=since)
+
+
+def _first_running(flow: JobFlow) -> datetime | None:
+    """Return since when the flow has run, since its start or its last retry; None if no vcjob of it
+    has run. The status does not say it, so the first sign of it counts, at the latest the start."""
+    status = flow.status
+    started = status.start_time
+    if status.state.phase not in (FlowPhase.RUNNING, *_ENDS) or started is None:
+        return None
+    signs = [since for since in _signs(flow) if since >= started]
+    if not signs and status.state.phase != FlowPhase.RUNNING:
+        return None
+    return min(signs, default=started)
+
+
+def _signs(flow: JobFlow) -> Iterator[datetime]:
+    for record in flow.status.job_status_list or ():
+        for entry in record.running_histories or ():
+            if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None:
+                yield entry.start_timestamp
+    for condition in (flow.status.conditions or {}).values():
+        if condition.flow and condition.phase not in _NOT_BEGUN and condition.create_time:
+            yield condition.create_time
+
+
+def _failure(flow: JobFlow) -> StepFailure | None:
+    """Return the failure of the first step that failed the flow, in the order of the spec."""
+    for step in flow.all_steps:
+        condition = (flow.status.conditions or {}).get(
+            format_job_name(flow.metadata.name, step.name)
+        )
+        if condition is None or condition.phase not in ENDED_STEP_PHASES:
+            continue
+        if fails_flow(step, condition) and condition.phase == StepPhase.FAILED:
+            inner = condition.failure or StepFailure()
+            name = f"{step.name}/{inner.step}" if inner.step else step.name
+            return msgspec.structs.replace(inner, step=name)
+    return None
+
+
+def _hours(flow: JobFlow) -> RequestedHours | None:
+    total = None
+    for condition in (flow.status.conditions or {}).values():
+        if condition.requested_hours is not None:
+            total = replace_hours(total, None, condition.requested_hours)
+    return total

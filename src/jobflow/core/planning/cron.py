@@ -1,0 +1,320 @@
+"""plan_cron: which flows a CronJobFlow starts, cancels and deletes now, and when to look again.
+
+The rules are those of the `batch/v1` CronJob controller (k8s.io/kubernetes,
+pkg/controller/cronjob/cronjob_controllerv2.go), with two differences: Replace cancels flows and
+waits for their end, and flows of a backfill stay out of the history limits.
+
+Status and names are the memory. The name of a flow contains its scheduled time, so two plans, or
+two leaders, create one flow. A decision to cancel flows is stored before they are cancelled, and a
+finished flow is deleted only after the status has recorded it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from jobflow.api.flow.cronjobflow import (
+    DEFAULT_FAILED_HISTORY,
+    DEFAULT_SUCCESSFUL_HISTORY,
+    ConcurrencyPolicy,
+    CronJobFlow,
+    CronJobFlowStatus,
+    FlowReference,
+)
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import CANCELLED, FlowPhase
+from jobflow.api.resources import JOBFLOWS
+from jobflow.core.cron.expression import ScheduleFault
+from jobflow.core.cron.flows import (
+    build_flow,
+    format_scheduled_time,
+    is_backfilled,
+    is_scheduled,
+    scheduled_name,
+)
+from jobflow.core.cron.schedule import MAX_MISSED, Schedule, parse_schedule
+from jobflow.core.planning.actions import Event, EventType
+from jobflow.core.text import join_names
+
+LONGEST_WAIT = timedelta(minutes=1)
+"""Longest time until the next plan: somebody may set the clock in the meantime."""
+MAX_ACTIVE = 100
+"""Active flows that a status names, the oldest first; a backfill may start a thousand."""
+_MOST_DEADLINE = 1_000 * 365 * 24 * 3600
+"""Seconds beyond which a deadline is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFlow:
+    """Create this flow, if the CronJobFlow has not changed since the plan was made."""
+
+    name: str
+    manifest: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelFlow:
+    """Send TerminateJob to this flow."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFlow:
+    """Delete this finished flow if it has not changed since the plan was made."""
+
+    name: str
+    uid: str
+    resource_version: str
+
+
+CronAction = CreateFlow | CancelFlow | RemoveFlow
+
+
+@dataclass(frozen=True, slots=True)
+class CronPlan:
+    """What to do for one CronJobFlow."""
+
+    status: CronJobFlowStatus
+    actions: tuple[CronAction, ...] = ()
+    events: tuple[Event, ...] = ()
+    """Changes from the stored status."""
+    notices: tuple[Event, ...] = ()
+    """Conditions that last: each plan has them again."""
+    requeue_after: timedelta | None = None
+    """None: only an event can change anything."""
+
+
+def plan_cron(cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> CronPlan:
+    """Return what to do at `now` for a CronJobFlow and the flows that it controls."""
+    status = _observed(cron, flows)
+    if cron.metadata.deletion_timestamp is not None:
+        return _plan(cron, flows, status)
+    start = _Start(cron, flows, now).decide()
+    status = replace(
+        status, last_schedule_time=start.last_schedule_time, replacing_for=start.replacing_for
+    )
+    actions = start.actions
+    if status == cron.status:
+        actions += tuple(_surplus(cron, flows))
+    return _plan(cron, flows, status, actions, start.notices, start.requeue_after)
+
+
+def _plan(
+    cron: CronJobFlow,
+    flows: Sequence[JobFlow],
+    status: CronJobFlowStatus,
+    actions: tuple[CronAction, ...] = (),
+    notices: tuple[Event, ...] = (),
+    requeue_after: timedelta | None = None,
+) -> CronPlan:
+    events = tuple(_events(cron, flows, status))
+    return CronPlan(status, actions, events, notices, requeue_after)
+
+
+# ------------------------------------------------------------------ status
+
+
+def _observed(cron: CronJobFlow, flows: Sequence[JobFlow]) -> CronJobFlowStatus:
+    """Return the stored status with the flows as they are now."""
+    active = sorted((flow for flow in flows if not flow.final), key=_age)
+    ends = [flow.status.completion_time for flow in flows if _succeeded(flow)]
+    known = [end for end in (*ends, cron.status.last_successful_time) if end is not None]
+    return replace(
+        cron.status,
+        active=[_reference(flow) for flow in active[:MAX_ACTIVE]] or None,
+        active_count=len(active),
+        last_successful_time=max(known, default=None),
+    )
+
+
+def _reference(flow: JobFlow) -> FlowReference:
+    meta = flow.metadata
+    return FlowReference(
+        api_version=JOBFLOWS.api_version,
+        kind=JOBFLOWS.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+    )
+
+
+def _succeeded(flow: JobFlow) -> bool:
+    return flow.status.state.phase == FlowPhase.SUCCEED
+
+
+def _age(flow: JobFlow) -> tuple[datetime, str]:
+    created = flow.metadata.creation_timestamp
+    return created or datetime.max.replace(tzinfo=UTC), flow.metadata.name
+
+
+def _surplus(cron: CronJobFlow, flows: Sequence[JobFlow]) -> Iterator[RemoveFlow]:
+    """Yield the finished flows that exceed the history limits, the oldest first."""
+    spec = cron.spec
+    limits = {
+        True: _limit(spec.successful_jobs_history_limit, DEFAULT_SUCCESSFUL_HISTORY),
+        False: _limit(spec.failed_jobs_history_limit, DEFAULT_FAILED_HISTORY),
+    }
+    for succeeded, limit in limits.items():
+        finished = [
+            flow
+            for flow in flows
+            if flow.final and _succeeded(flow) == succeeded and not is_backfilled(flow)
+        ]
+        for flow in sorted(finished, key=_start_of)[: max(0, len(finished) - limit)]:
+            meta = flow.metadata
+            if meta.deletion_timestamp is None:
+                yield RemoveFlow(meta.name, meta.uid, meta.resource_version)
+
+
+def _limit(given: int | None, default: int) -> int:
+    return default if given is None else max(0, given)
+
+
+def _start_of(flow: JobFlow) -> tuple[datetime, str]:
+    created, name = _age(flow)
+    return flow.status.start_time or created, name
+
+
+# ------------------------------------------------------------------ the next flow
+
+
+@dataclass(slots=True)
+class _Decision:
+    last_schedule_time: datetime | None
+    replacing_for: datetime | None = None
+    actions: tuple[CronAction, ...] = ()
+    notices: tuple[Event, ...] = ()
+    requeue_after: timedelta | None = None
+
+
+class _Start:
+    """Decides whether a flow starts now."""
+
+    def __init__(self, cron: CronJobFlow, flows: Sequence[JobFlow], now: datetime) -> None:
+        self._cron = cron
+        self._flows = flows
+        self._now = now
+        self._decision = _Decision(cron.status.last_schedule_time)
+
+    def decide(self) -> _Decision:
+        decision = self._decision
+        if self._cron.suspended:
+            return decision
+        try:
+            schedule = parse_schedule(self._cron.spec.schedule or "", self._cron.spec.time_zone)
+        except ScheduleFault as fault:
+            decision.notices = (_warning("ScheduleInvalid", f"no flow starts: {fault}"),)
+            return decision
+        if (due := self._due(schedule)) is not None:
+            self._handle(due)
+        following = schedule.next(max(self._now, decision.last_schedule_time or self._now))
+        wait = following - self._now if following is not None else LONGEST_WAIT
+        decision.requeue_after = min(wait, LONGEST_WAIT)
+        return decision
+
+    def _due(self, schedule: Schedule) -> datetime | None:
+        """Return the last scheduled time without a flow, as long as a flow may start for it. Of
+        several, only the last one counts."""
+        created = self._cron.metadata.creation_timestamp
+        since = self._cron.status.last_schedule_time or created or self._now
+        begin = self._begin_of_deadline
+        missed = schedule.missed(since if begin is None else max(since, begin), self._now)
+        if missed is None:
+            if (decided := self._replacing_for) is not None and decided > since:
+                return decided
+            if begin is not None and (late := schedule.missed(since, begin)) is not None:
+                self._note(
+                    "ScheduleMissed",
+                    f"no flow starts for {format_scheduled_time(late.last)}, because that is too "
+                    "long ago (spec.startingDeadlineSeconds)",
+                )
+            return None
+        if missed.count > MAX_MISSED:
+            self._note(
+                "TooManyMissedTimes",
+                f"more than {MAX_MISSED} scheduled times were missed; only the last one starts a "
+                "flow: set or decrease spec.startingDeadlineSeconds, or check the clock",
+            )
+        return missed.last
+
+    @property
+    def _begin_of_deadline(self) -> datetime | None:
+        """Scheduled times at or before it are too late; None: no time is."""
+        deadline = self._cron.spec.starting_deadline_seconds
+        if deadline is None or deadline > _MOST_DEADLINE:
+            return None
+        return self._now - timedelta(seconds=max(deadline, 0))  # admission refuses a negative one
+
+    @property
+    def _policy(self) -> str:
+        return self._cron.spec.concurrency_policy or ConcurrencyPolicy.ALLOW
+
+    @property
+    def _replacing_for(self) -> datetime | None:
+        """The scheduled time for which flows are being cancelled. Its deadline does not count."""
+        replaces = self._policy == ConcurrencyPolicy.REPLACE
+        return self._cron.status.replacing_for if replaces else None
+
+    def _handle(self, due: datetime) -> None:
+        decision, name = self._decision, scheduled_name(self._cron.metadata.name, due)
+        if any(flow.metadata.name == name for flow in self._flows):
+            decision.last_schedule_time = due
+            return
+        active = [flow for flow in self._flows if not flow.final and is_scheduled(flow)]
+        if active and self._policy == ConcurrencyPolicy.FORBID:
+            names = join_names(flow.metadata.name for flow in active)
+            self._note("ConcurrencyForbidden", f"no flow starts while {names} is active")
+        elif active and self._policy == ConcurrencyPolicy.REPLACE:
+            decision.replacing_for = due
+            if self._replacing_for == due:
+                decision.actions = tuple(
+                    CancelFlow(flow.metadata.name, flow.metadata.uid)
+                    for flow in active
+                    if flow.status.state.reason != CANCELLED
+                )
+        else:
+            decision.replacing_for = self._replacing_for
+            decision.actions = (CreateFlow(name, build_flow(self._cron, due)),)
+
+    def _note(self, reason: str, message: str) -> None:
+        self._decision.notices += (_warning(reason, message),)
+
+
+# ------------------------------------------------------------------ events
+
+
+def _events(
+    cron: CronJobFlow, flows: Sequence[JobFlow], status: CronJobFlowStatus
+) -> Iterator[Event]:
+    """Yield an Event for each change of the status."""
+    stored = cron.status
+    time = status.last_schedule_time
+    if time is not None and time != stored.last_schedule_time:
+        name = scheduled_name(cron.metadata.name, time)
+        if any(flow.metadata.name == name and is_scheduled(flow) for flow in flows):
+            yield Event(EventType.NORMAL, "FlowCreated", f"created flow {name}")
+    finished = {flow.metadata.uid: flow for flow in flows if flow.final}
+    for reference in stored.active or ():
+        if (flow := finished.get(reference.uid)) is not None:
+            kind = EventType.NORMAL if _succeeded(flow) else EventType.WARNING
+            message = f"flow {reference.name} has finished: {flow.status.state.phase}"
+            yield Event(kind, "FlowFinished", message)
+    if status.replacing_for is not None and status.replacing_for != stored.replacing_for:
+        names = join_names(flow.metadata.name for flow in flows if _is_replaced(flow))
+        name = scheduled_name(cron.metadata.name, status.replacing_for)
+        yield Event(EventType.NORMAL, "FlowsReplaced", f"{names}: cancelled for {name}")
+
+
+def _is_replaced(flow: JobFlow) -> bool:
+    return not flow.final and is_scheduled(flow)
+
+
+def _warning(reason: str, message: str) -> Event:
+    return Event(EventType.WARNING, reason, message)

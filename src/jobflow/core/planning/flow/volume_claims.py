@@ -1,0 +1,114 @@
+"""`spec.volumeClaims`: a claim is created before the first vcjob that mounts it.
+
+The status remembers the claims that exist, so that one which a user deletes later does not come
+back empty while the flow runs. Only a retry of the flow creates it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.manifests.volume_claims import build_claim, claim_names, mounted_claims
+from jobflow.core.planning.actions import CreateClaim
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import CreateFault
+from jobflow.core.planning.view import ClaimHolder, Refusal
+from jobflow.core.reasons import StepReason
+
+_UNPROCESSABLE = 422
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimWait:
+    """Why a vcjob waits for a claim."""
+
+    reason: str
+    message: str
+    retry_at: datetime | None = None
+    """When the claim may be created; None: it is being created, or never."""
+
+    @property
+    def keeps_place(self) -> bool:
+        """Whether the vcjob starts at once, so that no other one may take its room."""
+        return self.reason == StepReason.STARTING
+
+
+@dataclass(slots=True)
+class Claims:
+    """The claims of one plan."""
+
+    ctx: PlanContext
+    _names: dict[str, str] = field(init=False)
+    _created: frozenset[str] = field(init=False)
+    _actions: dict[str, CreateClaim] = field(default_factory=dict)
+    _taken: int = 0
+
+    def __post_init__(self) -> None:
+        self._names = claim_names(self.ctx.flow)
+        self._created = frozenset(created_claims(self.ctx) or ())
+
+    def take_actions(self) -> list[CreateClaim]:
+        """Return the claims to create now that were asked for since the last call."""
+        new = list(self._actions.values())[self._taken :]
+        self._taken += len(new)
+        return new
+
+    def wait_of(self, manifest: Mapping[str, Any]) -> ClaimWait | CreateFault | None:
+        """Return why this vcjob cannot be created yet, or never; None if its claims exist."""
+        found: ClaimWait | CreateFault | None = None
+        for claim in mounted_claims(manifest["spec"], self._names) if self._names else ():
+            if self._names[claim] in self._created:
+                continue
+            one = self._wait_of(claim)
+            if isinstance(one, CreateFault):
+                return one
+            if found is None or (isinstance(found, ClaimWait) and found.keeps_place):
+                found = one
+        return found
+
+    def _wait_of(self, claim: str) -> ClaimWait | CreateFault:
+        name, now = self._names[claim], self.ctx.now
+        match self.ctx.view.claims.get(name):
+            case Refusal(code=code, message=message, retry_at=retry_at):
+                why = f"the volume claim {name} was refused: {message}"
+                if code == _UNPROCESSABLE:
+                    return CreateFault(StepReason.REFUSED, why)
+                wait = ClaimWait(StepReason.CREATE_REFUSED, why, retry_at)
+            case ClaimHolder(going=False, owner=owner):
+                whose = "no flow" if owner is None else f"{owner.kind} {owner.name}"
+                why = (
+                    f"a PersistentVolumeClaim named {name} exists already and belongs to {whose}: "
+                    "delete it, or give the flow or the claim another name"
+                )
+                return CreateFault(StepReason.NAME_CONFLICT, why)
+            case ClaimHolder(retry_at=retry_at):
+                why = f"waits until the old volume claim {name} is gone"
+                wait = ClaimWait(StepReason.NAME_IN_USE, why, retry_at)
+            case _:
+                why = f"the volume claim {name} is being created"
+                wait = ClaimWait(StepReason.STARTING, why)
+        is_due = wait.keeps_place or (wait.retry_at is not None and wait.retry_at <= now)
+        return self._create(claim, wait) if is_due else wait
+
+    def _create(self, claim: str, wait: ClaimWait) -> ClaimWait | CreateFault:
+        name = self._names[claim]
+        if name not in self._actions:
+            manifest = build_claim(self.ctx.flow, claim)
+            if isinstance(manifest, EvaluationFailure):
+                return CreateFault(StepReason.EXPRESSION_ERROR, manifest.message)
+            self._actions[name] = CreateClaim(name, manifest)
+        return wait
+
+
+def created_claims(ctx: PlanContext) -> list[str] | None:
+    """Return the names of the claims that exist, for the status; None if there are none."""
+    stored = ctx.flow.status.volume_claims
+    answers = ctx.view.claims
+    if not answers:
+        return stored
+    made = [name for name, answer in answers.items() if answer is None]
+    return sorted({*(stored or ()), *made}) or None

@@ -1,0 +1,144 @@
+"""Approvals: runs without a vcjob that wait until somebody answers, or until their timeout does.
+
+A run that asks is stored as Waiting (WaitingForApproval), and to ask counts as an attempt. The
+answer comes from a Command (`flow/commands.py`), else from the deadline, which does not pass while
+the flow is suspended. Dependants start once the answer is stored, so nobody can take it back.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow.control import Approval, ApprovalAnswer
+from jobflow.api.flow.status import (
+    ENDED_STEP_PHASES,
+    ApprovalResult,
+    RunCondition,
+    StepPhase,
+)
+from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.scope import resolve_references
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.decision import RunDecision, StepDecision
+from jobflow.core.planning.observed import ObservedRun
+from jobflow.core.planning.runs.abort import ending_reason, why_in_words
+from jobflow.core.planning.runs.timeout import duration
+from jobflow.core.pods.outputs import OutputsTooLarge
+from jobflow.core.reasons import StepReason
+from jobflow.core.spec.approvals import QUESTION, ApprovalKey, StepAnswer, asks
+from jobflow.core.text import shorten
+from jobflow.core.timestamps import add, ceil_to_second
+
+
+def ask(run: ObservedRun, approval: Approval, ctx: PlanContext) -> RunDecision:
+    """Ask for approval, also once more after a retry of the flow."""
+    message = resolve_references(approval.message or QUESTION, ctx.seen(run))
+    if isinstance(message, EvaluationFailure):
+        why = f"approval.message: {message.message}"
+        return RunDecision(_ended(run, StepPhase.FAILED, StepReason.EXPRESSION_ERROR, why))
+    text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
+    allowed = duration(approval.timeout, None)
+    deadline = None if allowed is None else ceil_to_second(add(ctx.second, allowed))
+    condition = run.new_condition(
+        phase=StepPhase.WAITING,
+        reason=StepReason.WAITING_FOR_APPROVAL,
+        message=shorten(text),
+        attempts=max(run.attempts, run.stored.past_attempts) + 1,
+        deadline=deadline,
+        requested_hours=run.stored.requested_hours,
+    )
+    return RunDecision(condition, wake_at=deadline, urgent=True)  # people wait for the question
+
+
+def decide_approval(run: ObservedRun, approval: Approval, ctx: PlanContext) -> RunDecision:
+    """Return the decision about a run that asks for approval."""
+    stored = run.stored
+    if (given := ctx.facts.answers.get(ApprovalKey(run.step.name, run.index))) is not None:
+        return _answered(run, given, ctx)
+    if (why := ending_reason(run, ctx)) and why != StepReason.SUSPENDED:
+        message = why_in_words(why, run, ctx)
+        return RunDecision(_ended(run, StepPhase.SKIPPED, StepReason.STOPPED, message))
+    if ctx.terminating or stored.deadline is None:
+        return RunDecision(stored)
+    deadline = add(stored.deadline, _suspended_since_stored(ctx))
+    if deadline != stored.deadline:
+        stored = msgspec.structs.replace(stored, deadline=deadline)
+    if ctx.pause is not None:
+        return RunDecision(stored)
+    if ctx.now < deadline:
+        return RunDecision(stored, wake_at=deadline)
+    return _by_default(run, approval, ctx)
+
+
+def open_approvals(ctx: PlanContext, decisions: Sequence[StepDecision]) -> frozenset[ApprovalKey]:
+    """Return the approvals that a Command may answer: all that ask, and those that the timeout
+    answers in this plan."""
+    found: set[ApprovalKey] = set()
+    for position in ctx.layout.approvals:
+        observed, condition = ctx.observed[position], decisions[position].condition
+        before = {run.index for run in observed.each if run.stored.phase in ENDED_STEP_PHASES}
+        runs: Sequence[RunCondition] = (condition,)
+        if observed.loops:
+            runs = condition.runs or ()
+        for run in runs:
+            if (asks(run) or run.approval is not None) and run.index not in before:
+                found.add(ApprovalKey(observed.step.name, run.index))
+    return frozenset(found)
+
+
+def _suspended_since_stored(ctx: PlanContext) -> int:
+    """Return the seconds of the suspension that ends in this plan."""
+    stored = ctx.flow.status.suspended_seconds or 0
+    return max(0, (ctx.lifecycle.suspended_seconds or 0) - stored)
+
+
+def _answered(run: ObservedRun, given: StepAnswer, ctx: PlanContext) -> RunDecision:
+    approved = given.answer is ApprovalAnswer.APPROVE
+    verb = "approved" if approved else "rejected"
+    by = f" by {given.by}" if given.by else ""
+    message = f"{verb}{by}" + (f": {given.comment}" if given.comment else "")
+    try:
+        _take_room(run, given.outputs, ctx)
+    except OutputsTooLarge as excess:
+        why = f"{message}; the outputs of {run.step.name} {excess}"
+        return RunDecision(_ended(run, StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE, why))
+    result = ApprovalResult(answer=given.answer, by=given.by, time=ctx.second)
+    return _decided(run, message, result, given.outputs)
+
+
+def _take_room(run: ObservedRun, outputs: dict[str, Any] | None, ctx: PlanContext) -> None:
+    """Take room for outputs, once a plan. Raises OutputsTooLarge."""
+    noted = ctx.progress.outputs
+    if outputs is not None and run.key not in noted:
+        ctx.outputs_room.take(outputs)
+        noted[run.key] = outputs
+
+
+def _by_default(run: ObservedRun, approval: Approval, ctx: PlanContext) -> RunDecision:
+    approved = approval.default == ApprovalAnswer.APPROVE
+    answer = ApprovalAnswer.APPROVE if approved else ApprovalAnswer.REJECT
+    verb = "approved" if approved else "rejected"
+    message = f"{verb} by default, because nobody answered within {approval.timeout}"
+    return _decided(run, message, ApprovalResult(answer=answer, time=ctx.second), None)
+
+
+def _decided(
+    run: ObservedRun, message: str, result: ApprovalResult, outputs: dict[str, Any] | None
+) -> RunDecision:
+    phase, reason = StepPhase.COMPLETED, ""
+    if result.answer == ApprovalAnswer.REJECT:
+        phase, reason = StepPhase.FAILED, StepReason.REJECTED
+    condition = _ended(run, phase, reason, message)
+    condition = msgspec.structs.replace(condition, approval=result, outputs=outputs)
+    return RunDecision(condition, urgent=True)
+
+
+def _ended(run: ObservedRun, phase: StepPhase, reason: str, message: str) -> RunCondition:
+    return run.new_condition(
+        phase=phase,
+        reason=reason,
+        message=shorten(message),
+        attempts=run.attempts,
+        requested_hours=run.stored.requested_hours,
+    )

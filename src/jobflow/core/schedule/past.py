@@ -1,0 +1,257 @@
+"""A flow as it was at an earlier time, as far as its status remembers.
+
+A status keeps when each vcjob was created, started and ended, and since when each step is in its
+present phase. A step has its present phase from that time on. Before, its phase is that of the
+vcjob that existed at the time, or Waiting. Reasons and messages of earlier phases are lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import (
+    ENDED_STEP_PHASES,
+    FlowPhase,
+    FlowState,
+    JobFlowStatus,
+    JobRecord,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.volcano.job import JobPhase
+from jobflow.core.schedule.spans import Attempts, State, runs_of, spans_of_job
+from jobflow.core.text import format_duration, join_names
+
+UNKNOWN = "Unknown"
+"""Phase of a step at a time that its status does not remember."""
+_HISTORIES = 10
+"""Phases of a vcjob that Volcano and its record keep."""
+_JUDGED_WITHIN = timedelta(seconds=5)
+"""Within this time after its end, the controller has usually judged a vcjob."""
+
+C = TypeVar("C", bound=RunCondition)
+
+
+def flow_at(flow: JobFlow, moment: datetime) -> JobFlow:
+    """Return a flow whose status is that of an earlier time. If the flow had ended by then, or has
+    no times, it is the flow itself. Before its start, all its steps are Waiting."""
+    status = flow.status
+    if status.start_time is None or (flow.final and moment >= last_time(flow)):
+        return flow
+    past = _Past(flow, moment)
+    conditions = dict(past.conditions())
+    return replace(flow, status=past.status(conditions))
+
+
+def phases_at(flow: JobFlow, moment: datetime) -> Mapping[str, str]:
+    """Return the phase of each step at a time, by its name."""
+    keys, conditions = Attempts(flow).keys, flow_at(flow, moment).status.conditions or {}
+    waiting = StepCondition(phase=StepPhase.WAITING)
+    return {
+        step.name: conditions.get(key, waiting).phase or StepPhase.WAITING
+        for key, step in zip(keys, flow.all_steps, strict=True)
+    }
+
+
+def last_time(flow: JobFlow) -> datetime:
+    """Return the last time that the status of a flow with a start remembers."""
+    status = flow.status
+    records = status.job_status_list or ()
+    times = [status.start_time, status.completion_time]
+    times += [time for each in records for time in (each.start_timestamp, each.end_timestamp)]
+    for condition in (status.conditions or {}).values():
+        times += [run.last_transition_time for run in (condition, *runs_of(condition))]
+    return max(time for time in times if time is not None)
+
+
+class _Past:
+    """A flow at a time."""
+
+    def __init__(self, flow: JobFlow, moment: datetime) -> None:
+        self._flow, self._moment = flow, moment
+        self._attempts = Attempts(flow)
+        start = flow.status.start_time
+        self._has_started = start is not None and moment >= start
+
+    def conditions(self) -> Iterator[tuple[str, StepCondition]]:
+        """Yield the conditions of all steps that have one, by their key."""
+        stored = self._flow.status.conditions or {}
+        for key in self._attempts.keys:
+            if key not in stored:
+                continue
+            if not self._has_started:
+                yield key, StepCondition(phase=StepPhase.WAITING)
+            elif stored[key].runs:
+                yield key, self._with_runs(key, stored[key])
+            else:
+                yield key, self._run(key, stored[key])
+
+    def status(self, conditions: Mapping[str, StepCondition]) -> JobFlowStatus:
+        """Return the status, with these conditions."""
+        status = self._flow.status
+        ended = sum(each.phase in ENDED_STEP_PHASES for each in conditions.values())
+        has_begun = any(each.phase != StepPhase.WAITING for each in conditions.values())
+        suspended = status.suspended_at
+        return JobFlowStatus(
+            state=FlowState(phase=FlowPhase.RUNNING if has_begun else FlowPhase.PENDING),
+            progress=f"{ended}/{len(self._flow.all_steps)}",
+            start_time=status.start_time if self._has_started else None,
+            conditions=dict(conditions),
+            job_status_list=[*filter(None, map(self._record, status.job_status_list or ()))],
+            suspended_at=suspended if suspended and suspended <= self._moment else None,
+        )
+
+    def _with_runs(self, key: str, condition: StepCondition) -> StepCondition:
+        """Return a step with forEach or repeat: its runs as they were, and what follows of them."""
+        runs = [self._run(key, run) for run in condition.runs or ()]
+        begun = [run for run in runs if run.attempts or run.phase != StepPhase.WAITING]
+        since = condition.last_transition_time or _latest(map(self._since, [key] * len(runs), runs))
+        if since is not None and self._moment >= since:
+            return replace(_without_progress(condition), runs=begun or None)
+        phases = [run.phase for run in begun if run.phase not in (*ENDED_STEP_PHASES, "Waiting")]
+        is_alone = len(phases) == 1 and len(condition.runs or ()) == 1
+        phase = phases[0] if is_alone else JobPhase.RUNNING if phases else StepPhase.WAITING
+        return StepCondition(
+            phase=phase,
+            runs=begun or None,
+            attempts=sum(run.attempts for run in begun),
+            create_time=min((run.create_time for run in begun if run.create_time), default=None),
+            decisions=condition.decisions if begun else None,
+        )
+
+    def _run(self, key: str, run: C) -> C:
+        """Return a run as it was, or as it is if its phase is the present one."""
+        records = self._attempts.of_run(key, run)
+        begun = [each for each in records if _is_before(each.start_timestamp, self._moment)]
+        since = self._since(key, run)
+        if since is None and run.phase not in ("", StepPhase.WAITING):
+            return self._past(run, UNKNOWN, begun)
+        if since is None or self._moment >= since:
+            return _without_progress(run)
+        if not begun:
+            return self._past(run, StepPhase.WAITING, begun)
+        last = begun[-1]
+        if not _is_before(last.end_timestamp, self._moment):
+            return self._past(run, phase_of_job(last, self._moment), begun)
+        if last is records[-1] and _decided(last, run.phase, since):
+            return run
+        return self._past(run, StepPhase.WAITING, begun)
+
+    def _since(self, key: str, run: RunCondition) -> datetime | None:
+        """Return since when a run is in its present phase; None if nothing tells."""
+        if run.last_transition_time is not None:
+            return run.last_transition_time
+        records = self._attempts.of_run(key, run)
+        if run.phase in ENDED_STEP_PHASES:
+            return _latest(each.end_timestamp for each in records)
+        return _latest(
+            history.start_timestamp
+            for each in records
+            for history in (each, *(each.running_histories or ()))
+        )
+
+    def _past(self, run: C, phase: str, begun: Sequence[JobRecord]) -> C:
+        """Return a run in an earlier phase: only what was known of it then."""
+        known = type(run)(index=run.index, phase=phase, attempts=len(begun))
+        if not begun:
+            return known
+        last = begun[-1]
+        names = {"flow": run.flow} if run.flow else {"job": last.name}
+        if isinstance(run, StepCondition):
+            known = replace(known, decisions=run.decisions)
+        return replace(known, create_time=last.start_timestamp, **names)
+
+    def _record(self, record: JobRecord) -> JobRecord | None:
+        """Return the record of a vcjob as it was; None if it did not exist."""
+        if not _is_before(record.start_timestamp, self._moment) or not self._has_started:
+            return None
+        if _is_before(record.end_timestamp, self._moment):
+            return record
+        histories = [
+            each
+            for each in record.running_histories or ()
+            if _is_before(each.start_timestamp, self._moment)
+        ]
+        phase = phase_of_job(record, self._moment)
+        return replace(record, state=phase, end_timestamp=None, running_histories=histories)
+
+
+def phase_of_job(record: JobRecord, moment: datetime) -> str:
+    """Return the phase of a vcjob at a time between its creation and its end."""
+    known = [
+        each
+        for each in record.running_histories or ()
+        if _is_before(each.start_timestamp, moment) and each.state
+    ]
+    if known:
+        return known[-1].state
+    spans = [span for span in spans_of_job(record, moment) if span.start <= moment]
+    is_running = bool(spans) and spans[-1].state is State.RUNNING
+    return JobPhase.RUNNING if is_running else JobPhase.PENDING
+
+
+def _decided(record: JobRecord, phase: str, since: datetime) -> bool:
+    """Whether the end of its last vcjob gave a run its present phase."""
+    if phase not in (StepPhase.COMPLETED, StepPhase.FAILED) or record.end_timestamp is None:
+        return False
+    return since - record.end_timestamp <= _JUDGED_WITHIN
+
+
+def _without_progress(run: C) -> C:
+    """Return a run that is in its present phase. The message of one that has not ended may have
+    changed since."""
+    return run if run.phase in ENDED_STEP_PHASES else replace(run, message="")
+
+
+def _is_before(time: datetime | None, moment: datetime) -> bool:
+    return time is not None and time <= moment
+
+
+def _latest(times: Iterable[datetime | None]) -> datetime | None:
+    return max((time for time in times if time is not None), default=None)
+
+
+def forgotten(flow: JobFlow) -> list[str]:
+    """Return sentences about what the status of a flow does not remember of its past."""
+    status, attempts = flow.status, Attempts(flow)
+    conditions = status.conditions or {}
+    again, unknown, children = False, [], []
+    for key, step in zip(attempts.keys, flow.all_steps, strict=True):
+        for run in runs_of(conditions.get(key, StepCondition())):
+            again = again or run.past_attempts > 0
+            records = attempts.of_run(key, run)
+            has_time = run.last_transition_time is not None or any(
+                each.start_timestamp is not None for each in records
+            )
+            if run.phase not in ("", StepPhase.WAITING) and not has_time:
+                unknown.append(step.name)
+            if run.flow and run.attempts - run.past_attempts > 1:
+                children.append(step.name)
+    long = [
+        record.name
+        for record in status.job_status_list or ()
+        if len(record.running_histories or ()) >= _HISTORIES
+    ]
+    return [*_sentences(flow, again=again, unknown=unknown, children=children, long=long)]
+
+
+def _sentences(
+    flow: JobFlow, *, again: bool, unknown: list[str], children: list[str], long: list[str]
+) -> Iterator[str]:
+    if again:
+        yield "The flow was retried: you see it since then."
+    if seconds := flow.status.suspended_seconds:
+        length = format_duration(timedelta(seconds=seconds))
+        yield f"The flow was suspended for {length} in all; it is not known when."
+    if unknown:
+        yield f"It is not known when {join_names(dict.fromkeys(unknown))} started and ended."
+    if children:
+        yield f"Only the last child flow of {join_names(dict.fromkeys(children))} is known."
+    if long:
+        yield f"Only the last {_HISTORIES} phases of {join_names(long)} are known."

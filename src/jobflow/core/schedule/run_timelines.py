@@ -1,0 +1,58 @@
+"""The timelines of the runs of a step, and one bar for many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import StepCondition, StepPhase
+from jobflow.core.names import format_job_name
+from jobflow.core.schedule.spans import RunSpans, Span, State
+from jobflow.core.schedule.timeline import StepTimeline, Timeline
+
+
+def run_timelines(flow: JobFlow, found: Timeline, step: str) -> Iterator[StepTimeline]:
+    """Yield the timelines of the runs of a step with forEach or repeat that have begun, named
+    `sweep/0`, in the order of their index. `found`: the timeline of the flow."""
+    spans = RunSpans(flow, found.start, found.end)
+    key = format_job_name(flow.metadata.name, step)
+    condition = (flow.status.conditions or {}).get(key, StepCondition())
+    for run in condition.runs or ():
+        own = tuple(spans.of_run(key, run))
+        yield StepTimeline(
+            f"{step}/{run.index or 0}",
+            run.phase or StepPhase.WAITING,
+            len({span.job for span in own if span.job}),
+            spans=own,
+            ready=own[0].start if own else None,
+        )
+
+
+def merge_spans(spans: Collection[Span]) -> list[Span]:
+    """Return spans of parallel runs as few spans: those of one state that overlap or touch are one,
+    which has no vcjob unless it is of one only. They are in the order of their start."""
+    merged: list[Span] = []
+    for state in State:
+        row: list[Span] = []
+        for span in sorted((each for each in spans if each.state is state), key=_start):
+            if row and span.start <= row[-1].end:
+                row[-1] = _join(row[-1], span)
+            else:
+                row.append(span)
+        merged += row
+    return sorted(merged, key=_start)
+
+
+def _start(span: Span) -> float:
+    return span.start.timestamp()
+
+
+def _join(one: Span, other: Span) -> Span:
+    return replace(
+        one,
+        end=max(one.end, other.end),
+        is_open=one.is_open or other.is_open,
+        job=one.job if one.job == other.job else "",
+        outcome=one.outcome if one.outcome == other.outcome else "",
+    )

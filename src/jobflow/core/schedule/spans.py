@@ -1,0 +1,184 @@
+"""Spans of vcjobs: when each was queued in Volcano and when it ran, by the records of a status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import (
+    ENDED_STEP_PHASES,
+    JobRecord,
+    JobRunningHistory,
+    RunCondition,
+    StepCondition,
+)
+from jobflow.api.volcano.job import JobPhase
+from jobflow.core.names import format_job_name
+
+_QUEUED = frozenset({"", JobPhase.PENDING})
+_ATTEMPT = re.compile(r"-r[1-9][0-9]*$")
+
+
+class State(StrEnum):
+    """State of a step during a span."""
+
+    WAITING = "waiting"
+    QUEUED = "queued"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time in which a step was in one state."""
+
+    state: State
+    start: datetime
+    end: datetime
+    """The present time if the state lasts."""
+    job: str = ""
+    """The vcjob; "" while the step waits."""
+    is_open: bool = False
+    """Whether the state lasts."""
+    outcome: str = ""
+    """The last phase of the vcjob, if it has ended."""
+
+    @property
+    def duration(self) -> timedelta:
+        return self.end - self.start
+
+
+def time_by_state(
+    spans: Iterable[Span], start: datetime, end: datetime
+) -> Mapping[State, timedelta]:
+    """Divide the time from `start` to `end` by state. If spans overlap, running counts before
+    queued; time without either is waiting. The sum is always `end - start`."""
+    known = sorted(spans, key=lambda span: span.start)
+    running = _covered((each for each in known if each.state is State.RUNNING), start, end)
+    busy = _covered((each for each in known if each.state is not State.WAITING), start, end)
+    return {
+        State.WAITING: end - start - busy,
+        State.QUEUED: busy - running,
+        State.RUNNING: running,
+    }
+
+
+def _covered(spans: Iterable[Span], start: datetime, end: datetime) -> timedelta:
+    """Return how much of a time is covered by spans, which are sorted by their start."""
+    total, until = timedelta(), start
+    for span in spans:
+        until = max(until, span.start)
+        if until < min(span.end, end):
+            total += min(span.end, end) - until
+            until = min(span.end, end)
+    return total
+
+
+def spans_of_job(record: JobRecord, now: datetime) -> Iterator[Span]:
+    """Yield a queued span, unless it is empty, and a running span if the vcjob ran. From its first
+    start on it runs, also while Volcano restarts it. If no start is recorded, a vcjob that
+    completed ran all the time."""
+    created = record.start_timestamp
+    if created is None:
+        return
+    is_open = record.end_timestamp is None
+    outcome = "" if is_open else record.state
+    end = max(record.end_timestamp or now, created)
+    histories = record.running_histories or ()
+    starts = (each.start_timestamp for each in histories if each.state == JobPhase.RUNNING)
+    began = next((start for start in starts if start is not None), None)
+    if began is None and (record.state == JobPhase.COMPLETED or _runs(record)):
+        began = created
+    if began is None:
+        yield Span(State.QUEUED, created, end, record.name, is_open, outcome)
+        return
+    began = min(max(began, created), end)
+    if began > created:
+        yield Span(State.QUEUED, created, began, record.name, outcome=outcome)
+    yield Span(State.RUNNING, began, end, record.name, is_open, outcome)
+
+
+def _runs(record: JobRecord) -> bool:
+    return record.end_timestamp is None and record.state not in _QUEUED
+
+
+class Attempts:
+    """The records of a flow's vcjobs by step and run."""
+
+    def __init__(self, flow: JobFlow) -> None:
+        conditions = flow.status.conditions or {}
+        self.keys = [format_job_name(flow.metadata.name, step.name) for step in flow.all_steps]
+        """The key of each step in `status.conditions`, which is also the name of its vcjob."""
+        runs = {
+            name: first
+            for key in self.keys
+            for run in runs_of(conditions.get(key, StepCondition()))
+            for first in [first_job(key, run)]
+            for name in (first, run.job)
+        }
+        self._by_run: dict[str, list[JobRecord]] = {}
+        last = ""
+        for record in flow.status.job_status_list or ():
+            last = runs.get(record.name) or runs.get(_ATTEMPT.sub("", record.name)) or last
+            if last and (record.name in runs or _ATTEMPT.search(record.name)):
+                # the name of an attempt may be shortened; its record is behind that of its run
+                self._by_run.setdefault(last, []).append(record)
+
+    def of_run(self, key: str, run: RunCondition) -> list[JobRecord]:
+        """Return the records of a run of the step with this key, in the order of its attempts."""
+        if run.flow:
+            return [_record_of_child(run)]
+        return self._by_run.get(first_job(key, run), [])
+
+
+class RunSpans:
+    """The spans of a flow's runs within a time."""
+
+    def __init__(self, flow: JobFlow, start: datetime, end: datetime) -> None:
+        self.attempts = Attempts(flow)
+        self._is_final = flow.final
+        self._start, self._end = start, end
+
+    def of_run(self, key: str, run: RunCondition) -> list[Span]:
+        """Return the spans of all attempts of a run of the step with this key, and the waits
+        between them."""
+        spans: list[Span] = []
+        for record in self.attempts.of_run(key, run):
+            jobs = [*filter(None, map(self._cut, spans_of_job(record, self._end)))]
+            if spans and jobs and jobs[0].start > spans[-1].end:
+                spans.append(Span(State.WAITING, spans[-1].end, jobs[0].start))
+            spans += jobs
+        return spans
+
+    def _cut(self, span: Span) -> Span | None:
+        """Return the part of a span that is within the time; None if there is none."""
+        start, end = max(span.start, self._start), min(span.end, self._end)
+        if start > end or (span.end <= self._start and span.start < self._start):
+            return None
+        return replace(span, start=start, end=end, is_open=span.is_open and not self._is_final)
+
+
+def _record_of_child(run: RunCondition) -> JobRecord:
+    """Return the times of a child flow as those of a vcjob. It runs from its start."""
+    has_ended = run.phase in ENDED_STEP_PHASES
+    running = JobRunningHistory(state=JobPhase.RUNNING, start_timestamp=run.create_time)
+    return JobRecord(
+        name=run.flow,
+        state=run.phase,
+        start_timestamp=run.create_time,
+        end_timestamp=run.last_transition_time if has_ended else None,
+        running_histories=[running],
+    )
+
+
+def runs_of(condition: StepCondition) -> Sequence[RunCondition]:
+    """Return the runs of a step with forEach or repeat, or the only run of another step."""
+    return condition.runs or (condition,)
+
+
+def first_job(key: str, run: RunCondition) -> str:
+    """Return the name of the first vcjob of a run."""
+    return key if run.index is None else f"{key}-{run.index}"

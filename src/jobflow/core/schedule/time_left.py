@@ -1,0 +1,291 @@
+"""An estimate of the time that a running flow has left.
+
+It supposes that vcjobs run as long as earlier ones of the same templates did, that no step fails,
+that no `when` is false, and that all jobs get room at once. The ends of the range are the sums of
+the low and of the high quantiles along the longest chain of steps. Where more time is certain or
+likely but unknown, the range is marked with `at_least`. A flow that waits for somebody has none.
+
+A child flow that runs takes what is left of it by its own status, and one that has not started what
+its steps take. If nothing is known of its steps, it takes as long as earlier flows of its step did.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from jobflow.api.flow.control import Case, to_number
+from jobflow.api.flow.dependencies import Condition, Strategy
+from jobflow.api.flow.jobflow import JobFlow, child_spec
+from jobflow.api.flow.status import (
+    ENDED_STEP_PHASES,
+    FlowPhase,
+    RunCondition,
+    StepCondition,
+    StepPhase,
+)
+from jobflow.api.flow.step import Step
+from jobflow.core.limits import MAX_RUNS
+from jobflow.core.names import format_job_name
+from jobflow.core.reasons import StepReason
+from jobflow.core.schedule.history import History
+from jobflow.core.schedule.spans import Attempts, State, runs_of, spans_of_job
+from jobflow.core.spec.graph import Graph
+from jobflow.core.spec.items import get_items
+from jobflow.core.spec.param_values import with_param_values
+from jobflow.core.spec.readiness import (
+    get_condition,
+    get_condition_for,
+    get_probe,
+    get_strategy,
+)
+from jobflow.core.timestamps import truncate_to_second
+
+LOW, HIGH = 0.1, 0.9
+"""Quantiles of the range."""
+_UNFORESEEN = frozenset(
+    {
+        StepReason.WAITING_FOR_TEMPLATE,
+        StepReason.WAITING_FOR_APPROVAL,
+        StepReason.CREATE_REFUSED,
+        StepReason.NAME_IN_USE,
+        StepReason.BLOCKED,
+    }
+)
+"""Reasons of steps that wait for somebody."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLeft:
+    """A range for the time until a flow ends."""
+
+    low: timedelta
+    high: timedelta
+    runs: int
+    """The number of earlier runs of the template that completed least often."""
+    at_least: bool = False
+    """Whether more time is to be expected: for steps in `unknown`, for further runs of a repeat or
+    of items that are not known yet, for room (a job is queued, or the flow has `parallelism`), or
+    because a job already runs longer than the earlier ones."""
+    unknown: tuple[str, ...] = ()
+    """Steps whose templates have never completed; they count as no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoEstimate:
+    """The time left cannot be estimated."""
+
+    why: str
+    """A clause: `the flow is suspended`."""
+
+
+def time_left(
+    flow: JobFlow,
+    history: History,
+    *,
+    now: datetime,
+    children: Mapping[str, JobFlow] = MappingProxyType({}),
+) -> TimeLeft | NoEstimate:
+    """Return how long a flow still takes, or why nobody knows. `children`: the child flows below
+    it, at any level, by name."""
+    if (why := _endless(flow, children)) is not None:
+        return NoEstimate(why)
+    second = truncate_to_second(now)
+    low, high = (
+        _Estimate(with_param_values(flow), history, share, second, children)
+        for share in (LOW, HIGH)
+    )
+    low_seconds, high_seconds = low.seconds(), high.seconds()
+    counts = [len(history.seconds[template]) for template in high.used]
+    if not counts:
+        return NoEstimate("no job of the remaining templates has completed before")
+    return TimeLeft(
+        timedelta(seconds=min(low_seconds, high_seconds)),
+        timedelta(seconds=high_seconds),
+        min(counts),
+        high.at_least or bool(high.unknown),
+        tuple(dict.fromkeys(high.unknown)),
+    )
+
+
+def _endless(flow: JobFlow, children: Mapping[str, JobFlow]) -> str | None:
+    """Return a clause about an event that the flow, or a child flow that has started, waits for, or
+    None. No history says when it happens."""
+    status = flow.status
+    if flow.final or status.start_time is None:
+        return "the flow has ended" if flow.final else "the flow has not started"
+    if status.suspended_at is not None:
+        return "the flow is suspended"
+    if status.state.phase == FlowPhase.TERMINATING:
+        return "the flow is being ended"
+    for step in flow.all_steps:
+        key = format_job_name(flow.metadata.name, step.name)
+        condition = (status.conditions or {}).get(key, StepCondition())
+        if condition.phase == StepPhase.WAITING and condition.reason in _UNFORESEEN:
+            if condition.message.startswith("waits "):
+                return f"step {step.name} {condition.message}"
+            return f"step {step.name} waits ({condition.reason}): {condition.message}"
+        for run in runs_of(condition):
+            child = children.get(run.flow)
+            if child is None or child.final or child.status.start_time is None:
+                continue
+            if (why := _endless(child, children)) is not None:
+                return f"JobFlow {child.metadata.name}: {why}"
+    return None
+
+
+@dataclass(slots=True)
+class _Estimate:
+    """The time left if each vcjob runs as long as this share of the earlier ones at most did."""
+
+    flow: JobFlow
+    history: History
+    share: float
+    now: datetime
+    children: Mapping[str, JobFlow]
+    used: set[str] = field(default_factory=set)
+    unknown: list[str] = field(default_factory=list)
+    at_least: bool = False
+    work: float = 0.0
+    """Seconds of all jobs that are still to run."""
+
+    def seconds(self) -> float:
+        """Return the seconds of the longest chain of steps, then of the longest in `finally`."""
+        flow = self.flow
+        conditions, attempts = flow.status.conditions or {}, Attempts(flow)
+        keys = dict(zip((step.name for step in flow.all_steps), attempts.keys, strict=True))
+
+        def remaining(step: Step) -> float:
+            condition = conditions.get(keys[step.name], StepCondition())
+            return self._of_step(step, condition, keys[step.name], attempts)
+
+        longest = _longest_chain(flow.steps, remaining)
+        if at_once := to_number(flow.spec.parallelism):
+            self.at_least = True
+            longest = max(longest, self.work / at_once)
+        return longest + _longest_chain(flow.spec.finally_ or (), remaining)
+
+    def _of_step(self, step: Step, condition: StepCondition, key: str, attempts: Attempts) -> float:
+        """Return the seconds until a step ends after its dependencies are met."""
+        waits = condition.phase in ("", StepPhase.WAITING)
+        if step.daemon or condition.phase in ENDED_STEP_PHASES:
+            return 0.0
+        if waits and not condition.attempts and _handles_failures(step):
+            return 0.0
+        whole = self._whole(step, condition)
+        if whole is None:
+            self.unknown.append(step.name)
+            return 0.0
+        runs = self._runs(step, condition)
+        lengths = [self._of_run(step.name, key, run, whole, attempts) for run in runs]
+        self.work += sum(lengths)
+        most = to_number(step.for_each.parallelism) if step.for_each is not None else None
+        at_once = to_number(self.flow.spec.parallelism)
+        return _makespan(lengths, min(filter(None, (most, at_once)), default=0))
+
+    def _whole(self, step: Step, condition: StepCondition) -> float | None:
+        """Return the running time of a job or child flow of the step; of those that an undecided
+        switch may choose, the shortest for the low end and the longest for the high end."""
+        case = step.case_of(condition.decisions)
+        cases = (case,) if case is not None else step.switch or (None,)
+        times = [self._of_work(step, each) for each in cases]
+        pick = min if self.share < 0.5 else max
+        return pick((time for time in times if time is not None), default=None)
+
+    def _of_work(self, step: Step, case: Case | None) -> float | None:
+        """Return the running time of what the step runs in a case, or None if nothing is known."""
+        if (raw := step.flow_for(case)) is not None:
+            planned = JobFlow(spec=child_spec(raw))
+            if (time := self._of_flow(step.name, planned)) is not None:
+                return time
+        work = step.work_name(case)
+        time = self.history.quantile(work, self.share)
+        self.used.update(() if time is None else (work,))
+        return time
+
+    def _of_flow(self, place: str, flow: JobFlow) -> float | None:
+        """Return the seconds that a child flow still takes, or None if nothing is known of its
+        steps that have not ended."""
+        inner = _Estimate(
+            with_param_values(flow), self.history, self.share, self.now, self.children
+        )
+        seconds = inner.seconds()
+        if inner.unknown and not inner.used:
+            return None
+        self.used |= inner.used
+        self.unknown += [f"{place}/{name}" for name in inner.unknown]
+        self.at_least = self.at_least or inner.at_least
+        return seconds
+
+    def _runs(self, step: Step, condition: StepCondition) -> Iterator[RunCondition]:
+        """Yield the runs of a step that have not ended, as far as they are known."""
+        runs: list[RunCondition] = [*(condition.runs or ())]
+        if step.fan_out is not None:
+            items = get_items(step, condition.decisions)
+            self.at_least = self.at_least or items is None
+            started = {run.index: run for run in runs}
+            indexes = range(1 if items is None else len(items))
+            runs = [started.get(index, RunCondition(index=index)) for index in indexes]
+        elif step.repeat is not None:
+            if all(run.phase in ENDED_STEP_PHASES for run in runs):
+                runs.append(RunCondition(index=len(runs)))
+            self.at_least = self.at_least or len(runs) < (to_number(step.repeat.max) or MAX_RUNS)
+        else:
+            runs = [condition]
+        yield from (run for run in runs if run.phase not in ENDED_STEP_PHASES)
+
+    def _of_run(
+        self, step: str, key: str, run: RunCondition, whole: float, attempts: Attempts
+    ) -> float:
+        """Return the seconds until a run ends after it may start."""
+        if run.phase in ("", StepPhase.WAITING):
+            again = run.next_attempt_time
+            return whole + (max((again - self.now).total_seconds(), 0.0) if again else 0.0)
+        if (child := self.children.get(run.flow)) is not None:
+            place = step if run.index is None else f"{step}/{run.index}"
+            if (seconds := self._of_flow(place, child)) is not None:
+                return seconds
+        records = attempts.of_run(key, run)[-1:]
+        spans = [span for record in records for span in spans_of_job(record, self.now)]
+        ran = sum(span.duration.total_seconds() for span in spans if span.state is State.RUNNING)
+        is_queued = bool(spans) and spans[-1].state is State.QUEUED
+        self.at_least = self.at_least or is_queued or (ran > whole and self.share == HIGH)
+        return max(whole - ran, 0.0)
+
+
+def _longest_chain(steps: Sequence[Step], remaining: Callable[[Step], float]) -> float:
+    """Return the seconds of the longest chain of steps that depend on each other."""
+    graph = Graph(steps)
+    starts, ends = [0.0] * len(graph), [0.0] * len(graph)
+    for position in graph.order:
+        step, targets = steps[position], graph.targets[position]
+        met = [
+            (starts if _only_has_to_run(step, steps[target]) else ends)[target]
+            for target in targets
+        ]
+        first = min if get_strategy(step) is Strategy.ANY else max
+        starts[position] = first(met, default=0.0)
+        ends[position] = starts[position] + remaining(step)
+    return max(ends, default=0.0)
+
+
+def _handles_failures(step: Step) -> bool:
+    """Whether the step runs only if another step fails."""
+    fail = [get_condition(step, target) is Condition.FAILED for target in step.targets]
+    return any(fail) if get_strategy(step) is Strategy.ALL else bool(fail) and all(fail)
+
+
+def _only_has_to_run(step: Step, target: Step) -> bool:
+    wanted = get_condition_for(step, target)
+    return wanted is Condition.RUNNING or get_probe(step) is not None
+
+
+def _makespan(lengths: Iterable[float], workers: int) -> float:
+    """Return how long so many workers take for jobs that start in this order; 0: one for each."""
+    ends: list[float] = []
+    for length in lengths:
+        heapq.heappush(ends, (heapq.heappop(ends) if 0 < workers <= len(ends) else 0.0) + length)
+    return max(ends, default=0.0)

@@ -1,0 +1,301 @@
+"""Timeline of a flow, read from its status: when each step waited, was queued and ran.
+
+A step waits from the time at which its dependencies were met until its first vcjob is created, and
+again between two attempts. A vcjob is queued until Volcano has started it, and runs from then to
+its end. The times of a status are in whole seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from jobflow.api.flow.dependencies import Condition, Strategy
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.core.schedule.spans import RunSpans, Span, State, runs_of, time_by_state
+from jobflow.core.spec.graph import Graph
+from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
+from jobflow.core.timestamps import truncate_to_second
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimeline:
+    """All spans of a step, or of all runs of a step with forEach or repeat."""
+
+    step: str
+    phase: str
+    attempts: int = 0
+    """The number of vcjobs since the flow started."""
+    is_daemon: bool = False
+    spans: tuple[Span, ...] = ()
+    """In the order of their start; spans of parallel runs overlap."""
+    ready: datetime | None = None
+    """When its dependencies were met; None if they are not."""
+    after: str = ""
+    """The target that met them last; "" if it had none to wait for."""
+    is_critical: bool = False
+    """Whether the step is on the critical path."""
+
+    @property
+    def start(self) -> datetime | None:
+        """Start of the first span."""
+        return self.spans[0].start if self.spans else None
+
+    @property
+    def end(self) -> datetime | None:
+        """End of the last span."""
+        return max((span.end for span in self.spans), default=None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a span lasts."""
+        return any(span.is_open for span in self.spans)
+
+    @property
+    def times(self) -> Mapping[State, timedelta]:
+        """The time from `start` to `end` by state; see `time_by_state`."""
+        if self.start is None or self.end is None:
+            return dict.fromkeys(State, timedelta())
+        return time_by_state(self.spans, self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """A step of the critical path, and the part of the flow's time that it decided."""
+
+    step: str
+    start: datetime
+    """The end of the step before it, and the start of the flow for the first one."""
+    end: datetime
+    times: Mapping[State, timedelta]
+    """The time from `start` to `end` by state of the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """When everything in a flow happened."""
+
+    start: datetime
+    end: datetime
+    """End of the flow, or the present time."""
+    is_open: bool
+    """Whether the flow has not ended."""
+    suspended: timedelta
+    """How long the flow was suspended."""
+    steps: tuple[StepTimeline, ...]
+    """In the order of the spec; the steps of `finally` last."""
+    path: tuple[PathStep, ...]
+    """The chain of steps that decided the end of the flow, the first step first, without daemons
+    and skipped steps. Together the steps take all the time of the flow."""
+
+    @property
+    def duration(self) -> timedelta:
+        return self.end - self.start
+
+    @property
+    def critical_path(self) -> tuple[str, ...]:
+        """The names of the steps of the critical path."""
+        return tuple(each.step for each in self.path)
+
+    @property
+    def critical_times(self) -> Mapping[State, timedelta]:
+        """The time of the flow by state of the step on the critical path. A flow in which no step
+        has run was waiting."""
+        times = dict.fromkeys(State, timedelta())
+        for each in self.path:
+            for state in State:
+                times[state] += each.times[state]
+        return times if self.path else {**times, State.WAITING: self.duration}
+
+
+def timeline(flow: JobFlow, *, now: datetime) -> Timeline | None:
+    """Return the timeline of a flow; None if its status has no time.
+
+    A flow that was retried starts at the retry. If a controller other than ours wrote the status,
+    the times of the vcjobs are those of the flow.
+    """
+    status = flow.status
+    records = status.job_status_list or ()
+    known = [each.start_timestamp for each in records if each.start_timestamp is not None]
+    start = status.start_time or min(known, default=None)
+    if start is None:
+        return None
+    ends = [each.end_timestamp for each in records if each.end_timestamp is not None]
+    last = max(ends, default=start) if flow.final else truncate_to_second(now)
+    end = max(status.completion_time or last, start)
+    steps = [*_Steps(flow, start, end).timelines()]
+    path = _critical_path(steps, start, end)
+    critical = {each.step for each in path}
+    return Timeline(
+        start,
+        end,
+        not flow.final,
+        timedelta(seconds=max(status.suspended_seconds or 0, 0))
+        + (max(end - status.suspended_at, timedelta()) if status.suspended_at else timedelta()),
+        tuple(replace(each, is_critical=each.step in critical) for each in steps),
+        tuple(path),
+    )
+
+
+class _Steps:
+    """The steps of a flow from its start to its end or the present time."""
+
+    def __init__(self, flow: JobFlow, start: datetime, end: datetime) -> None:
+        self._flow, self._start, self._end = flow, start, end
+        self._steps = flow.all_steps
+        self._graph = Graph(self._steps)
+        runs = RunSpans(flow, start, end)
+        self._attempts, self._of_run = runs.attempts, runs.of_run
+        conditions = flow.status.conditions or {}
+        waiting = StepCondition(phase=StepPhase.WAITING)
+        self._conditions = [conditions.get(key, waiting) for key in self._attempts.keys]
+        self._spans = [self._spans_of_step(i) for i in range(len(self._steps))]
+        self._began = [self._begin(i) for i in range(len(self._steps))]
+        self._ended = [self._end_of(i) for i in range(len(self._steps))]
+
+    def timelines(self) -> Iterator[StepTimeline]:
+        """Yield the timelines of all steps."""
+        for position, step in enumerate(self._steps):
+            spans, condition = self._spans[position], self._conditions[position]
+            attempts = len({span.job for span in spans if span.job})
+            ready, after = self._ready(position) or (None, "")
+            if ready is not None:
+                spans = [*self._first_wait(position, ready), *spans]
+            yield StepTimeline(
+                step.name,
+                condition.phase or StepPhase.WAITING,
+                attempts,
+                bool(step.daemon),
+                tuple(spans),
+                ready,
+                after,
+            )
+
+    def _first_wait(self, position: int, ready: datetime) -> Iterator[Span]:
+        spans, condition = self._spans[position], self._conditions[position]
+        is_open = not spans and not self._flow.final
+        answered = self._ended[position] if condition.attempts else None
+        if self._steps[position].approval is not None and answered is not None:
+            yield Span(State.WAITING, ready, max(answered, ready))
+        elif spans and spans[0].start > ready:
+            yield Span(State.WAITING, ready, spans[0].start)
+        elif is_open and condition.phase in ("", StepPhase.WAITING):
+            yield Span(State.WAITING, ready, self._end, is_open=True)
+
+    def _ready(self, position: int) -> tuple[datetime, str] | None:
+        """Return when the dependencies were met, and the target that met them last; None if they
+        are not met."""
+        targets, regular = self._graph.targets[position], range(len(self._flow.steps))
+        if not targets and position not in regular:
+            targets = [i for i in regular if not self._steps[i].daemon]
+        if not targets:
+            return self._start, ""
+        met = [(self._met(position, target), target) for target in targets]
+        known = [(max(at, self._start), target) for at, target in met if at is not None]
+        spans = self._spans[position]
+        is_any = get_strategy(self._steps[position]) is Strategy.ANY
+        if not known or (len(known) < len(met) and not spans and not is_any):
+            return None
+        if not spans:
+            at, last = min(known) if is_any else max(known)
+        else:  # with strategy any, targets may end after the step has started
+            first = spans[0].start
+            at, last = max([pair for pair in known if pair[0] <= first] or [min(known)])
+        return min(at, self._end), self._graph.names[last]
+
+    def _met(self, position: int, target: int) -> datetime | None:
+        """Return when a target had reached what the step waits for; None if it has not. It is not
+        recorded when a probe passed: that was after the target began to run, and after its end if
+        the step began after that."""
+        step, own = self._steps[position], self._spans[position]
+        began, ended = self._began[target], self._ended[target]
+        if step.matches_items and self._steps[target].fan_out is not None:
+            return self._first_end(target)
+        if get_probe(step) is not None:
+            is_over = ended is not None and (not own or ended <= own[0].start)
+            return ended if is_over else began or ended
+        if get_condition_for(step, self._steps[target]) is Condition.RUNNING:
+            return began or ended
+        return ended
+
+    def _first_end(self, position: int) -> datetime | None:
+        """Return when the first item of a step ended; None if none has."""
+        spans = self._spans[position]
+        ends = (span.end for span in spans if span.state is State.RUNNING and not span.is_open)
+        return min(ends, default=self._ended[position])
+
+    def _begin(self, position: int) -> datetime | None:
+        """Return when a step first ran; None if it has not."""
+        spans = self._spans[position]
+        return next((span.start for span in spans if span.state is State.RUNNING), None)
+
+    def _end_of(self, position: int) -> datetime | None:
+        """Return when a step ended; None if it has not."""
+        condition = self._conditions[position]
+        if condition.phase not in ENDED_STEP_PHASES:
+            return None
+        last = condition.last_transition_time or self._start
+        return max((span.end for span in self._spans[position]), default=last)
+
+    def _spans_of_step(self, position: int) -> Sequence[Span]:
+        """Return the spans of all runs of a step, without those before the start of the flow. A
+        step that has not ended waits after them for its next job."""
+        key, condition = self._attempts.keys[position], self._conditions[position]
+        spans = [span for run in runs_of(condition) for span in self._of_run(key, run)]
+        is_open = not self._flow.final and condition.phase not in ENDED_STEP_PHASES
+        if is_open and spans and not any(span.is_open for span in spans):
+            last = max(span.end for span in spans)
+            spans.append(Span(State.WAITING, last, self._end, is_open=True))
+        return sorted(spans, key=lambda span: span.start)
+
+
+_URGENCY = (State.RUNNING, State.QUEUED, State.WAITING)
+
+
+def _critical_path(
+    steps: Sequence[StepTimeline], start: datetime, end: datetime
+) -> Sequence[PathStep]:
+    """Return the steps that led to the end of the flow, from first to last.
+
+    Daemons and skipped steps take no time of their own: a daemon ends because all others have
+    ended, and the time in which it starts is waiting time of the step that depends on it.
+    """
+    by_name = {each.step: each for each in steps}
+    step = _last(steps, start)
+    chain: list[tuple[StepTimeline, datetime, datetime]] = []
+    while step is not None:
+        since = min(max(step.ready or start, start), end)
+        if step.spans and not step.is_daemon:
+            chain.append((step, since, end))
+        elif chain:
+            chain[-1] = (chain[-1][0], since, chain[-1][2])
+        end = since
+        del by_name[step.step]  # a status that is wrong may be cyclic
+        step = by_name.get(step.after)
+    if chain:
+        chain[-1] = (chain[-1][0], start, chain[-1][2])
+    return [
+        PathStep(step.step, since, until, time_by_state(step.spans, since, until))
+        for step, since, until in reversed(chain)
+    ]
+
+
+def _last(steps: Sequence[StepTimeline], start: datetime) -> StepTimeline | None:
+    """Return the step that ended last; of a flow that has not ended, the step that runs, is queued
+    or waits, in this order, and has done so for the longest time."""
+    regular = [step for step in steps if step.spans and not step.is_daemon]
+    open_spans = [
+        (_URGENCY.index(span.state), span.start, at)
+        for at, step in enumerate(regular)
+        for span in step.spans
+        if span.is_open
+    ]
+    if open_spans:
+        return regular[min(open_spans)[2]]
+    ends = [
+        (max(span.end for span in step.spans), step.ready or start, at)
+        for at, step in enumerate(regular)
+    ]
+    return regular[max(ends)[2]] if ends else None

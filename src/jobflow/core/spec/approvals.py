@@ -1,0 +1,98 @@
+"""Approvals: whether a step asks for one, and the answers that Commands carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jobflow.api import labels
+from jobflow.api.flow.control import ApprovalAnswer
+from jobflow.api.flow.status import RunCondition, StepPhase
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.command import Action, Command
+from jobflow.core.cel.references import measure_json
+from jobflow.core.pods.outputs import OutputsTooLarge, UnstorableJson, read_outputs
+from jobflow.core.reasons import StepReason
+
+ANSWERS: Mapping[str, ApprovalAnswer] = {
+    Action.APPROVE_STEP: ApprovalAnswer.APPROVE,
+    Action.REJECT_STEP: ApprovalAnswer.REJECT,
+}
+"""The answer of each action that answers an approval."""
+QUESTION = "waits for approval"
+"""Message of an approval without one."""
+MAX_BY_BYTES = 128
+"""Bytes of a user's name that a status keeps, as JSON without quotes."""
+_MAX_DIGITS = 10
+"""More digits than an index has; Python refuses to read thousands of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalKey:
+    """The step of an approval and, with forEach, the index of its item."""
+
+    step: str
+    index: int | None = None
+
+    def __str__(self) -> str:
+        return self.step if self.index is None else f"{self.step}/{self.index}"
+
+
+class StepAnswer(NamedTuple):
+    """An answer to the approval of a step or an item."""
+
+    key: ApprovalKey
+    answer: ApprovalAnswer
+    by: str = ""
+    """The user, or "" if nobody vouches for the name."""
+    comment: str = ""
+    outputs: dict[str, Any] | None = None
+
+
+def asks(run: RunCondition) -> bool:
+    """Return whether a step or a run of it waits for approval."""
+    return run.reason == StepReason.WAITING_FOR_APPROVAL and run.phase == StepPhase.WAITING
+
+
+def is_to_be_stored(step: Step, condition: RunCondition) -> bool:
+    """Return whether this end of a step or a run, which is not stored yet, must be stored before
+    anything follows from it."""
+    return step.approval is not None and condition.phase != StepPhase.SKIPPED
+
+
+def parse_step(text: str) -> ApprovalKey:
+    """Return the step that `step` or `step/index` names; without an index if it is no number."""
+    step, slash, digits = text.partition("/")
+    if slash and digits.isascii() and digits.isdigit() and len(digits) < _MAX_DIGITS:
+        return ApprovalKey(step, int(digits))
+    return ApprovalKey(text)
+
+
+def parse_answer(command: Command) -> StepAnswer | str:
+    """Return the answer of a Command whose action is one of ANSWERS, or why it has none."""
+    name, _, comment = command.message.strip().partition(" ")
+    if not name:
+        return "its message names no step: write the step or step/index, a space, and a comment"
+    answer = ANSWERS[command.action]
+    annotations = command.metadata.annotations or {}
+    by = _shorten_name(annotations.get(labels.BY, ""))
+    text = annotations.get(labels.OUTPUTS)
+    if text is None:
+        return StepAnswer(parse_step(name), answer, by, comment.strip())
+    if answer is ApprovalAnswer.REJECT:
+        return f"a step that is rejected has no outputs; remove the annotation {labels.OUTPUTS}"
+    try:
+        outputs = read_outputs(text)
+    except OutputsTooLarge as excess:
+        return f"its outputs {excess}"
+    except UnstorableJson:
+        return f"its annotation {labels.OUTPUTS} is not a JSON object"
+    return StepAnswer(parse_step(name), answer, by, comment.strip(), outputs)
+
+
+def _shorten_name(name: str) -> str:
+    name = name[:MAX_BY_BYTES]
+    while measure_json(name) > MAX_BY_BYTES + len('""'):
+        name = name[:-1]
+    return name

@@ -1,0 +1,49 @@
+"""Ctrl-C before and after the event loop of a command, without KeyboardInterrupt.
+
+Python raises KeyboardInterrupt wherever the program is: in an import, it leaves a traceback or is
+lost in a callback of the garbage collector. Therefore Ctrl-C ends the process at once until the
+event loop runs, because there is nothing to clean up yet, and is ignored once all is cleaned up.
+`event_loop` has the phase between. After that phase Ctrl-C raises KeyboardInterrupt, but only once:
+a second one would end the program with a traceback while it handles the first. A signal that is
+ignored from the start stays ignored.
+
+This module is the first that a command imports, so it imports nothing that takes long.
+"""
+
+import os
+import signal
+
+INTERRUPTED = 130
+
+
+def exit_at_once() -> None:
+    """Let Ctrl-C end the process."""
+    if is_ours():
+        signal.signal(signal.SIGINT, end)
+
+
+def ignore() -> None:
+    """Let Ctrl-C do nothing until the process ends. Python restores handlers of its own too early,
+    but not this one."""
+    if is_ours():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def is_ours() -> bool:
+    """Whether nobody else handles or ignores Ctrl-C."""
+    return signal.getsignal(signal.SIGINT) in (end, skip, interrupt, signal.default_int_handler)
+
+
+def end(*_: object) -> None:
+    """The handler that ends the process at once."""
+    os._exit(INTERRUPTED)
+
+
+def interrupt(*_: object) -> None:
+    """The handler that raises KeyboardInterrupt, once."""
+    signal.signal(signal.SIGINT, skip)
+    raise KeyboardInterrupt
+
+
+def skip(*_: object) -> None:
+    """The handler that does nothing."""

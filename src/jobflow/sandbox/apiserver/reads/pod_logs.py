@@ -1,0 +1,253 @@
+"""`pods/NAME/log`: the log of a container, as an API server and a kubelet answer together.
+
+Sources: k8s.io/kubernetes pkg/registry/core/pod (LogLocation), pkg/apis/core/validation
+(ValidatePodLogOptions), pkg/kubelet (validateContainerLogStatus).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from jobflow.core.violations import Reason, Violation
+from jobflow.sandbox.apiserver.kinds import Object
+from jobflow.sandbox.apiserver.reads.watches import until_gone
+from jobflow.sandbox.apiserver.requests import failures
+from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response
+from jobflow.sandbox.apiserver.requests.operations import Target
+from jobflow.sandbox.apiserver.storage import PendingChanges, Storage
+
+POLL_SECONDS = 0.1
+"""Interval at which a followed log is read."""
+_IMAGE_PROBLEMS = {
+    "ErrImagePull": "image can't be pulled",
+    "ImagePullBackOff": "trying and failing to pull image",
+}
+
+
+class RunLog(Protocol):
+    """The log of one run of a container."""
+
+    def read(
+        self, *, tail: int | None, since: datetime | None, timestamps: bool, follow: bool
+    ) -> Generator[bytes, None, None]:
+        """Yield the log in blocks. With `follow`, yield b"" at the present end until the run has
+        ended."""
+
+
+class LogSource(Protocol):
+    """The runner of the containers."""
+
+    def log(self, pod_uid: str, container: str, run: int) -> RunLog | None:
+        """Return the log of a run, from 0, of a pod's container; None if it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """PodLogOptions."""
+
+    container: str
+    follow: bool
+    previous: bool
+    timestamps: bool
+    tail: int | None
+    since: datetime | None
+    limit: int | None
+
+
+class LogHandler:
+    """Handler of requests for logs. Without a source, every log is empty."""
+
+    def __init__(self, storage: Storage, source: LogSource | None) -> None:
+        self._storage = storage
+        self._source = source
+
+    def get(self, target: Target, request: Request, receive: Receive) -> Response:
+        """Return a stream of the log. Raises RequestFailure."""
+        options = read_options(target.name, request)
+        stored = self._storage.get(target.kind.bucket, target.key)
+        if stored is None:
+            raise failures.not_found(target.kind, target.name)
+        container = _choose_container(stored.obj, options.container)
+        stream = self._stream(target, stored.obj, container, options, receive)
+        return Response(media_type="text/plain", stream=stream)
+
+    def _stream(
+        self,
+        target: Target,
+        pod: Object,
+        container: str,
+        options: LogOptions,
+        receive: Receive,
+    ) -> AsyncGenerator[bytes]:
+        uid, log, run, follow = pod["metadata"]["uid"], None, 0, False
+        if (pod.get("spec") or {}).get("nodeName"):
+            run = _choose_run(pod, container, previous=options.previous)
+            follow = options.follow
+            log = self._source.log(uid, container, run) if self._source is not None else None
+        if log is not None:
+            blocks = log.read(
+                tail=options.tail,
+                since=options.since,
+                timestamps=options.timestamps,
+                follow=options.follow,
+            )
+        else:
+            blocks = self._nothing(target, uid, container, run, follow=follow)
+        return _follow(self._storage, target, blocks, options, receive)
+
+    def _nothing(
+        self, target: Target, uid: str, container: str, run: int, *, follow: bool
+    ) -> Generator[bytes, None, None]:
+        """Yield nothing, with `follow` until the run has ended."""
+        while follow:
+            stored = self._storage.get(target.kind.bucket, target.key)
+            if stored is None or stored.obj["metadata"]["uid"] != uid:
+                return
+            status = _status_of(stored.obj, container) or {}
+            if "running" not in status.get("state", {}) or status.get("restartCount", 0) != run:
+                return
+            yield b""
+
+
+def read_options(pod: str, request: Request) -> LogOptions:
+    """Return the options of a request. Raises RequestFailure, 400 or 422."""
+    names = ("tailLines", "limitBytes", "sinceSeconds")
+    tail, limit, seconds = (_number(request, name) for name in names)
+    since = _moment(request)
+    if faults := list(_faults(tail, limit, seconds, since)):
+        raise failures.invalid_as("", "PodLogOptions", pod, faults)
+    if seconds is not None:
+        since = datetime.now(UTC) - timedelta(seconds=min(seconds, 10**9))
+    return LogOptions(
+        container=request.query.get("container", ""),
+        follow=_flag(request, "follow"),
+        previous=_flag(request, "previous"),
+        timestamps=_flag(request, "timestamps"),
+        tail=tail,
+        since=since,
+        limit=limit,
+    )
+
+
+def _faults(
+    tail: int | None, limit: int | None, seconds: int | None, since: datetime | None
+) -> Iterator[Violation]:
+    if tail is not None and tail < 0:
+        detail = "must be greater than or equal to 0"
+        yield Violation("tailLines", Reason.INVALID, tail, detail)
+    if limit is not None and limit < 1:
+        yield Violation("limitBytes", Reason.INVALID, limit, "must be greater than 0")
+    if seconds is not None and since is not None:
+        detail = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        yield Violation("", Reason.FORBIDDEN, None, detail)
+    elif seconds is not None and seconds < 1:
+        yield Violation("sinceSeconds", Reason.INVALID, seconds, "must be greater than 0")
+
+
+def _flag(request: Request, name: str) -> bool:
+    """Return an option as apimachinery converts it: only its absence, false and 0 are false."""
+    return request.query.get(name, "false").lower() not in ("false", "0")
+
+
+def _number(request: Request, name: str) -> int | None:
+    return request.number(name) if request.query.get(name) else None
+
+
+def _moment(request: Request) -> datetime | None:
+    text = request.query.get("sinceTime", "")
+    if not text:
+        return None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None and "T" in text:
+            return moment
+    layout = "2006-01-02T15:04:05Z07:00"
+    raise failures.bad_request(f'parsing time "{text}" as "{layout}": cannot parse "{text}"')
+
+
+def _choose_container(pod: Object, name: str) -> str:
+    """Return the container of this name, or the only one. Raises RequestFailure, 400."""
+    spec, pod_name = pod.get("spec") or {}, pod["metadata"]["name"]
+    main: list[str] = [each["name"] for each in spec.get("containers") or ()]
+    names = [*(each["name"] for each in spec.get("initContainers") or ()), *main]
+    if name:
+        if name not in names:
+            raise failures.bad_request(f"container {name} is not valid for pod {pod_name}")
+        return name
+    if len(main) != 1:
+        why = f"a container name must be specified for pod {pod_name}"
+        choice = f", choose one of: [{' '.join(names)}]" if main else ""
+        raise failures.bad_request(why + choice)
+    return main[0]
+
+
+def _status_of(pod: Object, container: str) -> dict[str, Any] | None:
+    status = pod.get("status") or {}
+    found = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    return next((each for each in found if each.get("name") == container), None)
+
+
+def _choose_run(pod: Object, container: str, *, previous: bool) -> int:
+    """Return the number of the run, from 0, whose log is meant. Raises RequestFailure, 400."""
+    status = _status_of(pod, container)
+    if status is None:
+        init = (pod.get("spec") or {}).get("initContainers")
+        reason = "PodInitializing" if init else "ContainerCreating"
+        status = {"state": {"waiting": {"reason": reason}}}
+    state, ended_before = status.get("state") or {}, "terminated" in (status.get("lastState") or {})
+    latest = int(status.get("restartCount") or 0)
+    where = f'container "{container}" in pod "{pod["metadata"]["name"]}"'
+    waits = "running" not in state and "terminated" not in state
+    if previous and not ended_before:
+        raise failures.bad_request(f"previous terminated {where} not found")
+    if previous and not waits:
+        return latest - 1
+    if waits and not ended_before:
+        reason = (state.get("waiting") or {}).get("reason", "")
+        raise failures.bad_request(
+            f"{where} is waiting to start: {_IMAGE_PROBLEMS.get(reason, reason)}"
+        )
+    return latest
+
+
+async def _follow(
+    storage: Storage,
+    target: Target,
+    blocks: Generator[bytes, None, None],
+    options: LogOptions,
+    receive: Receive,
+) -> AsyncGenerator[bytes]:
+    """Yield the blocks up to the limit, until the client leaves or the server stops."""
+    watch = storage.watch(target.kind.bucket, storage.revision)
+    gone = asyncio.create_task(until_gone(receive, watch))
+    left = options.limit
+    try:
+        with closing(blocks):
+            async for block in _paced(blocks, watch):
+                yield block[:left]
+                left = None if left is None else left - len(block)
+                if left is not None and left <= 0:
+                    return
+    finally:
+        storage.unwatch(target.kind.bucket, watch)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+
+
+async def _paced(blocks: Iterator[bytes], watch: PendingChanges) -> AsyncGenerator[bytes]:
+    """Yield the blocks until the watch is closed; pause after an empty one."""
+    for block in blocks:
+        if watch.closed:
+            return
+        if block:
+            yield block
+            continue
+        watch.pending.clear()
+        watch.wake.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(watch.wake.wait(), POLL_SECONDS)

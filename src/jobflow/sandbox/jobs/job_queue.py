@@ -1,0 +1,126 @@
+"""Queue of a vcjob's requests and delayed actions.
+
+Source of the rules for delayed actions: Volcano's pkg/controllers/job/job_controller.go
+(AddDelayActionForJob and its callers).
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from jobflow.api.volcano.job import JobPhase, JobSpec, JobStatus
+from jobflow.api.volcano.pod import PodPhase
+from jobflow.sandbox.jobs.policies import (
+    INTERNAL_EVENTS,
+    SYNC,
+    BusAction,
+    BusEvent,
+    JobRequest,
+    PodFacts,
+    decide,
+)
+
+_REACH = {
+    BusAction.RESTART_TASK: "task",
+    BusAction.RESTART_POD: "pod",
+    BusAction.RESTART_PARTITION: "partition",
+}
+"""Attribute of a request that limits the action; other actions affect the whole job."""
+
+
+class JobQueue:
+    """The requests of one vcjob."""
+
+    def __init__(self) -> None:
+        self._requests: deque[JobRequest] = deque()
+        self._sync = False
+        self._waiting: dict[str, tuple[datetime, JobRequest]] = {}
+
+    def offer(self, request: JobRequest) -> None:
+        """Add a request. Any number of sync requests count as one."""
+        if request.event is BusEvent.POD_RUNNING:
+            self._call_off(request.pod)
+        if request is SYNC or (request.action is None and request.event in INTERNAL_EVENTS):
+            self._sync = True
+        else:
+            self._requests.append(request)
+
+    def put_back(self, request: JobRequest) -> None:
+        """Return a request that failed to the front of the queue."""
+        if request.action is BusAction.SYNC:
+            self._sync = True
+        else:
+            self._requests.appendleft(request)
+
+    def take(
+        self, spec: JobSpec, status: JobStatus, pods: Mapping[str, PodFacts], now: datetime
+    ) -> JobRequest | None:
+        """Return the next request with its action, or None if none is due (see `next_due`).
+
+        Actions of policies precede a sync, which could end the job. While the job is Pending, the
+        sync comes first: it leads no further than Running, a phase that must not be skipped.
+        """
+        if self._sync and status.state.phase in ("", JobPhase.PENDING):
+            self._sync = False
+            return SYNC
+        self._ripen(pods, now)
+        while self._requests:
+            request = self._requests.popleft()
+            action, delay = decide(spec, status.version or 0, request)
+            acting = replace(request, action=action)
+            if delay:
+                self._delay(acting, (request.since or now) + delay)
+                self._ripen(pods, now)
+                # an evicted pod gets a successor now, and if that runs, the action is dropped
+                self._sync = self._sync or request.event is BusEvent.POD_EVICTED
+            elif action is BusAction.SYNC:
+                self._sync = True
+            else:
+                return acting
+        if self._sync:
+            self._sync = False
+            return SYNC
+        return None
+
+    @property
+    def next_due(self) -> datetime | None:
+        """Due time of the first delayed action."""
+        return min((due for due, _ in self._waiting.values()), default=None)
+
+    def done(self, request: JobRequest) -> None:
+        """Drop delayed actions that an executed action covers."""
+        if request.action is BusAction.SYNC:
+            return
+        for pod, (_, waiting) in list(self._waiting.items()):
+            if _covers(request, waiting):
+                del self._waiting[pod]
+
+    def _delay(self, request: JobRequest, due: datetime) -> None:
+        _, before = self._waiting.get(request.pod, (due, None))
+        if before is None or before.action != request.action:
+            self._waiting[request.pod] = (due, request)
+
+    def _call_off(self, pod: str) -> None:
+        """Drop the delayed action of a pod's predecessor, because the pod runs."""
+        if pod in self._waiting and self._waiting[pod][1].event is not BusEvent.POD_PENDING:
+            del self._waiting[pod]
+
+    def _ripen(self, pods: Mapping[str, PodFacts], now: datetime) -> None:
+        """Move due actions to the front; drop those that no longer apply."""
+        for name, (due, request) in list(self._waiting.items()):
+            pod = pods.get(name)
+            if request.event is BusEvent.POD_PENDING and (
+                pod is None or pod.uid != request.pod_uid or pod.phase is not PodPhase.PENDING
+            ):
+                del self._waiting[name]
+            elif due <= now:
+                del self._waiting[name]
+                self._requests.appendleft(request)
+
+
+def _covers(request: JobRequest, other: JobRequest) -> bool:
+    reach, of_other = (_REACH.get(each.action or BusAction.SYNC) for each in (request, other))
+    if reach != of_other:
+        return False
+    return reach is None or getattr(request, reach) == getattr(other, reach)

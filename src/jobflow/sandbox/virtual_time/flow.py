@@ -1,0 +1,277 @@
+"""A flow in virtual time: what its plans see, and what they have asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.flow.dependencies import Condition
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.jobtemplate import JobTemplate
+from jobflow.api.flow.step import Step
+from jobflow.api.meta import ObjectMeta, OwnerReference
+from jobflow.api.resources import JOBFLOWS
+from jobflow.api.volcano.command import Action, Command
+from jobflow.api.volcano.job import Job, JobPhase
+from jobflow.core.names import format_job_name
+from jobflow.core.planning.actions import CreateJob, JobProbe, Plan
+from jobflow.core.planning.children import observe
+from jobflow.core.planning.plan import plan
+from jobflow.core.planning.view import PodsRead, ProbeResult, View
+from jobflow.core.schedule.spans import runs_of
+from jobflow.core.spec.approvals import ApprovalKey, asks
+from jobflow.core.spec.concurrency import NO_GROUP, Group
+from jobflow.sandbox.virtual_time.job import VirtualJob
+from jobflow.sandbox.virtual_time.window import Window, can_be_planned_in_parts
+
+
+@dataclass(eq=False, slots=True)
+class VirtualFlow:
+    """One flow and its vcjobs."""
+
+    flow: JobFlow
+    templates: Mapping[str, JobTemplate]
+    parent: VirtualFlow | None = None
+    """The flow of which it is a child."""
+    place: str = ""
+    """The place of its steps in the outermost flow: `train/0/`; "" for that."""
+    jobs: dict[str, VirtualJob] = field(default_factory=dict)
+    """The vcjobs that exist."""
+    children: dict[str, VirtualFlow] = field(default_factory=dict)
+    """The child flows that exist."""
+    missing: set[str] = field(default_factory=set)
+    """Names that ReadJob did not find."""
+    aborts: dict[str, datetime] = field(default_factory=dict)
+    claims: dict[str, None] = field(default_factory=dict)
+    """The volume claims that exist."""
+    group: Callable[[JobFlow], Group] = lambda flow: NO_GROUP
+    """Returns the other flows of its concurrency group."""
+    cancels: dict[str, datetime] = field(default_factory=dict)
+    probes: tuple[JobProbe, ...] = ()
+    commands: dict[str, Command] = field(default_factory=dict)
+    """Commands that exist, by name: answers to approvals, and cancels by flows that replace it."""
+    asked: dict[ApprovalKey, None] = field(default_factory=dict)
+    """Approvals that were asked for, once an attempt, and have no Command yet."""
+    must_plan: bool = True
+    is_deleted: bool = False
+    follows_phases: bool = field(init=False)
+    """Whether more than the end of a vcjob can have an effect on the flow."""
+    _shown: dict[str, Job] = field(default_factory=dict)
+    """The vcjobs of the View, also deleted ones, until the status holds their end."""
+    _deleted: set[str] = field(default_factory=set)
+    _completed: dict[str, str] = field(default_factory=dict)
+    """The steps of vcjobs that have completed since the last plan, by vcjob."""
+    _approvals: list[Step] = field(init=False)
+    _is_plain: bool = field(init=False)
+    """Whether parts of the flow can be planned (`window`)."""
+    _window: Window | None = None
+    _known: set[tuple[ApprovalKey, int]] = field(default_factory=set)
+    """Approvals that were asked for, and the number of the attempt."""
+    _pods: dict[str, PodsRead] = field(default_factory=dict)
+    """The pods of ended vcjobs, by UID."""
+
+    def __post_init__(self) -> None:
+        self._is_plain = can_be_planned_in_parts(self.flow)
+        self._approvals = [step for step in self.flow.all_steps if step.approval is not None]
+        self.follows_phases = self.flow.spec.timeout is not None or any(
+            step.daemon
+            or step.timeout is not None
+            or (
+                step.depends_on is not None
+                and (step.depends_on.probe or Condition.RUNNING in step.depends_on.all_conditions)
+            )
+            for step in self.flow.all_steps
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more can happen to the flow."""
+        return self.flow.final or self.is_deleted
+
+    @property
+    def present(self) -> JobFlow:
+        """The flow with its present status."""
+        return self.flow if self._window is None else self._window.flow
+
+    def create_child(self, child: VirtualFlow) -> None:
+        """Add a child flow."""
+        name = child.flow.metadata.name
+        self.children[name] = child
+        self._shown[name] = observe(child.flow)
+        self._deleted.discard(name)
+        self._is_plain = False
+
+    def delete_child(self, name: str) -> None:
+        """Show that a child flow is gone."""
+        self.children.pop(name).is_deleted = True
+        self._deleted.add(name)
+        self.must_plan = True
+
+    def command(self, action: str, now: datetime) -> None:
+        """Add a Command of the parent."""
+        name = f"{self.flow.metadata.name}-{action.lower()}"
+        self.commands[name] = Command(
+            metadata=ObjectMeta(name=name, uid=f"{name}-{now}", creation_timestamp=now),
+            action=action,
+            target=OwnerReference(
+                api_version=JOBFLOWS.api_version,
+                kind=JOBFLOWS.kind,
+                name=self.flow.metadata.name,
+                uid=self.flow.metadata.uid,
+            ),
+        )
+        self.must_plan = True
+
+    def _show_to_parent(self) -> None:
+        """Let the parent plan if this child flow has changed for it."""
+        parent, name = self.parent, self.flow.metadata.name
+        if parent is None or parent.children.get(name) is not self:
+            return
+        seen = observe(self.present)
+        if parent._shown.get(name) != seen:
+            parent._shown[name] = seen
+            parent.must_plan = True
+
+    def create_job(self, job: VirtualJob) -> None:
+        """Add a vcjob."""
+        name = job.metadata.name
+        self.jobs[name] = job
+        self._shown[name] = job.job
+        self._deleted.discard(name)
+        self.missing.discard(name)
+
+    def update_job(self, job: VirtualJob) -> None:
+        """Show the new status of a vcjob."""
+        name = job.metadata.name
+        if self.jobs.get(name) is not job:
+            return
+        self._shown[name] = job.job
+        if job.ended:
+            self.read_pods(job)
+        if job.status.state.phase == JobPhase.COMPLETED:
+            self._completed[name] = (job.metadata.labels or {})[labels.STEP]
+        elif job.ended:
+            self._is_plain = False
+        self.must_plan = self.must_plan or job.ended or self.follows_phases
+
+    def delete_job(self, job: VirtualJob) -> None:
+        """Show that a vcjob is gone."""
+        del self.jobs[job.metadata.name]
+        self._deleted.add(job.metadata.name)
+        self.must_plan = True
+
+    def approve(self, key: ApprovalKey) -> None:
+        """Send a Command that approves a step."""
+        meta, name = self.flow.metadata, f"approve-{len(self._known)}-{key}"
+        metadata = ObjectMeta(name=name, namespace=meta.namespace, uid=name)
+        target = OwnerReference(
+            api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=meta.name, uid=meta.uid
+        )
+        action = Action.APPROVE_STEP
+        self.commands[name] = Command(
+            metadata=metadata, action=action, target=target, message=str(key)
+        )
+        self.must_plan = True
+
+    def delete_command(self, name: str) -> None:
+        """Show that a Command is gone."""
+        self.commands.pop(name, None)
+        self.must_plan = True
+
+    def _note_approvals(self) -> None:
+        """Note the approvals that are asked for since the last plan."""
+        conditions = self.flow.status.conditions or {}
+        for step in self._approvals:
+            condition = conditions.get(format_job_name(self.flow.metadata.name, step.name))
+            for run in runs_of(condition) if condition is not None else ():
+                key = ApprovalKey(step.name, run.index)
+                if asks(run) and (key, run.attempts) not in self._known:
+                    self._known.add((key, run.attempts))
+                    self.asked[key] = None
+
+    def read_pods(self, job: VirtualJob) -> None:
+        """Answer a ReadPods; for ended vcjobs also before it is asked, which saves a plan."""
+        self._pods[job.metadata.uid] = PodsRead(job.pods())
+
+    def plan(self, now: datetime) -> Plan:
+        """Plan what has changed, and store the status."""
+        made = None
+        if self._window is not None and self._is_plain and not self._window.all_ended:
+            view = self._view(self._completed)
+            made = self._window.plan(view, self._completed.values(), self.jobs, now)
+            self._is_plain = made is not None
+        if made is None:
+            made = self._plan_all(now)
+        else:
+            self._forget(self._completed)
+        self._completed.clear()
+        self.probes = made.probes
+        # a plan that only creates vcjobs waits for no answer: what comes next follows from them
+        waits = any(not isinstance(action, CreateJob) for action in made.actions)
+        if self._window is not None:
+            self.must_plan = waits or made.urgent or self._window.all_ended
+            self._is_plain = self._is_plain and not waits
+        else:
+            self.must_plan = waits or made.urgent
+        return made
+
+    def _plan_all(self, now: datetime) -> Plan:
+        self.flow, self._window = self.present, None
+        made = plan(self.flow, self._view(self._shown), now=now)
+        before, self.flow = (
+            self.flow,
+            msgspec.structs.replace(self.flow, status=made.status),
+        )
+        self._show_to_parent()
+        if (before.status.suspended_at is None) != (made.status.suspended_at is None):
+            for child in self.children.values():
+                child.must_plan = True
+        self._note_approvals()
+        ended = {
+            record.name
+            for record in self.flow.status.job_status_list or ()
+            if record.end_timestamp is not None
+        }
+        self._forget([name for name in self._shown if name in ended])
+        if self._is_plain and not made.urgent and not self.is_over:
+            window = Window(self.flow)
+            self._window = None if window.all_ended else window
+        return made
+
+    def _forget(self, names: Iterable[str]) -> None:
+        """Forget vcjobs whose end the status holds, as if they were deleted then: plans get faster,
+        and decide the same, because they read a recorded end from the status."""
+        for name in names:
+            shown = self._shown[name]
+            if shown.ended or name in self._deleted:
+                del self._shown[name]
+                self._deleted.discard(name)
+                self._pods.pop(shown.metadata.uid, None)
+
+    def _view(self, names: Iterable[str]) -> View:
+        """Return what the next plan sees, with these vcjobs."""
+        return View(
+            templates=self.templates,
+            jobs={name: self._shown[name] for name in names},
+            deleted=frozenset(self._deleted | (self.missing - self._shown.keys())),
+            claims=self.claims,
+            group=self.group(self.flow),
+            cancels=self.cancels,
+            aborts=self.aborts,
+            parent=None if self.parent is None else self.parent.present,
+            commands=self.commands,
+            read=self._pods,
+            probes={(probe.step, probe.uid): self._check(probe) for probe in self.probes},
+        )
+
+    def _check(self, probe: JobProbe) -> ProbeResult:
+        """A pod answers its probe as soon as it is Running, as in the sandbox."""
+        job = self.jobs.get(probe.job)
+        return ProbeResult(
+            job is not None
+            and all(job.count_running(check.task) >= check.pods for check in probe.checks)
+        )

@@ -1,0 +1,256 @@
+"""A vcjob in virtual time: Volcano's state machine over pods that follow the job's annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from jobflow.api.meta import ObjectMeta
+from jobflow.api.volcano.job import ENDED_PHASES, Job, JobOutline, JobSpec, JobStatus
+from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
+from jobflow.core.timestamps import add, truncate_to_second
+from jobflow.sandbox.jobs.job import Vcjob, with_defaults
+from jobflow.sandbox.jobs.job_queue import JobQueue
+from jobflow.sandbox.jobs.pods import build_pod
+from jobflow.sandbox.jobs.policies import SYNC, JobRequest, PodFacts, pod_request
+from jobflow.sandbox.jobs.state_machine import JobSnapshot, failed, pod_name, step
+from jobflow.sandbox.nodes.pod_status import pod_status
+from jobflow.sandbox.nodes.simulate import progress_of
+from jobflow.sandbox.nodes.simulation_script import PhaseChange, SimulationScript, read_script
+from jobflow.sandbox.virtual_time.capacity import Amounts, Room, gang_requests, pod_requests
+
+
+@dataclass(slots=True)
+class _VirtualPod:
+    facts: PodFacts
+    task: int
+    index: int
+    restart: int
+    """How often the vcjob had been restarted when the pod was created."""
+    began: datetime | None = None
+    """When the pod got room."""
+    change: PhaseChange | None = None
+    """The last phase change."""
+
+    @property
+    def uses_room(self) -> bool:
+        return self.began is not None and self.facts.phase not in ENDED_POD_PHASES
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A phase change of a pod at a time."""
+
+    at: datetime
+    pod: str
+    uid: str
+    change: PhaseChange
+
+
+@dataclass(eq=False, slots=True)
+class VirtualJob:
+    """One vcjob and its pods."""
+
+    metadata: ObjectMeta
+    spec: JobSpec
+    outline: JobOutline
+    script: SimulationScript
+    faults: tuple[str, ...]
+    room: Room
+    status: JobStatus = field(default_factory=JobStatus)
+    start: datetime | None = None
+    """When its first pods got room; None if they have not."""
+    end: datetime | None = None
+    """When it ended or was deleted."""
+    gang: Amounts = field(init=False)
+    """The requests of the pods that start together."""
+    _requests: list[Amounts] = field(init=False)
+    """The requests of one pod, by task."""
+    _pods: dict[str, _VirtualPod] = field(default_factory=dict)
+    _queue: JobQueue = field(default_factory=JobQueue)
+    _made: int = 0
+
+    def __post_init__(self) -> None:
+        self.gang = gang_requests(self.spec)
+        self._requests = [pod_requests(task) for task in self.spec.tasks or ()]
+        self._queue.offer(SYNC)
+
+    @classmethod
+    def create(cls, manifest: Mapping[str, Any], uid: str, now: datetime, room: Room) -> VirtualJob:
+        """Return the vcjob of a manifest, as stored at `now`: in whole seconds."""
+        metadata = msgspec.convert(manifest["metadata"], ObjectMeta)
+        created = truncate_to_second(now)
+        metadata = msgspec.structs.replace(metadata, uid=uid, creation_timestamp=created)
+        spec = with_defaults(msgspec.convert(manifest["spec"], JobSpec))
+        tasks = (task.name or "" for task in spec.tasks or ())
+        script, faults = read_script(metadata.annotations or {}, metadata.labels or {}, tasks)
+        outline = msgspec.convert(manifest["spec"], JobOutline)
+        return cls(metadata, spec, outline, script, faults, room)
+
+    @property
+    def job(self) -> Job:
+        """The vcjob as a View shows it."""
+        return Job(metadata=self.metadata, spec=self.outline, status=self.status)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the vcjob is in a final phase."""
+        return self.status.state.phase in ENDED_PHASES
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether a pod of it could start if there was room."""
+        if self.end is not None:
+            return False
+        return self.start is None or any(pod.began is None for pod in self._pods.values())
+
+    @property
+    def next_due(self) -> datetime | None:
+        """When a delayed action of a policy is due."""
+        return self._queue.next_due
+
+    def offer(self, request: JobRequest) -> None:
+        """Add a request, such as the action of a Command."""
+        self._queue.offer(request)
+
+    def admit(self, now: datetime) -> bool:
+        """Let the pods be created if all of the gang have room; return whether they have."""
+        if not self.room.fits(self.gang):
+            return False
+        self.start = now
+        self._queue.offer(SYNC)
+        return True
+
+    def start_pods(self, now: datetime) -> Iterator[Due]:
+        """Start the pods that have room, those of the gang first; yield their phase changes."""
+        tasks = self.spec.tasks or []
+        waiting = [pod for pod in self._pods.values() if pod.began is None]
+        for pod in sorted(
+            waiting, key=lambda pod: pod.index >= (tasks[pod.task].min_available or 0)
+        ):
+            asked = self._requests[pod.task]
+            if self.room.fits(asked):
+                self.room.take(asked)
+                pod.began = now
+                yield from self._script_of(pod)
+
+    def run(self, now: datetime) -> None:
+        """Act on all requests."""
+        while (request := self._queue.take(self.spec, self.status, self._facts(), now)) is not None:
+            if self.faults and not self.ended:
+                self.status = failed(self.status, "InvalidJob", "; ".join(self.faults), now)
+                break
+            snapshot = JobSnapshot(
+                self.metadata.name,
+                self.metadata.creation_timestamp or now,
+                self.spec,
+                self.status,
+                self._facts(),
+                admitted=self.start is not None,
+            )
+            changes = step(snapshot, request, now)
+            for doomed in changes.delete:
+                if (pod := self._pods.pop(doomed.name, None)) is not None:
+                    self._free(pod)
+                    self._queue.offer(SYNC)
+            for task, index in changes.create:
+                self._create_pod(task, index, now)
+            self._queue.done(request)
+            if changes.status != self.status:
+                self.status = changes.status
+                self._queue.offer(SYNC)
+        if self.ended and self.end is None:
+            self.end = now
+
+    def delete(self, now: datetime) -> None:
+        """End the vcjob and its pods, because somebody deleted it."""
+        for pod in self._pods.values():
+            self._free(pod)
+        self._pods.clear()
+        self.end = self.end or now
+
+    def change_pod(self, due: Due, now: datetime) -> None:
+        """Move a pod into its next phase, if it still exists."""
+        pod = self._pods.get(due.pod)
+        if pod is None or pod.facts.uid != due.uid:
+            return
+        before, change = pod.facts, due.change
+        if change.phase in ENDED_POD_PHASES:
+            self._free(pod)
+        pod.change = change
+        pod.facts = replace(
+            before,
+            phase=change.phase,
+            exit_code=change.exit_code,
+            ready=change.phase is PodPhase.RUNNING,
+            since=now,
+        )
+        self._queue.offer(pod_request(before, pod.facts, self.spec, self._facts()))
+
+    def pods(self) -> tuple[Pod, ...]:
+        """Return the pods as the API server would have them."""
+        return tuple(self._object(pod) for pod in self._pods.values())
+
+    def count_running(self, task: str) -> int:
+        """Return the number of Running pods of a task."""
+        facts = (pod.facts for pod in self._pods.values())
+        return sum(each.task == task and each.phase is PodPhase.RUNNING for each in facts)
+
+    def _facts(self) -> dict[str, PodFacts]:
+        return {name: pod.facts for name, pod in self._pods.items()}
+
+    def _free(self, pod: _VirtualPod) -> None:
+        if pod.uses_room:
+            self.room.give_back(self._requests[pod.task])
+
+    def _create_pod(self, task: int, index: int, now: datetime) -> None:
+        name = (self.spec.tasks or [])[task].name or ""
+        pod = pod_name(self.metadata.name, name, index)
+        self._made += 1
+        facts = PodFacts(
+            pod,
+            name,
+            uid=f"{self.metadata.uid}-{self._made}",
+            version=self.status.version or 0,
+            partition=self._partition(task, index),
+            since=now,
+        )
+        self._pods[pod] = _VirtualPod(facts, task, index, self.status.retry_count or 0)
+        self._queue.offer(pod_request(None, facts, self.spec, self._facts()))
+
+    def _script_of(self, pod: _VirtualPod) -> Iterator[Due]:
+        """Yield the phase changes of a pod that starts. A task with listed phases counts from the
+        start of the job's first pod since its last restart."""
+        facts, start = pod.facts, pod.began
+        if facts.task in self.script.phases:
+            mates = (each for each in self._pods.values() if each.restart == pod.restart)
+            start = min(mate.began for mate in mates if mate.began is not None)
+        assert start is not None
+        for change in self.script.marks(facts.task):
+            yield Due(add(start, change.at), facts.name, facts.uid, change)
+
+    def _partition(self, task: int, index: int) -> str:
+        policy = (self.spec.tasks or [])[task].partition_policy
+        if policy is None:
+            return ""
+        size = policy.partition_size or 0
+        return str(index // size if size > 0 else 0)
+
+    def _object(self, pod: _VirtualPod) -> Pod:
+        task, facts, change = (self.spec.tasks or [])[pod.task], pod.facts, pod.change
+        vcjob = Vcjob(self.metadata, self.spec, self.status)
+        found = msgspec.convert(build_pod(vcjob, task, pod.index), Pod)
+        metadata = msgspec.structs.replace(
+            found.metadata, uid=facts.uid, creation_timestamp=pod.began
+        )
+        found = msgspec.structs.replace(found, metadata=metadata)
+        if change is None or pod.began is None:
+            return found
+        finished = facts.since if change.phase in ENDED_POD_PHASES else None
+        progress = pod_status(found, progress_of(change, pod.began, finished))
+        status = msgspec.convert(progress, type(found.status))
+        return msgspec.structs.replace(found, status=status)

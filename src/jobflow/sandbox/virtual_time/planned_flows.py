@@ -1,0 +1,187 @@
+"""The result of `jobflow plan`: jobs, steps, makespan, critical path and requested hours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow, templates_of
+from jobflow.api.flow.status import JobRecord, JobRunningHistory, StepCondition, StepPhase
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano.job import JobPhase
+from jobflow.core.names import format_job_name
+from jobflow.core.pods.resources import sum_requests
+from jobflow.core.reasons import StepReason
+from jobflow.core.schedule.spans import runs_of
+from jobflow.core.schedule.timeline import Timeline, timeline
+from jobflow.core.spec.expressions import reads_of
+from jobflow.core.text import join_names
+from jobflow.sandbox.virtual_time.cluster import StepJob, VirtualCluster
+from jobflow.sandbox.virtual_time.job import VirtualJob
+
+_GIB = 2**30
+_BY_EXPRESSION = (
+    StepReason.EXPRESSION_ERROR,
+    StepReason.NOT_TAKEN,
+    StepReason.UNTIL_NOT_REACHED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """How a step of a flow has ended."""
+
+    flow: str
+    step: str
+    phase: str
+    reason: str
+    message: str
+    remedy: str
+    """How to give it the outputs that it reads; "" if that is not the cause."""
+
+
+@dataclass(frozen=True)
+class PlannedFlows:
+    """The course of flows in virtual time."""
+
+    cluster: VirtualCluster
+    start: datetime
+    by_default: Sequence[str]
+    """Steps whose jobs run for the default time."""
+    approved_at_once: Sequence[str] = ()
+    """Steps whose approval is given as soon as it is asked for."""
+
+    @property
+    def makespan(self) -> timedelta:
+        """The time until the last flow has ended."""
+        return self.cluster.now - self.start
+
+    @cached_property
+    def jobs(self) -> list[StepJob]:
+        """The vcjobs in the order of their start; those that never started last."""
+        never = datetime.max.replace(tzinfo=self.start.tzinfo)
+        return sorted(self.cluster.jobs, key=lambda each: each.job.start or never)
+
+    @cached_property
+    def critical_path(self) -> tuple[str, ...]:
+        """The steps that decide the end of the flow that ends last."""
+        flow = max(self.cluster.flows, key=lambda flow: flow.status.completion_time or self.start)
+        return self.timeline_of(flow).critical_path
+
+    def timeline_of(self, flow: JobFlow) -> Timeline:
+        """Return the timeline of a flow. The status of a large flow has no room for all records of
+        vcjobs, so they are made again."""
+        uid = flow.metadata.uid
+        jobs = (each.job for each in self.cluster.jobs if each.flow.flow.metadata.uid == uid)
+        status = msgspec.structs.replace(flow.status, job_status_list=list(map(_record, jobs)))
+        found = timeline(msgspec.structs.replace(flow, status=status), now=self.cluster.now)
+        assert found is not None, "the flow has ended"
+        return found
+
+    @cached_property
+    def steps(self) -> list[PlannedStep]:
+        """How all steps have ended, in the order of the flows."""
+        return [
+            replace(each, step=flow.place + each.step)
+            for flow in self.cluster.all_flows
+            for each in _steps_of(flow.present)
+        ]
+
+    @cached_property
+    def hours(self) -> Mapping[str, float]:
+        """The requests of all vcjobs times their running times."""
+        total = {"cpu": 0.0, "memoryGiB": 0.0, "gpu": 0.0}
+        for each in self.jobs:
+            if each.job.start is not None and each.job.end is not None:
+                ran = (each.job.end - each.job.start) / timedelta(hours=1)
+                asked = sum_requests(each.job.outline)
+                total["cpu"] += asked.cpu * ran
+                total["memoryGiB"] += asked.memory / _GIB * ran
+                total["gpu"] += asked.gpu * ran
+        return total
+
+    def seconds(self, moment: datetime | None) -> float | None:
+        """Return the seconds from the start, whole ones as an integer."""
+        return None if moment is None else _rounded((moment - self.start).total_seconds(), 3)
+
+
+def _record(job: VirtualJob) -> JobRecord:
+    ran = JobRunningHistory(
+        state=JobPhase.RUNNING, start_timestamp=job.start, end_timestamp=job.end
+    )
+    return JobRecord(
+        name=job.metadata.name,
+        state=job.status.state.phase,
+        start_timestamp=job.metadata.creation_timestamp,
+        end_timestamp=job.end,
+        running_histories=None if job.start is None else [ran],
+    )
+
+
+def _steps_of(flow: JobFlow) -> Iterator[PlannedStep]:
+    steps = {step.name: step for step in flow.all_steps}
+    found = flow.status.conditions or {}
+    conditions = {
+        name: found.get(format_job_name(flow.metadata.name, name), StepCondition())
+        for name in steps
+    }
+    for name, condition in conditions.items():
+        without: list[Step] = []
+        if condition.reason in _BY_EXPRESSION:
+            read = dict.fromkeys(each.step for each in reads_of(steps[name]) if each.has_outputs)
+            without = [steps[each] for each in read if not _has_outputs(conditions[each])]
+        yield PlannedStep(
+            flow.metadata.name,
+            name,
+            condition.phase or StepPhase.WAITING,
+            condition.reason,
+            condition.message,
+            _remedy(without) if without else "",
+        )
+
+
+def _has_outputs(condition: StepCondition) -> bool:
+    return any(run.outputs for run in runs_of(condition))
+
+
+def _remedy(without_outputs: Sequence[Step]) -> str:
+    steps = join_names([step.name for step in without_outputs])
+    templates = [*dict.fromkeys(name for step in without_outputs for name in templates_of(step))]
+    kind = "JobTemplate" if len(templates) == 1 else "JobTemplates"
+    owner = f"the {kind} {join_names(templates)}" if templates else "their pod templates"
+    return (
+        f"No outputs of {steps} are known: set the annotation {labels.SANDBOX_PREFIX}output of "
+        f"{owner}, or take outputs of finished flows by --learn"
+    )
+
+
+def to_json(planned: PlannedFlows) -> dict[str, Any]:
+    """Return the plan as JSON: times in seconds from the creation of the flows."""
+    return {
+        "makespanSeconds": _rounded(planned.makespan.total_seconds(), 3),
+        "criticalPath": list(planned.critical_path),
+        "hours": {name: _rounded(amount, 4) for name, amount in planned.hours.items()},
+        "jobs": [
+            {
+                "step": each.step,
+                "job": each.job.metadata.name,
+                "index": each.index,
+                "start": planned.seconds(each.job.start),
+                "end": planned.seconds(each.job.end),
+                "phase": each.job.status.state.phase,
+            }
+            for each in planned.jobs
+        ],
+        "steps": [msgspec.to_builtins(each) for each in planned.steps],
+    }
+
+
+def _rounded(number: float, digits: int) -> float:
+    found = round(number, digits)
+    return int(found) if found == int(found) else found

@@ -1,0 +1,167 @@
+"""Faults of flows in Python: all at once, each with the file and line that made it."""
+
+import linecache
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobflow.authoring import Fault, Flow, InvalidFlow
+from jobflow.authoring.objects.faults import display_name
+
+HEAD = "from jobflow.authoring import *\n"
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Callable[[str], list[Fault]]:
+    """Provide the faults of a file, which calls `lint`. The source begins on line 2."""
+
+    def find(source: str) -> list[Fault]:
+        path = tmp_path / "flow.py"
+        path.write_text(HEAD + source)
+        linecache.checkcache(str(path))
+        with pytest.raises(InvalidFlow) as error:
+            exec(compile(path.read_text(), str(path), "exec"), {"__name__": "flow"})
+        shown = str(error.value).splitlines()
+        assert sum(line.startswith(f"{path}:") for line in shown) == len(error.value.faults)
+        return error.value.faults
+
+    return find
+
+
+def test_all_faults_are_reported_with_their_lines(faults: Callable[[str], list[Fault]]) -> None:
+    found = faults(
+        """\
+flow = Flow("f",
+            parallelism=0)
+a = flow.step(
+    "a", image="x", retry=Retry(
+        limit=101),
+    when="params.x",
+    imge="y",
+)
+b = flow.step("b", image="y", env={"X": {1}})
+a >> b
+b >> a
+flow.lint()
+"""
+    )
+    assert [(each.line, each.path) for each in found] == [
+        (3, "spec.parallelism"),
+        (5, "spec.flows[0].retry.limit"),
+        (7, "spec.flows[0].when"),
+        (8, "spec.flows[0].imge"),
+        (10, "spec.flows[1].env.X"),
+        (12, "spec.flows[0].dependsOn.targets[0]"),
+    ]
+    messages = [each.message for each in found]
+    assert messages[1] == "Invalid value: 101: a number of further attempts from 0 to 100"
+    assert messages[3] == 'there is no field imge; did you mean "image"?'
+    assert messages[4] == "a set is no value of JSON: {1}"
+    assert "these steps wait for each other: a -> b -> a" in messages[5]
+
+
+def test_the_message_shows_the_lines(faults: Callable[[str], list[Fault]]) -> None:
+    [fault] = faults('flow = Flow("f", timeout="soon")\nflow.step("a", image="x")\nflow.yaml()\n')
+    assert str(InvalidFlow([fault])).splitlines()[2:] == [
+        '    2 | flow = Flow("f", timeout="soon")',
+        "      |                          ^^^^^^",
+    ]
+
+
+def test_faults_of_helpers_have_the_line_of_the_call(
+    faults: Callable[[str], list[Fault]],
+) -> None:
+    [fault] = faults(
+        """\
+flow = Flow("f")
+def retried(name, **fields):
+    return flow.step(name, image="x", **fields)
+retried("a", timeout="-1s")
+flow.lint()
+"""
+    )
+    assert (fault.line, fault.path) == (4, "spec.flows[0].timeout")
+
+
+def test_faults_of_templates_and_children(faults: Callable[[str], list[Fault]]) -> None:
+    found = faults(
+        """\
+flow = Flow("f")
+template = Template("t", JobSpec(min_available=2, tasks=[]))
+child = ChildFlow()
+child.step("c", image="x", timeout="soon")
+flow.step("a", template=template)
+flow.step("b", flow=child)
+flow.lint()
+"""
+    )
+    assert [(each.line, each.kind, each.path) for each in found] == [
+        (3, "JobTemplate", "spec.tasks"),
+        (5, "JobFlow", "spec.flows[1].flow.flows[0].timeout"),
+    ]
+
+
+def test_values_of_the_run_stand_only_where_the_api_has_them(
+    faults: Callable[[str], list[Fault]],
+) -> None:
+    found = faults(
+        """\
+flow = Flow("f", params={"n": 1})
+a = flow.step("a", image="x", timeout=flow.params.n + 1)
+b = flow.step("b", approval=Approval(message=flow.params.n + 1, default=flow.params.n))
+flow.step("c", image="x", env={"X": a})
+flow.step("d", image="x", for_each=ForEach(items=[flow.params.n]))
+flow.lint()
+"""
+    )
+    assert [(each.line, each.path) for each in found if "when the flow runs" in each.message] == [
+        (3, "spec.flows[0].timeout"),
+        (4, "spec.flows[1].approval.message"),
+        (4, "spec.flows[1].approval.default"),
+        (6, "spec.flows[3].forEach.items[0]"),
+    ]
+    assert "a Step is no value of JSON: write a.outputs.NAME, or a.result" in [
+        each.message for each in found
+    ]
+
+
+def test_lenient_makes_warnings_of_what_admission_accepts() -> None:
+    flow = Flow("f")
+    flow.step("a", container={"image": "x", "comand": ["y"]})
+    with pytest.raises(InvalidFlow, match="comand"):
+        flow.lint()
+    [warning] = flow.lint(lenient=True)
+    assert 'did you mean "command"' in warning.message
+    assert warning.file == str(Path(__file__).relative_to(Path.cwd()))
+
+
+def test_a_value_that_is_no_json_is_one_fault(faults: Callable[[str], list[Fault]]) -> None:
+    [fault] = faults(
+        """\
+flow = Flow("f", params={"x": float("nan"), "y": 1})
+flow.step("a", image="x")
+flow.lint()
+"""
+    )
+    assert (fault.path, fault.message) == (
+        "spec.params[0].value", "a float is no value of JSON: nan")  # fmt: skip
+
+
+def test_two_objects_with_one_name(faults: Callable[[str], list[Fault]]) -> None:
+    [fault] = faults(
+        """\
+flow = Flow("f")
+flow.step("a", template=Template("t", spec := JobSpec(tasks=[Task(name="a", replicas=1, template={
+    "spec": {"containers": [{"name": "x", "image": "x"}], "restartPolicy": "Never"}})])))
+flow.step("b", template=Template("t", spec))
+flow.lint()
+"""
+    )
+    assert fault.line == 5
+    assert "this JobTemplate is already at" in fault.message
+
+
+def test_cells_of_notebooks_have_no_path() -> None:
+    assert display_name("/nowhere/ipykernel_1/123.py") == "<cell 123>"
+    assert display_name("<stdin>") == "<stdin>"

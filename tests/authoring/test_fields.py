@@ -1,0 +1,96 @@
+"""Each field of the API has a field in Python, with its name in snake_case."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jobflow.api.flow import control, cronjobflow, dependencies, probe
+from jobflow.api.flow.jobflow import JobFlowSpec
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano import job
+from jobflow.authoring.encode import EXPRESSIONS, to_json_name
+from jobflow.authoring.objects import fields, job_fields
+from jobflow.core.admission.analysis.child_flows import CHILD_FIELDS
+from jobflow.core.spec.expressions import list_expressions
+from support.paths import ROOT
+
+MADE = ROOT / "src" / "jobflow" / "authoring" / "objects"
+MODULES = (dependencies, control, probe, job)
+CLASSES = [
+    each
+    for module in (fields, job_fields)
+    for each in vars(module).values()
+    if isinstance(each, type)
+    and dataclasses.is_dataclass(each)
+    and each.__module__ == module.__name__
+]
+
+
+def api_type(name: str) -> type:
+    return next(getattr(module, name) for module in MODULES if hasattr(module, name))
+
+
+def api_fields(struct: type) -> dict[str, str]:
+    """Return the fields of a type of the API: Python names -> JSON names."""
+    return {each.name: each.encode_name for each in msgspec.structs.fields(struct)}
+
+
+@pytest.mark.parametrize("module", ["fields.py", "job_fields.py"])
+def test_the_fields_are_those_that_the_generator_writes(module: str, tmp_path: Path) -> None:
+    """`make manifests` updates them."""
+    script = ROOT / "tools" / "authoring_types.py"
+    subprocess.run([sys.executable, script, tmp_path], check=True, cwd=ROOT)
+    assert (tmp_path / module).read_text() == (MADE / module).read_text()
+
+
+@pytest.mark.parametrize("made", CLASSES, ids=lambda made: made.__name__)
+def test_a_class_has_the_fields_of_the_api(made: type) -> None:
+    known = api_fields(api_type(made.__name__))
+    names = [each.name for each in dataclasses.fields(made)]  # type: ignore[arg-type]
+    assert {name: to_json_name(name) for name in names} == known
+
+
+def test_steps_flows_and_schedules_have_the_fields_of_the_api() -> None:
+    step, spec = api_fields(Step), api_fields(JobFlowSpec)
+    cron = api_fields(cronjobflow.CronJobFlowSpec)
+    assert {"name", *fields.StepFields.__annotations__} == set(step)
+    assert {"flows", "finally_", *fields.FlowFields.__annotations__} == set(spec)
+    assert {"flows", "finally_", "params", *fields.ChildFields.__annotations__} == CHILD_FIELDS
+    assert {"schedule", "job_flow_template", *fields.CronFields.__annotations__} == set(cron)
+    for names in (step, spec, cron):
+        assert {name: to_json_name(name) for name in names} == names
+
+
+def test_all_types_of_a_field_exist_in_python() -> None:
+    """Also those of a field that is new in the API."""
+    names = {each.__name__ for each in CLASSES}
+    own = {"Step", "JobFlow", "JobFlowSpec", "JobFlowStatus", "ObjectMeta", "Decisions", "Doc"}
+    structs = {
+        name
+        for module in (dependencies, control, probe)
+        for name, each in vars(module).items()
+        if isinstance(each, type) and issubclass(each, msgspec.Struct)
+    }
+    assert structs - own - {"Struct"} <= names
+
+
+def test_expressions_are_written_as_expressions() -> None:
+    """The fields that hold expressions are those in which the core finds some."""
+    step = msgspec.convert(
+        {
+            "name": "a",
+            "when": "1",
+            "switch": [{"when": "1"}],
+            "forEach": {"from": "1"},
+            "repeat": {"until": "1"},
+            "retry": {"when": "1"},
+            "vars": {"x": "1"},
+        },
+        Step,
+    )
+    found = {each.kind.rpartition(".")[2] for each in list_expressions(step)}
+    assert found - {"switch"} | {"outputs"} == {to_json_name(name) for name in EXPRESSIONS}

@@ -1,0 +1,385 @@
+"""Functions as steps: what is sent, what is refused, and what they return when they run."""
+
+import functools
+import inspect
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobflow.authoring import Flow, InvalidFlow, item
+from jobflow.authoring.objects import functions
+from jobflow.core.cel.references import replace_references
+from jobflow.sandbox.nodes.process.environment import expand
+
+SCALE = 2.0
+
+
+@pytest.fixture
+def flow() -> Flow:
+    return Flow("f")
+
+
+def step_of(flow: Flow) -> dict[str, Any]:
+    return yaml.safe_load(flow.yaml(check=False))["spec"]["flows"][-1]  # type: ignore[no-any-return]
+
+
+def outputs_of(flow: Flow, folder: Path, **values: str) -> Any:
+    """Return the outputs of the last step of a flow, run as a container would run it."""
+    message = folder / "message"
+    program, *texts = step_of(flow)["container"]["args"]
+    program = expand(replace_references(program, lambda reference: "?"), {"x": "?"})
+    texts = [f"{text.partition('=')[0]}={values[text.partition('=')[0]]}" for text in texts]
+    command = [sys.executable, "-I", "-c", program, *texts]
+    subprocess.run(command, check=True, env={"TERMINATION_LOG": str(message)})
+    return json.loads(message.read_text()) if message.exists() else None
+
+
+def log_of_failure(flow: Flow, folder: Path) -> str:
+    """Return the log of the last step of a flow, which fails without outputs."""
+    message = folder / "message"
+    program = expand(step_of(flow)["container"]["args"][0], {})
+    command = [sys.executable, "-I", "-c", program]
+    environment = {"TERMINATION_LOG": str(message)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert not message.exists()
+    return done.stderr
+
+
+def line_of(function: Callable[..., Any], text: str) -> int:
+    """Return the line of this file with a text of a function."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(number for number, line in enumerate(lines) if text in line)
+
+
+def test_a_function_becomes_a_container(flow: Flow) -> None:
+    @flow.task(image="python:3.13", retry=2, container={"workingDir": "/x"})
+    def train_model(rate: float, epochs: int = 3) -> float:
+        return rate * epochs
+
+    train_model(item, epochs=4)
+    train_model(0.5)
+    first, second = yaml.safe_load(flow.yaml(check=False))["spec"]["flows"]
+    assert (first["name"], second["name"]) == ("train-model", "train-model-2")
+    assert first["retry"] == {"limit": 2}
+    container = first["container"]
+    assert container["image"] == "python:3.13"
+    assert container["workingDir"] == "/x"
+    assert container["command"] == ["python3", "-c"]
+    program, *texts = container["args"]
+    assert "def train_model(rate: float, epochs: int = 3) -> float:" in program
+    assert "@flow.task" not in program
+    assert texts == ["rate=$(item)"]
+    assert train_model.function(0.5) == 1.5
+
+
+@pytest.mark.parametrize(
+    ("returned", "outputs"),
+    [({"a": [1, {"b": None}]}, {"a": [1, {"b": None}]}), (1.5, {"result": 1.5}), (None, None)],
+)
+def test_what_a_function_returns_becomes_the_outputs(
+    flow: Flow, tmp_path: Path, returned: Any, outputs: Any
+) -> None:
+    @flow.task()
+    def echo(value: Any) -> Any:
+        return value
+
+    echo(returned)
+    assert outputs_of(flow, tmp_path) == outputs
+
+
+def test_values_of_the_run_have_the_type_of_their_parameter(flow: Flow, tmp_path: Path) -> None:
+    @flow.task()
+    def echo(a: int, b: str, d: dict[str, int], e: "str") -> list[Any]:  # noqa: UP037
+        return [a, b, d, e]
+
+    echo(item.a, item.b, d=item.d, e=item.e)
+    values = {"a": "1", "b": "2", "d": '{"n": 3}', "e": "null"}
+    assert outputs_of(flow, tmp_path, **values) == {"result": [1, "2", {"n": 3}, "null"]}
+
+
+def test_texts_stay_texts_for_parameters_that_take_other_values_too(
+    flow: Flow, tmp_path: Path
+) -> None:
+    @flow.task()
+    def echo(a, b: str | None, c: object, d: Any, e: "int | str", f: int | None) -> list[Any]:  # type: ignore[no-untyped-def]  # noqa: E501, UP037
+        return [a, b, c, d, e, f]
+
+    echo(item.a, item.b, item.c, item.d, item.e, item.f)
+    step = step_of(flow)
+    assert step["container"]["args"][1] == "a=$(vars.value)"
+    assert step["vars"]["value"] == "[item.a]"
+    assert step["container"]["args"][-1] == "f=$(item.f)"
+    values = {"a": '["1.10"]', "b": '["true"]', "c": "[null]", "d": "[1.5]", "e": '["1"]', "f": "1"}
+    found = outputs_of(flow, tmp_path, **values)
+    assert found == {"result": ["1.10", "true", None, 1.5, "1", 1]}
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_numbers_that_json_does_not_have_fail_the_step(
+    flow: Flow, tmp_path: Path, value: str
+) -> None:
+    @flow.task()
+    def train(value: str) -> dict[str, Any]:
+        return {"accuracy": 0.9, "losses": [float(value)]}
+
+    train(value)
+    assert log_of_failure(flow, tmp_path).strip() == (
+        "train returned no JSON in 'losses': NaN and infinity are not allowed"
+    )
+
+
+def test_a_result_that_is_no_json_is_named(flow: Flow, tmp_path: Path) -> None:
+    @flow.task()
+    def train() -> dict[str, Any]:
+        import decimal
+
+        return {"acc": decimal.Decimal("0.9")}
+
+    train()
+    log = log_of_failure(flow, tmp_path)
+    assert log.startswith("train returned no JSON in 'acc': Object of type Decimal")
+
+
+def test_tracebacks_have_the_lines_of_the_file(flow: Flow, tmp_path: Path) -> None:
+    @flow.task()
+    def train() -> None:
+        import json
+
+        def load() -> None:
+            json.loads("[", object_hook=lambda found: found)
+
+        load()
+
+    train()
+    log = log_of_failure(flow, tmp_path)
+    line = line_of(train.function, "json.loads(")
+    called = line_of(train.function, "    load()")
+    assert f'File "test_functions.py", line {called}, in train' in log
+    assert f'File "test_functions.py", line {line}, in load' in log
+
+
+def test_dollars_and_brackets_of_the_source_stay(flow: Flow, tmp_path: Path) -> None:
+    """JobFlow and Kubernetes replace `$(…)` in the arguments of a container."""
+
+    @flow.task()
+    def echo() -> list[str]:
+        return ["$(params.x) $$(x) $(x) $$ $", r"\n{}", 'ä"']
+
+    echo()
+    assert outputs_of(flow, tmp_path) == {"result": ["$(params.x) $$(x) $(x) $$ $", r"\n{}", 'ä"']}
+
+
+def test_values_that_contain_values_of_the_run_are_computed(flow: Flow) -> None:
+    @flow.task()
+    def echo(layers: list[int], name: str) -> None: ...
+
+    echo([1, item.n], name=item.first + item.last)
+    step = step_of(flow)
+    assert step["container"]["args"][1:] == ["layers=$(vars.value)", "name=$(vars.value2)"]
+    assert step["vars"] == {"value": "[1, item.n]", "value2": "item.first + item.last"}
+
+
+def test_an_f_string_is_a_text_of_the_run(flow: Flow, tmp_path: Path) -> None:
+    @flow.task()
+    def echo(name: Any, names: Any = None) -> Any:
+        return name
+
+    echo(f"{item.n}")
+    assert outputs_of(flow, tmp_path, name="1") == {"result": "1"}
+    assert "pass an f-string as an argument of its own" in refused(
+        lambda: echo("a", names=[f"model-{item}"])
+    )
+
+
+def test_a_function_that_is_not_called_is_no_step(flow: Flow) -> None:
+    @flow.task()
+    def work() -> None: ...
+
+    with pytest.raises(TypeError, match=r"call work\(...\) first"):
+        [work] >> work
+    with pytest.raises(AttributeError, match="a function has no outputs: call it"):
+        work.outputs  # noqa: B018
+
+
+def test_a_function_imports_and_defines_what_it_needs(flow: Flow, tmp_path: Path) -> None:
+    @flow.task()
+    def work(n: int) -> int:
+        import math as m
+        from dataclasses import dataclass
+
+        @dataclass
+        class Pair:
+            left: int
+            right: int = 2
+
+            @property
+            def total(self) -> int:
+                return self.left + self.right
+
+        def square(x: int) -> int:
+            return x * x
+
+        if n > 5:
+            return work.__call__(5)  # type: ignore[operator]
+        return sum(square(m.floor(each)) for each in (1.5, 2)) + Pair(n).total
+
+    work(7)
+    assert outputs_of(flow, tmp_path) == {"result": 12}
+
+
+def refused(define: Callable[[], Any]) -> str:
+    with pytest.raises(InvalidFlow) as error:
+        define()
+    [fault] = error.value.faults
+    assert fault.place.file == __file__
+    lines = inspect.getsource(sys.modules[__name__]).splitlines()
+    return f"{lines[fault.line - 1].strip()} # {fault.message}"
+
+
+def test_a_function_that_needs_its_module_is_refused(flow: Flow) -> None:
+    def uses_a_module() -> float:
+        x = 1.0
+        return math.floor(x)
+
+    def uses_a_constant(x: float) -> float:
+        return [SCALE for _ in range(3)][0] * x
+
+    assert refused(lambda: flow.task()(uses_a_module)) == (
+        "return math.floor(x) # uses_a_module uses math, which it does not define: import or "
+        "define it inside the function, or make it a parameter"
+    )
+
+    def uses_several(x: float) -> float:
+        return math.floor(x) * SCALE + math.pi
+
+    assert "uses_several uses math, SCALE, which it does not define: import or define them" in (
+        refused(lambda: flow.task()(uses_several))
+    )
+    assert refused(lambda: flow.task()(uses_a_constant)).startswith(
+        "return [SCALE for _ in range(3)][0] * x # uses_a_constant uses SCALE"
+    )
+
+
+def test_a_function_with_a_closure_or_a_default_of_its_module_is_refused(flow: Flow) -> None:
+    local = 1
+
+    def closes_over() -> int:
+        return local
+
+    def has_default(x: float = SCALE) -> float:
+        return x
+
+    assert "closes_over uses local" in refused(lambda: flow.task()(closes_over))
+    assert "has_default uses SCALE" in refused(lambda: flow.task()(has_default))
+
+
+def test_functions_of_other_forms_are_refused(flow: Flow) -> None:
+    async def is_async() -> None: ...
+
+    def is_generator() -> Iterator[int]:
+        yield 1
+
+    def has_star(*values: int) -> None: ...
+
+    def decorated(function: Callable[[], int]) -> Callable[[], int]:
+        return functools.wraps(function)(lambda: 1)
+
+    @decorated
+    @decorated
+    def is_decorated() -> int:
+        return 2
+
+    for function, message in (
+        (is_async, "is no plain function"),
+        (is_generator, "is a generator"),
+        (has_star, "has *, ** or / parameters"),
+        (lambda: 1, "cannot be sent"),
+        (is_decorated, "has other decorators"),
+        (functools.cache(has_star), "is no plain function"),
+    ):
+        assert message in refused(lambda each=function: flow.task()(each))  # type: ignore[misc]
+
+
+def test_a_function_without_source_or_too_long_is_refused(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace: dict[str, Any] = {}
+    exec(compile("def made(): pass", "<made>", "exec"), namespace)
+    with pytest.raises(InvalidFlow, match="the source of made cannot be read"):
+        flow.task()(namespace["made"])
+    monkeypatch.setattr(functions, "MAX_SOURCE", 20)
+
+    def long() -> int:
+        return 1
+
+    assert "bytes; at most 20 fit" in refused(lambda: flow.task()(long))
+
+
+def test_wrong_arguments_are_errors_of_the_call(flow: Flow) -> None:
+    @flow.task()
+    def work(x: int) -> None: ...
+
+    @flow.task()
+    def rated(rate: float) -> None: ...
+
+    first = work(1)
+    with pytest.raises(TypeError, match='rated: there is no argument "rates"; did you mean "rate"'):
+        rated(rates=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="work: missing a required argument: 'x'"):
+        work()
+    assert "x: pass work.result or work.outputs.NAME" in refused(lambda: work(first))
+    assert "x is no value of JSON" in refused(lambda: work({1}))
+
+
+def test_a_decorator_without_brackets_is_refused(flow: Flow) -> None:
+    def work() -> None: ...
+
+    assert "write @flow.task(), with brackets" in refused(lambda: flow.task(work))  # type: ignore[arg-type]
+
+
+def test_a_task_that_is_never_called_is_a_warning(flow: Flow) -> None:
+    @flow.task()
+    def train() -> None: ...
+
+    @flow.task()
+    def other() -> None: ...
+
+    other()
+    [warning] = flow.lint()
+    assert warning.message == "train is never called, so no step runs it: train(...)"
+    assert warning.place.file == __file__
+    train.options(retry=1)()
+    assert flow.lint() == []
+
+
+def test_a_wrong_name_of_a_flow_has_a_suggestion(flow: Flow) -> None:
+    with pytest.raises(AttributeError, match='a Flow has no "parms"; did you mean "params"'):
+        flow.parms  # noqa: B018
+
+
+def test_options_change_one_call(flow: Flow) -> None:
+    @flow.task(image="a", timeout="1m")
+    def work() -> None: ...
+
+    work.options(name="other", image="b")()
+    work()
+    other, first = yaml.safe_load(flow.yaml(check=False))["spec"]["flows"]
+    assert (other["name"], other["container"]["image"], other["timeout"]) == ("other", "b", "1m")
+    assert (first["name"], first["container"]["image"]) == ("work", "a")
+
+
+def test_a_function_can_run_in_finally(flow: Flow) -> None:
+    @flow.task(is_finally=True)
+    def report(failures: list[dict[str, Any]]) -> None: ...
+
+    report(flow.failures)
+    [step] = yaml.safe_load(flow.yaml(check=False))["spec"]["finally"]
+    assert step["container"]["args"][1:] == ["failures=$(flow.failures)"]

@@ -1,0 +1,101 @@
+"""Judgements of `jobflow doctor` on single objects."""
+
+import json
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from jobflow.cli.cluster.doctor.certificate import describe_serving
+from jobflow.cli.cluster.doctor.cluster import Status
+from jobflow.cli.cluster.doctor.namespace import find_added_defaults
+from jobflow.cli.cluster.doctor.volcano import describe_deployment, is_enabled, list_controllers
+from jobflow.webhook.certificates.pki import Pki, make_pki
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOST = "jobflow-webhook.jobflow-system.svc"
+ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "enabled"),
+    [
+        ([], True),
+        (["--controllers=*,-sharding-controller"], True),
+        (["--controllers", "*,-jobflow-controller"], False),
+        (["--controllers=*,-jobflow-controller", "-v=4"], False),
+        (["--controllers=+gc-controller,+job-controller"], False),
+        (["--controllers=jobflow-controller"], True),
+        (["--controllers=+jobflow-controller,-jobflow-controller"], True),
+    ],
+)
+def test_controllers_are_enabled_as_volcano_reads_its_flag(
+    arguments: list[str], enabled: bool
+) -> None:
+    assert is_enabled("jobflow-controller", list_controllers(arguments)) is enabled
+
+
+def test_a_deployment_without_available_replicas_is_a_fault() -> None:
+    metadata = {"name": "volcano-scheduler", "namespace": "volcano-system", "labels": {}}
+    found = describe_deployment({"metadata": metadata, "spec": {}, "status": {}})
+    assert (found.status, found.message) == (
+        Status.FAULT,
+        "No replica of Volcano's Deployment volcano-system/volcano-scheduler is available.",
+    )
+
+
+def serving(pki: Pki, *, bundle: bytes | None = None, certificate: bytes | None = None) -> str:
+    """Return status and message on a Secret, at the time NOW."""
+    authority = b64encode(pki.ca_certificate if bundle is None else bundle).decode()
+    webhook = {"name": "jobflows.flow.volcano.sh", "clientConfig": {"caBundle": authority}}
+    configuration = {"metadata": {"name": "jobflow"}, "webhooks": [webhook]}
+    data = {"tls.crt": b64encode(pki.certificate if certificate is None else certificate).decode()}
+    found = describe_serving(configuration, {"metadata": {"name": "s"}, "data": data}, HOST, NOW)
+    return f"{found.status}: {found.message}"
+
+
+def test_the_serving_certificate_is_judged_by_its_end_host_and_issuer() -> None:
+    fresh, foreign = make_pki([HOST], now=NOW), make_pki(["other"], now=NOW)
+    place = "The certificate in Secret s"
+    assert serving(fresh) == f"ok: {place} is valid for 365d."
+    assert serving(make_pki([HOST], now=NOW - timedelta(days=361))) == (
+        f"warning: {place} expires in 4d."
+    )
+    assert serving(make_pki([HOST], now=NOW - timedelta(days=366))) == (
+        f"fault: {place} expired 1d ago."
+    )
+    assert serving(foreign) == f"fault: {place} is not for {HOST}, the name that API servers call."
+    assert serving(fresh, bundle=foreign.ca_certificate) == (
+        "fault: No CA in the caBundle of jobflow signed the certificate in Secret s."
+    )
+    both = foreign.ca_certificate + fresh.ca_certificate
+    assert serving(fresh, bundle=both).startswith("ok:")
+    assert serving(fresh, certificate=b"nothing") == f"fault: {place} cannot be read."
+
+
+def template(applied: Any = None, owned: Any = None, **spec: Any) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": "a"}
+    if applied is not None:
+        text = applied if isinstance(applied, str) else json.dumps({"spec": applied})
+        metadata["annotations"] = {ANNOTATION: text}
+    if owned is not None:
+        metadata["managedFields"] = [{"fieldsV1": {"f:spec": dict.fromkeys(owned, {})}}]
+    return {"metadata": metadata, "spec": {"tasks": [], **spec}}
+
+
+@pytest.mark.parametrize(
+    ("stored", "added"),
+    [
+        (template({"tasks": []}, queue="default", maxRetry=3), ["queue", "maxRetry"]),
+        (template({"queue": "default"}, queue="default", maxRetry=3), ["maxRetry"]),
+        (template({}, queue="research", maxRetry=5), []),
+        (template("not JSON", queue="default"), []),
+        (template(owned=["f:tasks", "f:maxRetry"], queue="default", maxRetry=3), ["queue"]),
+        (template(queue="default", maxRetry=3), []),  # nobody knows who set them
+    ],
+)
+def test_defaults_are_added_if_no_manifest_has_set_them(
+    stored: dict[str, Any], added: list[str]
+) -> None:
+    assert find_added_defaults(stored) == added

@@ -1,0 +1,156 @@
+"""The examples in the help of every command are valid calls, and run in a sandbox."""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobflow.cli.program import commands
+from support.paths import ROOT
+from support.sandbox.command_line import jobflow
+from support.sandbox.flow_commands import JOBFLOW
+from support.sandbox.manifests import jobflow as flow
+from support.sandbox.manifests import template
+
+PROGRAM: Any = commands()
+RUN_UNTIL_CTRL_C = ("jobflow sandbox", "jobflow serve", "jobflow ui", "jobflow run --ui")
+WORKFLOW = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "Workflow",
+    "metadata": {"name": "hello"},
+    "spec": {
+        "entrypoint": "main",
+        "templates": [{"name": "main", "container": {"image": "busybox", "command": ["true"]}}],
+    },
+}
+BOUND_SECONDS = 20
+
+
+def examples() -> list[str]:
+    """Return the examples in the help of all commands."""
+    found: list[str] = []
+    for command in PROGRAM.commands.values():
+        below = command.epilog.split("Examples:\n")[1]
+        found += [line.strip() for line in below.splitlines() if line.strip()]
+    return found
+
+
+EXAMPLES = examples()
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_flags_and_arguments_of_an_example_exist(example: str) -> None:
+    calls = re.findall(r"(?:^|[|(] ?)jobflow ([^|>)#]+)", example)
+    assert calls or "kubectl" in example
+    for call in calls:
+        name, *arguments = shlex.split(call)
+        PROGRAM.commands[name].make_context(name, arguments)
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Run a sandbox and return its kubeconfig."""
+    kubeconfig = tmp_path_factory.mktemp("sandbox") / "kubeconfig"
+    command = [JOBFLOW, "sandbox", "--speed", "20", "--kubeconfig", str(kubeconfig)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "ready\n":
+            assert process.poll() is None
+        yield kubeconfig
+        process.send_signal(signal.SIGINT)
+
+
+def documents(*objects: dict[str, Any]) -> str:
+    return "---\n".join(yaml.safe_dump(each) for each in objects)
+
+
+def cron(name: str, schedule: str) -> dict[str, Any]:
+    """Return a CronJobFlow with the param that examples set."""
+    made = flow(name, {"evaluate": []}, params=[{"name": "day", "value": ""}])
+    spec = {"schedule": schedule, "jobFlowTemplate": {"spec": made["spec"]}}
+    return made | {"kind": "CronJobFlow", "spec": spec}
+
+
+def world(name: str = "train") -> str:
+    """Return a flow with params that fails, with its templates, and two flows that succeed."""
+    sweep = template("sweep")
+    sweep["spec"]["tasks"][0]["name"] = "worker"
+    train = flow(name, {"evaluate": [], "sweep": [], "check": ["evaluate"]})
+    train["metadata"]["labels"] = {"team": "vision"}
+    train["spec"]["params"] = [{"name": "workers", "value": 2}, {"name": "rates", "value": [1]}]
+    train["spec"]["flows"][1]["forEach"] = {"count": 4}
+    templates = template("evaluate"), sweep, template("check", exit_code="3")
+    others = [flow(other, {"evaluate": []}) for other in ("evaluate", "nightly")]
+    others += [cron("nightly", "0 0 * * *"), cron("hourly", "0 * * * *")]
+    return documents(*templates, train, *(others if name == "train" else ()))
+
+
+@pytest.mark.long
+@pytest.mark.kubectl
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=EXAMPLES)
+def test_an_example_runs(number: int, sandbox: Path, tmp_path: Path) -> None:
+    """It ends with 0, or with 1 because a flow has failed or already finished; never with 2."""
+    example, namespace = EXAMPLES[number], f"example-{number}"
+    environment = folder_for(sandbox, namespace, tmp_path)
+    kubectl = ["kubectl", "--kubeconfig", str(sandbox)]
+    for name in (namespace, "team"):
+        subprocess.run([*kubectl, "create", "namespace", name], check=name != "team")
+        create = [*kubectl, "create", "-n", name, "-f", "world.yaml", "-f", "job.yaml"]
+        subprocess.run(create, check=name != "team", cwd=tmp_path)
+    if not example.startswith(("jobflow submit", "name=")):
+        jobs = ["jobflow", "wait", "train", "evaluate", "nightly"]
+        subprocess.run(jobs, env=environment, cwd=tmp_path, check=False)
+    if " sites " in example:
+        submit = ["jobflow", "submit", "examples/flows-in-flows.yaml", "--wait"]
+        subprocess.run(submit, env=environment, cwd=tmp_path, check=True)
+    bound = 3 if example.startswith(RUN_UNTIL_CTRL_C) else BOUND_SECONDS
+    answer = subprocess.run(
+        ["timeout", "-s", "INT", str(bound), "bash", "-o", "pipefail", "-c", f"exec {example}"]
+        if example.startswith(RUN_UNTIL_CTRL_C)
+        else ["timeout", str(bound), "bash", "-o", "pipefail", "-c", example],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    expected = (124,) if example.startswith(RUN_UNTIL_CTRL_C) else (0, 1)
+    assert answer.returncode in expected, answer.stdout + answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def folder_for(kubeconfig: Path, namespace: str, folder: Path) -> dict[str, str]:
+    """Write the files that examples name, and return the environment of a shell in the folder."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    config["contexts"][0]["context"]["namespace"] = namespace
+    config["contexts"].append(config["contexts"][0] | {"name": "lab"})
+    own = folder / ".kube" / "config"
+    for path in (own, folder / ".jobflow" / "kubeconfig"):
+        path.parent.mkdir(parents=True)
+        path.write_text(yaml.safe_dump(config))
+    (folder / "world.yaml").write_text(world())
+    names = ("flow.yaml", "train.yaml", "night.yaml", "old.yaml", "templates/all.yaml")
+    (folder / "templates").mkdir()
+    for name in names:
+        (folder / name).write_text(world(Path(name).stem))
+    (folder / "templates" / "all.yaml").write_text(documents(template("other")))
+    (folder / "workflows").mkdir()
+    for name in ("workflow.yaml", "workflows/hello.yaml"):
+        (folder / name).write_text(documents(WORKFLOW))
+    (folder / "hours.yaml").write_text("evaluate: 1h30m\n")
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "train"}}
+    (folder / "job.yaml").write_text(documents(job | {"spec": template("t")["spec"]}))
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / ".config" / "fish" / "completions").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "helm").write_text("#!/bin/sh\ncat flow.yaml\n")
+    (folder / "bin" / "helm").chmod(0o755)
+    if not (folder / "certs").exists():
+        jobflow("certs", folder / "certs")
+    path = os.pathsep.join((str(folder / "bin"), str(JOBFLOW.parent), os.environ["PATH"]))
+    return os.environ | {"HOME": str(folder), "KUBECONFIG": str(own), "PATH": path}

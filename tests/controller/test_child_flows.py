@@ -1,0 +1,108 @@
+"""Child flows on a server: created, retried, cancelled, suspended and deleted with their parent."""
+
+from typing import Any
+
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import COMMANDS, JOBFLOWS
+from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, set_phase, template
+
+INNER: dict[str, Any] = {
+    "params": {"site": "$(item)"},
+    "flows": [{"name": "x", "template": "t"}, {"name": "y", "template": "t"}],
+    "outputs": {"site": "params.site"},
+}
+
+
+def nested(flow: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """Return a flow with a child flow for each of two items."""
+    step = {"name": "a", "flow": flow, "forEach": {"items": ["p", "q"]}}
+    return {
+        "apiVersion": JOBFLOWS.api_version,
+        "kind": "JobFlow",
+        "metadata": {"name": "f", "namespace": NAMESPACE},
+        "spec": {"flows": [step], **fields},
+    }
+
+
+async def apply(world: Cluster, flow: dict[str, Any] = INNER, **fields: Any) -> None:
+    await world.apply(template("t"), nested(flow, **fields))
+
+
+def flows_of(flow: JobFlow) -> dict[str, str]:
+    """Return the phases of the child flows by their names, by the status of the parent."""
+    runs = (flow.status.conditions or {})["f-a"].runs or ()
+    return {run.flow: run.phase for run in runs}
+
+
+async def test_a_parent_has_the_outputs_of_its_child_flows() -> None:
+    async with cluster() as world, world.ends(), world.controller():
+        await apply(world, outputs={"sites": 'steps["a"].items.map(i, i.outputs.site)'})
+        done = await world.ended("f")
+        child = await world.flow("f-a-1")
+    assert done.status.state.phase == "Succeed"
+    assert done.status.outputs == {"sites": ["p", "q"]}
+    assert flows_of(done) == {"f-a-0": "Completed", "f-a-1": "Completed"}
+    assert not (done.status.completed_jobs or done.status.job_status_list)
+    own = child.metadata.labels or {}
+    assert (own[labels.PARENT], own[labels.ROOT]) == ("f", "f")
+    (owner,) = child.metadata.owner_references or ()
+    assert (owner.name, owner.controller, owner.block_owner_deletion) == ("f", True, True)
+
+
+async def test_a_retry_of_the_parent_retries_its_failed_child_flow() -> None:
+    async with cluster() as world, world.ends({"f-a-1-y": "Failed"}), world.controller():
+        await apply(world)
+        failed = await world.ended("f")
+        assert flows_of(failed) == {"f-a-0": "Completed", "f-a-1": "Failed"}
+        await world.order("RestartJob")
+        done = await world.until("f", lambda flow: flow.status.state.phase == "Succeed")
+        assert flows_of(done) == {"f-a-0": "Completed", "f-a-1": "Completed"}
+        assert sorted(await world.jobs()) == [
+            *("f-a-0-x", "f-a-0-y", "f-a-1-x", "f-a-1-y", "f-a-1-y-r1"),
+        ]
+        assert not await world.raw(COMMANDS)
+
+
+async def test_a_cancel_of_the_parent_runs_the_finally_of_its_child_flows() -> None:
+    inner = {**INNER, "finally": [{"name": "z", "template": "t"}]}
+    ends = {f"f-a-{i}-{step}": "Running" for i in (0, 1) for step in "xy"}
+    async with cluster() as world, world.controller():
+        async with world.ends(ends):
+            await apply(world, inner)
+            await world.until_jobs(f_a_0_x="Running", f_a_1_y="Running")
+            await world.order("TerminateJob")
+            await world.until("f-a-1", lambda flow: flow.status.state.reason == "Cancelled")
+            for name in ends:
+                await set_phase(world.client, name, "Aborted")
+            done = await world.ended("f")
+            child = await world.flow("f-a-0")
+    assert (done.status.state.phase, done.status.state.reason) == ("Failed", "Cancelled")
+    assert flows_of(done) == {"f-a-0": "Failed", "f-a-1": "Failed"}
+    assert (child.status.conditions or {})["f-a-0-z"].phase == "Completed"
+
+
+async def test_child_flows_are_suspended_and_resumed_with_their_parent() -> None:
+    inner = {**INNER, "flows": [{"name": "x"}]}
+    async with cluster() as world, world.ends(), world.controller():
+        await world.apply(nested(inner))
+        await world.until("f-a-1", lambda flow: flow.status.state.reason == "WaitingForTemplate")
+        await world.order("SuspendFlow")
+        await world.until("f-a-1", lambda flow: flow.status.state.reason == "Suspended")
+        await world.apply(template("x"))
+        assert not await world.jobs()
+        await world.order("ResumeJob", name="resume")
+        done = await world.ended("f")
+    assert done.status.state.phase == "Succeed"
+
+
+async def test_a_child_flow_that_is_cancelled_by_hand_fails_its_step() -> None:
+    async with cluster() as world, world.ends({"f-a-0-x": "Running"}), world.controller():
+        await apply(world)
+        await world.until_jobs(f_a_0_x="Running")
+        await world.order("TerminateJob", flow="f-a-0")
+        await world.until("f-a-0", lambda flow: flow.status.state.reason == "Cancelled")
+        await set_phase(world.client, "f-a-0-x", "Aborted")
+        done = await world.ended("f")
+    (run, _) = (done.status.conditions or {})["f-a"].runs or ()
+    assert (run.phase, run.reason) == ("Failed", "Cancelled")

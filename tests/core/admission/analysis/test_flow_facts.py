@@ -1,0 +1,57 @@
+"""Facts of a flow: fields that rules look at by default, and the order of fields."""
+
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.step import Step
+from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
+from jobflow.core.admission.analysis.options import PLAIN_FIELDS, PLAIN_SPEC_FIELDS, _with_options
+from jobflow.core.admission.validate import _position
+from jobflow.core.violations import Reason, Violation
+from support.admission.reviewed import flow_of
+
+
+class StepOfTomorrow(Step, frozen=True, kw_only=True):
+    field_of_tomorrow: int | None = None
+
+
+@pytest.mark.parametrize(
+    ("struct", "plain"), [(StepOfTomorrow, PLAIN_FIELDS), (JobFlowSpec, PLAIN_SPEC_FIELDS)]
+)
+def test_every_field_is_an_option_unless_it_is_plain(struct: Any, plain: frozenset[str]) -> None:
+    fields = {field.name for field in msgspec.structs.fields(struct)}
+    select = _with_options(struct, plain)
+    assert {name for name in fields if select([struct(**{name: 1})])} == fields - plain
+
+
+def test_plain_steps_have_no_options() -> None:
+    facts = FlowFacts(flow_of("a", "b: a", {"name": "c", "continueOnFailure": True}), Known())
+    assert (facts.steps_with_options, facts.has_options) == ([], False)
+    assert FlowFacts(flow_of("a", timeout="1h"), Known()).has_options
+
+
+def paths(kind: Any, at: str) -> Iterator[str]:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        hints = typing.get_type_hints(kind)
+        for field in msgspec.structs.fields(kind):
+            inner = f"{at}.{field.encode_name}" if at else field.encode_name
+            yield inner
+            yield from paths(hints[field.name], inner)
+    elif typing.get_origin(kind) is list:
+        yield from paths(*typing.get_args(kind), f"{at}[0]")
+    elif typing.get_origin(kind) is not dict:
+        for each in typing.get_args(kind):
+            yield from paths(each, at)
+
+
+def test_violations_are_in_the_order_of_the_fields() -> None:
+    found = list(paths(JobFlow, ""))
+    assert "spec.finally[0].dependsOn.probe.httpGetList[0].httpHeader.value" in found
+    positions = [_position(Violation(path, Reason.INVALID, None, "")) for path in found]
+    assert positions == sorted(positions)
+    assert len(set(positions)) == len(found)

@@ -1,0 +1,314 @@
+"""Child flows: created, observed, ended, aborted and retried as the runs of a step."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobflow.api import labels
+from jobflow.api.flow.control import Backoff, ForEach, Param, Retry
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import (
+    FlowState,
+    JobFlowStatus,
+    RequestedHours,
+    StepCondition,
+    StepFailure,
+)
+from jobflow.api.flow.step import Step
+from jobflow.core.planning.actions import CommandFlow, CreateJob
+from jobflow.core.planning.children import ChildFlow, observe
+from support.plan.plan_world import NOW, World, after, world_of
+
+INNER: dict[str, Any] = {"flows": [{"name": "x"}]}
+
+
+def parent(flow: dict[str, Any] = INNER, **fields: Any) -> World:
+    """Return a flow whose step a runs a child flow, and on whose end b waits."""
+    steps = [Step(name="a", flow=flow, **fields), Step(name="b", depends_on=after("a"))]
+    return world_of(steps)
+
+
+def child_of(world: World, name: str, phase: str, reason: str = "", **status: Any) -> JobFlow:
+    """Return the child flow as stored, in this phase."""
+    known = world.jobs[name].metadata
+    ended = phase in ("Succeed", "Failed")
+    return JobFlow(
+        metadata=known,
+        status=JobFlowStatus(
+            **{
+                "state": FlowState(phase=phase, reason=reason, message="why"),
+                "start_time": NOW,
+                "completion_time": world.now if ended else None,
+                **status,
+            }
+        ),
+    )
+
+
+def with_child(world: World, name: str, phase: str, reason: str = "", **status: Any) -> World:
+    world = world.later(1)
+    return world.with_job(observe(child_of(world, name, phase, reason, **status)))
+
+
+def commands(world: World) -> list[tuple[str, str]]:
+    actions = world.plan().plan.actions
+    return [(each.name, each.action) for each in actions if isinstance(each, CommandFlow)]
+
+
+def running(world: World | None = None) -> World:
+    return with_child((world or parent()).settled(), "f-a", "Running").settled()
+
+
+def failed(world: World | None = None, **status: Any) -> World:
+    return with_child(running(world), "f-a", "Failed", "StepFailed", **status).settled()
+
+
+def test_a_child_flow_is_created_as_its_job_would_be() -> None:
+    flow = {"params": {"n": "$(params.n)", "text": "n=$(params.n)"}, **INNER}
+    world = parent(flow).with_spec(params=[Param(name="n", value=3)], job_retain_policy="delete")
+    (create,) = world.plan().plan.actions
+    assert isinstance(create, CreateJob)
+    manifest = create.manifest
+    assert (manifest["kind"], manifest["metadata"]["name"]) == ("JobFlow", "f-a")
+    assert manifest["spec"] == {
+        "jobRetainPolicy": "delete",
+        "flows": [{"name": "x"}],
+        "params": [{"name": "n", "value": 3}, {"name": "text", "value": "n=3"}],
+    }
+    (owner,) = manifest["metadata"]["ownerReferences"]
+    assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == ("uid-f", True, True)
+    own = manifest["metadata"]["labels"]
+    assert (own[labels.PARENT], own[labels.ROOT]) == ("f", "f")
+
+
+def test_a_child_flow_is_in_the_condition_and_in_no_list_of_jobs() -> None:
+    status = running().flow.status
+    condition = (status.conditions or {})["f-a"]
+    assert (condition.phase, condition.flow, condition.job) == ("Running", "f-a", "")
+    assert status.state.phase == "Running"
+    assert (status.running_jobs, status.job_status_list) == (None, None)
+
+
+def test_the_outputs_and_hours_of_a_child_flow_are_those_of_its_step() -> None:
+    hours = StepCondition(phase="Completed", requested_hours=RequestedHours(cpu="1.5"))
+    ended = with_child(
+        running(),
+        "f-a",
+        "Succeed",
+        outputs={"n": 3},
+        conditions={"f-a-x": hours, "f-a-y": hours},
+    ).settled()
+    condition = (ended.flow.status.conditions or {})["f-a"]
+    assert (condition.phase, condition.outputs) == ("Completed", {"n": 3})
+    assert condition.requested_hours == RequestedHours(cpu="3")
+    assert "f-b" in ended.jobs
+
+
+def test_a_failed_child_flow_fails_its_step() -> None:
+    condition = (failed().flow.status.conditions or {})["f-a"]
+    assert (condition.phase, condition.reason) == ("Failed", "FlowFailed")
+    assert condition.message == "the flow f-a ended Failed: why"
+
+
+def test_the_failure_of_a_child_flow_is_that_of_its_first_failed_step() -> None:
+    world = running()
+    child = child_of(world, "f-a", "Failed")
+    steps = [Step(name="x"), Step(name="y")]
+    inner = StepFailure(step="z", exit_code=3)
+    conditions = {
+        "f-a-x": StepCondition(phase="Completed"),
+        "f-a-y": StepCondition(phase="Failed", failure=inner),
+    }
+    spec = msgspec.structs.replace(child.spec, flows=steps)
+    status = msgspec.structs.replace(child.status, conditions=conditions)
+    child = msgspec.structs.replace(child, spec=spec, status=status)
+    condition = (world.with_job(observe(child)).settled().flow.status.conditions or {})["f-a"]
+    assert condition.failure == StepFailure(step="y/z", exit_code=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "phase"),
+    [
+        ('steps.a.failure.step == ""', "Pending"),
+        ('steps.a.failure.step == "y"', "Skipped"),
+        ('get(steps.a.failure, "step", "none") == ""', "Pending"),
+    ],
+)
+def test_the_failed_step_of_a_child_flow_is_empty_if_it_is_not_known(text: str, phase: str) -> None:
+    last = Step(name="b", depends_on=DependsOn(targets=["a"], condition="Failed"), when=text)
+    world = failed(world_of([Step(name="a", flow=INNER), last]))
+    assert (world.flow.status.conditions or {})["f-b"].phase == phase
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [('failure.step == ""', "Retrying"), ('failure.step != ""', "FlowFailed")],
+)
+def test_retry_when_sees_the_failed_step_of_a_child_flow(text: str, reason: str) -> None:
+    world = failed(parent(retry=Retry(limit=1, when=text, backoff=Backoff(duration="1m"))))
+    assert (world.flow.status.conditions or {})["f-a"].reason == reason
+
+
+def test_all_failures_of_a_flow_have_the_same_keys() -> None:
+    text = 'flow.failures.map(f, f.failure.step) == ["", ""]'
+    world = world_of([Step(name="a", flow=INNER), Step(name="c")])
+    world = world.with_spec(finally_=[Step(name="z", when=text)]).settled()
+    assert "f-z" in failed(world.with_jobs(c="Failed")).jobs
+
+
+def test_a_child_flow_that_a_user_cancels_fails_its_step_for_good() -> None:
+    world = running(parent(retry=Retry(limit=3)))
+    world = with_child(world, "f-a", "Failed", "Cancelled").settled()
+    condition = (world.flow.status.conditions or {})["f-a"]
+    assert (condition.phase, condition.reason) == ("Failed", "Cancelled")
+
+
+def test_a_retry_of_the_step_makes_a_new_child_flow() -> None:
+    world = failed(parent(retry=Retry(limit=1))).later(1).settled()
+    assert isinstance(world.jobs["f-a-r1"], ChildFlow)
+
+
+def test_a_cancel_waits_for_the_finally_of_the_child_flow() -> None:
+    world = running().with_command().stored()
+    assert commands(world) == [("f-a", "TerminateJob")]
+    world = world.settled()
+    assert commands(world.later(11)) == [("f-a", "TerminateJob")]
+    world = with_child(world, "f-a", "Running", "Cancelled")
+    world = world.later(3600).settled()
+    assert not world.plan().plan.actions, "it is not deleted"
+    world = with_child(world, "f-a", "Failed", "Cancelled").settled()
+    assert world.end == ("Failed", "Cancelled")
+
+
+def test_the_cancel_of_finally_reaches_a_child_flow_that_ends_already() -> None:
+    world = running().with_command().settled()
+    world = with_child(world, "f-a", "Running", "Cancelled").settled()
+    world = world.with_command("TerminateNow", name="now").stored()
+    assert commands(world) == [("f-a", "TerminateNow")]
+
+
+def test_a_suspension_leaves_child_flows_alone() -> None:
+    world = running().with_command("AbortJob").settled()
+    assert commands(world.later(60)) == []
+    assert (world.flow.status.conditions or {})["f-a"].phase == "Running"
+
+
+def test_the_timeout_of_a_step_cancels_its_child_flow() -> None:
+    world = running(parent(timeout="1m")).later(59)
+    assert commands(world) == []
+    assert commands(world.later(60).stored()) == [("f-a", "TerminateJob")]
+
+
+def test_a_retry_of_the_flow_retries_its_failed_child_flow() -> None:
+    world = failed().with_command("RestartJob").stored()
+    assert world.flow.status.retries == 1
+    assert commands(world) == [("f-a", "RestartJob")]
+    world = world.apply()
+    assert commands(world) == [], "it is sent again after some time only"
+    assert commands(world.later(11)) == [("f-a", "RestartJob")]
+    world = with_child(world, "f-a", "Running", retries=1).settled()
+    condition = (world.flow.status.conditions or {})["f-a"]
+    assert (condition.phase, condition.attempts, condition.past_attempts) == ("Running", 1, 0)
+    world = with_child(world, "f-a", "Succeed", retries=1).settled()
+    assert (world.flow.status.conditions or {})["f-a"].phase == "Completed"
+
+
+def test_a_child_flow_that_fails_again_at_once_is_not_retried_twice() -> None:
+    world = failed().with_command("RestartJob").stored().apply()
+    world = with_child(world, "f-a", "Failed", "StepFailed", retries=1).settled()
+    assert world.end == ("Failed", "StepFailed")
+
+
+def test_a_retry_makes_a_new_child_flow_if_the_old_one_is_gone() -> None:
+    world = failed().with_deleted("a").with_command("RestartJob").stored()
+    world = replace(world, jobs={}, deleted=frozenset()).settled()
+    assert isinstance(world.jobs["f-a-r1"], ChildFlow)
+
+
+def test_items_that_failed_are_retried_and_others_stay() -> None:
+    world = parent({"params": {"i": "$(item)"}, **INNER}, for_each=ForEach(items=["x", "y"]))
+    world = world.settled()
+    world = with_child(world, "f-a-0", "Succeed")
+    world = with_child(world, "f-a-1", "Failed").settled()
+    assert world.end == ("Failed", "StepFailed")
+    world = world.with_command("RestartJob").stored()
+    assert commands(world) == [("f-a-1", "RestartJob")]
+    world = with_child(world.apply(), "f-a-1", "Running", retries=1).settled()
+    runs = (world.flow.status.conditions or {})["f-a"].runs or []
+    assert [(run.flow, run.phase) for run in runs] == [("f-a-0", "Completed"), ("f-a-1", "Running")]
+    world = with_child(world, "f-a-1", "Succeed", retries=1).settled()
+    assert (world.flow.status.conditions or {})["f-a"].phase == "Completed"
+
+
+def test_the_hours_of_a_retried_child_flow_count_once() -> None:
+    def hours(cpu: str) -> dict[str, StepCondition]:
+        return {"f-a-x": StepCondition(requested_hours=RequestedHours(cpu=cpu))}
+
+    world = failed(conditions=hours("1")).with_command("RestartJob").stored().apply()
+    world = with_child(world, "f-a", "Running", retries=1).settled()
+    world = with_child(world, "f-a", "Succeed", retries=1, conditions=hours("3")).settled()
+    condition = (world.flow.status.conditions or {})["f-a"]
+    assert condition.requested_hours == RequestedHours(cpu="3")
+
+
+def test_child_flows_count_as_one_each_in_the_parallelism() -> None:
+    world = parent(for_each=ForEach(count=3)).with_spec(parallelism=2).settled()
+    assert sorted(world.jobs) == ["f-a-0", "f-a-1"]
+
+
+# ------------------------------------------------------------------ as a child
+
+
+def as_child(outer: World) -> World:
+    """Return the world of a child flow of this flow."""
+    world = world_of([Step(name="x")], name="f-a")
+    reference = outer.jobs["f-a"].metadata.owner_references
+    metadata = msgspec.structs.replace(
+        world.flow.metadata,
+        uid="uid-f",
+        owner_references=reference,
+        labels={labels.PARENT: "f", labels.ROOT: "f"},
+    )
+    flow = msgspec.structs.replace(world.flow, metadata=metadata)
+    return replace(world, flow=flow, parent=outer.flow)
+
+
+def test_the_jobs_of_a_child_flow_have_its_labels() -> None:
+    (create,) = as_child(running()).plan().plan.actions
+    assert isinstance(create, CreateJob)
+    found = create.manifest["metadata"]["labels"]
+    assert (found[labels.PARENT], found[labels.ROOT]) == ("f", "f")
+
+
+def test_a_child_flow_is_suspended_and_resumed_with_its_parent() -> None:
+    outer = running()
+    world = as_child(outer.with_command("SuspendFlow").settled()).settled()
+    assert not world.jobs
+    assert (world.end, world.flow.status.suspended_by) == (
+        ("Pending", "Suspended"),
+        "parent/SuspendFlow",
+    )
+    refused = world.with_command("ResumeJob").settled()
+    assert refused.flow.status.suspended_at is not None
+    world = replace(world.later(30), parent=outer.flow).settled()
+    assert (sorted(world.jobs), world.flow.status.suspended_seconds) == (["f-a-x"], 30)
+
+
+def test_a_child_flow_that_a_user_suspends_stays_so_when_its_parent_is_resumed() -> None:
+    outer = running()
+    world = as_child(outer.with_command("SuspendFlow").settled()).settled()
+    world = world.with_command("SuspendFlow", name="mine").settled()
+    world = replace(world, parent=outer.flow).settled()
+    assert world.flow.status.suspended_by == "SuspendFlow"
+
+
+def test_only_the_parent_retries_a_child_flow() -> None:
+    outer = failed()
+    world = as_child(outer).settled().ended("f-a-x", "Failed").settled()
+    refused = world.with_command("RestartJob")
+    assert refused.settled().flow.final
+    retried = replace(refused, parent=outer.with_command("RestartJob").stored().flow).settled()
+    assert (retried.flow.status.retries, sorted(retried.jobs)) == (1, ["f-a-x", "f-a-x-r1"])

@@ -1,0 +1,214 @@
+"""A flow as it was at an earlier time."""
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from jobflow.api.flow.control import ForEach
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition
+from jobflow.api.flow.step import Step
+from jobflow.core.names import format_job_name
+from jobflow.core.schedule.moments import moments
+from jobflow.core.schedule.past import UNKNOWN, flow_at, forgotten, last_time, phases_at
+from jobflow.core.schedule.timeline import timeline
+from model.carrying import Case, Simulation
+from model.random_flows import cases
+from support.laws.effort_of_laws import tries
+from support.plan.timelines import at, done, flow_of, of, record
+
+
+def phases(flow: JobFlow, seconds: float) -> str:
+    """The phases at a second: `a:Running b:Waiting`."""
+    return " ".join(f"{step}:{phase}" for step, phase in phases_at(flow, at(seconds)).items())
+
+
+CHAIN = flow_of(
+    {
+        "a": done("a", last_transition_time=at(11)),
+        "b <- a": done("b", last_transition_time=at(21)),
+    },
+    [record("a", (0, 3, 10)), record("b", (12, 15, 20))],
+    end=21,
+)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (-1, "a:Waiting b:Waiting"),
+        (0, "a:Pending b:Waiting"),
+        (3, "a:Running b:Waiting"),
+        (10, "a:Completed b:Waiting"),
+        (12, "a:Completed b:Pending"),
+        (15, "a:Completed b:Running"),
+        (20, "a:Completed b:Completed"),
+    ],
+)
+def test_a_step_has_the_phase_of_its_job(seconds: float, expected: str) -> None:
+    assert phases(CHAIN, seconds) == expected
+
+
+def test_a_step_waits_between_two_attempts() -> None:
+    condition = StepCondition(
+        phase="Completed", job="f-a-r1", attempts=2, last_transition_time=at(30)
+    )
+    flow = flow_of(
+        {"a": condition},
+        [record("a", (0, 1, 5), "Failed"), record("a-r1", (20, 21, 30))],
+        end=31,
+    )
+    assert [phases(flow, second) for second in (4, 5, 19, 21, 30)] == [
+        "a:Running",
+        "a:Waiting",
+        "a:Waiting",
+        "a:Running",
+        "a:Completed",
+    ]
+    conditions = flow_at(flow, at(10)).status.conditions
+    assert conditions is not None
+    assert (conditions["f-a"].attempts, conditions["f-a"].job) == (1, "f-a")
+
+
+def test_a_step_that_was_cancelled_while_it_waited_had_not_failed_before() -> None:
+    failed = StepCondition(
+        phase="Failed", reason="Cancelled", job="f-a", attempts=1, last_transition_time=at(60)
+    )
+    flow = flow_of({"a": failed}, [record("a", (0, 1, 5), "Failed")], end=60)
+    assert [phases(flow, second) for second in (5, 59, 60)] == [
+        "a:Waiting",
+        "a:Waiting",
+        "a:Failed",
+    ]
+
+
+def test_items_are_as_many_as_there_were() -> None:
+    runs = [
+        RunCondition(index=0, phase="Completed", attempts=1, last_transition_time=at(10)),
+        RunCondition(index=1, phase="Failed", attempts=1, last_transition_time=at(20)),
+    ]
+    step = Step(name="a", for_each=ForEach(count=2))
+    ended = StepCondition(phase="Failed", runs=runs, attempts=2, last_transition_time=at(20))
+    flow = flow_of(
+        {"a": (step, ended)},
+        [record("a-0", (0, 1, 10)), record("a-1", (10, 11, 20), "Failed")],
+        end=21,
+    )
+
+    def runs_at(second: float) -> list[str]:
+        condition = (flow_at(flow, at(second)).status.conditions or {})["f-a"]
+        return [condition.phase, *(run.phase for run in condition.runs or ())]
+
+    assert runs_at(5) == ["Running", "Running"]
+    assert runs_at(15) == ["Running", "Completed", "Running"]
+    assert runs_at(20) == ["Failed", "Completed", "Failed"]
+
+
+def test_a_skipped_step_waits_until_it_is_skipped() -> None:
+    skipped = StepCondition(phase="Skipped", reason="NotTaken", last_transition_time=at(10))
+    flow = flow_of({"a": done("a"), "b <- a": skipped}, [record("a", (0, 0, 10))], end=20)
+    assert phases(flow, 9) == "a:Running b:Waiting"
+    assert phases(flow, 10) == "a:Completed b:Skipped"
+
+
+def test_a_child_flow_runs_from_its_creation() -> None:
+    child = StepCondition(
+        phase="Completed",
+        flow="f-a",
+        attempts=1,
+        create_time=at(5),
+        last_transition_time=at(20),
+    )
+    flow = flow_of({"a": child}, [], end=20)
+    assert [phases(flow, second) for second in (4, 5, 20)] == [
+        "a:Waiting",
+        "a:Running",
+        "a:Completed",
+    ]
+
+
+def test_what_the_status_does_not_remember_is_unknown_and_said() -> None:
+    dropped = StepCondition(phase="Completed", job="f-a", attempts=1)
+    again = StepCondition(phase="Running", flow="f-b-r1", attempts=2, create_time=at(30))
+    flow = flow_of({"a": dropped, "b": again}, [], suspended_seconds=90)
+    assert phases_at(flow, at(5))["a"] == UNKNOWN
+    assert forgotten(flow) == [
+        "The flow was suspended for 1m30s in all; it is not known when.",
+        "It is not known when a started and ended.",
+        "Only the last child flow of b is known.",
+    ]
+    assert forgotten(CHAIN) == []
+
+
+def test_moments_are_one_a_second_and_say_what_happened() -> None:
+    condition = StepCondition(phase="Failed", job="f-b", attempts=1, last_transition_time=at(10))
+    flow = flow_of(
+        {"a": done("a"), "b": condition},
+        [record("a", (0, 1, 10)), record("b", (0, 2, 10), "Failed")],
+        end=10,
+    )
+    found = [(each.time, each.kind.value, each.words) for each in moments(flow, of(flow))]
+    assert found == [
+        (at(0), "started", "a and b started"),
+        (at(10), "failed", "b failed; a ended"),
+    ]
+
+
+@pytest.mark.law
+@given(cases())
+@tries(56)
+def test_a_random_flow_ends_as_it_is_and_never_goes_back(case: Case) -> None:
+    simulation = Simulation(case)
+    simulation.run_to_end()
+    check_past(simulation.world.flow)
+
+
+@pytest.mark.law
+@given(cases())
+@tries(24)
+def test_a_random_flow_is_at_each_moment_as_it_is(case: Case) -> None:
+    simulation = Simulation(case)
+    advance = simulation.advance
+
+    def advance_and_check() -> None:
+        advance()
+        flow = simulation.world.flow
+        if flow.status.start_time is not None:
+            assert phases_at(flow, max(last_time(flow), simulation.world.now)) == present(flow)
+
+    simulation.advance = advance_and_check  # type: ignore[method-assign]
+    simulation.run_to_end()
+
+
+def present(flow: JobFlow) -> dict[str, str]:
+    conditions, name = flow.status.conditions or {}, flow.metadata.name
+    waiting = StepCondition(phase="Waiting")
+    return {
+        step.name: conditions.get(format_job_name(name, step.name), waiting).phase or "Waiting"
+        for step in flow.all_steps
+    }
+
+
+def check_past(flow: JobFlow) -> None:
+    """Check what holds for every flow: its last state is the present one, a step that has ended
+    has ended from then on, its attempts grow, and nothing has begun before the start."""
+    start = flow.status.start_time
+    if start is None:
+        return
+    end = last_time(flow)
+    assert phases_at(flow, end) == present(flow)
+    assert set(phases_at(flow, start.replace(year=start.year - 1)).values()) <= {"Waiting"}
+    found = timeline(flow, now=end)
+    assert found is not None
+    times = sorted({start, end, *(each.time for each in moments(flow, found))})
+    ended: dict[str, str] = {}
+    attempts = 0
+    for time in times:
+        then = flow_at(flow, time)
+        conditions = (then.status.conditions or {}).values()
+        assert sum(each.attempts for each in conditions) >= attempts
+        attempts = sum(each.attempts for each in conditions)
+        now = phases_at(flow, time)
+        assert {step: now[step] for step in ended} == ended
+        ended = {step: phase for step, phase in now.items() if phase in ENDED_STEP_PHASES}
+        msgspec.json.encode(then)

@@ -1,0 +1,64 @@
+"""Child flows that follow a script: their parent sees no more of them than their status."""
+
+import math
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow.status import StepFailure
+from jobflow.api.volcano.job import Job
+from jobflow.core.planning.children import ChildFlow
+from model.acting import Vcjob, with_phase
+
+CANCELLED = "Cancelled"
+
+
+@dataclass
+class Child(Vcjob):
+    """A child flow in the place of a vcjob: Running, then Completed (Succeed) or Failed."""
+
+    cancelled: bool = False
+    """Whether a cancel has ended it, after its `finally`."""
+
+    @property
+    def output(self) -> Any:
+        return None if self.cancelled else super().output
+
+    def next_move(self) -> tuple[float, str] | None:
+        move = super().next_move()
+        return move if move is None or move[1] != "Aborted" else (move[0], CANCELLED)
+
+    def move(self, phase: str, now: float) -> None:
+        self.cancelled = phase == CANCELLED
+        super().move("Failed" if self.cancelled else phase, now)
+
+    def cancel(self, now: float) -> None:
+        """End it, when its `finally` has ended; it is never deleted for that."""
+        if self.to_abort is None:
+            self.to_abort = math.ceil(now) + min(self.script.obeys, 70)
+
+
+def observed(job: Job, child: Child, at: datetime) -> Job:
+    """Return a child flow as its parent sees it in this phase."""
+    assert isinstance(job, ChildFlow)
+    shown = with_phase(job, child.phase, at)
+    status = msgspec.structs.replace(shown.status, task_status_count=None)
+    if child.cancelled:
+        state = msgspec.structs.replace(status.state, reason=CANCELLED)
+        status = msgspec.structs.replace(status, state=state)
+    failed = child.phase == "Failed" and not child.cancelled
+    failure = StepFailure(step="i", exit_code=1, reason="Error", node=child.script.node)
+    return msgspec.structs.replace(
+        shown,
+        status=status,
+        ending=CANCELLED if child.to_abort is not None else "",
+        outputs=None if child.output is None else dict(child.output),
+        failure=failure if failed else None,
+    )
+
+
+def params_of(flow: dict[str, Any]) -> dict[str, Any]:
+    """Return the params of a child flow in the form of its parent's `flow.params`."""
+    return {param["name"]: param["value"] for param in flow.get("params") or ()}

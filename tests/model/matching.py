@@ -1,0 +1,165 @@
+"""Items that depend on single items of targets (docs/reference.md, Matching items)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobflow.api.flow.step import Step
+from model.books import Run, State
+from model.readiness import (
+    MET,
+    NOT_TAKEN,
+    NOT_YET,
+    STOPPED,
+    UPSTREAM,
+    combined,
+    reached,
+    required_condition,
+)
+
+if TYPE_CHECKING:
+    from model.reference import Reference
+
+
+def has_items(step: Step) -> bool:
+    return step.for_each is not None or matches(step)
+
+
+def matches(step: Step) -> bool:
+    return step.depends_on is not None and step.depends_on.items == "Matching"
+
+
+def takes_items(step: Step) -> bool:
+    """Whether the step has the items of its targets."""
+    each = step.for_each
+    own = each is not None and (each.items, each.from_, each.count) != (None, None, None)
+    return matches(step) and not own
+
+
+class Matching:
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+
+    def targets(self, state: State) -> tuple[list[State], list[State]]:
+        """Return the targets whose items are matched, and those that count as a whole."""
+        targets = [self.reference.states[name] for name in state.step.targets]
+        matched = [t for t in targets if matches(state.step) and has_items(t.step)]
+        return matched, [t for t in targets if t not in matched]
+
+    def list_of(self, state: State) -> list[Any] | None:
+        """Return the items of a step if they are known. A step that ended before one of its items
+        began has only those that its spec lists."""
+        for_each = state.step.for_each
+        began = state.phase in ("Waiting", "Running", "Completed") or bool(state.runs)
+        if began and (state.items is not None or takes_items(state.step)):
+            return state.items
+        if takes_items(state.step):
+            return None
+        if for_each is None or for_each.from_ is not None:
+            return None
+        return [*(for_each.items or range(int(for_each.count or 0)))]
+
+    # ------------------------------------------------------------------- the whole step
+
+    def verdict(self, state: State) -> str:
+        """Return whether a step can decide: all matched targets have started, and the other targets
+        satisfy."""
+        matched, whole = self.targets(state)
+        reaches = [reached(state.step, target) for target in whole]
+        for target in matched:
+            if target.phase in ("Completed", "Failed") and self.list_of(target) is not None:
+                reaches.append(MET)
+            elif target.ended:
+                reaches.append(reached(state.step, target))
+            elif self.has_started(target) and self.list_of(target) is not None:
+                reaches.append(MET)
+            else:
+                return NOT_YET
+        return combined(state.step, reaches)
+
+    def has_started(self, target: State) -> bool:
+        """Whether a target had a vcjob, or asked for approval, before the present plan."""
+        now = sum(created.step == target.name for created in self.reference.batch.created)
+        now += self.reference.asking.asked_now(target)
+        return target.phase == "Running" and len(list(target.attempts)) > now
+
+    def lists(self, state: State) -> list[list[Any]]:
+        """Return the known lists of the matched targets that were taken."""
+        found = [
+            self.list_of(target)
+            for target in self.targets(state)[0]
+            if target.phase != "Skipped" or target.reason in (UPSTREAM, STOPPED)
+        ]
+        return [items for items in found if items is not None]
+
+    def goes_on(self, state: State) -> bool:
+        """Whether only steps have failed on whose items those of this step depend."""
+        reference = self.reference
+        if reference.flow.spec.failure_policy not in (None, "Stop"):
+            return False
+        upstream, work = set[str](), [state]
+        while work:
+            for target in self.targets(work.pop())[0]:
+                if target.name not in upstream:
+                    upstream.add(target.name)
+                    work.append(target)
+        broken = {s.name for s in reference.states.values() if s.broken and not s.finally_}
+        return bool(upstream) and broken <= upstream
+
+    # ------------------------------------------------------------------------ one item
+
+    def item(self, state: State, index: int) -> str:
+        """Return the combined state of the targets for an item."""
+        matched, whole = self.targets(state)
+        reaches = [self.item_reached(state.step, target, index) for target in matched]
+        is_any = state.step.depends_on is not None and state.step.depends_on.strategy == "any"
+        begun = state.phase == "Running" and not is_any
+        reaches += [MET if begun else reached(state.step, target) for target in whole]
+        return combined(state.step, reaches)
+
+    def item_reached(self, step: Step, target: State, index: int) -> str:
+        condition = required_condition(step, target.step)
+        run = target.run(index)
+        if run is not None and condition == "Running":
+            if any(a.vcjob.ran is not None for a in run.attempts) or run.phase == "Completed":
+                return MET
+        if run is None or not run.phase:
+            if not target.ended:
+                return NOT_YET
+            if target.phase == "Failed" and not target.step.continue_on_failure:
+                return UPSTREAM if condition in ("Completed", "Running") else NOT_TAKEN
+            return reached(step, target)
+        if run.phase == "Failed" and run.attempts and run.attempts[-1].intent == "Cancelled":
+            return STOPPED
+        ended = State(target.step, target.place, phase=run.phase, reason=run.reason)
+        return reached(step, ended)
+
+    def skip_items(self, state: State) -> None:
+        """Skip the items whose targets did not end as required. If the step is ended now, skip
+        those that the status shows as skipped."""
+        if not self.targets(state)[0]:
+            return
+        halted = self.reference.running.is_halted(state)
+        shown = self.reference.seen.steps[state.name].runs
+        for index in range(len(state.items or ())):
+            if halted and shown.get(index, ("", ""))[0] != "Skipped":
+                continue
+            verdict = self.item(state, index) if state.run(index) is None else MET
+            if verdict in (UPSTREAM, NOT_TAKEN, STOPPED):
+                run = Run(index, phase="Skipped", reason=verdict)
+                state.runs = sorted([*state.runs, run], key=lambda run: run.index or 0)
+
+    def may_start(self, state: State, index: int) -> bool:
+        return not self.targets(state)[0] or self.item(state, index) == MET
+
+    def end(self, state: State) -> bool:
+        """End a step all of whose items have ended without a failure, if some were skipped."""
+        skipped = [run for run in state.runs if run.phase == "Skipped"]
+        bad = {run.reason for run in skipped} - {NOT_TAKEN}
+        begun = len(skipped) < len(state.runs)
+        if not skipped or (begun and not bad):
+            return False
+        reasons = bad or {NOT_TAKEN}
+        state.end("Failed" if begun else "Skipped", *reasons, now=self.reference.now)
+        state.reason = UPSTREAM if UPSTREAM in reasons else next(iter(reasons))
+        return True

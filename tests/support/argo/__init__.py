@@ -1,0 +1,1 @@
+"""Argo's own examples, converted and run."""

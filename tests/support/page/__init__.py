@@ -1,0 +1,1 @@
+"""The web page: served for a test, and shown by a real browser."""

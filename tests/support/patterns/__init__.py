@@ -1,0 +1,1 @@
+"""Patterns of other workflow engines, written as JobFlows."""

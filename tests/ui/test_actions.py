@@ -1,0 +1,214 @@
+"""Actions of the page, done by the real controller."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, expect
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.resources import COMMANDS, JOBFLOWS
+from jobflow.sandbox.apiserver.requests.failures import failure
+from support.page.flows import flow_with_status
+from support.page.page_world import PageWorld, page_world
+from support.sandbox.running_controller import flow, template
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def world(browser: Browser) -> AsyncIterator[PageWorld]:
+    """Jobs named f-a run until a test ends them; others end as their names say."""
+    async with page_world(browser) as world, world.controller():
+        async with world.ends({"f-a": "Running", "f-bad": "Failed"}):
+            for name in ("a", "b", "bad"):
+                await world.apply(template(name))
+            yield world
+    assert world.problems == []
+
+
+def approved(name: str, **spec: Any) -> dict[str, Any]:
+    """Return a flow whose step b waits for approval."""
+    made = flow(name, {"b": ""}, **spec)
+    made["spec"]["flows"][0]["approval"] = {"message": "Release it?"}
+    return made
+
+
+def button(tab: Page, name: str) -> Locator:
+    return tab.locator("main .actions").get_by_role("button", name=name, exact=True)
+
+
+async def ask(tab: Page, name: str) -> Locator:
+    await button(tab, name).click()
+    return tab.get_by_role("dialog", name=name)
+
+
+async def confirm(dialog: Locator, name: str) -> None:
+    await dialog.get_by_role("button", name=name, exact=True).click()
+
+
+def is_running(flow: JobFlow) -> bool:
+    return flow.status.state.phase == "Running"
+
+
+async def opened(world: PageWorld, made: dict[str, Any], query: str = "") -> Page:
+    await world.apply(made)
+    await world.until("f", lambda flow: bool(flow.status.state.phase))
+    return await world.open(f"/flows/default/f{query}")
+
+
+async def test_a_flow_is_suspended_and_resumed(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"a": ""}))
+    dialog = await ask(tab, "Suspend")
+    await expect(dialog.locator("code")).to_have_text("jobflow suspend f")
+    await confirm(dialog, "Suspend")
+    await expect(tab.locator("#done")).to_contain_text("suspend requested (Command f-suspendflow-")
+    await expect(tab.locator("#header")).to_contain_text("suspended")
+    await confirm(await ask(tab, "Resume"), "Resume")
+    await expect(button(tab, "Suspend")).to_be_visible()
+
+
+async def test_a_flow_is_cancelled(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"a": "", "b": "a"}))
+    dialog = await ask(tab, "Cancel")
+    await dialog.get_by_label("Cancel the finally steps too").check()
+    await expect(dialog.locator("code")).to_have_text("jobflow cancel f --now")
+    await dialog.get_by_label("Cancel the finally steps too").uncheck()
+    await confirm(dialog, "Cancel")
+    cancelled = await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
+    assert cancelled.status.conditions is not None
+    await expect(tab.locator("#header")).to_contain_text("Cancelled")
+
+
+async def test_a_failed_flow_is_retried(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"bad": ""}))
+    await expect(tab.locator("#header")).to_contain_text("Failed")
+    await confirm(await ask(tab, "Retry"), "Retry")
+    again = await world.until(
+        "f", lambda flow: (flow.status.conditions or {})["f-bad"].past_attempts == 1
+    )
+    assert again.metadata.name == "f"
+
+
+async def test_a_flow_is_resubmitted_with_other_params(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"b": ""}, params=[{"name": "n", "value": 1}]))
+    dialog = await ask(tab, "Resubmit")
+    await dialog.get_by_label("Name of the new flow").fill("g")
+    await dialog.get_by_label("Params").fill("m=2")
+    await confirm(dialog, "Resubmit")
+    await expect(dialog.get_by_role("alert")).to_contain_text("JobFlow f has no such param")
+    await dialog.get_by_label("Params").fill("n=it's 2")
+    await expect(dialog.locator("code")).to_have_text(
+        """jobflow resubmit f --name g --param 'n=it'"'"'s 2'"""
+    )
+    await confirm(dialog, "Resubmit")
+    await tab.get_by_role("link", name="Open it").click()
+    await expect(tab.get_by_role("heading", name="g default")).to_be_visible()
+    [param] = (await world.flow("g")).spec.params or ()
+    assert param.value == "it's 2"
+
+
+async def test_a_flow_that_has_ended_is_deleted(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"b": ""}))
+    await world.ended("f")
+    await confirm(await ask(tab, "Delete"), "Delete")
+    await expect(tab.locator("#notice")).to_contain_text("JobFlow f was deleted")
+    await expect(button(tab, "Delete")).to_have_attribute("aria-disabled", "true")
+    assert await world.flow_names() == []
+
+
+async def test_a_step_is_approved_with_outputs(world: PageWorld) -> None:
+    tab = await opened(world, approved("f"), "?step=b")
+    await expect(tab.get_by_role("region", name="Approval")).to_contain_text("Release it?")
+    dialog = await ask(tab, "Approve")
+    await dialog.get_by_label("Comment").fill("looks good")
+    await dialog.get_by_label("Outputs").fill("percent=10")
+    await expect(dialog.locator("code")).to_have_text(
+        "jobflow approve f b -m 'looks good' --output percent=10"
+    )
+    await confirm(dialog, "Approve")
+    ended = await world.ended("f")
+    assert (ended.status.conditions or {})["f-b"].outputs == {"percent": 10}
+    await expect(tab.get_by_role("region", name="Approval")).to_contain_text("Approved")
+    await expect(button(tab, "Approve")).to_have_attribute("aria-disabled", "true")
+
+
+async def test_a_step_is_rejected(world: PageWorld) -> None:
+    tab = await opened(world, approved("f"), "?step=b")
+    await confirm(await ask(tab, "Reject"), "Reject")
+    ended = await world.ended("f")
+    assert (ended.status.conditions or {})["f-b"].reason == "Rejected"
+
+
+async def test_what_the_command_would_refuse_is_disabled_with_its_reason(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"a": ""}))
+    retry = button(tab, "Retry")
+    await expect(retry).to_have_attribute("aria-disabled", "true")
+    await expect(retry).to_have_accessible_description(
+        "JobFlow f is Running, 0/1 steps finished; only a Failed flow can be retried. "
+        "jobflow why f explains what it waits for, jobflow cancel f cancels it"
+    )
+    await retry.click(force=True)
+    await expect(tab.locator("#done")).to_contain_text("only a Failed flow can be retried")
+    assert world.count("POST", COMMANDS) == 0
+
+
+async def test_a_refusal_that_the_page_did_not_foresee_is_shown(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"a": ""}))
+    dialog = await ask(tab, "Suspend")
+    await world.order("SuspendFlow", name="other")
+    await world.until("f", lambda flow: flow.status.suspended_at is not None)
+    await confirm(dialog, "Suspend")
+    await expect(dialog.get_by_role("alert")).to_contain_text("JobFlow f is already suspended")
+
+
+async def test_a_missing_right_is_named(world: PageWorld) -> None:
+    message = 'commands.bus.volcano.sh is forbidden: User "ann" cannot create'
+    world.fails("POST", "/commands", failure(403, "Forbidden", message), times=None)
+    tab = await opened(world, flow("f", {"a": ""}))
+    dialog = await ask(tab, "Cancel")
+    await confirm(dialog, "Cancel")
+    alert = dialog.get_by_role("alert")
+    await expect(alert).to_contain_text("needs the right to create commands.bus.volcano.sh")
+    await expect(alert).to_contain_text(message)
+
+
+async def test_actions_need_only_the_keyboard(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"a": ""}))
+    await button(tab, "Suspend").focus()
+    await tab.keyboard.press("Enter")
+    await expect(tab.get_by_role("dialog", name="Suspend")).to_be_visible()
+    await tab.keyboard.press("Escape")
+    await expect(button(tab, "Suspend")).to_be_focused()
+    await tab.keyboard.press("Enter")
+    while await tab.evaluate("document.activeElement.textContent.trim()") != "Suspend":
+        await tab.keyboard.press("Tab")
+    await tab.keyboard.press("Enter")
+    await world.until("f", lambda flow: flow.status.suspended_at is not None)
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong"])
+async def test_a_form_without_the_token_of_the_page_changes_nothing(
+    world: PageWorld, token: str | None
+) -> None:
+    await world.put(flow_with_status("g", {"a": ""}, {"a": "Completed"}, "Succeed"))
+    form = {} if token is None else {"form-token": token}
+    answer = await world.context.request.post(
+        f"{world.home}/flows/default/g/actions/delete", form=form, headers={"origin": world.home}
+    )
+    assert answer.status == 403
+    assert (await answer.json())["error"] == "the form is not of this page: reload it"
+    assert world.count("DELETE", JOBFLOWS) == 0
+
+
+async def test_an_unknown_action_does_nothing(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"a": ""}))
+    token = await tab.locator("[name=form-token]").first.input_value()
+    for action in ("destroy", "Delete", "delete/x"):
+        answer = await world.context.request.post(
+            f"{world.home}/flows/default/f/actions/{action}",
+            form={"form-token": token},
+            headers={"origin": world.home},
+        )
+        assert answer.status == 404

@@ -1,0 +1,126 @@
+"""The page of one flow, in a real browser."""
+
+import pytest
+from playwright.async_api import expect
+
+from jobflow.api.resources import JOBFLOWS
+from support.page.flows import flow_with_status, status_of
+from support.page.page_world import PageWorld
+from support.sandbox.running_controller import DIAMOND, flow, write_status
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+PHASES = {"a": "Completed", "b": "Running", "c": "Completed", "d": "Waiting", "e": "Waiting"}
+
+
+async def test_the_graph_shows_every_step_before_any_has_started(world: PageWorld) -> None:
+    await world.put(flow("f", DIAMOND))
+    tab = await world.open("/flows/default/f")
+    await expect(tab.locator(".node")).to_have_count(5)
+    await expect(tab.locator(".edge")).to_have_count(5)
+
+
+async def test_a_step_that_changes_replaces_its_node_only(world: PageWorld) -> None:
+    await world.put(flow_with_status("f", DIAMOND, PHASES))
+    tab = await world.open("/flows/default/f")
+    await tab.evaluate("document.querySelectorAll('.node').forEach(e => e.marked = true)")
+    failed = {"phase": "Failed", "reason": "JobFailed", "message": "exit code 3"}
+    await write_status(world.client, JOBFLOWS, "f", status_of("f", PHASES | {"b": failed}))
+    await expect(tab.get_by_role("link", name="b, Failed, JobFailed: exit code 3")).to_be_visible()
+    marked = "[...document.querySelectorAll('.node')].filter(e => !e.marked).map(e => e.id)"
+    assert await tab.evaluate(marked) == ["node:b"]
+    await expect(tab.get_by_label("What failed")).to_have_text("b failed: JobFailed · exit code 3")
+
+
+async def test_a_selected_step_is_explained_and_in_the_address(world: PageWorld) -> None:
+    await world.put(flow_with_status("f", DIAMOND, PHASES))
+    tab = await world.open("/flows/default/f")
+    await tab.locator("[id='node:d']").click()
+    panel = tab.get_by_role("complementary", name="Step d")
+    await expect(panel).to_contain_text("waiting for b (Running)")
+    assert tab.url.endswith("?step=d")
+    await tab.reload()
+    await expect(panel).to_contain_text("waiting for b (Running)")
+    await tab.keyboard.press("Escape")
+    await expect(panel).to_be_hidden()
+    assert tab.url.endswith("/flows/default/f")
+
+
+async def test_a_step_is_found_by_its_name(world: PageWorld) -> None:
+    await world.put(flow_with_status("f", {"first": "", "second": "first"}, {"first": "Running"}))
+    tab = await world.open("/flows/default/f")
+    await tab.keyboard.press("/")
+    await tab.keyboard.type("sec")
+    await tab.keyboard.press("Enter")
+    await expect(tab.get_by_role("complementary", name="Step second")).to_be_visible()
+
+
+async def test_the_legend_counts_phases_and_leads_to_their_steps(world: PageWorld) -> None:
+    await world.put(flow_with_status("f", DIAMOND, PHASES))
+    tab = await world.open("/flows/default/f")
+    completed = tab.get_by_role("button", name="Completed 2")
+    await completed.click()
+    await expect(tab.locator("[id='node:a']")).to_be_focused()
+    await completed.focus()
+    await write_status(world.client, JOBFLOWS, "f", status_of("f", PHASES | {"b": "Completed"}))
+    await expect(tab.get_by_role("button", name="Completed 3")).to_be_focused()
+
+
+async def test_the_graph_has_the_size_that_fits_or_is_chosen(world: PageWorld) -> None:
+    chain = {f"s{i}": f"s{i - 1}" if i else "" for i in range(12)}
+    await world.put(flow_with_status("f", chain, {"s9": "Failed"}))
+    tab = await world.open("/flows/default/f")
+    await expect(tab.locator("[id='node:s9']")).to_be_in_viewport(ratio=1)
+    widths = "[...document.querySelectorAll('#graph svg')].map(e => e.width.baseVal.value)[0]"
+    first = await tab.evaluate(widths)
+    await tab.keyboard.press("+")
+    assert await tab.evaluate(widths) > first
+    await tab.keyboard.press("0")
+    assert await tab.evaluate(widths) < first
+    await expect(tab.locator("[id='node:s0']")).to_be_in_viewport(ratio=1)
+    await expect(tab.locator("[id='node:s11']")).to_be_in_viewport(ratio=1)
+
+
+async def test_items_are_one_node_with_their_counts(world: PageWorld) -> None:
+    runs = [{"index": i, "phase": "Completed" if i < 2 else "Running"} for i in range(3)]
+    sweep = {"phase": "Running", "runs": runs}
+    made = flow_with_status("f", {"sweep": ""}, {"sweep": sweep})
+    made["spec"]["flows"][0]["forEach"] = {"count": 5}
+    await world.put(made)
+    tab = await world.open("/flows/default/f")
+    await expect(tab.locator(".node")).to_contain_text("Running · 2/5 items")
+    widths = "[...document.querySelectorAll('.bar')].map(e => Math.round(e.width.baseVal.value))"
+    assert await tab.evaluate(widths) == [62, 31]  # two and one of five parts
+
+
+async def test_a_child_flow_opens(world: PageWorld) -> None:
+    inner = {"phase": "Running", "flow": "f-inner"}
+    made = flow_with_status("f", {"inner": ""}, {"inner": inner})
+    made["spec"]["flows"][0]["flow"] = {"flows": [{"name": "x"}]}
+    await world.put(made, flow_with_status("f-inner", {"x": ""}, {"x": "Running"}))
+    tab = await world.open("/flows/default/f?step=inner")
+    await tab.get_by_role("link", name="Open the flow f-inner").click()
+    await expect(tab.get_by_role("heading", name="f-inner")).to_be_visible()
+
+
+async def test_a_cycle_is_said_in_place_of_the_graph(world: PageWorld) -> None:
+    await world.put(flow("f", {"a": "b", "b": "a"}))
+    tab = await world.open("/flows/default/f")
+    await expect(tab.locator("#graph-tab")).to_contain_text(
+        "depend on each other in a cycle: a, b and a."
+    )
+
+
+async def test_a_flow_that_is_created_later_appears(world: PageWorld) -> None:
+    tab = await world.open("/flows/default/f")
+    await expect(tab.locator("#header")).to_contain_text("does not exist in namespace default")
+    await world.put(flow("f", DIAMOND))
+    await expect(tab.locator(".node")).to_have_count(5)
+
+
+async def test_a_deleted_flow_keeps_its_last_state(world: PageWorld) -> None:
+    await world.put(flow_with_status("f", DIAMOND, PHASES, "Succeed"))
+    tab = await world.open("/flows/default/f")
+    await world.client.request("DELETE", JOBFLOWS.path("default", "f"))
+    await expect(tab.locator("#notice")).to_contain_text("JobFlow f was deleted")
+    await expect(tab.locator(".node")).to_have_count(5)

@@ -1,0 +1,73 @@
+"""The panel of the selected step, in a real browser."""
+
+import json
+
+import pytest
+from playwright.async_api import expect
+
+from jobflow.api.resources import PODS
+from jobflow.sandbox.apiserver.requests.failures import failure
+from support.page.flows import flow_with_status
+from support.page.page_world import PageWorld
+from support.sandbox.running_controller import DIAMOND
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+FAILED = {
+    "phase": "Failed",
+    "reason": "JobFailed",
+    "message": "pod f-a-main-0 failed with exit code 3",
+    "attempts": 2,
+    "job": "f-a-r1",
+    "failure": {"pod": "f-a-main-0", "exitCode": 3, "node": "n7", "reason": "Error"},
+}
+
+
+async def test_the_cause_of_a_failure_is_in_view_without_scrolling(world: PageWorld) -> None:
+    await world.put(flow_with_status("f", DIAMOND, {"a": FAILED}, "Failed"))
+    tab = await world.open("/flows/default/f")
+    await tab.locator("[id='node:a']").click()
+    why = tab.locator("#step-why")
+    await expect(why).to_contain_text("exit code 3")
+    await expect(why).to_be_in_viewport(ratio=1)
+    await expect(tab.get_by_role("log")).to_be_in_viewport()
+
+
+async def test_what_may_not_be_read_is_said_in_its_place(world: PageWorld) -> None:
+    """As `jobflow why` says it."""
+    message = 'podgroups is forbidden: User "ann" cannot list resource "podgroups"'
+    world.fails("GET", "/podgroups", failure(403, "Forbidden", message), times=None)
+    pending = {"phase": "Pending", "attempts": 1, "job": "f-a"}
+    await world.put(flow_with_status("f", {"a": ""}, {"a": pending}))
+    tab = await world.open("/flows/default/f?step=a")
+    await expect(tab.locator("#step-why")).to_contain_text(
+        "PodGroups are left out: reading them needs the right to list podgroups.scheduling"
+    )
+
+
+async def test_an_item_is_selected_by_the_address(world: PageWorld) -> None:
+    runs = [
+        {"index": i, "phase": "Failed" if i else "Completed", "job": f"f-s-{i}"} for i in (0, 1)
+    ]
+    made = flow_with_status("f", {"s": ""}, {"s": {"phase": "Failed", "runs": runs}}, "Failed")
+    made["spec"]["flows"][0]["forEach"] = {"items": ["eu", "us"]}
+    await world.put(made)
+    tab = await world.open("/flows/default/f?step=s/1")
+    await expect(tab.locator("#step-why")).to_contain_text('Its item: "us"')
+    await expect(tab.locator("[id='node:s']")).to_have_attribute("aria-current", "true")
+    tab = await world.open("/flows/default/f?step=s/7")
+    await expect(tab.locator("#step-why")).to_contain_text('Step "s" has no item "7"')
+
+
+async def test_logs_stay_while_the_rest_of_the_panel_changes(world: PageWorld) -> None:
+    await world.put(flow_with_status("f", {"a": ""}, {"a": "Running"}))
+    tab = await world.open("/flows/default/f?step=a")
+    await tab.evaluate("document.querySelector('#step-logs').marked = true")
+    labels = {"volcano.sh/createdByJobFlow": "default.f", "flow.volcano.sh/step": "a"}
+    pod = {
+        "metadata": {"name": "f-a-main-0", "labels": labels},
+        "spec": {"containers": [{"name": "c"}]},
+    }
+    await world.client.create(PODS, "default", json.dumps(pod).encode())
+    await expect(tab.locator(".logs-empty")).to_contain_text("f-a-main-0")
+    assert await tab.evaluate("document.querySelector('#step-logs').marked")

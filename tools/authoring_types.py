@@ -1,0 +1,185 @@
+"""Writes the types of `jobflow.authoring` that follow from those of `jobflow.api`.
+
+A field of the API has a field here with the same Python name and the same description, and takes
+expressions too. `make manifests` runs this script; a test compares the files with its output.
+"""
+
+import subprocess
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from inspect import getdoc
+from pathlib import Path
+from textwrap import fill, indent
+
+import msgspec
+
+from jobflow.api.flow import control, dependencies, probe
+from jobflow.api.flow.cronjobflow import CronJobFlowSpec
+from jobflow.api.flow.jobflow import JobFlowSpec
+from jobflow.api.flow.step import Step
+from jobflow.api.volcano import job
+from jobflow.core.admission.analysis.child_flows import CHILD_FIELDS
+
+FLOW_TYPES = (
+    dependencies.DependsOn, control.Patch, control.Case, control.ForEach, control.Repeat,
+    control.Retry, control.Backoff, control.Approval, control.Param, control.JobDefaults,
+    control.Concurrency,
+)  # fmt: skip
+JOB_TYPES = (
+    job.JobSpec, job.Task, job.LifecyclePolicy, job.TaskDependsOn, job.Volume,
+    job.NetworkTopology, job.PartitionPolicy, probe.Probe, probe.HTTPGetProbe, probe.HTTPHeader,
+    probe.TCPSocketProbe, probe.TaskStatusProbe,
+)  # fmt: skip
+JOB_SPEC = "Mapping[str, Any] | JobSpec"
+TYPES = {
+    "template": "str | Template",
+    "flow": "ChildFlow | Mapping[str, Any]",
+    "job_spec": JOB_SPEC,
+    "spec": JOB_SPEC,
+    "command": "Sequence[Any] | Expr",
+    "args": "Sequence[Any] | Expr",
+    "resources": "Mapping[str, Any]",
+    "targets": "Sequence[str | Step]",
+    "for_each": "ForEach | Sequence[Any] | Expr",
+    "retry": "Retry | int",
+    "params": "Mapping[str, Any] | Sequence[Param]",
+    "vars": "Mapping[str, str | Expr]",
+    "outputs": "Mapping[str, str | Expr]",
+}
+"""Fields that take more, or less, than their type in the API."""
+EXPRESSIONS = {"when", "from_", "until"}
+"""Texts that are expressions."""
+REFERRING = {"image", "timeout", "message", "group"}
+"""Texts that may be a reference."""
+STEP_TYPES = {"depends_on": "DependsOn | Step | Sequence[Step | str]"}
+FLOWS_HEAD = '''\
+"""Fields of flows and steps, written by tools/authoring_types.py (`make manifests`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from jobflow.authoring.objects.job_fields import Fields, JobSpec, Probe
+
+if TYPE_CHECKING:
+    from jobflow.authoring.objects.expressions import Expr
+    from jobflow.authoring.objects.flows import ChildFlow, Template
+    from jobflow.authoring.objects.steps import Step
+'''
+JOBS_HEAD = '''\
+"""Fields of Volcano jobs and probes, written by tools/authoring_types.py (`make manifests`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class Fields:
+    """An object of the API. Its fields have the names of the API in snake_case; fields that are
+    None are not set."""
+'''
+
+
+def flow_fields() -> str:
+    """Return the text of `fields.py`."""
+    parts = [FLOWS_HEAD, *map(_dataclass, FLOW_TYPES)]
+    parts.append(_typed_dict("StepFields", "Fields of a step.", Step, {"name"}, STEP_TYPES))
+    not_fields = {"flows", "finally_"}
+    spec = JobFlowSpec
+    parts.append(_typed_dict("FlowFields", "Fields of a flow.", spec, not_fields))
+    others = {each.name for each in msgspec.structs.fields(spec)} - CHILD_FIELDS
+    doc = "Fields of a child flow."
+    parts.append(_typed_dict("ChildFields", doc, spec, not_fields | others | {"params"}))
+    doc = "Fields of the schedule of a flow."
+    parts.append(_typed_dict("CronFields", doc, CronJobFlowSpec, {"schedule", "job_flow_template"}))
+    return _formatted("\n".join(parts))
+
+
+def job_fields() -> str:
+    """Return the text of `job_fields.py`."""
+    return _formatted("\n".join([JOBS_HEAD, *map(_dataclass, JOB_TYPES)]))
+
+
+def _dataclass(struct: type) -> str:
+    fields = "\n".join(_fields(struct, " = None"))
+    head = "@dataclass(frozen=True, kw_only=True, eq=False)"
+    doc = _docstring(getdoc(struct) or "")
+    return f"{head}\nclass {struct.__name__}(Fields):\n{doc}\n\n{fields}\n"
+
+
+def _typed_dict(
+    name: str, doc: str, struct: type, without: set[str], own: dict[str, str] | None = None
+) -> str:
+    fields = "\n".join(_fields(struct, "", without, own or {}))
+    return f"class {name}(TypedDict, total=False):\n{_docstring(doc)}\n\n{fields}\n"
+
+
+def _fields(
+    struct: type, default: str, without: set[str] | None = None, own: dict[str, str] | None = None
+) -> Iterator[str]:
+    hints = typing.get_type_hints(struct, include_extras=True)
+    for field in msgspec.structs.fields(struct):
+        if field.name not in (without or ()):
+            kind, doc = _described(hints[field.name])
+            written = (own or {}).get(field.name) or _overridden(struct, field.name, kind)
+            optional = written if "Any" == written else f"{written} | None"
+            yield f"    {field.name}: {optional}{default}\n{_docstring(doc)}"
+
+
+def _overridden(struct: type, name: str, kind: str) -> str:
+    if struct in JOB_TYPES:
+        return "Mapping[str, Any]" if name == "template" else kind
+    if kind == "int | str" or name in EXPRESSIONS | REFERRING and kind == "str":
+        kind += " | Expr"
+    return TYPES.get(name, kind)
+
+
+def _described(hint: typing.Any) -> tuple[str, str]:
+    """Return the type of a field here, and its description."""
+    if typing.get_origin(hint) is typing.Annotated:
+        inner, *metadata = typing.get_args(hint)
+        docs = [each.description for each in metadata if each.description]
+        return _type(inner), docs[-1] if docs else ""
+    return _type(hint), ""
+
+
+def _type(hint: typing.Any) -> str:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _type(args[0])
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(_type(each) for each in args if each is not type(None))
+    if origin is list:
+        return f"Sequence[{_type(args[0])}]"
+    if origin is dict:
+        return f"Mapping[str, {_type(args[1])}]"
+    if hint is typing.Any:
+        return "Any"
+    return str(hint.__name__)
+
+
+def _docstring(text: str) -> str:
+    flat = " ".join(text.split()).replace("\\", "\\\\")
+    return indent(fill(f'"""{flat}"""', 92), "    ") if flat else ""
+
+
+def _formatted(source: str) -> str:
+    command = [sys.executable, "-m", "ruff", "format", "-"]
+    done = subprocess.run(command, input=source, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def main(folder: Path) -> None:
+    """Write both modules."""
+    (folder / "fields.py").write_text(flow_fields(), encoding="utf-8")
+    (folder / "job_fields.py").write_text(job_fields(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
