@@ -175,6 +175,8 @@ class Requirement(msgspec.Struct, frozen=True):
     """The targets that may fail: their condition is Failed or Finished; empty with a probe."""
     matched: frozenset[int] = frozenset()
     """The targets whose items the items of the step depend on; the others count as a whole."""
+    is_mixed: bool = False
+    """Whether some targets are matched, or differ in the condition."""
 
     def handles(self, met: Iterable[int] | None) -> bool:
         """Whether the step handles a failure if these targets are met (None: any of them)."""
@@ -209,7 +211,9 @@ def build_requirement(
         ]
         handled = frozenset(t for t, want in zip(targets, wants, strict=True) if want in HANDLES)
     rows = [TARGET_STATES[want] for want in wants]
-    return Requirement(targets, get_strategy(step), wants, rows, probe, to_run, handled, matched)
+    is_mixed = bool(matched) or len(set(wants)) > 1
+    how = get_strategy(step)
+    return Requirement(targets, how, wants, rows, probe, to_run, handled, matched, is_mixed)
 
 
 def get_end(step: Step, condition: RunCondition) -> StepEnd | None:

@@ -6,7 +6,7 @@ Continue starts every step that does not depend on the failure. A failure that t
 continueOnFailure forgives does not count, nor does a failure in `finally`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from jobflow.api.flow.control import FailurePolicy, to_number
 from jobflow.api.flow.jobflow import JobFlow
@@ -20,6 +20,7 @@ from jobflow.core.spec.approvals import is_to_be_stored
 from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.text import join_names
 
+_FAILED = StepPhase.FAILED.value
 _POLICIES = {str(policy): policy for policy in FailurePolicy}
 
 
@@ -42,20 +43,13 @@ def is_last_failure(run: ObservedRun) -> bool:
     return run.job is not None and run.job.phase in FAILURES and run.stored.failures >= limit
 
 
-def broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> list[str]:
-    """Return the names of the steps before `finally` that fail the flow by themselves, in order,
-    except for approvals whose rejection is not stored yet."""
-    return [ctx.steps[p].name for p in _broken(ctx, decisions) if not _is_unstored(ctx, p)]
-
-
-def _broken(ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> Iterator[int]:
-    steps, failed = ctx.steps, StepPhase.FAILED.value
-    for position, decision in enumerate(decisions[: ctx.last_from]):
-        if decision is not None and decision.condition.phase == failed:
-            condition = decision.condition
-            if fails_flow(steps[position], condition):
-                if condition.reason != StepReason.FAILURE_POLICY:
-                    yield position
+def _breaks(ctx: PlanContext, position: int, condition: StepCondition) -> bool:
+    """Return whether a step before `finally` with this condition fails the flow by itself."""
+    return (
+        condition.phase == _FAILED
+        and condition.reason != StepReason.FAILURE_POLICY
+        and fails_flow(ctx.steps[position], condition)
+    )
 
 
 def _is_unstored(ctx: PlanContext, position: int) -> bool:
@@ -67,26 +61,24 @@ def _is_unstored(ctx: PlanContext, position: int) -> bool:
 def stored_failures(ctx: PlanContext) -> str:
     """Return the clause that names the failed steps of the stored status."""
     if ctx.progress.stored_failures is None:
-        stored = [StepDecision(observed.stored) for observed in ctx.observed]
-        names = join_names(broken(ctx, stored)) or "another step"
+        stored = [
+            ctx.steps[position].name
+            for position, observed in enumerate(ctx.observed[: ctx.last_from])
+            if _breaks(ctx, position, observed.stored) and not _is_unstored(ctx, position)
+        ]
+        names = join_names(stored) or "another step"
         ctx.progress.stored_failures = f"{names} failed"
     return ctx.progress.stored_failures
 
 
-def _failing(ctx: PlanContext, known: Sequence[StepDecision | None]) -> Iterator[str]:
-    """Yield the steps that have failed, but whose reason is being read or whose rejection is being
-    stored."""
-    yield from (ctx.steps[p].name for p in _broken(ctx, known) if _is_unstored(ctx, p))
-    for position, decision in enumerate(known):
-        if decision is None or not decision.unjudged or position >= ctx.last_from:
-            continue
-        observed = ctx.observed[position]
-        if observed.step.continue_on_failure:
-            continue
-        runs = observed.each
-        alive = any(run.job is not None and not run.job.ended for run in runs)
-        if not alive and any(map(is_last_failure, runs)):
-            yield observed.step.name
+def _has_failed(ctx: PlanContext, position: int) -> bool:
+    """Return whether a step whose reason is being read stops the flow, whatever the reason is."""
+    observed = ctx.observed[position]
+    if observed.step.continue_on_failure:
+        return False
+    runs = observed.each
+    alive = any(run.job is not None and not run.job.ended for run in runs)
+    return not alive and any(map(is_last_failure, runs))
 
 
 class FailureStop:
@@ -95,11 +87,13 @@ class FailureStop:
     def __init__(self, ctx: PlanContext, known: Sequence[StepDecision | None]) -> None:
         """`known`: decisions that are made already, by position."""
         continues = policy_of(ctx.flow) is FailurePolicy.CONTINUE
-        self.failed = [] if continues else broken(ctx, known)
+        self.failed: list[str] = []
         """Steps for whose failure the flow has stopped; empty if it has not."""
-        self.failing = [] if continues else list(_failing(ctx, known))
+        self.failing: list[str] = []
         """Steps that have failed, but whose reason is being read or whose rejection is being
         stored: no other step starts."""
+        if not continues:
+            self._find_failures(ctx, known)
         self._continues = continues
         self._goes_on = policy_of(ctx.flow) is FailurePolicy.STOP
         self._steps = ctx.steps
@@ -109,6 +103,16 @@ class FailureStop:
         self._spared = bytearray(len(ctx.steps))
         self._handling = bytearray(len(ctx.steps))
         """Spared steps that are not skipped: those behind them may start too."""
+
+    def _find_failures(self, ctx: PlanContext, known: Sequence[StepDecision | None]) -> None:
+        for position, decision in zip(range(ctx.last_from), known, strict=False):
+            if decision is None:
+                continue
+            if _breaks(ctx, position, decision.condition):
+                found = self.failing if _is_unstored(ctx, position) else self.failed
+                found.append(ctx.steps[position].name)
+            if decision.unjudged and _has_failed(ctx, position):
+                self.failing.append(ctx.steps[position].name)
 
     @property
     def is_active(self) -> bool:

@@ -57,6 +57,9 @@ class PendingSteps:
     def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision | None]) -> None:
         """`decisions`: those of the steps that have begun; None for all others."""
         self.ctx = ctx
+        self.needs = ctx.layout.needs
+        self.last_from = ctx.last_from
+        self.lifecycle = ctx.lifecycle
         self.known = decisions
         self.decisions = list(decisions)
         self.ends = ctx.progress.ends
@@ -66,10 +69,12 @@ class PendingSteps:
 
     def run(self) -> list[StepDecision]:
         """Return the decision about every step, by position."""
-        blocked, stopped = self.ctx.layout.blocked, self.stopping.is_active
+        layout, stopped = self.ctx.layout, self.stopping.is_active
+        blocked, matching = layout.blocked, layout.matching
         for position in self.ctx.graph.order:
             decision = self.decisions[position]
-            began = decision is not None
+            if (began := decision is not None) and position not in matching and not stopped:
+                continue
             if decision is not None and self._may_go_on(position, decision):
                 decision = self._continued(position)
             if decision is None:
@@ -85,7 +90,7 @@ class PendingSteps:
         has been decided in this pass."""
         if position not in self.ctx.layout.matching:
             return False
-        matched = self.ctx.layout.needs[position].matched
+        matched = self.needs[position].matched
         has_ended = decision.condition.phase in ENDED_STEP_PHASES
         return not has_ended and any(self.known[target] is None for target in matched)
 
@@ -133,15 +138,15 @@ class PendingSteps:
         if position in ctx.layout.left_out:
             message = "spec.targets names neither it nor a step that depends on it"
             return self._skipped(observed, StepReason.NOT_TARGETED, message)
-        is_last = position >= ctx.last_from
+        is_last = position >= self.last_from
         if is_last and (waits := self._before_finally(observed)) is not None:
             return waits
         targets = self._target_states(position)
         need = targets.need
         verdict = combine_states(need.how, targets.reaches)
         skip = SKIPS.get(verdict)
-        if ctx.lifecycle.ending_reason and not is_last and skip in (None, StepEnd.STOPPED):
-            return self._skipped(observed, StepReason.STOPPED, ctx.lifecycle.ending_message)
+        if self.lifecycle.ending_reason and not is_last and skip in (None, StepEnd.STOPPED):
+            return self._skipped(observed, StepReason.STOPPED, self.lifecycle.ending_message)
         if skip is not None:
             message = skipped_for(skip, ctx, targets, self.stopping.failed)
             return self._skipped(observed, StepReason(skip), message)
@@ -158,8 +163,8 @@ class PendingSteps:
 
     def _before_finally(self, observed: ObservedStep) -> StepDecision | None:
         """Return the decision about a step of `finally` that may not begin, else None."""
-        if self.ctx.lifecycle.finally_too:
-            return self._skipped(observed, StepReason.STOPPED, self.ctx.lifecycle.ending_message)
+        if self.lifecycle.finally_too:
+            return self._skipped(observed, StepReason.STOPPED, self.lifecycle.ending_message)
         if not self._finally_may_begin and not self.ctx.terminating:
             return StepDecision(wait(observed, "", "waits until all other steps have ended"))
         return None
@@ -213,7 +218,7 @@ class PendingSteps:
     ) -> StepDecision | None:
         """Return the decision if a failure keeps a ready step from starting, else None."""
         stopping = self.stopping
-        if not stopping.is_active or position >= self.ctx.last_from:
+        if not stopping.is_active or position >= self.last_from:
             return None
         if stopping.admits(position, targets.met()) or stopping.goes_on(position):
             return None
@@ -225,7 +230,7 @@ class PendingSteps:
 
     def _target_states(self, position: int, *, began: bool = False) -> TargetStates:
         """`began`: a step that has begun does not need its probe any more."""
-        ends, need = self.ends, self.ctx.layout.needs[position]
+        ends, need = self.ends, self.needs[position]
         if (probe := need.probe) is not None:
             if began:
                 return TargetStates(need, [TargetState.MET] * len(need.targets))
@@ -293,7 +298,7 @@ class PendingSteps:
 
     def _wait_for_targets(self, position: int, targets: TargetStates) -> StepCondition:
         observed, stopping = self.ctx.observed[position], self.stopping
-        is_last = position >= self.ctx.last_from
+        is_last = position >= self.last_from
         if stopping.failed and not (
             is_last or stopping.admits(position) or stopping.goes_on(position)
         ):
@@ -304,8 +309,8 @@ class PendingSteps:
     def _blocked(self, position: int) -> StepDecision:
         ctx = self.ctx
         observed = ctx.observed[position]
-        if ctx.lifecycle.ending_reason:
-            return self._skipped(observed, StepReason.STOPPED, ctx.lifecycle.ending_message)
+        if self.lifecycle.ending_reason:
+            return self._skipped(observed, StepReason.STOPPED, self.lifecycle.ending_message)
         message = blocked_by(ctx, observed.step)
         return StepDecision(wait(observed, StepReason.BLOCKED, message))
 

@@ -53,19 +53,32 @@ def waits_for(ctx: PlanContext, targets: TargetStates) -> tuple[str, str]:
         is_known = any(targets.looks[i].message for i in pending)
         reason = StepReason.WAITING_FOR_PROBE if is_known else ""
         return reason, f"waits for {_probe_messages(ctx, pending, targets, last)}"
-    pairs = zip(need.targets, need.wants, targets.reaches, strict=True)
-    waited = [(target, want) for target, want, reach in pairs if reach is _NOT_YET]
-    named, names, standing = waited[:MAX_NAMES], ctx.graph.names, ctx.standing
-    states = [f"{names[target]} ({standing[target].phase})" for target, _ in named]
+    names, standing = ctx.graph.names, ctx.standing
+    states: list[str] = []
+    total = 0
+    for target, reach in zip(need.targets, targets.reaches, strict=True):
+        if reach is _NOT_YET:
+            total += 1
+            if total <= MAX_NAMES:
+                states.append(f"{names[target]} ({standing[target].phase})")
+    to = _TO[need.wants[0]]
+    if need.is_mixed:
+        states, to = _mixed(states, targets)
+    return "", f"waits for {join_names(states, total=total, last=last)}{to}"
+
+
+def _mixed(states: list[str], targets: TargetStates) -> tuple[list[str], str]:
+    """Return these first pending states with what the step waits for of each target, and the
+    ending that all have in common."""
+    need = targets.need
+    pending = [i for i, reach in enumerate(targets.reaches) if reach is _NOT_YET]
     if need.matched:
-        owners = ["the items of " if target in need.matched else "" for target, _ in named]
-        states = [owner + state for owner, state in zip(owners, states, strict=True)]
-    first = waited[0][1]
-    to = _TO[first]
-    if any(want is not first for _, want in waited):
-        to = ""
-        states = [state + _TO_EACH[want] for state, (_, want) in zip(states, named, strict=True)]
-    return "", f"waits for {join_names(states, total=len(waited), last=last)}{to}"
+        owners = ["the items of " if need.targets[i] in need.matched else "" for i in pending]
+        states = [owner + state for owner, state in zip(owners, states, strict=False)]
+    wants = [need.wants[i] for i in pending]
+    if wants.count(wants[0]) == len(wants):
+        return states, _TO[wants[0]]
+    return [state + _TO_EACH[want] for state, want in zip(states, wants, strict=False)], ""
 
 
 def unsatisfiable(ctx: PlanContext, targets: TargetStates) -> str:
