@@ -28,6 +28,7 @@ from jobflow.core.planning.view import PodsRead, View
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import Credentials, Login
+from jobflow.kube.write_order import WriteOrder
 from jobflow.runtime import logs
 from jobflow.sandbox.virtual_time.cluster import VirtualCluster
 from jobflow.store import Store, slim_job
@@ -183,7 +184,9 @@ def _reconciler(flow: JobFlow, view: View, client: Client) -> Reconciler:
     applier, recorder = Applier(client, store, memory), Recorder(client)
     queue = WorkQueue[Key]()
     prober = Prober(store.pods.of, queue.add)
-    return Reconciler(store, applier, memory, recorder, queue, prober, now=lambda: NOW)
+    return Reconciler(
+        store, applier, memory, recorder, queue, prober, WriteOrder(), now=lambda: NOW
+    )
 
 
 def _states() -> dict[str, tuple[JobFlow, View]]:

@@ -11,6 +11,7 @@ from jobflow.api.flow.status import JobFlowStatus
 from jobflow.controller import reconciler as module
 from jobflow.core.planning.actions import Event, EventType, Plan
 from jobflow.core.planning.view import View
+from jobflow.kube.write_order import Urgency
 from support.sandbox.manual_reconciler import KEY, World, running_status, set_plan
 from support.sandbox.running_controller import NAMESPACE, cluster, flow, template
 
@@ -32,6 +33,37 @@ async def test_a_status_that_is_not_urgent_is_written_once_a_second(
         set_plan(monkeypatch, says=str(number))
         outcome = await world.reconciler.reconcile(KEY)
         assert (world.writes, outcome.after) == (writes, wait)
+
+
+async def test_a_status_that_is_not_urgent_waits_for_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_plan(monkeypatch, says="first")
+    await world.reconciler.reconcile(KEY)
+    world.order.places.limit = 1
+    async with world.order.turn(Urgency.NEEDED, "kind"):
+        for seconds, wait in [(1.0, 0.1), (0.1, 29.9), (28.9, 1.0)]:
+            world.now += seconds
+            set_plan(monkeypatch, says="second")
+            outcome = await world.reconciler.reconcile(KEY)
+            assert (world.writes, outcome.after) == (1, pytest.approx(wait))
+    assert await world.queue.get() == KEY
+    await world.reconciler.reconcile(KEY)
+    assert world.writes == 2
+
+
+async def test_a_status_is_written_after_half_a_minute_without_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_plan(monkeypatch, says="first")
+    await world.reconciler.reconcile(KEY)
+    world.order.places.limit = 1
+    async with world.order.turn(Urgency.NEEDED, "kind"):
+        set_plan(monkeypatch, says="second")
+        await world.reconciler.reconcile(KEY)
+        world.now += 30.0
+        await world.reconciler.reconcile(KEY)
+        assert world.writes == 2
 
 
 async def test_an_urgent_status_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

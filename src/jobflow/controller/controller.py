@@ -23,6 +23,7 @@ from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler
 from jobflow.controller.template_status import TemplateStatuses
 from jobflow.kube.cache import Key
 from jobflow.kube.client import Client
+from jobflow.kube.write_order import OrderedClient, WriteOrder
 from jobflow.runtime.task_group import either
 from jobflow.store import Store
 
@@ -58,6 +59,8 @@ class Controller:
     ) -> None:
         self._store = store
         self._workers = workers
+        order = WriteOrder(clock=clock)
+        client = OrderedClient(client, order)
         self._stopping = asyncio.Event()
         answers = Memory(dice=dice)
         self._queue: WorkQueue[Key] = WorkQueue(hooks=hooks, clock=clock, dice=dice)
@@ -73,6 +76,7 @@ class Controller:
             self._recorder,
             self._queue,
             self._prober,
+            order,
             status_seconds=status_seconds,
             hooks=hooks,
             now=now,

@@ -29,12 +29,15 @@ from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.plan import plan as plan_flow
 from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key, key_of
+from jobflow.kube.write_order import WriteOrder
 from jobflow.store import Listener, Store, flow_of, owner_uid
 
 log = structlog.get_logger(__name__)
 
 STATUS_SECONDS = 1.0
 """Minimum time between two status writes of a flow that nothing waits for."""
+PROGRESS_SECONDS = 30.0
+"""Time after which such a write no longer waits for room among the writes under way."""
 SETTLE_SECONDS = 0.1
 """Delay of such a write, so that it includes changes that follow at once (a job created, then
 Pending, then Running)."""
@@ -65,6 +68,7 @@ class Reconciler(Listener):
         recorder: Recorder,
         queue: WorkQueue[Key],
         prober: Prober,
+        order: WriteOrder,
         *,
         status_seconds: float = STATUS_SECONDS,
         hooks: Hooks | None = None,
@@ -78,6 +82,7 @@ class Reconciler(Listener):
         self._recorder = recorder
         self._queue = queue
         self._prober = prober
+        self._order = order
         self._pod_index = PodIndex(store)
         self._places = Places(store)
         self._hooks = hooks or Hooks()
@@ -248,7 +253,14 @@ class Reconciler(Listener):
         if answers.changed_at is None:
             answers.changed_at = now
         due = max(answers.changed_at + SETTLE_SECONDS, answers.written_at + self._status_seconds)
-        return max(0.0, due - now)
+        if due > now:
+            return due - now
+        late = answers.changed_at + PROGRESS_SECONDS
+        if late <= now or self._order.has_room:
+            return 0.0
+        key = key_of(flow)
+        self._order.when_room(key, lambda: self._queue.add(key))
+        return late - now
 
     def _outcome(
         self, flow: JobFlow, due: Due, applied: Applied, answers: Answers

@@ -90,10 +90,26 @@ async def test_an_event_is_tried_three_times_and_then_dropped(world: Recording) 
     assert world.dropped.count == 1
 
 
-async def test_a_full_queue_drops_events(world: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_of_a_full_queue_become_one(
+    world: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(events, "PENDING", 3)
-    await world.send(*map(str, range(5)))
-    assert (await world.counts()).keys() == {"2", "3", "4"}
+    await world.send(*map(str, range(9)))
+    combined = "(combined from similar events): 6"
+    assert await world.counts() == {combined: 7, "7": 1, "8": 1}
+    assert world.dropped.count == 0
+
+
+async def test_events_that_cannot_be_folded_are_dropped(
+    world: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "PENDING", 3)
+    for number in range(5):
+        event = Event(EventType.NORMAL, f"Reason{number}", "x")
+        world.recorder.record(world.subject, event)
+    await world.recorder.flush()
+    reasons = {event["reason"] for event in await world.cluster.events()}
+    assert reasons == {"Reason2", "Reason3", "Reason4"}
     assert world.dropped.count == 2
 
 

@@ -18,6 +18,7 @@ from jobflow.controller.reconciler import Reconciler
 from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key
+from jobflow.kube.write_order import WriteOrder
 from jobflow.store import Store
 from support.sandbox.running_controller import NAMESPACE, Cluster
 
@@ -36,6 +37,7 @@ class World:
         self.queue = WorkQueue[Key](clock=lambda: self.now, dice=lambda: 0.0)
         self.recorder = Recorder(servers.client)
         self.memory = Memory()
+        self.order = WriteOrder()
         self.reconciler = Reconciler(
             self.store,
             Applier(servers.client, self.store, self.memory),
@@ -43,6 +45,7 @@ class World:
             self.recorder,
             self.queue,
             Prober(self.store.pods.of, self.queue.add),
+            self.order,
             clock=lambda: self.now,
         )
 

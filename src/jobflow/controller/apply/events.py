@@ -1,7 +1,8 @@
 """Kubernetes Events on flows and CronJobFlows; a repeated Event is counted, not created again.
 
 Events neither delay nor fail a reconcile: `record` queues an Event, `run` sends it, and an Event
-that cannot be sent is dropped.
+that cannot be sent is dropped. If too many wait, those of one object and reason become one, with
+the message that client-go's EventAggregator gives such an Event.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,7 +31,8 @@ log = structlog.get_logger(__name__)
 
 COMPONENT = "jobflow"
 PENDING = 2000
-"""Maximum length of the queue. If it is exceeded, the oldest Event is dropped."""
+"""Events that may wait. If there are more, the oldest are folded, and then dropped."""
+COMBINED = "(combined from similar events): "
 REMEMBERED = 4096
 """Number of Events whose count is kept in memory."""
 PER_SECOND = 50.0
@@ -56,6 +58,8 @@ class Pending:
     name: str
     times: int
     last: str
+    folded: str
+    """The name of the Event that stands for those of its object and reason."""
     tries: int = 0
 
 
@@ -75,6 +79,8 @@ class Recorder:
         self._now = now
         self._pause = 1.0 / per_second
         self._pending: OrderedDict[str, Pending] = OrderedDict()
+        self._folded: OrderedDict[str, Pending] = OrderedDict()
+        """Events that stand for others of their object and reason; sent when no other waits."""
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._news = asyncio.Event()
         self._stopped = False
@@ -87,18 +93,41 @@ class Recorder:
             waiting.times += 1
             waiting.last = at
             return
-        if len(self._pending) >= PENDING:
-            self._pending.popitem(last=False)
-            self._hooks.event_dropped()
+        while self._waiting >= PENDING:
+            self._fold_oldest()
         body = event_body(about, event, name, at)
-        self._pending[name] = Pending(body, about.metadata.namespace, name, 1, at)
+        folded = event_name(about, replace(event, message=COMBINED))
+        self._pending[name] = Pending(body, about.metadata.namespace, name, 1, at, folded)
         self._news.set()
+
+    @property
+    def _waiting(self) -> int:
+        return len(self._pending) + len(self._folded)
+
+    def _fold_oldest(self) -> None:
+        """Make the oldest Event a part of the one of its object and reason, or make it that one. If
+        all are folded, drop the oldest."""
+        if not self._pending:
+            self._folded.popitem(last=False)
+            self._hooks.event_dropped()
+            return
+        _, oldest = self._pending.popitem(last=False)
+        folded = self._folded.get(oldest.folded)
+        if folded is None:
+            self._folded[oldest.folded] = oldest
+            return
+        folded.times += oldest.times
+        folded.last = oldest.last
+        folded.name = folded.folded
+        message = f"{COMBINED}{oldest.body['message']}"[:MESSAGE]
+        metadata = {**folded.body["metadata"], "name": folded.name}
+        folded.body |= {"metadata": metadata, "message": message}
 
     async def run(self) -> None:
         """Send until `stop`, or until cancelled."""
         while not self._stopped:
             await self._news.wait()
-            while self._pending and not self._stopped:
+            while self._waiting and not self._stopped:
                 await self._send_next()
                 await asyncio.sleep(self._pause)
             self._news.clear()
@@ -113,16 +142,14 @@ class Recorder:
         """Send all queued Events without pauses before the process ends. After `seconds`, the
         remaining Events are dropped."""
         until = time.monotonic() + seconds
-        for _ in range(len(self._pending)):
+        for _ in range(self._waiting):
             if time.monotonic() >= until:
-                log.warning(
-                    "events given up, the API server is too slow", events=len(self._pending)
-                )
+                log.warning("events given up, the API server is too slow", events=self._waiting)
                 return
             await self._send_next()
 
     async def _send_next(self) -> None:
-        name, event = self._pending.popitem(last=False)
+        _, event = (self._pending or self._folded).popitem(last=False)
         try:
             await self._send(event)
         except ApiError as error:

@@ -1,0 +1,231 @@
+"""The order in which a client's writes are sent, and how many of them are under way at once.
+
+A busy API server answers every write later, so a write that nothing waits for delays those that
+users wait for. Writes take turns: the most urgent first, and first come, first served among equals.
+The number of places follows what the server bears, as TCP's congestion window does: it grows by one
+while writes wait and answers come as fast as ever, and shrinks by a factor when they do not.
+"""
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
+from enum import IntEnum
+from typing import Any
+
+from jobflow.api.resources import EVENTS, JOBFLOWS
+from jobflow.kube.client import Client, resource_of
+from jobflow.kube.errors import NETWORK_ERRORS, ApiError
+
+LEAST_PLACES = 4
+FIRST_PLACES = 16
+MOST_PLACES = 64
+
+GROWTH = 1
+"""Places that a round without trouble adds, if writes waited in it."""
+SHRINK = 0.9
+"""Factor after a round in which answers were slow."""
+SHRINK_AFTER_FAILURE = 0.5
+"""Factor after a 429, an answer of 500 and above, or no answer."""
+SLOW = 2.0
+"""Times the best answer of the same kind of request from which a round is slow."""
+SLACK_SECONDS = 0.002
+"""Added to the best answer, which on a local network is so short that noise would be slow."""
+FORGETTING = 1.01
+"""Factor by which best answers are forgotten each round: a server may become slower for good."""
+PATIENCE_SECONDS = 1.0
+"""Time after which a write that waits gets a place beyond the others, if none of its urgency is
+under way, so that nothing waits for ever."""
+
+
+class Urgency(IntEnum):
+    """What waits for a write; the lowest number is sent first."""
+
+    NEEDED = 0
+    """A create, and the status of a flow: users and other writes wait for it."""
+    DELETE = 1
+    SUMMARY = 2
+    """The status of a JobTemplate or CronJobFlow, which counts what others have done."""
+    EVENT = 3
+
+
+def urgency_of(method: str, resource: str) -> Urgency | None:
+    """Return the urgency of a request (`resource_of` its path), or None for a read."""
+    if method == "GET":
+        return None
+    if resource == EVENTS.plural:
+        return Urgency.EVENT
+    if method == "DELETE":
+        return Urgency.DELETE
+    if method == "POST" or resource.startswith(JOBFLOWS.plural):
+        return Urgency.NEEDED
+    return Urgency.SUMMARY
+
+
+class Places:
+    """The number of writes that may be under way at once."""
+
+    def __init__(self) -> None:
+        self.limit = float(FIRST_PLACES)
+        self._best: dict[Hashable, float] = {}
+        """Seconds of the fastest answer by kind of request."""
+        self._answers = 0
+        self._slowness = 0.0
+        """Seconds of the answers of this round, each divided by the best of its kind."""
+        self._has_waited = False
+        self._last_failure = -math.inf
+
+    def waited(self) -> None:
+        """Note that a write has waited for a place."""
+        self._has_waited = True
+
+    def answered(self, kind: Hashable, seconds: float) -> None:
+        """Note an answer. A round has as many answers as there are places."""
+        best = self._best.get(kind, seconds)
+        self._best[kind] = best = min(best, seconds)
+        self._answers += 1
+        self._slowness += seconds / (best + SLACK_SECONDS)
+        if self._answers >= self.limit:
+            self._end_round()
+
+    def failed(self, began: float, now: float) -> None:
+        """Note that the server has refused a write because of its load, or has not answered. Writes
+        that began before the last such failure shrink nothing: they tell of the same time."""
+        if began >= self._last_failure:
+            self._last_failure = now
+            self._resize(self.limit * SHRINK_AFTER_FAILURE)
+            self._begin_round()
+
+    def _end_round(self) -> None:
+        if self._slowness > SLOW * self._answers:
+            self._resize(self.limit * SHRINK)
+        elif self._has_waited:
+            self._resize(self.limit + GROWTH)
+        for kind in self._best:
+            self._best[kind] *= FORGETTING
+        self._begin_round()
+
+    def _begin_round(self) -> None:
+        self._answers, self._slowness, self._has_waited = 0, 0.0, False
+
+    def _resize(self, limit: float) -> None:
+        self.limit = min(max(limit, LEAST_PLACES), MOST_PLACES)
+
+
+class WriteOrder:
+    """Gives writes their turns. Used by one event loop."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.places = Places()
+        self._clock = clock
+        self._waiting: dict[Urgency, deque[_Turn]] = {urgency: deque() for urgency in Urgency}
+        self._under_way = dict.fromkeys(Urgency, 0)
+        self._wants_room: dict[Hashable, Callable[[], None]] = {}
+        self._patience: asyncio.TimerHandle | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a further write could begin at once."""
+        return self._free >= 1 and not any(self._waiting.values())
+
+    def when_room(self, key: Hashable, call: Callable[[], None]) -> None:
+        """Call once there is room. A later call for the same key replaces the earlier one."""
+        self._wants_room[key] = call
+
+    @asynccontextmanager
+    async def turn(self, urgency: Urgency, kind: Hashable) -> AsyncIterator[None]:
+        """Wait for a place; the body is the write. `kind`: requests whose answers take alike."""
+        await self._take(urgency)
+        began = self._clock()
+        try:
+            yield
+            self.places.answered(kind, self._clock() - began)
+        except ApiError as error:
+            if error.code == 429 or error.code >= 500:
+                self.places.failed(began, self._clock())
+            raise
+        except NETWORK_ERRORS:
+            self.places.failed(began, self._clock())
+            raise
+        finally:
+            self._under_way[urgency] -= 1
+            self._go_on()
+
+    @property
+    def _free(self) -> float:
+        return self.places.limit - sum(self._under_way.values())
+
+    async def _take(self, urgency: Urgency) -> None:
+        if self.has_room:
+            self._under_way[urgency] += 1
+            return
+        self.places.waited()
+        turn = _Turn(asyncio.get_running_loop().create_future(), self._clock() + PATIENCE_SECONDS)
+        self._waiting[urgency].append(turn)
+        self._watch_patience()
+        try:
+            await turn.comes
+        except asyncio.CancelledError:
+            if turn.comes.done() and not turn.comes.cancelled():
+                self._under_way[urgency] -= 1
+                self._go_on()
+            raise
+
+    def _go_on(self) -> None:
+        """Begin the writes that may begin now, then call those who wait for room."""
+        for urgency, waiting in self._waiting.items():
+            while waiting and (self._free >= 1 or self._is_overdue(urgency)):
+                turn = waiting.popleft()
+                if not turn.comes.done():
+                    turn.comes.set_result(None)
+                    self._under_way[urgency] += 1
+        for _ in range(int(self._free) if self.has_room else 0):
+            if not self._wants_room:
+                break
+            self._wants_room.pop(next(iter(self._wants_room)))()
+
+    def _is_overdue(self, urgency: Urgency) -> bool:
+        first = self._waiting[urgency][0]
+        return not self._under_way[urgency] and first.patient_until <= self._clock()
+
+    def _watch_patience(self) -> None:
+        """Look again when the patience of a waiting write ends; an answer may not come before."""
+        if self._patience is None:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(PATIENCE_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._patience = None
+        self._go_on()
+        if any(self._waiting.values()):
+            self._watch_patience()
+
+
+class OrderedClient(Client):
+    """Requests through another client, whose writes take turns."""
+
+    def __init__(self, client: Client, order: WriteOrder) -> None:
+        super().__init__(client.auth, namespace=client.namespace, connections=client._connections)
+        self._client = client
+        self._order = order
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        """Like Client.request. The time limit of a write begins with its turn."""
+        resource = resource_of(path)
+        urgency = urgency_of(method, resource)
+        if urgency is None:
+            return await self._client.request(method, path, **options)
+        async with self._order.turn(urgency, (method, resource)):
+            return await self._client.request(method, path, **options)
+
+
+class _Turn:
+    """A write that waits. `patient_until`: the time from which it may go beyond the places."""
+
+    __slots__ = ("comes", "patient_until")
+
+    def __init__(self, comes: "asyncio.Future[None]", patient_until: float) -> None:
+        self.comes = comes
+        self.patient_until = patient_until

@@ -1,0 +1,241 @@
+"""Turns of writes: the most urgent first, as many as the server bears, and none waits for ever."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.kube import write_order
+from jobflow.kube.errors import ApiError, Status
+from jobflow.kube.write_order import (
+    FIRST_PLACES,
+    LEAST_PLACES,
+    MOST_PLACES,
+    Places,
+    Urgency,
+    WriteOrder,
+    urgency_of,
+)
+
+FLOWS = "jobflows/status"
+
+
+class Writes:
+    """Writes that a test begins and ends, with a number of places that does not change."""
+
+    def __init__(self, places: int) -> None:
+        self.order = WriteOrder()
+        self.order.places.limit = places
+        self.order.places.answered = lambda kind, seconds: None  # type: ignore[method-assign]
+        self.began: list[str] = []
+        self._ends: dict[str, asyncio.Event] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def send(self, name: str, urgency: Urgency) -> None:
+        self._ends[name] = asyncio.Event()
+        self._tasks[name] = asyncio.create_task(self._write(name, urgency))
+        await settle()
+
+    async def _write(self, name: str, urgency: Urgency) -> None:
+        async with self.order.turn(urgency, "kind"):
+            self.began.append(name)
+            await self._ends[name].wait()
+
+    async def end(self, name: str) -> None:
+        self._ends[name].set()
+        await settle()
+
+    async def cancel(self, name: str) -> None:
+        self._tasks[name].cancel()
+        await settle()
+
+    async def finish(self) -> None:
+        for each in self._ends.values():
+            each.set()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("method", "resource", "urgency"),
+    [
+        ("GET", "jobs", None),
+        ("POST", "jobs", Urgency.NEEDED),
+        ("POST", "jobflows", Urgency.NEEDED),
+        ("POST", "commands", Urgency.NEEDED),
+        ("PATCH", "jobflows/status", Urgency.NEEDED),
+        ("DELETE", "jobs", Urgency.DELETE),
+        ("PATCH", "jobtemplates/status", Urgency.SUMMARY),
+        ("PATCH", "cronjobflows/status", Urgency.SUMMARY),
+        ("POST", "events", Urgency.EVENT),
+        ("PATCH", "events", Urgency.EVENT),
+    ],
+)
+def test_a_write_is_as_urgent_as_what_waits_for_it(
+    method: str, resource: str, urgency: Urgency | None
+) -> None:
+    assert urgency_of(method, resource) is urgency
+
+
+async def test_the_most_urgent_write_is_next_and_equals_keep_their_order() -> None:
+    writes = Writes(places=1)
+    await writes.send("first", Urgency.EVENT)
+    for name, urgency in (
+        ("event", Urgency.EVENT),
+        ("summary", Urgency.SUMMARY),
+        ("delete", Urgency.DELETE),
+        ("a", Urgency.NEEDED),
+        ("b", Urgency.NEEDED),
+    ):
+        await writes.send(name, urgency)
+    expected = ["first", "a", "b", "delete", "summary", "event"]
+    for name in expected:
+        await writes.end(name)
+    assert writes.began == expected
+
+
+async def test_a_write_that_is_given_up_leaves_its_place_to_the_next() -> None:
+    writes = Writes(places=1)
+    for name in "abc":
+        await writes.send(name, Urgency.NEEDED)
+    await writes.cancel("b")
+    await writes.cancel("a")
+    assert writes.began == ["a", "c"]
+    await writes.finish()
+    assert writes.order.has_room
+
+
+async def test_a_write_that_waits_long_goes_beyond_the_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(write_order, "PATIENCE_SECONDS", 0.01)
+    writes = Writes(places=1)
+    await writes.send("create", Urgency.NEEDED)
+    await writes.send("another", Urgency.NEEDED)
+    await writes.send("event", Urgency.EVENT)
+    await writes.send("another event", Urgency.EVENT)
+    async with asyncio.timeout(10):
+        while "event" not in writes.began:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert writes.began == ["create", "event"]
+    await writes.finish()
+
+
+async def test_those_that_wait_for_room_are_called_when_nothing_else_waits() -> None:
+    writes = Writes(places=1)
+    called: list[str] = []
+    await writes.send("a", Urgency.NEEDED)
+    await writes.send("b", Urgency.EVENT)
+    for name in ("x", "x", "y"):
+        writes.order.when_room(name, lambda name=name: called.append(name))
+    await writes.end("a")
+    assert called == []
+    await writes.end("b")
+    assert called == ["x"]
+    await writes.send("c", Urgency.NEEDED)
+    await writes.finish()
+    assert called == ["x", "y"]
+
+
+def test_places_grow_by_one_a_round_while_writes_wait() -> None:
+    places = Places()
+    for _ in range(FIRST_PLACES):
+        places.answered(FLOWS, 0.01)
+    assert places.limit == FIRST_PLACES
+    for rounds in range(1, 4):
+        places.waited()
+        while places.limit < FIRST_PLACES + rounds:
+            places.answered(FLOWS, 0.01)
+    for _ in range(100_000):
+        places.waited()
+        places.answered(FLOWS, 0.01)
+    assert places.limit == MOST_PLACES
+
+
+def test_places_shrink_while_answers_are_slow() -> None:
+    places = Places()
+    places.answered(FLOWS, 0.01)
+    for _ in range(FIRST_PLACES):
+        places.waited()
+        places.answered(FLOWS, 0.1)
+    assert places.limit == pytest.approx(FIRST_PLACES * 0.9)
+    for _ in range(1000):
+        places.answered(FLOWS, 1)
+    assert places.limit == LEAST_PLACES
+
+
+def test_answers_are_compared_with_those_of_their_kind() -> None:
+    places = Places()
+    for _ in range(10 * FIRST_PLACES):
+        places.waited()
+        places.answered(FLOWS, 0.01)
+        places.answered("jobs", 0.2)
+    assert places.limit > FIRST_PLACES
+
+
+def test_a_server_that_is_slower_for_good_gets_its_places_back() -> None:
+    places = Places()
+    places.answered(FLOWS, 0.001)
+    for _ in range(20_000):
+        places.waited()
+        places.answered(FLOWS, 0.05)
+    assert places.limit == MOST_PLACES
+
+
+def test_failures_of_one_time_halve_the_places_once() -> None:
+    places = Places()
+    for began in (1.0, 1.5, 2.0):
+        places.failed(began, now=3.0)
+    assert places.limit == FIRST_PLACES / 2
+    places.failed(3.0, now=4.0)
+    assert places.limit == FIRST_PLACES / 4
+
+
+@pytest.mark.parametrize(("code", "limit"), [(409, FIRST_PLACES), (429, 8), (503, 8)])
+async def test_a_refusal_for_load_shrinks_the_places(code: int, limit: int) -> None:
+    order = WriteOrder()
+    with pytest.raises(ApiError):
+        async with order.turn(Urgency.NEEDED, "kind"):
+            raise ApiError(Status(code=code))
+    assert order.places.limit == limit
+    assert order.has_room
+
+
+@pytest.mark.law
+@given(st.lists(st.tuples(st.sampled_from(Urgency), st.booleans()), max_size=40), st.integers(1, 4))
+def test_every_write_gets_its_turn_and_no_more_than_the_places(
+    sent: list[tuple[Urgency, bool]], places: int
+) -> None:
+    """`sent`: writes, each with whether it is given up while it waits or is under way."""
+
+    async def run() -> None:
+        writes = Writes(places)
+        under_way = 0
+        most = 0
+
+        async def write(urgency: Urgency) -> None:
+            nonlocal under_way, most
+            async with writes.order.turn(urgency, "kind"):
+                under_way += 1
+                most = max(most, under_way)
+                try:
+                    await asyncio.sleep(0)
+                finally:
+                    under_way -= 1
+
+        tasks = [asyncio.create_task(write(urgency)) for urgency, _ in sent]
+        await asyncio.sleep(0)
+        for task, is_given_up in zip(tasks, (each for _, each in sent), strict=True):
+            if is_given_up:
+                task.cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert most <= places
+        assert all(result is None for result, (_, gone) in zip(done, sent, strict=True) if not gone)
+        assert writes.order.has_room
+
+    asyncio.run(run())
