@@ -5,7 +5,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
 from bench import samples
 from bench.argo import ARGO_BINARIES, ArgoController, workflow
 from bench.comparison import OURS, Measure, Table
