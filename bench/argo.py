@@ -63,7 +63,7 @@ class ArgoController(Controller):
         path = "/api/v1/namespaces/default/configmaps"
         self.real.admin.post(path, json=body).raise_for_status()
 
-    def fill(self, namespace: str) -> None:
+    def fill(self, namespace: str, steps: int) -> None:
         """A Workflow has its template in itself."""
 
     def flow(self, targets: list[list[int]], name: str) -> bytes:

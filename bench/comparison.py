@@ -11,6 +11,19 @@ from typing import Any, NamedTuple
 from bench.figures import number
 
 OURS = "jobflow"
+AIMS = {
+    ("burst", "flows"): "ratio > 2.0",
+    ("burst", "hand-over, p50"): "ratio < 0.35",
+    ("burst", "CPU of the controller"): "ratio at most 1",
+    ("burst", "memory of the controller"): "at most 100",
+    ("burst", "create jobs"): "at most 5",
+    ("burst", "patch jobflows/status"): "at most 3",
+    ("steady", "hand-over, p50"): "ratio < 0.7",
+    ("steady", "hand-over, p99"): "ratio < 0.5",
+    ("wide", "flows"): "ratio > 1.6",
+    ("chains", "flows"): "ratio > 2.2",
+}
+"""Aims by load and measure, printed and not judged; a ratio is that to Volcano."""
 
 
 class Measure(NamedTuple):
@@ -27,6 +40,11 @@ class Row:
 
     measure: Measure
     runs: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def aim(self) -> str:
+        """The aim in words, "" if there is none."""
+        return AIMS.get((self.measure.load, self.measure.what), "")
 
     def median(self, name: str) -> float | None:
         """The median of a controller's runs, None if it was not measured."""
@@ -45,7 +63,7 @@ class Row:
             if peer in self.runs
         }
         ours = {"runs": self.runs.get(OURS, []), "median": self.median(OURS)}
-        return {**self.measure._asdict(), "ours": ours, "peers": beside}
+        return {**self.measure._asdict(), "aim": self.aim, "ours": ours, "peers": beside}
 
 
 class Table:
@@ -68,19 +86,19 @@ class Table:
 
     def text(self) -> str:
         """Return a table: the medians of JobFlow and of each peer, and JobFlow's ratio to it."""
-        head = ["load", "measure", "unit", OURS]
+        head = ["load", "measure", "unit", "aim", OURS]
         for peer in self.peers:
             head += [peer, "ratio"]
         lines = [head]
         for row in self.rows:
-            line = [*row.measure, _cell(row.median(OURS))]
+            line = [*row.measure, row.aim, _cell(row.median(OURS))]
             for peer in self.peers:
                 line += [_cell(row.median(peer)), _cell(row.ratio(peer))]
             lines.append(line)
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
             "  ".join(
-                cell.ljust(width) if number < 3 else cell.rjust(width)
+                cell.ljust(width) if number < 4 else cell.rjust(width)
                 for number, (cell, width) in enumerate(zip(line, widths, strict=True))
             ).rstrip()
             for line in lines

@@ -51,10 +51,11 @@ class Controller(ABC):
     def install(self) -> None:  # noqa: B027
         """Create what it needs in the cluster, once."""
 
-    def fill(self, namespace: str) -> None:
-        """Create what its flows need in a new namespace."""
-        path, body = JOBTEMPLATES.path(namespace), samples.template_manifest()
-        self.real.admin.post(path, json=body).raise_for_status()
+    def fill(self, namespace: str, steps: int) -> None:
+        """Create what flows of so many steps need in a new namespace."""
+        for number in range(steps):
+            body = samples.template_manifest(f"step-{number}")
+            self.real.admin.post(JOBTEMPLATES.path(namespace), json=body).raise_for_status()
 
     def flow(self, targets: list[list[int]], name: str) -> bytes:
         """Return a flow as a user sends it."""

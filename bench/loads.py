@@ -17,6 +17,7 @@ from bench.wire import Pool, Where, watch
 CREATING = 16
 """Connections for creating flows."""
 ENDED_WITHIN_SECONDS = 900
+"""Argo takes 10 s a hand-over with its defaults."""
 
 
 @dataclass(frozen=True, slots=True)

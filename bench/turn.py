@@ -51,7 +51,7 @@ class Turn:
     def _load(self, load: Load, pids: Sequence[int], driver: subprocess.Popen[str]) -> Measured:
         namespace = self._real.new_namespace(f"bench-{load.name}")
         self._namespaces.append(namespace)
-        self._controller.fill(namespace)
+        self._controller.fill(namespace, len(load.targets))
         _seen(driver)
         before = usage(pids)
         seconds = run(carried(self._where, self._controller, namespace, load))
