@@ -1,4 +1,7 @@
-"""Argo Workflows as a peer: the same graphs as DAG templates, a pod for each step."""
+"""Argo Workflows as a peer: the same graphs as DAG templates, a pod for each step.
+
+It runs with its Lease. It has no admission webhook.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +32,7 @@ NAMESPACED = {
 }
 WITH_STATUS = frozenset({"workflowartifactgctasks", "workflowtasksets"})
 CONFIG_MAP = "workflow-controller-configmap"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/workflow-controller"
 TUNED = ("--qps=2000", "--burst=4000")
 
 
@@ -76,10 +80,11 @@ class ArgoController(Controller):
             f"--kubeconfig={self.real.plane.kubeconfig('admin', through=self.proxy)}",
             "--namespace=default",
             "--executor-image=argoexec",
-            "--loglevel=warn",
             *self.flags,
         ]
-        environment = {"LEADER_ELECTION_DISABLE": "true", **self.environment}
+        # The last turn's Lease is not released and would be waited for.
+        self.real.admin.delete(LEASE)
+        environment = {"LEADER_ELECTION_IDENTITY": self.name, **self.environment}
         with process(command, self.home / f"{self.name}.log", environment) as child:
             yield [child.pid]
 

@@ -70,8 +70,9 @@ def compared(options: Options) -> Table:
         table = Table([each.name for each in controllers if each.name != OURS])
         for controller in controllers:
             controller.install()
-        for _ in range(options.runs):
+        for number in range(options.runs):
             for controller in controllers:
+                print(f"run {number + 1}: {controller.name}", file=sys.stderr)
                 turn = Turn(real, controller)
                 measured = list(turn.measured(loads))
                 if not options.profile:

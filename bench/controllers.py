@@ -1,7 +1,7 @@
 """The controllers that are compared: how each is started, and how a flow is written for it.
 
-JobFlow's and Volcano's carry out the same JobFlows and are given the same definitions. Each runs
-with its admission webhook and its Lease.
+JobFlow's and Volcano's carry out the same JobFlows, with the same definitions. Each runs with its
+admission webhook and its Lease.
 """
 
 import itertools

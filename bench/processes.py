@@ -28,7 +28,7 @@ class Usage:
 def usage(pids: Sequence[int]) -> Usage:
     """Return the sum for these processes and all their descendants."""
     tree = _descendants(pids)
-    return Usage(sum(map(_cpu_seconds, tree)), sum(map(_memory_mib, tree)))
+    return Usage(sum(map(_cpu_seconds, tree)), sum(map(memory_mib, tree)))
 
 
 def _descendants(pids: Sequence[int]) -> list[int]:
@@ -55,11 +55,12 @@ def _cpu_seconds(pid: int) -> float:
     return sum(map(int, _stat(pid)[11:15])) / TICKS
 
 
-def _memory_mib(pid: int) -> float:
+def memory_mib(pid: int, field: str = "VmRSS") -> float:
+    """Return a field of a process's status in MiB. Raises LookupError if it has ended."""
     for line in (PROC / str(pid) / "status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) / KIB_A_MIB
-    raise LookupError(f"process {pid} has ended")
+    raise LookupError(f"process {pid} has no {field}")
 
 
 @contextmanager
