@@ -7,59 +7,72 @@ requests on the same connection do not wait for the first.
 
 import asyncio
 import sys
+from collections import deque
+from typing import cast
 from urllib.parse import urlsplit
 
 from jobflow.runtime.event_loop import run
 
-CHUNK = 2**16
+
+class Server(asyncio.Protocol):
+    """The connection to the server, whose bytes go to the client at once."""
+
+    def __init__(self, client: asyncio.Transport) -> None:
+        self._client = client
+
+    def data_received(self, data: bytes) -> None:
+        if not self._client.is_closing():
+            self._client.write(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._client.close()
 
 
-async def delayed(
-    source: asyncio.StreamReader, target: asyncio.StreamWriter, seconds: float
-) -> None:
-    """Copy bytes until the source ends, each `seconds` after it arrived; then end the target."""
-    loop = asyncio.get_running_loop()
-    waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+class Client(asyncio.Protocol):
+    """The connection of a client, whose bytes, and whose end, wait for some seconds."""
 
-    async def receive() -> None:
-        while data := await source.read(CHUNK):
-            waiting.put_nowait((loop.time() + seconds, data))
-        waiting.put_nowait((loop.time() + seconds, b""))
+    def __init__(self, host: str, port: int, seconds: float) -> None:
+        self._address = host, port
+        self._seconds = seconds
+        self._waiting: deque[bytes] = deque()
 
-    receiving = asyncio.create_task(receive())
-    while (due := await waiting.get())[1]:
-        await asyncio.sleep(due[0] - loop.time())
-        target.write(due[1])
-        await target.drain()
-    await receiving
-    target.close()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.pause_reading()
+        self._connecting = asyncio.create_task(self._connect())
 
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server, _ = await loop.create_connection(
+            lambda: Server(self._transport), *self._address
+        )
+        self._transport.resume_reading()
 
-async def copied(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    """Copy bytes until the source ends; then end the target."""
-    while data := await source.read(CHUNK):
-        target.write(data)
-        await target.drain()
-    target.close()
+    def data_received(self, data: bytes) -> None:
+        # The first to become due sends what came first.
+        self._waiting.append(data)
+        asyncio.get_running_loop().call_later(self._seconds, self._send)
+
+    def _send(self) -> None:
+        data = self._waiting.popleft()
+        if not self._server.is_closing():
+            self._server.write(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._connecting.done():
+            asyncio.get_running_loop().call_later(self._seconds, self._server.close)
+        else:
+            self._connecting.cancel()
 
 
 async def main(url: str, seconds: float) -> None:
     """Forward until the process is terminated."""
     address = urlsplit(url)
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from_server, to_server = await asyncio.open_connection(address.hostname, address.port)
-        try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(delayed(reader, to_server, seconds))
-                both.create_task(copied(from_server, writer))
-        except* ConnectionError:
-            pass  # a side has reset the connection; the client makes another
-        finally:
-            writer.close()
-            to_server.close()
-
-    server = await asyncio.start_server(forward, "127.0.0.1", 0)
+    assert address.hostname and address.port
+    host, port = address.hostname, address.port
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Client(host, port, seconds), "127.0.0.1", 0
+    )
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
