@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait for a third of their time, so three processes fit on two cores.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 
-.PHONY: demo test coverage test-long explore test-cluster lint crds manifests pictures bench bench-cluster dist lock sbom clean
+.PHONY: demo test coverage test-long explore test-cluster lint crds manifests pictures bench bench-cluster bench-peers dist lock sbom clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: requirements.lock pyproject.toml
@@ -60,9 +60,12 @@ pictures: $(VENV)/installed ## draw docs/pictures: terminals and pages of real r
 bench: $(VENV)/installed ## print the figures of docs/performance.md that need only this machine
 	$(BIN)/python -m bench
 
-bench-cluster: $(VENV)/installed ## print the figures on a real kube-apiserver, and with very many objects
-	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/python -m bench cluster
+bench-cluster: $(VENV)/installed ## compare with peers on a real kube-apiserver, and print the figures with very many objects
+	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/python -m bench cluster $(BENCH_ARGS)
 	$(BIN)/python -m bench copies
+
+bench-peers: $(VENV)/installed ## build controllers to compare with by Go, and print the variables that bench-cluster reads
+	@$(BIN)/python -m bench.build_peers
 
 DIST ?= dist
 dist: $(VENV)/installed ## build the wheel and the sdist of volcano-jobflow, without network

@@ -1,7 +1,9 @@
-"""`python -m bench [what] [-o text|json] [--runs N] [--seconds S]`: the figures beside the aims.
+"""`python -m bench [what] [--json FILE] [--runs N] [--seconds S]`: the figures of JobFlow.
 
-`core` (the default) needs only this machine, `cluster` a real kube-apiserver, etcd and
-kube-controller-manager in the folder that KUBEBUILDER_ASSETS names, `copies` more memory.
+`core` (the default) needs only this machine, `copies` more memory. `cluster` needs a real
+kube-apiserver, etcd and kube-controller-manager in the folder that KUBEBUILDER_ASSETS names, and
+compares JobFlow with Volcano's controller if VOLCANO_ASSETS names a folder with its binaries, and
+with Argo's if ARGO_ASSETS does.
 """
 
 import argparse
@@ -10,6 +12,7 @@ from pathlib import Path
 
 from bench import admission, cluster, copies, core
 from bench.figures import Figure, show
+from bench.loads import LOADS
 from jobflow.app import serve
 
 AIMS = {5: 6400, 100: 3000, 1000: 250}
@@ -45,23 +48,59 @@ def main() -> None:
     parser.add_argument(
         "what", nargs="?", choices=("core", "cluster", "copies"), default="core", help="see above"
     )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write all runs to this file"
+    )
     parser.add_argument("--runs", type=int, default=3, help="runs of which the median counts")
     parser.add_argument(
-        "--seconds", type=float, help="length of an admission run (3), of a hand-over run (20)"
+        "--seconds", type=float, help="length of an admission run (3), of the steady load (20)"
     )
-    parser.add_argument(
-        "--profile", type=Path, help="cluster: serve under cProfile, write this file; no figures"
-    )
+    _add_cluster_options(parser)
     options = parser.parse_args()
-    match options.what:
-        case "cluster":
-            figures = cluster.measured(options.runs, options.seconds or 20, options.profile)
-        case "copies":
-            figures = copies.measured(options.runs)
-        case _:
-            figures = on_this_machine(options.runs, options.seconds or 3)
-    show(figures, options.output)
+    if options.what == "cluster":
+        _compare(options)
+        return
+    if options.what == "copies":
+        figures = copies.measured(options.runs)
+    else:
+        figures = on_this_machine(options.runs, options.seconds or 3)
+    show(figures, options.json)
+
+
+def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("cluster")
+    names = [load.name for load in LOADS]
+    group.add_argument("--loads", nargs="+", choices=names, default=names)
+    group.add_argument("--peers", nargs="*", choices=cluster.PEERS, default=cluster.PEERS)
+    group.add_argument(
+        "--scale", type=float, default=1.0, help="share of the flows of loads without a rate"
+    )
+    group.add_argument(
+        "--latency",
+        type=float,
+        default=0,
+        help="milliseconds added to each request of a controller",
+    )
+    group.add_argument(
+        "--profile", type=Path, help="serve under cProfile, write this file; no table"
+    )
+
+
+def _compare(options: argparse.Namespace) -> None:
+    table = cluster.compared(
+        cluster.Options(
+            runs=options.runs,
+            seconds=options.seconds or 20,
+            scale=options.scale,
+            loads=options.loads,
+            peers=options.peers,
+            latency=options.latency / 1000,
+            profile=options.profile,
+        )
+    )
+    print(table.text())
+    if options.json:
+        table.write(options.json)
 
 
 if __name__ == "__main__":

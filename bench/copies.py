@@ -15,12 +15,11 @@ from tempfile import TemporaryDirectory
 import httpx
 
 from bench.figures import Figure
+from bench.processes import memory_mib
 from support.cluster.control_plane import free_port
 
 FLOWS = 10_000
 WITHIN_SECONDS = 300
-SCALE = 1024
-"""/proc has KiB."""
 
 
 def measured(runs: int) -> Iterator[Figure]:
@@ -45,7 +44,7 @@ def _run(url: str) -> tuple[float, float, float, float]:
         ready = time.perf_counter() - began
         _until(process, lambda: _reconciled(_get(f"{address}/metrics")) >= FLOWS)
         planned = time.perf_counter() - began
-        return ready, planned, _memory(process, "VmRSS"), _memory(process, "VmHWM")
+        return ready, planned, memory_mib(process.pid), memory_mib(process.pid, "VmHWM")
 
 
 @contextmanager
@@ -107,11 +106,3 @@ def _reconciled(metrics: str) -> float:
         if line.startswith("jobflow_reconcile_seconds_count")
     ]
     return sum(counts)
-
-
-def _memory(process: subprocess.Popen[bytes], field: str) -> float:
-    """Return a value of proc(5)'s status in MiB."""
-    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) / SCALE
-    raise LookupError(field)

@@ -4,6 +4,7 @@ import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +35,23 @@ class Figure:
         return self.median / self.aim if self.more_is_better else self.aim / self.median
 
 
-def show(figures: Iterable[Figure], output: str) -> None:
-    """Print figures: `text`, each as soon as it is measured, or `json`."""
-    if output == "json":
-        print(json.dumps([_as_json(figure) for figure in figures], indent=2))
-        return
+def show(figures: Iterable[Figure], json_file: Path | None) -> None:
+    """Print each figure as soon as it is measured; then write all to a file."""
     print(f"{'':52} {'median':>10} {'aim':>8}  runs")
+    shown = []
     for figure in figures:
-        runs = " ".join(_number(value) for value in figure.values)
-        text = f"{figure.what:52} {_number(figure.median):>10} {_aim(figure):>8}  "
+        runs = " ".join(number(value) for value in figure.values)
+        text = f"{figure.what:52} {number(figure.median):>10} {_aim(figure):>8}  "
         print(f"{text}{runs} {figure.unit}", flush=True)
+        shown.append(_as_json(figure))
+    if json_file:
+        json_file.write_text(json.dumps(shown, indent=2) + "\n")
 
 
 def _aim(figure: Figure) -> str:
     if figure.aim is None:
         return ""
-    return f"{'>' if figure.more_is_better else '<'} {_number(figure.aim).removesuffix('.00')}"
+    return f"{'>' if figure.more_is_better else '<'} {number(figure.aim).removesuffix('.00')}"
 
 
 def _as_json(figure: Figure) -> dict[str, object]:
@@ -64,5 +66,6 @@ def _as_json(figure: Figure) -> dict[str, object]:
     }
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a value with as many digits as matter."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

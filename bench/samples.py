@@ -70,7 +70,7 @@ def dense(steps: int, edges: int) -> list[list[int]]:
     return [list(range(max(0, i - each - (i <= first)), i)) for i in range(steps)]
 
 
-def template_manifest() -> dict[str, Any]:
+def template_manifest(name: str = TEMPLATE) -> dict[str, Any]:
     """A JobTemplate of two tasks."""
     container = {
         "name": "main",
@@ -82,7 +82,7 @@ def template_manifest() -> dict[str, Any]:
     return {
         "apiVersion": JOBTEMPLATES.api_version,
         "kind": JOBTEMPLATES.kind,
-        "metadata": {"name": TEMPLATE},
+        "metadata": {"name": name},
         "spec": {
             "minAvailable": 3,
             "queue": "default",
@@ -147,8 +147,11 @@ def searching(items: int) -> JobFlow:
 
 
 def sent(targets: list[list[int]], name: str) -> bytes:
-    """A JobFlow as a user sends it."""
+    """A JobFlow as a user sends it, whose steps have templates of their own names: Volcano's
+    controller knows no other."""
     made = manifest(targets, name)
+    for step in made["spec"]["flows"]:
+        del step["template"]
     kept = {key: made["metadata"][key] for key in ("name", "labels", "annotations")}
     return msgspec.json.encode(made | {"metadata": kept})
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 MODULE = Path(__file__).parents[2] / "cluster"
@@ -35,24 +36,34 @@ def build() -> Path | None:
         return found
     if chosen := os.environ.get("KUBEBUILDER_ASSETS"):
         raise FileNotFoundError(f"KUBEBUILDER_ASSETS={chosen} lacks one of {', '.join(BINARIES)}")
-    folder = _cache()
+    return build_tools(go, MODULE, _cache(), {"server": "etcd"}, "-ldflags", _stamp())
+
+
+def build_tools(
+    go: str, module: Path, folder: Path, renamed: Mapping[str, str], *flags: str
+) -> Path:
+    """Build the tools of a Go module into a folder, and return the folder. `renamed`: file names
+    by those that Go gives. Raises CalledProcessError if Go fails."""
     target = folder.with_name(f"{folder.name}.{os.getpid()}")
     target.mkdir(parents=True)
-    print(f"building {', '.join(BINARIES)} into {folder}", file=sys.stderr)
-    subprocess.run(
-        [go, "build", "-ldflags", _stamp(), "-o", f"{target}/", "tool"], cwd=MODULE, check=True
-    )
-    (target / "server").rename(target / "etcd")
+    print(f"building the tools of {module / 'go.mod'} into {folder}", file=sys.stderr)
+    subprocess.run([go, "build", *flags, "-o", f"{target}/", "tool"], cwd=module, check=True)
+    for made, name in renamed.items():
+        (target / made).rename(target / name)
     shutil.rmtree(folder, ignore_errors=True)
     target.rename(folder)
     return folder
 
 
-def _cache() -> Path:
-    """A folder for exactly these versions."""
+def cache_of(module: Path, name: str) -> Path:
+    """Return a folder outside the repository for exactly the versions that a Go module requires."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    text = (MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()
-    return Path(home) / "jobflow" / f"control-plane-{hashlib.sha256(text).hexdigest()[:16]}"
+    text = (module / "go.mod").read_bytes() + (module / "go.sum").read_bytes()
+    return Path(home) / "jobflow" / f"{name}-{hashlib.sha256(text).hexdigest()[:16]}"
+
+
+def _cache() -> Path:
+    return cache_of(MODULE, "control-plane")
 
 
 def _stamp() -> str:

@@ -59,6 +59,12 @@ class Served:
     def webhook_url(self) -> str:
         return f"https://127.0.0.1:{self.webhook_port}"
 
+    @property
+    def pid(self) -> int:
+        """Its process; it is running."""
+        assert self._process is not None
+        return self._process.pid
+
     @contextmanager
     def running(self, *, ready: bool = True) -> Iterator[None]:
         """Run it while the body runs; it is ready when the body starts, unless `ready` is False."""

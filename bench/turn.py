@@ -1,0 +1,113 @@
+"""One turn of one controller: it starts, carries out every load, ends, and its objects go."""
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from bench.comparison import OURS, Measure
+from bench.controllers import Controller, OurController
+from bench.driver import Seen
+from bench.loads import LOADS, Load, carried, percentiles, waits
+from bench.processes import module, usage
+from bench.wire import Where
+from jobflow.api.resources import Resource
+from jobflow.runtime.event_loop import run
+from support.cluster.control_plane import token
+from support.cluster.real_cluster import RealCluster
+
+QUIET_SECONDS = 1.0
+"""Seconds without a request in a namespace after which all requests have been sent."""
+GONE_WITHIN_SECONDS = 120
+WARM_UP = Load("warm-up", LOADS[0].targets, 5)
+FLOWS = 100
+"""CPU time is given for this many flows."""
+
+Measured = Iterator[tuple[Measure, float]]
+
+
+class Turn:
+    """A turn of `controller` on a cluster without flows."""
+
+    def __init__(self, real: RealCluster, controller: Controller) -> None:
+        self._real = real
+        self._controller = controller
+        self._where = Where(real.plane.url, str(real.plane.ca), token("admin"))
+        self._namespaces: list[str] = []
+
+    def measured(self, loads: Sequence[Load]) -> Measured:
+        """Carry out the loads; return a value for each measure."""
+        where, kind = self._where, self._controller.driver
+        driving = module("bench.driver", kind, where.url, where.ca, where.token)
+        with self._controller.running() as pids, driving as (driver, _):
+            # Connections are open and code is loaded afterwards.
+            list(self._load(WARM_UP, pids, driver))
+            for load in loads:
+                yield from self._load(load, pids, driver)
+        self._clean()
+
+    def _load(self, load: Load, pids: Sequence[int], driver: subprocess.Popen[str]) -> Measured:
+        namespace = self._real.new_namespace(f"bench-{load.name}")
+        self._namespaces.append(namespace)
+        self._controller.fill(namespace, len(load.targets))
+        _seen(driver)
+        before = usage(pids)
+        seconds = run(carried(self._where, self._controller, namespace, load))
+        requests = self._requests(namespace, load.flows)
+        after = usage(pids)
+        took = [each * 1000 for each in waits(_seen(driver), load.targets)]
+        assert len(took) == load.hand_overs, f"{len(took)} hand-overs of {load.hand_overs}"
+
+        if not load.a_second:
+            yield Measure(load.name, "flows", "flows/s"), load.flows / seconds
+        half, end = percentiles(took)
+        yield Measure(load.name, "hand-over, p50", "ms"), half
+        yield Measure(load.name, "hand-over, p99", "ms"), end
+        used = (after.cpu_seconds - before.cpu_seconds) * FLOWS / load.flows
+        yield Measure(load.name, "CPU of the controller", f"s/{FLOWS} flows"), used
+        yield Measure(load.name, "memory of the controller", "MiB"), after.memory_mib
+        for request, count in sorted(requests.items()):
+            yield Measure(load.name, request, "requests/flow"), count
+
+    def _requests(self, namespace: str, flows: int) -> dict[str, float]:
+        """Return the requests per flow that `jobflow serve` sent for this namespace, by verb and
+        resource; those that were refused also as `refused`. Of peers, return none.
+
+        Waits until nobody sends a request there: Events are sent in the background.
+        """
+        last, asked = -1, self._real.audit.asked(namespace)
+        while len(asked) > last:
+            time.sleep(QUIET_SECONDS)
+            last, asked = len(asked), self._real.audit.asked(namespace)
+        ours = [each for each in asked if each.user == OurController.user]
+        counted = Counter(f"{each.verb} {each.resource}" for each in ours)
+        if refused := sum(each.code >= 300 for each in ours):
+            counted["refused"] = refused
+        assert bool(counted) == (self._controller.name == OURS)
+        return {what: count / flows for what, count in counted.items()}
+
+    def _clean(self) -> None:
+        """Delete what the flows have left; return when it is gone."""
+        for resource in self._controller.leaves:
+            for namespace in self._namespaces:
+                path = f"{resource.path(namespace)}?gracePeriodSeconds=0"
+                self._real.admin.delete(path, timeout=GONE_WITHIN_SECONDS).raise_for_status()
+        deadline = time.monotonic() + GONE_WITHIN_SECONDS
+        for resource in self._controller.leaves:
+            while left := self._left(resource):
+                assert time.monotonic() < deadline, f"{left} {resource.plural} are not deleted"
+                time.sleep(0.1)
+
+    def _left(self, resource: Resource) -> int:
+        answer = self._real.admin.get(resource.path())
+        return len(answer.raise_for_status().json()["items"])
+
+
+def _seen(driver: subprocess.Popen[str]) -> list[Seen]:
+    """Return what the driver has seen since the last call."""
+    assert driver.stdin and driver.stdout
+    driver.stdin.write("\n")
+    driver.stdin.flush()
+    return msgspec.json.decode(driver.stdout.readline(), type=list[Seen])
