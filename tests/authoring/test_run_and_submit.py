@@ -78,6 +78,11 @@ def test_a_failed_flow_is_a_result(folder: Path, capsys: pytest.CaptureFixture[s
     assert (result.phase, result["fail"].phase) == ("Failed", "Failed")
     failure = result["fail"].failure
     assert failure is not None and failure.exit_code == 1
+    assert failure.message == "ValueError: no luck"
+    assert result["fail"].message.endswith(
+        ": exit code 1 (Error) on node sandbox: " + failure.message
+    )
+    assert result.message.endswith(failure.message)
     assert "ValueError: no luck" in capsys.readouterr().out
     with pytest.raises(RunError, match="flow f is Failed: fail: "):
         result.check()

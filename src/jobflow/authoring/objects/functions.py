@@ -56,31 +56,43 @@ def _main(function, values, texts, boxed, file, line):
         inner = (locate(each) if isinstance(each, type(code)) else each for each in code.co_consts)
         return code.replace(co_filename=file, co_firstlineno=lines, co_consts=tuple(inner))
 
+    def call():
+        for argument in sys.argv[1:]:
+            name, _, text = argument.partition("=")
+            try:
+                values[name] = text if name in texts else json.loads(text)
+            except ValueError:
+                values[name] = text
+            if name in boxed:
+                [values[name]] = values[name]
+        result = function(**values)
+        outputs = result if isinstance(result, dict) else {"result": result}
+        for key, value in outputs.items():
+            try:
+                json.dumps({key: value}, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                why = "NaN and infinity are not allowed" if "float" in str(error) else error
+                sys.exit(f"{function.__name__} returned no JSON in {key!r}: {why}")
+        text = json.dumps(outputs)
+        if len(text) > 4096:
+            sys.exit(f"{function.__name__} returned {len(text)} bytes; at most 4096 are allowed")
+        if result is not None:
+            write(text)
+
+    def write(text):
+        with open(os.environ.get("TERMINATION_LOG") or "/dev/termination-log", "w") as log:
+            log.write(text)
+
     first = function.__code__.co_firstlineno
     function.__code__ = locate(function.__code__)
-    for argument in sys.argv[1:]:
-        name, _, text = argument.partition("=")
-        try:
-            values[name] = text if name in texts else json.loads(text)
-        except ValueError:
-            values[name] = text
-        if name in boxed:
-            [values[name]] = values[name]
-    result = function(**values)
-    if result is None:
-        return
-    outputs = result if isinstance(result, dict) else {"result": result}
-    for key, value in outputs.items():
-        try:
-            json.dumps({key: value}, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            why = "NaN and infinity are not allowed" if "float" in str(error) else error
-            sys.exit(f"{function.__name__} returned no JSON in {key!r}: {why}")
-    text = json.dumps(outputs)
-    if len(text) > 4096:
-        sys.exit(f"{function.__name__} returned {len(text)} bytes; at most 4096 are allowed")
-    with open(os.environ.get("TERMINATION_LOG") or "/dev/termination-log", "w") as log:
-        log.write(text)
+    try:
+        call()
+    except (Exception, SystemExit) as error:
+        has_text = isinstance(error, SystemExit)
+        why = error.code if has_text else f"{type(error).__name__}: {error}"
+        if isinstance(why, str):
+            write(" ".join(why.split())[:256].rstrip(":"))
+        raise
 
 
 """

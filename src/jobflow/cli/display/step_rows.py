@@ -229,7 +229,7 @@ def _row(
         start=start,
         end=end,
         pods=condition.task_status_count if _is_running(condition) and not is_for_each else None,
-        outputs=format_outputs((condition if is_for_each else last).outputs or {}),
+        outputs=_outputs_beside(message, (condition if is_for_each else last).outputs or {}),
         measured=None if condition.runs else _measured(condition),
     )
 
@@ -248,6 +248,13 @@ def _measured(condition: StepCondition) -> timedelta | None:
 
 def _is_running(condition: StepCondition) -> bool:
     return condition.phase not in ENDED_STEP_PHASES and condition.phase != StepPhase.WAITING
+
+
+def _outputs_beside(message: str, outputs: Mapping[str, Any]) -> str:
+    """Return outputs, but not a text that ends the message: it says how the step failed."""
+    text = outputs.get("text")
+    is_known = isinstance(text, str) and message.endswith(f": {' '.join(text.split())}")
+    return format_outputs({} if is_known else outputs)
 
 
 def format_outputs(outputs: Mapping[str, Any]) -> str:
