@@ -75,7 +75,7 @@ def run(flows: Sequence[NamedFlow], options: RunOptions) -> Result:
 def _warn_of_functions(flows: Sequence[NamedFlow]) -> None:
     """Warn that steps which run functions have no outputs."""
     steps = [step for flow in flows for step in (*flow._steps, *flow._finally)]
-    if functions := [step for step in steps if step._is_function]:
+    if functions := [step for step in steps if step._function is not None]:
         names = join_names([step.name for step in functions])
         have = "has" if len(functions) == 1 else "have"
         message = f'no function runs, so {names} {have} no outputs: write run(runner="process")'

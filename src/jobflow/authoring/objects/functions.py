@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack
 from jobflow.authoring.objects.expressions import Expr, has_expr, has_reference, to_cel
 from jobflow.authoring.objects.faults import display_name, refuse
 from jobflow.authoring.objects.places import Place, caller
+from jobflow.authoring.objects.returns import find_output_names
 from jobflow.authoring.objects.steps import Step
 from jobflow.core.suggest import Suggester, did_you_mean
 
@@ -147,7 +148,8 @@ class TaskFunction(Generic[P]):
         self._fields = fields
         self._place = place
         self._is_finally = is_finally
-        self._source = read_function(function)
+        self._source, definition = read_function(function)
+        self._outputs = find_output_names(function, definition)
         self._is_called = False
         body._functions.append(self)
 
@@ -194,7 +196,7 @@ class TaskFunction(Generic[P]):
         values["container"] = (container, place)
         free = self._body._free_name(name) if self._name is None else name
         step = self._body._add(free, values, place, is_finally=self._is_finally)
-        step._is_function = True
+        step._function = self
         self._is_called = True
         return step
 
@@ -253,8 +255,9 @@ def as_argument(text: str) -> str:
     return text.replace("$", "$$").replace("$$(", "$$$(")
 
 
-def read_function(function: Callable[..., Any]) -> Source:
-    """Return the source of a function. Raises InvalidFlow if it cannot run by itself."""
+def read_function(function: Callable[..., Any]) -> tuple[Source, ast.FunctionDef]:
+    """Return the source of a function, also parsed. Raises InvalidFlow if it cannot run by
+    itself."""
     name, code = getattr(function, "__name__", "?"), getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         refuse(caller(), f"{name} is no plain function: define it with `def`")
@@ -274,7 +277,7 @@ def read_function(function: Callable[..., Any]) -> Source:
     )
     source = Source(name, text, place.file, first + node.lineno - 1)
     _check(source, node)
-    return source
+    return source, node
 
 
 def _check(source: Source, node: ast.FunctionDef) -> None:
