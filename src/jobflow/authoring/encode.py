@@ -22,6 +22,7 @@ from jobflow.authoring.objects.job_fields import Fields
 from jobflow.authoring.objects.places import Place
 from jobflow.authoring.objects.steps import Step
 from jobflow.authoring.output_names import find_misnamed_outputs
+from jobflow.core.manifests.schema_hints import fields_of_other_tools
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import join_path
 
@@ -59,6 +60,11 @@ def to_json_name(name: str) -> str:
     """Return the name of a field in the API: `finally` for `finally_`, `forEach` for `for_each`."""
     first, *others = name.rstrip("_").split("_")
     return first + "".join(each.capitalize() for each in others)
+
+
+def to_python_name(name: str) -> str:
+    """Return the name of a field in Python: `for_each` for `forEach`."""
+    return re.sub(r"(?=[A-Z])", "_", name).lower()
 
 
 def place_in(places: Mapping[str, Place], path: str) -> Place | None:
@@ -160,7 +166,7 @@ class Encoder:
             own = join_path(path, to_json_name(name))
             self.places[own] = place
             if name not in known:
-                self._unknown(own, name, known)
+                self.unknown(own, name, known)
             elif name == "params" and not isinstance(body, ChildFlow):
                 made["params"] = self._params(value, own)
             elif value is not None:
@@ -207,7 +213,7 @@ class Encoder:
             own = f"{path}.{key}"
             self.places[own] = place
             if name not in known:
-                self._unknown(own, name, known)
+                self.unknown(own, name, known)
             elif value is not None:
                 made[key] = self._field(name, _spelled_out(name, value), own, context)
         if made.get("template") == step.name:
@@ -233,9 +239,18 @@ class Encoder:
             made["targets"] = targets
         return {"dependsOn": made} if made or isinstance(given, Fields) else {}
 
-    def _unknown(self, path: str, name: str, known: Mapping[str, Any]) -> None:
-        guess = did_you_mean(Suggester([*known]).nearest(name))
-        self.problems.append((path, f"there is no field {name}{guess}"))
+    def unknown(self, path: str, name: str, known: Mapping[str, Any]) -> None:
+        """Note a field that does not exist, at the place of its name."""
+        place = self.places[path]
+        self.places[path] = place.keyword or place
+        of_step = re.search(r"(flows|finally)\[\d+\](?=\.\w+$)", path)
+        others = fields_of_other_tools(f"spec.{of_step[0]}" if of_step else "spec")
+        guess = Suggester([*known, *others]).nearest(name) or ""
+        ours = others.get(guess, "")
+        if not ours.startswith("spec.") and " " not in ours:
+            ours = to_python_name(ours.partition(".")[0])
+        hint = f"; here that is {ours}" if ours and guess not in known else did_you_mean(guess)
+        self.problems.append((path, f"there is no field {name}{hint}"))
 
     def _field(self, name: str, value: Any, path: str, context: _Context) -> Any:
         """Return the value of a field of a flow or a step."""
