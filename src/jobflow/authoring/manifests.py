@@ -73,9 +73,7 @@ def check_objects(
     ]
     if params:
         _check_params(params, found)
-        at = Span(0, 0)
-        nodes = {name: _node(each, "", at, {}, sources) for name, each in params.items()}
-        set_params(nodes, manifests)
+        set_params(param_nodes(params), manifests)
     report = check_manifests(Manifests([*sources.values()], [*manifests]), lenient=lenient)
     if problems or report.faults:
         known = {each.path for each in problems}
@@ -91,9 +89,15 @@ def _follows(fault: Fault, known: Set[str]) -> bool:
     return fault.path in known and "Required value" in fault.message
 
 
+def param_nodes(params: Mapping[str, Any]) -> dict[str, Node]:
+    """Return values of params as the nodes of YAML."""
+    return {name: _node(each, "", Span(0, 0), {}, {}) for name, each in params.items()}
+
+
 def _check_params(params: Mapping[str, Any], found: Sequence[tuple[Place, Written]]) -> None:
     """Raise InvalidFlow for a param that no flow has."""
     specs = [written.data.get("spec") or {} for _, written in found]
+    specs += [each["jobFlowTemplate"]["spec"] for each in specs if "jobFlowTemplate" in each]
     known = [each["name"] for spec in specs for each in spec.get("params") or ()]
     for name in params:
         if name not in known:
