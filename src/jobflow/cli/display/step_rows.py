@@ -31,6 +31,8 @@ from jobflow.core.timestamps import truncate_to_second
 
 _MAX_OUTPUTS = 60
 """Characters of outputs; longer ones are not shown."""
+_START = 30
+"""Characters at the beginning of a message by which it is found in another."""
 _MAX_ITEM = 40
 """Characters of an item; longer ones are cut."""
 
@@ -110,6 +112,17 @@ class StepRow:
 def with_reason(reason: str, message: str) -> str:
     """`Reason: message`, or the one that is not empty."""
     return ": ".join(filter(None, (reason, message)))
+
+
+def without(message: str, told: Iterable[str]) -> str:
+    """Return a message without the one of `told` that it ends with, and that is told below it. Long
+    messages are cut, so it may have only the beginning of it."""
+    whole = f": {message}"
+    for each in filter(None, told):
+        at = whole.find(f": {each[:_START]}")
+        if at >= 0 and each.startswith(whole[at + 2 :].removesuffix("…")):
+            return whole[2:at]
+    return message
 
 
 def format_outcomes(rows: Iterable[StepRow]) -> str:
