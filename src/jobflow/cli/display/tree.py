@@ -98,7 +98,8 @@ class Tree:
         line counts the others; of many child flows, those that failed or run have their steps."""
         columns = width or _UNLIMITED
         lines = self._lines(sys.maxsize if height is None else MOST_LIVE_CHILDREN)
-        head = self._header(lines, now, columns)
+        told = [printable(line.row.condition.message) for line in lines if line.is_own]
+        head = self._header(lines, now, columns, told)
         room = sys.maxsize if height is None else max(height - len(head), 0)
         shown = _most_important(lines, room)
         blocks = self._blocks(shown, now, columns)
@@ -164,7 +165,14 @@ class Tree:
             self._layouts[key] = branches(flow)
         return self._layouts[key]
 
-    def _header(self, lines: Sequence[_Line], now: datetime, width: int) -> list[Text]:
+    def header(self, now: datetime) -> list[Text]:
+        """Return the line of the flow, with its whole message, because no step is below it."""
+        return self._header(self._lines(0), now, _UNLIMITED, ())
+
+    def _header(
+        self, lines: Sequence[_Line], now: datetime, width: int, told: Iterable[str]
+    ) -> list[Text]:
+        """Return the line of the flow. `told`: the messages of the steps below it."""
         status = self.flow.status
         phase = status.state.phase or FlowPhase.PENDING
         end = status.completion_time if self.flow.final else None
@@ -173,7 +181,6 @@ class Tree:
         for part in (status.progress, duration):
             line.append(_GAP + part if part else "")
         outcomes = format_outcomes(line.row for line in lines if line.is_own)
-        told = [printable(line.row.condition.message) for line in lines if line.is_own]
         message = without(printable(status.state.message), told)
         why = printable(with_reason(status.state.reason, message))
         outputs = format_outputs(status.outputs or {})
