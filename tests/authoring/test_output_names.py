@@ -67,6 +67,10 @@ def step_for(flow: Flow, use: Callable[[Step], Any]) -> Step:
     return flow.task(**items)(train)()  # type: ignore[arg-type]
 
 
+def strange() -> "{}['Missing']":  # type: ignore[valid-type]  # noqa: F821
+    return {"accuracy": 0.5}
+
+
 def faults_of(flow: Flow) -> list[Fault]:
     try:
         flow.lint()
@@ -81,6 +85,7 @@ def faults_of(flow: Flow) -> list[Fault]:
         (train, 'has no output "acuracy"; did you mean "accuracy"?'),
         (typed, 'has no output "acuracy"; did you mean "accuracy"?'),
         (unresolved, 'has no output "acuracy"; did you mean "accuracy"?'),
+        (strange, 'has no output "acuracy"; did you mean "accuracy"?'),
         (number, 'has no output "acuracy"; it returns result'),
         (single, 'has no output "acuracy"; it returns result'),
         (computed, None),

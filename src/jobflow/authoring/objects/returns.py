@@ -32,7 +32,7 @@ def _return_type(function: Callable[..., Any]) -> Any:
     annotations = {key: hint for key, hint in function.__annotations__.items() if key == "return"}
     try:
         hint = get_type_hints(SimpleNamespace(__annotations__=annotations), function.__globals__)
-    except (NameError, TypeError, AttributeError, SyntaxError):  # as in `if TYPE_CHECKING`
+    except Exception:  # it is any expression, with names that may be missing
         return None
     found = hint.get("return")
     if get_origin(found) in (Union, UnionType):
