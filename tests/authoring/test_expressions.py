@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -139,3 +140,26 @@ def test_tools_that_look_into_objects_find_no_entries() -> None:
     """Copies, pickles and the display of notebooks ask for names with underscores."""
     assert not hasattr(item, "_repr_html_")
     assert repr(copy.deepcopy(item.x)) == repr(pickle.loads(pickle.dumps(item.x))) == "Expr(item.x)"
+
+
+@pytest.mark.parametrize(
+    ("write", "advice"),
+    [
+        (
+            lambda: a.items.maxBy(lambda each: each.outputs.loss),
+            'maxBy takes no function: write maxBy("outputs.loss"), the path of a value',
+        ),
+        (
+            lambda: a.items.min(lambda each: -each.outputs.loss),
+            'min takes no function: write minBy("outputs.accuracy"), the path of a value',
+        ),
+        (
+            lambda: cel.sort(lambda each: each),
+            "sort takes no function; those that do are all, exists, existsOne, exists_one, "
+            "filter, map",
+        ),
+    ],
+)
+def test_a_function_where_none_can_be_has_advice(write: Callable[[], Expr], advice: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(advice)}$"):
+        write()

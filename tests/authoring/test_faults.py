@@ -61,6 +61,39 @@ flow.lint()
     assert "these steps wait for each other: a -> b -> a" in messages[5]
 
 
+def test_a_wrong_keyword_is_marked_by_its_name(faults: Callable[[str], list[Fault]]) -> None:
+    found = faults(
+        """\
+flow = Flow("f", paralelism=2)
+@flow.task(retires=2)
+def work() -> None: ...
+work()
+flow.step("a", image="x", with_items=[1], on_exit="b", foo=3)
+CronFlow("c", "@daily", flow, timezone="Asia/Tokyo").lint()
+"""
+    )
+    source = linecache.getlines(found[0].place.file)
+    marked = [source[at.line - 1][at.column - 1 :][: at.width] for at in (f.place for f in found)]
+    assert [(name, each.message) for name, each in zip(marked, found, strict=True)] == [
+        ("paralelism", 'there is no field paralelism; did you mean "parallelism"?'),
+        ("retires", "there is no field retires; here that is retry"),
+        ("with_items", "there is no field with_items; here that is for_each"),
+        ("on_exit", "there is no field on_exit; here that is spec.finally"),
+        ("foo", "there is no field foo"),
+        ("timezone", 'there is no field timezone; did you mean "time_zone"?'),
+    ]
+
+
+@pytest.mark.parametrize("checked", ["flow", 'CronFlow("c", "@daily", flow)'])
+def test_a_flow_without_a_step_names_the_tasks_that_are_not_called(
+    faults: Callable[[str], list[Fault]], checked: str
+) -> None:
+    source = f'flow = Flow("f")\n@flow.task()\ndef train() -> None: ...\n{checked}.lint()\n'
+    [fault] = faults(source)
+    assert (fault.line, fault.message) == (
+        3, "train is never called, so no step runs it: train(...)")  # fmt: skip
+
+
 def test_the_message_shows_the_lines(faults: Callable[[str], list[Fault]]) -> None:
     [fault] = faults('flow = Flow("f", timeout="soon")\nflow.step("a", image="x")\nflow.yaml()\n')
     assert str(InvalidFlow([fault])).splitlines()[2:] == [

@@ -41,16 +41,15 @@ def outputs_of(flow: Flow, folder: Path, **values: str) -> Any:
     return json.loads(message.read_text()) if message.exists() else None
 
 
-def log_of_failure(flow: Flow, folder: Path) -> str:
-    """Return the log of the last step of a flow, which fails without outputs."""
+def failure_of(flow: Flow, folder: Path) -> tuple[str, str]:
+    """Return the log and the termination message of the last step of a flow, which fails."""
     message = folder / "message"
     program = expand(step_of(flow)["container"]["args"][0], {})
     command = [sys.executable, "-I", "-c", program]
     environment = {"TERMINATION_LOG": str(message)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
-    assert not message.exists()
-    return done.stderr
+    return done.stderr, message.read_text() if message.exists() else ""
 
 
 def line_of(function: Callable[..., Any], text: str) -> int:
@@ -131,9 +130,9 @@ def test_numbers_that_json_does_not_have_fail_the_step(
         return {"accuracy": 0.9, "losses": [float(value)]}
 
     train(value)
-    assert log_of_failure(flow, tmp_path).strip() == (
-        "train returned no JSON in 'losses': NaN and infinity are not allowed"
-    )
+    log, message = failure_of(flow, tmp_path)
+    assert message == "train returned no JSON in 'losses': NaN and infinity are not allowed"
+    assert log.endswith(f"{message}\n")
 
 
 def test_a_result_that_is_no_json_is_named(flow: Flow, tmp_path: Path) -> None:
@@ -144,8 +143,8 @@ def test_a_result_that_is_no_json_is_named(flow: Flow, tmp_path: Path) -> None:
         return {"acc": decimal.Decimal("0.9")}
 
     train()
-    log = log_of_failure(flow, tmp_path)
-    assert log.startswith("train returned no JSON in 'acc': Object of type Decimal")
+    _, message = failure_of(flow, tmp_path)
+    assert message.startswith("train returned no JSON in 'acc': Object of type Decimal")
 
 
 def test_tracebacks_have_the_lines_of_the_file(flow: Flow, tmp_path: Path) -> None:
@@ -159,11 +158,35 @@ def test_tracebacks_have_the_lines_of_the_file(flow: Flow, tmp_path: Path) -> No
         load()
 
     train()
-    log = log_of_failure(flow, tmp_path)
+    log, message = failure_of(flow, tmp_path)
+    assert message.startswith("JSONDecodeError: Expecting value: line 1 column 2")
     line = line_of(train.function, "json.loads(")
     called = line_of(train.function, "    load()")
     assert f'File "test_functions.py", line {called}, in train' in log
     assert f'File "test_functions.py", line {line}, in load' in log
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ('raise ValueError("no\\n  rows")', "ValueError: no rows"),
+        ("raise TimeoutError", "TimeoutError"),
+        ('sys.exit("no rows")', "no rows"),
+        ("sys.exit(1)", ""),
+        ('raise ValueError("x" * 9999)', "ValueError: " + "x" * 244),
+    ],
+)
+def test_the_error_of_a_function_is_its_message(
+    flow: Flow, tmp_path: Path, statement: str, message: str
+) -> None:
+    @flow.task()
+    def work(statement: str) -> None:
+        import sys
+
+        exec(statement, {"sys": sys})
+
+    work(statement)
+    assert failure_of(flow, tmp_path)[1] == message
 
 
 def test_dollars_and_brackets_of_the_source_stay(flow: Flow, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.authoring import (
     ClusterError,
+    CronFlow,
     Flow,
     FlowWarning,
     InvalidFlow,
@@ -78,6 +79,11 @@ def test_a_failed_flow_is_a_result(folder: Path, capsys: pytest.CaptureFixture[s
     assert (result.phase, result["fail"].phase) == ("Failed", "Failed")
     failure = result["fail"].failure
     assert failure is not None and failure.exit_code == 1
+    assert failure.message == "ValueError: no luck"
+    assert result["fail"].message.endswith(
+        ": exit code 1 (Error) on node sandbox: " + failure.message
+    )
+    assert result.message.endswith(failure.message)
     assert "ValueError: no luck" in capsys.readouterr().out
     with pytest.raises(RunError, match="flow f is Failed: fail: "):
         result.check()
@@ -149,6 +155,33 @@ async def refusals_and_ends(world: SandboxWorld, flow: Flow, target: dict[str, A
     await world.client.request("DELETE", path)
     with pytest.raises(ClusterError, match='JobFlow "f" does not exist'):
         await asyncio.to_thread(flow.wait)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_a_schedule_is_submitted_and_triggered() -> None:
+    async with sandbox_world(SandboxOptions(runner=SimulateRunner(20.0))) as world:
+        flow = Flow("f", params={"n": 1})
+        flow.step("a", image="busybox", command=["true"], env={"N": flow.params.n})
+        cron = CronFlow("c", "30 2 * * *", flow)
+        target = {"kubeconfig": str(world.kubeconfig)}
+        await asyncio.to_thread(lambda: cron.submit(**target))
+        made = await asyncio.to_thread(lambda: cron.trigger(params={"n": 2}))
+        assert made.name.startswith("c-manual-")
+        result = await asyncio.to_thread(made.wait, 60)
+        stored = result.flow.spec.params
+        assert result.succeeded and stored is not None and stored[0].value == 2
+        with pytest.raises(ClusterError, match="JobFlow c has no such param"):
+            await asyncio.to_thread(lambda: cron.trigger(params={"m": 2}))
+        other = CronFlow("d", "@daily", flow)
+        with pytest.raises(ClusterError, match='CronJobFlow "d" does not exist'):
+            await asyncio.to_thread(lambda: other.trigger(**target))
+
+
+def test_one_flow_of_a_schedule_runs(folder: Path) -> None:
+    flow = Flow("f", params={"n": 1}, outputs={"n": "params.n"})
+    flow.step("a", image="busybox", command=["true"], env={"AT": flow.scheduled_time})
+    result = CronFlow("c", "@daily", flow).run(params={"n": 3}, speed=20, show=False)
+    assert (result.phase, result.outputs) == ("Succeed", {"n": 3})
 
 
 def test_a_flow_that_was_not_submitted_has_nothing_to_wait_for() -> None:

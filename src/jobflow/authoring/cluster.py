@@ -1,4 +1,4 @@
-"""Flows on the cluster of the kubeconfig, as `jobflow submit` and `jobflow wait` do."""
+"""Flows and schedules on a cluster, as `jobflow submit`, `wait` and `trigger` do."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import Any, TypeVar
 from aiohttp import ClientError
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.authoring.manifests import check_objects, show_warnings
+from jobflow.authoring.manifests import check_objects, param_nodes, show_warnings
 from jobflow.authoring.objects.faults import ClusterError, InvalidFlow, from_manifest
-from jobflow.authoring.objects.flows import NamedFlow
+from jobflow.authoring.objects.flows import NamedCron, NamedFlow
 from jobflow.authoring.results import Result
 from jobflow.cli.errors import CommandError, unreachable
 from jobflow.cli.flags import Connection
+from jobflow.cli.flows.find_cron import find_cron
 from jobflow.cli.flows.find_flow import connect, find_flow
 from jobflow.cli.flows.follow import FlowFollower, following
-from jobflow.cli.steer.send_manifests import send
+from jobflow.cli.steer.crons import manual_flow
+from jobflow.cli.steer.resubmit import create_flow
+from jobflow.cli.steer.send_manifests import Sent, send
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import Client
 from jobflow.kube.credentials import ConfigError
@@ -89,21 +92,44 @@ def submit(
     flow: NamedFlow, target: Target, params: Mapping[str, Any], *, lenient: bool = False
 ) -> Submitted:
     """Apply the templates of a flow and create it. Raises InvalidFlow and ClusterError."""
+    [meta] = [each.metadata for each in _send(flow, target, params, lenient=lenient).created]
+    return Submitted(meta.name, meta.namespace, replace(target, namespace=meta.namespace))
+
+
+def schedule(cron: NamedCron, target: Target, *, lenient: bool = False) -> Target:
+    """Apply a schedule and its templates, and return where it is. Raises InvalidFlow and
+    ClusterError."""
+    *_, stored = _send(cron, target, {}, lenient=lenient).applied_objects
+    return replace(target, namespace=stored["metadata"]["namespace"])
+
+
+def trigger(name: str, target: Target, params: Mapping[str, Any]) -> Submitted:
+    """Create a flow of a schedule now, as `jobflow trigger` does. Raises ClusterError."""
 
     async def create(client: Client) -> Submitted:
-        report = check_objects([flow], namespace=client.namespace, params=params, lenient=lenient)
+        found = await find_cron(client, name)
+        flow = await create_flow(client, manual_flow(found), param_nodes(params), name)
+        meta = flow.metadata
+        return Submitted(meta.name, meta.namespace, replace(target, namespace=meta.namespace))
+
+    return _with_client(target, create)
+
+
+def _send(
+    obj: NamedFlow | NamedCron, target: Target, params: Mapping[str, Any], *, lenient: bool
+) -> Sent:
+    async def sent_to(client: Client) -> Sent:
+        report = check_objects([obj], namespace=client.namespace, params=params, lenient=lenient)
         report.warnings = [each for each in report.warnings if each.path]
-        show_warnings(report, [flow])
+        show_warnings(report, [obj])
         sent = await send(client, report)
         if sent.missing_rights:
             raise ClusterError("\n".join(sent.missing_rights.values()))
         if sent.faults:
             raise InvalidFlow([*map(from_manifest, sent.faults)])
-        [created] = sent.created
-        meta = created.metadata
-        return Submitted(meta.name, meta.namespace, replace(target, namespace=meta.namespace))
+        return sent
 
-    return _with_client(target, create)
+    return _with_client(target, sent_to)
 
 
 def _with_client(target: Target, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from jobflow.api.flow.step import Step as StepType
+from jobflow.authoring.dependencies import add_dependencies
 from jobflow.authoring.objects.expressions import Expr, has_expr, reference_to, to_cel
 from jobflow.authoring.objects.fields import FlowFields, ForEach, Param, Patch, Retry, StepFields
 from jobflow.authoring.objects.flows import ChildFlow, FlowBody, Template
@@ -23,7 +21,8 @@ from jobflow.authoring.objects.functions import Joined
 from jobflow.authoring.objects.job_fields import Fields
 from jobflow.authoring.objects.places import Place
 from jobflow.authoring.objects.steps import Step
-from jobflow.core.spec.expressions import reads_of
+from jobflow.authoring.output_names import find_misnamed_outputs
+from jobflow.core.manifests.schema_hints import fields_of_other_tools
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import join_path
 
@@ -63,6 +62,18 @@ def to_json_name(name: str) -> str:
     return first + "".join(each.capitalize() for each in others)
 
 
+def to_python_name(name: str) -> str:
+    """Return the name of a field in Python: `for_each` for `forEach`."""
+    return re.sub(r"(?=[A-Z])", "_", name).lower()
+
+
+def place_in(places: Mapping[str, Place], path: str) -> Place | None:
+    """Return the place of a path, or of the nearest path above it."""
+    while path and path not in places:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return places.get(path)
+
+
 @dataclass(slots=True)
 class Written:
     """An object as JSON, with the places of its parts by their JSON paths."""
@@ -76,15 +87,15 @@ class Written:
 
     def place_of(self, path: str, default: Place) -> Place:
         """Return the place of a path, or of the nearest path above it."""
-        while path and path not in self.places:
-            path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return self.places.get(path, default)
+        return place_in(self.places, path) or default
 
 
 @dataclass(slots=True)
 class _Vars:
     """The vars of a step that computed values need."""
 
+    path: str
+    """JSON path of the vars."""
     taken: set[str]
     made: dict[str, str] = field(default_factory=dict)
     """Expressions -> names."""
@@ -155,7 +166,7 @@ class Encoder:
             own = join_path(path, to_json_name(name))
             self.places[own] = place
             if name not in known:
-                self._unknown(own, name, known)
+                self.unknown(own, name, known)
             elif name == "params" and not isinstance(body, ChildFlow):
                 made["params"] = self._params(value, own)
             elif value is not None:
@@ -166,7 +177,13 @@ class Encoder:
             if steps or key == "flows":
                 places = [f"{path}.{key}[{i}]" for i in range(len(steps))]
                 made[key] = [*map(self._step, steps, places)]
-                _add_dependencies(made[key])
+                add_dependencies(made[key])
+        known = {
+            step.name: step._function._outputs
+            for step in (*body._steps, *body._finally)
+            if step._function is not None and "patch" not in step._values
+        }
+        self.problems += find_misnamed_outputs(made | last, path, known)
         return made | last
 
     def _params(self, value: Any, path: str) -> Any:
@@ -183,7 +200,7 @@ class Encoder:
         """Return a step, with its fields in the order of the API."""
         values, known = _with_container(step), StepFields.__annotations__
         self.places[path] = step._place
-        variables = _Vars({*(_value_of(values, "vars") or {})})
+        variables = _Vars(f"{path}.vars", {*(_value_of(values, "vars") or {})})
         context = _Context(variables=variables)
         made: dict[str, Any] = {"name": step.name}
         for name in [*known, *values]:
@@ -196,7 +213,7 @@ class Encoder:
             own = f"{path}.{key}"
             self.places[own] = place
             if name not in known:
-                self._unknown(own, name, known)
+                self.unknown(own, name, known)
             elif value is not None:
                 made[key] = self._field(name, _spelled_out(name, value), own, context)
         if made.get("template") == step.name:
@@ -222,9 +239,18 @@ class Encoder:
             made["targets"] = targets
         return {"dependsOn": made} if made or isinstance(given, Fields) else {}
 
-    def _unknown(self, path: str, name: str, known: Mapping[str, Any]) -> None:
-        guess = did_you_mean(Suggester([*known]).nearest(name))
-        self.problems.append((path, f"there is no field {name}{guess}"))
+    def unknown(self, path: str, name: str, known: Mapping[str, Any]) -> None:
+        """Note a field that does not exist, at the place of its name."""
+        place = self.places[path]
+        self.places[path] = place.keyword or place
+        of_step = re.search(r"(flows|finally)\[\d+\](?=\.\w+$)", path)
+        others = fields_of_other_tools(f"spec.{of_step[0]}" if of_step else "spec")
+        guess = Suggester([*known, *others]).nearest(name) or ""
+        ours = others.get(guess, "")
+        if not ours.startswith("spec.") and " " not in ours:
+            ours = to_python_name(ours.partition(".")[0])
+        hint = f"; here that is {ours}" if ours and guess not in known else did_you_mean(guess)
+        self.problems.append((path, f"there is no field {name}{hint}"))
 
     def _field(self, name: str, value: Any, path: str, context: _Context) -> Any:
         """Return the value of a field of a flow or a step."""
@@ -279,7 +305,10 @@ class Encoder:
         text = to_cel(value)
         if context.mode is _Mode.BUILDING and context.variables is not None:
             hint = re.split(r"[.\[\]]", path.rstrip("]"))[-1]
-            return f"$(vars.{context.variables.name_for(text, hint)})"
+            name = context.variables.name_for(text, hint)
+            if (place := place_in(self.places, path)) is not None:
+                self.places.setdefault(join_path(context.variables.path, name), place)
+            return f"$(vars.{name})"
         allowed = "plain values" if context.mode is _Mode.PLAIN else "params and plain values"
         message = f"only {allowed} can stand here, not {text}, which is known when the flow runs"
         self.problems.append((path, message))
@@ -331,41 +360,3 @@ def _expression(value: Any) -> Any:
 
 def _name_of(key: Any) -> str:
     return key.name if isinstance(key, Step | Template) else str(key)
-
-
-def _add_dependencies(steps: list[dict[str, Any]]) -> None:
-    """Let a step wait for the steps whose results it uses, unless it does already. One with a
-    strategy, condition or probe of its own keeps its targets."""
-    names = {step["name"] for step in steps}
-    targets = {step["name"]: [*_targets(step)] for step in steps}
-    for step in steps:
-        own = step["name"]
-        if step.get("dependsOn", {}).keys() - {"targets"}:
-            continue
-        for name in _used(step):
-            if name in names and name != own and name not in _upstream(own, targets):
-                targets[own].append(name)
-                step["dependsOn"] = {"targets": targets[own]}
-
-
-def _targets(step: Mapping[str, Any]) -> list[str]:
-    return step.get("dependsOn", {}).get("targets", [])  # type: ignore[no-any-return]
-
-
-def _used(step: dict[str, Any]) -> Iterator[str]:
-    try:
-        typed = msgspec.convert(step, StepType)
-    except (msgspec.ValidationError, RecursionError):
-        return
-    yield from dict.fromkeys(read.step for read in reads_of(typed))
-
-
-def _upstream(step: str, targets: Mapping[str, list[str]]) -> set[str]:
-    found: set[str] = set()
-    pending = [*targets[step]]
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found.add(name)
-            pending += targets.get(name, ())
-    return found

@@ -9,23 +9,18 @@ from jobflow.authoring.objects.faults import Fault
 from jobflow.authoring.objects.flows import Manifest, NamedCron, NamedFlow
 
 if TYPE_CHECKING:  # they take long, and a flow that only prints itself needs less
-    from jobflow.authoring.cluster import Submitted
+    from jobflow.authoring.cluster import Submitted, Target
     from jobflow.authoring.results import Result
 
 
-class Flow(NamedFlow):
-    """A JobFlow. Its fields are those of `spec`, in snake_case; `params` is a map of names and
-    values."""
-
-    _submitted: Submitted | None = None
-
+class _Runnable(Manifest):
     def yaml(self, *, check: bool = True, lenient: bool = False) -> str:
-        """Return the templates and the flow as YAML. Raises InvalidFlow, unless `check` is
+        """Return the templates and the object as YAML. Raises InvalidFlow, unless `check` is
         false."""
         return to_yaml(self, check=check, lenient=lenient)
 
     def lint(self, *, lenient: bool = False) -> list[Fault]:
-        """Check the flow as `jobflow lint` does, and return the warnings. Raises InvalidFlow with
+        """Check it as `jobflow lint` does, and return the warnings. Raises InvalidFlow with
         all faults. `lenient` makes warnings of those that admission only warns about."""
         return lint(self, lenient=lenient)
 
@@ -39,7 +34,8 @@ class Flow(NamedFlow):
         lenient: bool = False,
         show: bool = True,
     ) -> Result:
-        """Run the flow on this machine, as `jobflow run` does, and return how it ended.
+        """Run the flow, or one flow of a schedule, on this machine, as `jobflow run` does, and
+        return how it ended.
 
         `runner="process"` runs the commands of containers as processes; "simulate" runs nothing,
         and `speed` makes its jobs faster. `params` replaces values. `show` prints the progress.
@@ -47,9 +43,16 @@ class Flow(NamedFlow):
         from jobflow.authoring.sandbox import RunOptions, run
 
         return run(
-            [self],
+            self,
             RunOptions(runner, speed, max_restarts, params or {}, lenient=lenient, show=show),
         )
+
+
+class Flow(_Runnable, NamedFlow):
+    """A JobFlow. Its fields are those of `spec`, in snake_case; `params` is a map of names and
+    values."""
+
+    _submitted: Submitted | None = None
 
     def submit(
         self,
@@ -77,17 +80,42 @@ class Flow(NamedFlow):
         return self._submitted.wait(timeout)
 
 
-class CronFlow(NamedCron):
+class CronFlow(_Runnable, NamedCron):
     """A CronJobFlow: creates a flow at each time of a schedule such as `30 2 * * *`. The name and
     the namespace of `flow` are not used."""
 
-    def yaml(self, *, check: bool = True, lenient: bool = False) -> str:
-        """Return the templates and the schedule as YAML. Raises InvalidFlow."""
-        return to_yaml(self, check=check, lenient=lenient)
+    _target: Target | None = None
+    """Where it was submitted last."""
 
-    def lint(self, *, lenient: bool = False) -> list[Fault]:
-        """Check the schedule and its flows, and return the warnings. Raises InvalidFlow."""
-        return lint(self, lenient=lenient)
+    def submit(
+        self,
+        *,
+        namespace: str | None = None,
+        context: str | None = None,
+        kubeconfig: str | None = None,
+        lenient: bool = False,
+    ) -> None:
+        """Apply the templates and the schedule on the cluster of the kubeconfig: create it, or
+        change the one of this name. Raises InvalidFlow and ClusterError."""
+        from jobflow.authoring.cluster import Target, schedule
+
+        self._target = schedule(self, Target(namespace, context, kubeconfig), lenient=lenient)
+
+    def trigger(
+        self,
+        *,
+        namespace: str | None = None,
+        context: str | None = None,
+        kubeconfig: str | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> Submitted:
+        """Create a flow now of the schedule with this name on the cluster, by default where it was
+        submitted last. Raises ClusterError."""
+        from jobflow.authoring.cluster import Target, trigger
+
+        given = Target(namespace, context, kubeconfig)
+        target = given if given != Target() else self._target or given
+        return trigger(self.name, target, params or {})
 
 
 def to_yaml(*objects: Manifest, check: bool = True, lenient: bool = False) -> str:

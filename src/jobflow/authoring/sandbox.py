@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.app.serve import START_ERRORS
 from jobflow.authoring.manifests import check_objects, show_warnings
 from jobflow.authoring.objects.faults import FlowWarning, InvalidFlow, RunError, from_manifest
-from jobflow.authoring.objects.flows import NamedFlow
+from jobflow.authoring.objects.flows import Manifest, NamedCron, NamedFlow
 from jobflow.authoring.results import Result
 from jobflow.cli.console import make_console
 from jobflow.cli.display.live import Display
@@ -22,6 +22,7 @@ from jobflow.cli.errors import CommandError
 from jobflow.cli.flags import NodeOptions, RunnerName
 from jobflow.cli.local.run import RunResult, display_on, print_tables, run_in_sandbox
 from jobflow.cli.local.sandbox import node_runner
+from jobflow.cli.manifests.flows_of_crons import add_flows_of_crons
 from jobflow.core.text import join_names
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run_beside
@@ -50,15 +51,16 @@ class RunOptions:
             raise ValueError(error.message.replace("--", "").replace("-", "_")) from None
 
 
-def run(flows: Sequence[NamedFlow], options: RunOptions) -> Result:
-    """Run flows until they end, and return the result of the first one. Raises InvalidFlow, and
-    RunError if they cannot end here."""
+def run(flow: Manifest, options: RunOptions) -> Result:
+    """Run a flow, or one of a schedule, until it ends, and return the result. Raises InvalidFlow,
+    and RunError if it cannot end here."""
     nodes = options.nodes
     try:
-        report = check_objects(flows, params=options.params, lenient=options.lenient)
-        show_warnings(report, flows)
+        report = check_objects([flow], params=options.params, lenient=options.lenient)
+        add_flows_of_crons(report)
+        show_warnings(report, [flow])
         if nodes.runner is RunnerName.SIMULATE:
-            _warn_of_functions(flows)
+            _warn_of_functions(flow)
         console = make_console()
         display = display_on(console) if options.show else Display()
         with logs.silenced(), node_runner(nodes) as runner:
@@ -72,10 +74,11 @@ def run(flows: Sequence[NamedFlow], options: RunOptions) -> Result:
     return _first(result)
 
 
-def _warn_of_functions(flows: Sequence[NamedFlow]) -> None:
+def _warn_of_functions(flow: Manifest) -> None:
     """Warn that steps which run functions have no outputs."""
-    steps = [step for flow in flows for step in (*flow._steps, *flow._finally)]
-    if functions := [step for step in steps if step._is_function]:
+    body = flow.flow if isinstance(flow, NamedCron) else flow
+    steps = [*body._steps, *body._finally] if isinstance(body, NamedFlow) else []
+    if functions := [step for step in steps if step._function is not None]:
         names = join_names([step.name for step in functions])
         have = "has" if len(functions) == 1 else "have"
         message = f'no function runs, so {names} {have} no outputs: write run(runner="process")'

@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Console
 
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.cli.display.flow_table import FlowTable, phase_of
 from jobflow.cli.display.live import ChangeLog, Display, LiveTable, LiveTrees
 from support.plan.flow_statuses import DIAMOND, FAILED, NOW, standing, with_conditions
@@ -207,3 +208,16 @@ def test_a_live_table_follows_the_width_of_the_terminal() -> None:
 def test_the_base_display_prints_nothing() -> None:
     with Display() as display:
         display.show(DIAMOND)
+
+
+def owned(name: str, owner: str = "") -> JobFlow:
+    """Return a flow whose controller is the flow `owner`."""
+    by = [OwnerReference(kind="JobFlow", name=owner, uid=owner, controller=True)] if owner else None
+    return JobFlow(metadata=ObjectMeta(name=name, uid=name, owner_references=by))
+
+
+def test_child_flows_are_indented_below_their_parent() -> None:
+    pairs = ("b", ""), ("c", "a"), ("a", ""), ("d", "c"), ("e", "gone"), ("x", "y"), ("y", "x")
+    table = FlowTable().lines([owned(*pair) for pair in pairs], NOW)
+    names = [line.plain.partition("Pending")[0].rstrip() for line in table[1:]]
+    assert names == ["b", "a", "  c", "    d", "e", "x", "  y"]

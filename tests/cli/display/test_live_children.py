@@ -4,11 +4,12 @@ import io
 from typing import Any
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.cli.display.live import LiveTrees
-from jobflow.cli.display.tree import MOST_LIVE_CHILDREN
+from jobflow.cli.display.tree import MOST_LIVE_CHILDREN, Tree
 from support.plan.flow_statuses import NOW
 
 
@@ -80,3 +81,46 @@ def test_a_live_tree_opens_only_some_of_many_child_flows_failed_ones_first() -> 
     shown = lines(trees, 10 * count)
     assert sum("fit" in line for line in shown) == MOST_LIVE_CHILDREN
     assert "✖ fit Failed" in shown[-1]
+
+
+LOG = (
+    "the job f-train-0-fit ended Failed: pod f-train-0-fit-main-0 (task main): exit code 1: no luck"
+)
+STATE = f"step fit failed: {LOG}"
+RUN = f"the flow f-train-0 ended Failed: {STATE}"
+
+
+def failed_pair(*, has_items: bool) -> tuple[JobFlow, JobFlow]:
+    """Return a flow that failed because of its child flow, and the child."""
+    step: dict[str, Any] = {"name": "train", "flow": {"flows": [{"name": "fit"}]}}
+    told = {"phase": "Failed", "reason": "FlowFailed", "message": RUN, "flow": "f-train-0"}
+    if has_items:
+        step["forEach"] = {"count": 1}
+        told |= {"message": f"item 0: {RUN}"[:100] + "…", "runs": [told | {"index": 0}]}
+    fails = {"phase": "Failed", "reason": "JobFailed", "message": LOG}
+    parent = _flow("f", [step], {"f-train": told}, "Failed")
+    inner = _flow("f-train-0", [{"name": "fit"}], {"f-train-0-fit": fails}, "Failed")
+    states = {
+        "reason": "StepFailed",
+        "message": f"step train failed: {told['message']}"[:100] + "…",
+    }
+    state = msgspec.structs.replace(parent.status.state, **states)
+    status = msgspec.structs.replace(parent.status, state=state)
+    return msgspec.structs.replace(parent, status=status), inner
+
+
+@pytest.mark.parametrize("has_items", [False, True])
+def test_a_failure_is_told_once_where_it_happened(has_items: bool) -> None:
+    parent, inner = failed_pair(has_items=has_items)
+    tree = Tree(parent, {"f-train-0": inner})
+    shown = [" ".join(line.plain.split()) for line in tree.lines(NOW, None)]
+    between = ["└─ ✖ train Failed FlowFailed: item 0"] if has_items else []
+    item = "train/0" if has_items else "train"
+    failed = "FlowFailed: the flow f-train-0 ended Failed: step fit failed"
+    assert shown == [
+        "f Failed 1 failed; StepFailed: step train failed",
+        *between,
+        f"└─ ✖ {item} Failed {failed}",
+        f"└─ ✖ fit Failed JobFailed: {LOG}",
+    ]
+    assert LOG[:30] in [" ".join(line.plain.split()) for line in Tree(parent).lines(NOW, None)][-1]

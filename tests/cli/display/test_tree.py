@@ -138,6 +138,12 @@ PROBE = "waits for b: 0 of 4 pods of task worker Succeeded"
     ("flow", "step", "condition", "text"),
     [
         (FAILED, 1, {"message": MESSAGE}, f"JobFailed: {MESSAGE}"),
+        (
+            FAILED,
+            1,
+            {"message": f"{MESSAGE}: no rows", "outputs": {"text": "no\nrows\n"}},
+            f"JobFailed: {MESSAGE}: no rows",
+        ),
         (DIAMOND, 5, {"message": PROBE, "reason": "WaitingForProbe"}, PROBE),
         (DIAMOND, 5, {"message": "waits\x1b[2J for\nc"}, "waits�[2J for c"),
         (DIAMOND, 3, {"attempts": 2}, "attempt 2"),

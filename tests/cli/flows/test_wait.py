@@ -3,10 +3,14 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.api.volcano.command import Command
 from jobflow.cli.errors import CommandError
@@ -266,6 +270,40 @@ async def test_a_suspended_flow_is_idle_once_no_job_of_its_child_flows_runs(
         assert await world.jobs() == {"f-a-x": "Completed"}
         assert (await run_command(kubeconfig, "resume", "f")).code == 0
         await world.until_jobs(f_a_z="")
+
+
+NOON = "2026-01-01T12:00:00Z"
+
+
+def suspended(name: str, owner: str) -> JobFlow:
+    owners = [{"kind": "JobFlow", "name": owner, "uid": owner, "controller": True}]
+    raw = {
+        "metadata": {"name": name, "uid": name, "ownerReferences": owners if owner else []},
+        "spec": {"flows": [{"name": "x", "flow": {"flows": [{"name": "x"}]}}]},
+        "status": {"suspendedAt": NOON, "conditions": {f"{name}-x": {"phase": "Running"}}},
+    }
+    return msgspec.convert(raw, JobFlow)
+
+
+class Children(dict[str, JobFlow]):
+    """Child flows that count how often all are looked at."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        self.looks += 1
+        return super().values()
+
+
+@pytest.mark.parametrize(("phase", "is_reached"), [("Waiting", True), ("Running", False)])
+def test_a_wait_looks_at_child_flows_once(phase: str, is_reached: bool) -> None:
+    """Each flow has one child flow, and that of the last one has a job in this phase."""
+    chain = [suspended(name, owner) for name, owner in pairwise(["c", "b", "a", "f", ""])]
+    raw = {"status": {"suspendedAt": NOON, "conditions": {"c-job": {"phase": phase}}}}
+    chain[0] = msgspec.structs.replace(chain[0], status=msgspec.convert(raw, JobFlow).status)
+    children = Children({each.metadata.name: each for each in chain[:-1]})
+    assert SUSPEND.goal.reached(chain[-1], children) is is_reached
+    assert children.looks == 1
 
 
 async def test_a_retry_uses_the_current_template(

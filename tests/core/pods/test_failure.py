@@ -92,8 +92,31 @@ def test_a_start_error_has_the_message_of_the_kubelet() -> None:
     assert text(started) == (
         "pod f-b-worker-0 (task worker): exit code 128 (StartError): exec: pythn: not found"
     )
-    wrote = with_containers(pod(), ended(1, message="my own last words"))
-    assert text(wrote) == "pod f-b-worker-0 (task worker): exit code 1 (Error)"
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "load.py", line 1\nValueError: no  rows\n\n'
+
+
+@pytest.mark.parametrize(
+    ("wrote", "told"),
+    [
+        ("no rows", ": no rows"),
+        (TRACEBACK, ": ValueError: no rows"),
+        ("99%\r\x1b[31mno rows", ": \x1b[31mno rows"),
+        ("[Errno 2] no file", ": [Errno 2] no file"),
+        ("no\udc80 rows", ": no? rows"),
+        ("42", ": 42"),
+        ('{"rows": 0}', ""),
+        ("[]\n", ""),
+        (" \n ", ""),
+        ("[" * 4000, ": " + "[" * 4000),
+    ],
+)
+def test_the_last_line_that_a_container_wrote_is_told_unless_it_wrote_outputs(
+    wrote: str, told: str
+) -> None:
+    found = with_containers(pod(), ended(1, message=wrote), node="n")
+    assert text(found) == f"pod f-b-worker-0 (task worker): exit code 1 (Error) on node n{told}"
 
 
 def test_a_known_signal_is_named() -> None:
@@ -208,6 +231,13 @@ def test_the_message_of_a_container_without_one_is_its_end(
     assert found is not None
     facts = read_facts(found.failure)
     assert (facts["signal"], facts["message"]) == (signal, message)
+
+
+def test_the_fact_of_a_long_message_is_its_last_line() -> None:
+    long = "File load.py, line 3\n" * 40 + "ValueError: no rows\n"
+    found = find_first_failure([with_containers(pod(), ended(1, message=long))])
+    assert found is not None
+    assert found.failure.message == "ValueError: no rows"
 
 
 @pytest.mark.parametrize("character", ["x", "ä", "\N{GRINNING FACE}", '"', "\x01"])

@@ -23,6 +23,8 @@ _ROOTS = frozenset(
 _REFERABLE = frozenset("params item index attempt retries flow steps failure last vars".split())
 _FACTS = frozenset({"outputs", "failure", "phase", "reason", "job"})
 """Fields of a step that a reference can name."""
+_LOOPS = frozenset({"all", "exists", "existsOne", "exists_one", "filter", "map"})
+"""Functions of CEL that take a function."""
 _LARGEST = 2**63
 _ADVICE = "combine conditions with &, | and ~, in brackets: (a > 1) & (b < 2)"
 
@@ -101,7 +103,8 @@ class Expr:
     def __call__(self, *arguments: object) -> Expr:
         if not self._called:
             raise TypeError(f"{self._cel} is not a function")
-        return Expr(f"{self._cel}({_arguments(arguments)})")
+        function = self._cel.rpartition(".")[2]
+        return Expr(f"{self._cel}({_arguments(function, arguments)})")
 
     def is_in(self, values: object) -> Expr:
         """Return whether it is one of these values, or a key of this map."""
@@ -204,7 +207,7 @@ class _Functions:
 
         def call(*arguments: object) -> Expr:
             condition = True if name == "has" else None
-            return Expr(f"{name}({_arguments(arguments)})", is_condition=condition)
+            return Expr(f"{name}({_arguments(name, arguments)})", is_condition=condition)
 
         return call
 
@@ -329,11 +332,11 @@ def _check_condition(value: object) -> None:
         raise TypeError(f"{shown} is no condition: {_ADVICE}")
 
 
-def _arguments(arguments: tuple[object, ...]) -> str:
-    return ", ".join(map(_argument, arguments))
+def _arguments(function: str, arguments: tuple[object, ...]) -> str:
+    return ", ".join(_argument(function, each) for each in arguments)
 
 
-def _argument(value: object) -> str:
+def _argument(function: str, value: object) -> str:
     """Return an argument of a call; `lambda each: x` becomes the two arguments `each, x`."""
     if not isinstance(value, FunctionType):
         return to_cel(value)
@@ -343,7 +346,16 @@ def _argument(value: object) -> str:
     [name] = names
     if name in _ROOTS or name in _RESERVED or not _NAME.fullmatch(name):
         raise TypeError(f"{name} has a meaning in expressions: give the parameter another name")
-    return f"{name}, {to_cel(value(Expr(name)))}"
+    body = value(Expr(name, path=(name,)))
+    if function in _LOOPS:
+        return f"{name}, {to_cel(body)}"
+    by_path = {"max": "maxBy", "min": "minBy"}.get(function, function)
+    if by_path not in ("maxBy", "minBy"):
+        loops = ", ".join(sorted(_LOOPS))
+        raise TypeError(f"{function} takes no function; those that do are {loops}")
+    keys = body._path[1:] if isinstance(body, Expr) else ()
+    path = ".".join(map(str, keys)) or "outputs.accuracy"
+    raise TypeError(f'{function} takes no function: write {by_path}("{path}"), the path of a value')
 
 
 item = variable("item")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack
 from jobflow.authoring.objects.expressions import Expr, has_expr, has_reference, to_cel
 from jobflow.authoring.objects.faults import display_name, refuse
 from jobflow.authoring.objects.places import Place, caller
+from jobflow.authoring.objects.returns import find_output_names
 from jobflow.authoring.objects.steps import Step
 from jobflow.core.suggest import Suggester, did_you_mean
 
@@ -56,31 +57,43 @@ def _main(function, values, texts, boxed, file, line):
         inner = (locate(each) if isinstance(each, type(code)) else each for each in code.co_consts)
         return code.replace(co_filename=file, co_firstlineno=lines, co_consts=tuple(inner))
 
+    def call():
+        for argument in sys.argv[1:]:
+            name, _, text = argument.partition("=")
+            try:
+                values[name] = text if name in texts else json.loads(text)
+            except ValueError:
+                values[name] = text
+            if name in boxed:
+                [values[name]] = values[name]
+        result = function(**values)
+        outputs = result if isinstance(result, dict) else {"result": result}
+        for key, value in outputs.items():
+            try:
+                json.dumps({key: value}, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                why = "NaN and infinity are not allowed" if "float" in str(error) else error
+                sys.exit(f"{function.__name__} returned no JSON in {key!r}: {why}")
+        text = json.dumps(outputs)
+        if len(text) > 4096:
+            sys.exit(f"{function.__name__} returned {len(text)} bytes; at most 4096 are allowed")
+        if result is not None:
+            write(text)
+
+    def write(text):
+        with open(os.environ.get("TERMINATION_LOG") or "/dev/termination-log", "w") as log:
+            log.write(text)
+
     first = function.__code__.co_firstlineno
     function.__code__ = locate(function.__code__)
-    for argument in sys.argv[1:]:
-        name, _, text = argument.partition("=")
-        try:
-            values[name] = text if name in texts else json.loads(text)
-        except ValueError:
-            values[name] = text
-        if name in boxed:
-            [values[name]] = values[name]
-    result = function(**values)
-    if result is None:
-        return
-    outputs = result if isinstance(result, dict) else {"result": result}
-    for key, value in outputs.items():
-        try:
-            json.dumps({key: value}, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            why = "NaN and infinity are not allowed" if "float" in str(error) else error
-            sys.exit(f"{function.__name__} returned no JSON in {key!r}: {why}")
-    text = json.dumps(outputs)
-    if len(text) > 4096:
-        sys.exit(f"{function.__name__} returned {len(text)} bytes; at most 4096 are allowed")
-    with open(os.environ.get("TERMINATION_LOG") or "/dev/termination-log", "w") as log:
-        log.write(text)
+    try:
+        call()
+    except (Exception, SystemExit) as error:
+        has_text = isinstance(error, SystemExit)
+        why = error.code if has_text else f"{type(error).__name__}: {error}"
+        if isinstance(why, str):
+            write(" ".join(why.split())[:256].rstrip(":"))
+        raise
 
 
 """
@@ -135,7 +148,8 @@ class TaskFunction(Generic[P]):
         self._fields = fields
         self._place = place
         self._is_finally = is_finally
-        self._source = read_function(function)
+        self._source, definition = read_function(function)
+        self._outputs = find_output_names(function, definition)
         self._is_called = False
         body._functions.append(self)
 
@@ -182,7 +196,7 @@ class TaskFunction(Generic[P]):
         values["container"] = (container, place)
         free = self._body._free_name(name) if self._name is None else name
         step = self._body._add(free, values, place, is_finally=self._is_finally)
-        step._is_function = True
+        step._function = self
         self._is_called = True
         return step
 
@@ -241,8 +255,9 @@ def as_argument(text: str) -> str:
     return text.replace("$", "$$").replace("$$(", "$$$(")
 
 
-def read_function(function: Callable[..., Any]) -> Source:
-    """Return the source of a function. Raises InvalidFlow if it cannot run by itself."""
+def read_function(function: Callable[..., Any]) -> tuple[Source, ast.FunctionDef]:
+    """Return the source of a function, also parsed. Raises InvalidFlow if it cannot run by
+    itself."""
     name, code = getattr(function, "__name__", "?"), getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         refuse(caller(), f"{name} is no plain function: define it with `def`")
@@ -262,7 +277,7 @@ def read_function(function: Callable[..., Any]) -> Source:
     )
     source = Source(name, text, place.file, first + node.lineno - 1)
     _check(source, node)
-    return source
+    return source, node
 
 
 def _check(source: Source, node: ast.FunctionDef) -> None:

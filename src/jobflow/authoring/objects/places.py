@@ -6,7 +6,7 @@ import ast
 import linecache
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import CodeType, FrameType
 
@@ -24,6 +24,8 @@ class Place:
     width: int = 1
     end: tuple[int, int] = (0, 0)
     """Last line, and the byte after the last one in it, by which the call is found again."""
+    keyword: Place | None = None
+    """Of the value of a keyword argument: the place of its name."""
 
     @property
     def arguments(self) -> Mapping[str, Place]:
@@ -32,8 +34,14 @@ class Place:
         call = _calls(self.file, _stamp(self.file)).get(self.end)
         if call is None:
             return {}
-        named = {each.arg: each.value for each in call.keywords if each.arg is not None}
-        return {name: _place_of(self.file, value) for name, value in named.items()}
+        return {
+            each.arg: replace(_place_of(self.file, each.value), keyword=self._name_of(each))
+            for each in call.keywords
+            if each.arg is not None
+        }
+
+    def _name_of(self, keyword: ast.keyword) -> Place:
+        return Place(self.file, keyword.lineno, keyword.col_offset + 1, len(keyword.arg or ""))
 
     def argument(self, name: str) -> Place:
         """Return the place of a keyword argument, or of the call if the source has none."""

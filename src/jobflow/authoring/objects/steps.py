@@ -10,6 +10,7 @@ from jobflow.authoring.objects.places import Place, caller
 
 if TYPE_CHECKING:
     from jobflow.authoring.objects.flows import FlowBody
+    from jobflow.authoring.objects.functions import TaskFunction
 
 Values = Mapping[str, tuple[Any, Place]]
 """The fields of a step by their names here, each with the place of its value."""
@@ -26,7 +27,7 @@ class Step:
         self._values = values
         self._place = place
         self._targets: list[tuple[Step, Place]] = []
-        self._is_function = False
+        self._function: TaskFunction[Any] | None = None
 
     def __repr__(self) -> str:
         return f"Step({self.name!r})"

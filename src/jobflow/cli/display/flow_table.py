@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from rich.cells import cell_len
@@ -51,8 +51,8 @@ class FlowTable:
         self._columns = self._fitting()
 
     def lines(self, flows: Iterable[JobFlow], now: datetime) -> list[Text]:
-        """Return the header and a line for each flow."""
-        rows = [self._cells(flow, now) for flow in flows]
+        """Return the header and a line for each flow; child flows are indented below theirs."""
+        rows = [self._cells(flow, now, level=level) for flow, level in _with_levels(flows)]
         self._grow(rows)
         return [self._header(), *map(self._line, rows)]
 
@@ -100,14 +100,14 @@ class FlowTable:
             line.truncate(self._width, overflow="ellipsis")
         return line
 
-    def _cells(self, flow: JobFlow, now: datetime, *, phase: str = "") -> Cells:
+    def _cells(self, flow: JobFlow, now: datetime, *, phase: str = "", level: int = 0) -> Cells:
         meta, status = flow.metadata, flow.status
         end = status.completion_time if flow.final else now
         ran = end - status.start_time if status.start_time and end else None
         age = now - meta.creation_timestamp if meta.creation_timestamp else None
         texts = (
             *((meta.namespace,) if self._namespaces else ()),
-            meta.name,
+            "  " * level + meta.name,
             phase or phase_of(flow),
             status.state.reason,
             status.progress or f"0/{len(flow.all_steps)}",
@@ -116,3 +116,23 @@ class FlowTable:
             *((status.state.message,) if self._wide else ()),
         )
         return tuple(map(printable, texts))
+
+
+def _with_levels(flows: Iterable[JobFlow]) -> Iterator[tuple[JobFlow, int]]:
+    """Yield the flows in their order, each followed by its child flows, with their level from 0. A
+    child whose parent is not among the flows has none."""
+    listed = [*flows]
+    known = {flow.metadata.uid for flow in listed} - {""}
+    below: dict[str, list[JobFlow]] = {}
+    for flow in listed:
+        owner = flow.metadata.controller
+        parent = owner.uid if owner is not None and owner.uid in known else ""
+        below.setdefault(parent, []).append(flow)
+    tops = [*below.pop("", ())]
+    while tops or below:  # flows that own each other have none above them
+        pending = [(each, 0) for each in reversed(tops or below.pop(next(iter(below))))]
+        tops = []
+        while pending:
+            flow, level = pending.pop()
+            yield flow, level
+            pending += [(each, level + 1) for each in reversed(below.pop(flow.metadata.uid, []))]

@@ -31,6 +31,8 @@ from jobflow.core.timestamps import truncate_to_second
 
 _MAX_OUTPUTS = 60
 """Characters of outputs; longer ones are not shown."""
+_START = 30
+"""Characters at the beginning of a message by which it is found in another."""
 _MAX_ITEM = 40
 """Characters of an item; longer ones are cut."""
 
@@ -110,6 +112,17 @@ class StepRow:
 def with_reason(reason: str, message: str) -> str:
     """`Reason: message`, or the one that is not empty."""
     return ": ".join(filter(None, (reason, message)))
+
+
+def without(message: str, told: Iterable[str]) -> str:
+    """Return a message without the one of `told` that it ends with, and that is told below it. Long
+    messages are cut, so it may have only the beginning of it."""
+    whole = f": {message}"
+    for each in filter(None, told):
+        at = whole.find(f": {each[:_START]}")
+        if at >= 0 and each.startswith(whole[at + 2 :].removesuffix("…")):
+            return whole[2:at]
+    return message
 
 
 def format_outcomes(rows: Iterable[StepRow]) -> str:
@@ -229,7 +242,7 @@ def _row(
         start=start,
         end=end,
         pods=condition.task_status_count if _is_running(condition) and not is_for_each else None,
-        outputs=format_outputs((condition if is_for_each else last).outputs or {}),
+        outputs=_outputs_beside(message, (condition if is_for_each else last).outputs or {}),
         measured=None if condition.runs else _measured(condition),
     )
 
@@ -248,6 +261,13 @@ def _measured(condition: StepCondition) -> timedelta | None:
 
 def _is_running(condition: StepCondition) -> bool:
     return condition.phase not in ENDED_STEP_PHASES and condition.phase != StepPhase.WAITING
+
+
+def _outputs_beside(message: str, outputs: Mapping[str, Any]) -> str:
+    """Return outputs, but not a text that ends the message: it says how the step failed."""
+    text = outputs.get("text")
+    is_known = isinstance(text, str) and message.endswith(f": {' '.join(text.split())}")
+    return format_outputs({} if is_known else outputs)
 
 
 def format_outputs(outputs: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
@@ -24,6 +24,7 @@ from jobflow.cli.display.step_rows import (
     requested_hours,
     step_rows,
     with_reason,
+    without,
 )
 from jobflow.core.drawing.tree_layout import Branch, branches, guides
 from jobflow.core.explain.progress import format_task_progress
@@ -97,7 +98,8 @@ class Tree:
         line counts the others; of many child flows, those that failed or run have their steps."""
         columns = width or _UNLIMITED
         lines = self._lines(sys.maxsize if height is None else MOST_LIVE_CHILDREN)
-        head = self._header(lines, now, columns)
+        told = [printable(line.row.condition.message) for line in lines if line.is_own]
+        head = self._header(lines, now, columns, told)
         room = sys.maxsize if height is None else max(height - len(head), 0)
         shown = _most_important(lines, room)
         blocks = self._blocks(shown, now, columns)
@@ -137,10 +139,15 @@ class Tree:
         rows = {row.step: row for row in step_rows(flow, items=shows_items)}
         for branch in self._layout(flow):
             row, at = rows[branch.step.name], level + branch.level
-            yield _Line(row, at, branch.follows, is_own=not level)
             few = branch.step.may_run_flow and len(row.items) <= FEW_CHILDREN
-            for item in row.items if self._items or few else ():
-                yield _Line(item, at + 1, is_own=False)
+            items = row.items if self._items or few else ()
+            below = [item.message for item in items] or _messages_of(row, shown)
+            own = replace(row, message=without(row.message, below))
+            yield _Line(own, at, branch.follows, is_own=not level)
+            for item in items:
+                told = _messages_of(item, shown)
+                own = replace(item, message=without(item.message, told))
+                yield _Line(own, at + 1, is_own=False)
                 yield from self._lines_below(item, shown, at + 2)
             if not row.items:
                 yield from self._lines_below(row, shown, at + 1)
@@ -158,7 +165,14 @@ class Tree:
             self._layouts[key] = branches(flow)
         return self._layouts[key]
 
-    def _header(self, lines: Sequence[_Line], now: datetime, width: int) -> list[Text]:
+    def header(self, now: datetime) -> list[Text]:
+        """Return the line of the flow, with its whole message, because no step is below it."""
+        return self._header(self._lines(0), now, _UNLIMITED, ())
+
+    def _header(
+        self, lines: Sequence[_Line], now: datetime, width: int, told: Iterable[str]
+    ) -> list[Text]:
+        """Return the line of the flow. `told`: the messages of the steps below it."""
         status = self.flow.status
         phase = status.state.phase or FlowPhase.PENDING
         end = status.completion_time if self.flow.final else None
@@ -167,7 +181,8 @@ class Tree:
         for part in (status.progress, duration):
             line.append(_GAP + part if part else "")
         outcomes = format_outcomes(line.row for line in lines if line.is_own)
-        why = printable(with_reason(status.state.reason, status.state.message))
+        message = without(printable(status.state.message), told)
+        why = printable(with_reason(status.state.reason, message))
         outputs = format_outputs(status.outputs or {})
         text = Text("; ".join(filter(None, (outcomes, why, outputs))), "dim")
         return _beside_or_below(line, text, Text(_GAP), width)
@@ -213,6 +228,13 @@ class Tree:
         style = "red" if row.phase == StepPhase.FAILED else "dim"
         text = Text(_detail(row, now) or line.follows, style)
         return [*drawn, *_beside_or_below(last, text, indent, columns.all)]
+
+
+def _messages_of(row: StepRow, shown: Mapping[str, JobFlow]) -> list[str]:
+    """Return the messages of the steps of a child flow that is shown."""
+    child = shown.get(row.condition.flow)
+    conditions = (child.status.conditions or {}).values() if child is not None else ()
+    return [printable(each.message) for each in conditions]
 
 
 def _beside_or_below(line: Text, text: Text, indent: Text, width: int) -> list[Text]:

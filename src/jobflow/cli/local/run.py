@@ -229,9 +229,9 @@ def print_tables(result: RunResult, console: Console) -> None:
     now, ascii_only = datetime.now(UTC), console.options.ascii_only
     width = columns_of(console)
     for flow in result.flows:
-        tree = Tree(flow, result.children, ascii_only=ascii_only).lines(now, width)
+        tree = Tree(flow, result.children, ascii_only=ascii_only)
         lines = (
-            *(tree if width else tree[:1]),
+            *(tree.lines(now, width) if width else tree.header(now)),
             *failed_logs(
                 flow,
                 result.failed_runs,

@@ -42,10 +42,14 @@ async def trigger_cron(
     values = parse_params(param)
     async with await connect(connection) as client:
         found = await find_cron(client, name)
-        _schedule(found.cron)  # its time zone is valid
-        flow = _flow(found, datetime.now(UTC), Instantiation.MANUAL)
-        report = checked(flow, values, found.cron.metadata.name)
+        report = checked(manual_flow(found), values, found.cron.metadata.name)
         return await finish(client, await send_checked(client, report), options)
+
+
+def manual_flow(found: FoundCron) -> dict[str, Any]:
+    """Return a flow that is created now. Raises CommandError if its time zone is not valid."""
+    _schedule(found.cron)
+    return _flow(found, datetime.now(UTC), Instantiation.MANUAL)
 
 
 @dataclass(frozen=True, slots=True)

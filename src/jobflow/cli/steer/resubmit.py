@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBFLOWS
@@ -44,13 +45,23 @@ async def create_copy(client: Client, raw: bytes, param: Sequence[str], name: st
     """Create a flow with the spec of another, which is given as JSON, and return its name. Raises
     CommandError with a line for each fault."""
     flow, spec = to_flow(raw), json.loads(raw).get("spec", {})
-    report = _check(_copy(flow.metadata, spec, name), parse_params(param), flow.metadata.name)
+    copy = _copy(flow.metadata, spec, name)
+    created = await create_flow(client, copy, parse_params(param), flow.metadata.name)
+    return created.metadata.name
+
+
+async def create_flow(
+    client: Client, flow: dict[str, Any], values: Mapping[str, Node], origin: str
+) -> JobFlow:
+    """Create a flow that is no file, with these values of params. `origin`: the name of the object
+    that it was made from. Raises CommandError with a line for each fault."""
+    report = _check(flow, values, origin)
     faults, refusals = report.faults, list[str]()
     if not faults:
         sent = await send_checked(client, report)
         faults, refusals = sent.faults, [*sent.missing_rights.values()]
         if not sent.is_refused:
-            return sent.created[0].metadata.name
+            return sent.created[0]
     raise CommandError(FAILED, "\n".join([*refusals, *(each.sentence for each in faults)]))
 
 

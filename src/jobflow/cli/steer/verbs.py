@@ -9,7 +9,6 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, FlowPhase, StepPhase
 from jobflow.api.volcano.command import Action
 from jobflow.cli.errors import FAILED, SUCCESS, print_error
-from jobflow.cli.flows.children import may_have_children
 from jobflow.cli.flows.wait import Goal, state_of
 from jobflow.cli.steer.send_command import Verb
 from jobflow.core.explain.remedies import format_submit
@@ -71,18 +70,32 @@ def _is_suspended(flow: JobFlow) -> bool:
     return not flow.final and flow.status.suspended_at is not None
 
 
-def _is_idle(flow: JobFlow, children: Mapping[str, JobFlow] | None = None) -> bool:
+def _runs_no_job(flow: JobFlow, *, but_flows: bool = False) -> bool:
     """Return whether no vcjob of the flow runs. A step that runs a flow counts as one that does,
-    unless its `children` are known."""
+    unless `but_flows`."""
     steps = {format_job_name(flow.metadata.name, each.name): each for each in flow.all_steps}
-    for key, condition in (flow.status.conditions or {}).items():
-        runs_flow = key in steps and steps[key].may_run_flow
-        if condition.phase not in _IDLE_PHASES and not (runs_flow and children is not None):
-            return False
-    if not children or not may_have_children(flow):
-        return True
-    below = [each for each in children.values() if each.metadata.is_owned_by(flow.metadata)]
-    return all(each.final or (_is_suspended(each) and _is_idle(each, children)) for each in below)
+    running = (
+        key
+        for key, condition in (flow.status.conditions or {}).items()
+        if condition.phase not in _IDLE_PHASES
+    )
+    return all(but_flows and key in steps and steps[key].may_run_flow for key in running)
+
+
+def _is_idle(flow: JobFlow, children: Mapping[str, JobFlow]) -> bool:
+    """Return whether no vcjob of the flow and of its child flows, at any level, runs."""
+    below: dict[str, list[JobFlow]] = {}
+    for child in children.values():
+        if (owner := child.metadata.controller) is not None:
+            below.setdefault(owner.uid, []).append(child)
+
+    def is_idle(flow: JobFlow) -> bool:
+        own = below.pop(flow.metadata.uid, ())
+        return _runs_no_job(flow, but_flows=True) and all(
+            each.final or (_is_suspended(each) and is_idle(each)) for each in own
+        )
+
+    return is_idle(flow)
 
 
 def _suspend_exit_code(flow: JobFlow) -> int:
@@ -96,13 +109,13 @@ def _suspend_refusal(flow: JobFlow) -> str:
     if not _is_suspended(flow):
         return _finished_message(flow)
     abort = format_command("jobflow suspend --abort", flow.metadata)
-    running = "" if _is_idle(flow) else f", {abort} aborts its jobs"
+    running = "" if _runs_no_job(flow) else f", {abort} aborts its jobs"
     resume = format_command("jobflow resume", flow.metadata)
     return f"is already suspended; {resume} resumes it{running}"
 
 
 def _abort_refusal(flow: JobFlow) -> str:
-    can_abort = _is_suspended(flow) and not _is_idle(flow)
+    can_abort = _is_suspended(flow) and not _runs_no_job(flow)
     return "" if can_abort else _suspend_refusal(flow)
 
 

@@ -92,10 +92,15 @@ JOB_WORDS: Mapping[str, str] = {
 
 def of_field(at: str, name: str) -> str:
     """Return the hint for an unknown field of the object at the JSON path `at`, or ""."""
-    for place, words in _WORDS:
-        if name in words and place.fullmatch(at):
-            return f"; here that is {words[name]}"
-    return ""
+    ours = fields_of_other_tools(at).get(name)
+    return f"; here that is {ours}" if ours else ""
+
+
+def fields_of_other_tools(at: str) -> Mapping[str, str]:
+    """Return the fields of other tools for the object at the JSON path `at`, with ours."""
+    return {
+        name: ours for place, words in _WORDS if place.fullmatch(at) for name, ours in words.items()
+    }
 
 
 def of_type(path: Sequence[str | int], expected: str, found: str, value: Any) -> str:

@@ -38,7 +38,7 @@ class PodFailure(NamedTuple):
     sure: bool
     """Whether the pod itself failed; if not, it only had problems when its job ended."""
     message: str
-    """`pod f-b-worker-1 (task worker): exit code 3 (Error) on node n1`."""
+    """`pod f-b-worker-1 (task worker): exit code 3 (Error) on node n1: ValueError: no rows`."""
 
 
 class _Suspect(NamedTuple):
@@ -75,7 +75,7 @@ def find_first_failure(pods: Iterable[Pod]) -> PodFailure | None:
         signal=(ended.signal or 0) if ended is not None else 0,
         reason=_clip(found.reason, MAX_FAILURE_REASON),
         node=pod.spec.node_name,
-        message=_clip(ended.message if ended else found.message, MAX_FAILURE_MESSAGE),
+        message=_clip_message(ended.message if ended else found.message),
         seconds=_measure(pod, found),
         disruption=found.disrupted,
     )
@@ -121,11 +121,32 @@ def read_facts(failure: StepFailure | None, *, of_child: bool = False) -> dict[s
 
 def _clip(text: str, size: int) -> str:
     """Return a text in one line, cut with an ellipsis if it has more than `size` bytes as JSON."""
-    text = " ".join(text.encode("utf-8", "replace").decode().split())
+    text = _in_one_line(text)
     while (excess := len(msgspec.json.encode(text)) - 2 - size) > 0:
         # a character has at most 6 bytes as JSON, so this never cuts too much
         text = text.removesuffix("…")[: -max(excess // 6, 1)] + "…"
     return text
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.encode("utf-8", "replace").decode().split())
+
+
+def _clip_message(text: str) -> str:
+    """Return a termination message for the status: of a longer one the last line, which has the
+    error in logs and tracebacks."""
+    whole, clipped = _in_one_line(text), _clip(text, MAX_FAILURE_MESSAGE)
+    return whole if clipped == whole else _clip(_last_line(text) or text, MAX_FAILURE_MESSAGE)
+
+
+def _last_line(text: str) -> str:
+    """Return the last line of a termination message, or "" if it is empty or has outputs."""
+    try:
+        has_outputs = isinstance(msgspec.json.decode(text), dict | list)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        has_outputs = False
+    lines = [] if has_outputs else [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
 
 
 def _measure(pod: Pod, found: _Suspect) -> int:
@@ -180,7 +201,8 @@ def _suspect(pod: str, place: int, container: ContainerStatus, failed: bool) -> 
     else:
         return None
     when = ended.finished_at or _LATE
-    message = ended.message if ended.reason in KUBELET_REASONS else ""
+    is_of_kubelet = ended.reason in KUBELET_REASONS
+    message = ended.message if is_of_kubelet else _last_line(ended.message)
     return _Suspect(rank, when, pod, place, name, ended, ended.reason, message)
 
 
@@ -196,7 +218,7 @@ def _describe(pod: Pod, failure: StepFailure, found: _Suspect) -> str:
         where.append(f"container {failure.container}")
     who = f"pod {failure.pod}" + (f" ({', '.join(where)})" if where else "")
     node = f" on node {failure.node}" if failure.node else ""
-    more = f": {' '.join(found.message.split())}" if found.message else ""
+    more = f": {_in_one_line(found.message)}" if found.message else ""
     how = describe_end(failure, found.ended.signal if found.ended is not None else None)
     return f"{who}: {how}{node}{more}"
 

@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from jobflow.cli.local.argo.expressions import functions
 from jobflow.cli.local.argo.expressions.parse import TAG, parse_condition, parse_expression
 from jobflow.cli.local.argo.expressions.syntax import (
+    LEVELS,
     Call,
     Closure,
+    Level,
     ListOf,
     Literal,
     MapOf,
@@ -40,15 +42,6 @@ from jobflow.cli.local.argo.expressions.values import (
     without_brackets,
 )
 
-_ATOM, _UNARY = 9, 8
-_LEVELS = {
-    "?:": 1,
-    "||": 2,
-    "&&": 3,
-    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "in"), 4),
-    **dict.fromkeys(("+", "-"), 5),
-    **dict.fromkeys(("*", "/", "%"), 6),
-}
 _METHODS = {"contains": "contains", "startsWith": "startsWith", "endsWith": "endsWith"}
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -66,7 +59,7 @@ class _Cel:
     """CEL with the level of its outermost operator."""
 
     ref: Ref
-    level: int = _ATOM
+    level: int = Level.ATOM
     constant: Constant | None = None
 
     def within(self, level: int) -> str:
@@ -181,7 +174,9 @@ class _Writer:
         if plain is not None:
             return _constant(plain) if node.quoted else _bare(plain)
         ref = as_ref(text)
-        return _Cel(ref, _ATOM if len(text) == 1 and not _is_compound(ref.cel) else 1)
+        return _Cel(
+            ref, Level.ATOM if len(text) == 1 and not _is_compound(ref.cel) else Level.CHOICE
+        )
 
     def _path(self, node: Name | Member) -> _Cel:
         keys = _keys(node)
@@ -191,14 +186,14 @@ class _Writer:
             if plain is not None:
                 return _constant(plain)
             ref = as_ref(text)
-            return _Cel(ref, 1 if _is_compound(ref.cel) else _ATOM)
+            return _Cel(ref, Level.CHOICE if _is_compound(ref.cel) else Level.ATOM)
         if isinstance(node, Name):  # also # outside of a closure
             raise UnsupportedExpression(f'"{node.name}" has no equal')
         value = self.write(node.value)
         key = node.key
         if isinstance(key, Literal) and isinstance(key.value, str):
-            return _Cel(Ref(value.within(_ATOM) + member(key.value), kind=Kind.JSON))
-        return _Cel(Ref(f"{value.within(_ATOM)}[{self.write(key).ref.cel}]", kind=Kind.JSON))
+            return _Cel(Ref(value.within(Level.ATOM) + member(key.value), kind=Kind.JSON))
+        return _Cel(Ref(f"{value.within(Level.ATOM)}[{self.write(key).ref.cel}]", kind=Kind.JSON))
 
     def _call(self, node: Call) -> _Cel:
         name = ".".join(_keys(node.function) or ())
@@ -208,16 +203,16 @@ class _Writer:
         written = [self.write(each) for each in arguments]
         constants = [each.constant for each in written]
         ref = functions.call(
-            name, [replace(e.ref, cel=e.within(_ATOM)) for e in written], constants
+            name, [replace(e.ref, cel=e.within(Level.ATOM)) for e in written], constants
         )
-        return _Cel(ref, 1 if _is_compound(ref.cel) else _ATOM)
+        return _Cel(ref, Level.CHOICE if _is_compound(ref.cel) else Level.ATOM)
 
     def _loop(self, name: str, listed: Node, closure: Closure) -> _Cel:
         macro = {"filter": "filter", "map": "map", "all": "all", "any": "exists"}
         macro |= {"one": "exists_one", "none": "exists", "count": "filter"}
         if name not in macro or self.loops >= len(_VARIABLES):
             raise UnsupportedExpression(f"the function {name} has no equal")
-        source = self.write(listed).within(_ATOM)
+        source = self.write(listed).within(Level.ATOM)
         variable = _VARIABLES[self.loops]
         self.loops += 1
         body = self.write(closure.body)
@@ -227,7 +222,7 @@ class _Writer:
         if name == "count":
             return _Cel(Ref(f"size({text})", kind=Kind.NUMBER))
         if name == "none":
-            return _Cel(Ref(f"!{text}", kind=Kind.BOOL), _UNARY)
+            return _Cel(Ref(f"!{text}", kind=Kind.BOOL), Level.SIGN)
         return _Cel(Ref(text, kind=Kind.LIST if name in ("filter", "map") else Kind.BOOL))
 
     def _operation(self, node: Operation) -> _Cel:
@@ -237,25 +232,27 @@ class _Writer:
         written = [self.write(each) for each in node.operands]
         if sign in ("&&", "||"):
             texts = [replace(e, ref=replace(e.ref, cel=_truth(e))) for e in written]
-            joined = f" {sign} ".join(each.within(_LEVELS[sign]) for each in texts)
-            return _Cel(Ref(joined, kind=Kind.BOOL), _LEVELS[sign])
+            joined = f" {sign} ".join(each.within(LEVELS[sign]) for each in texts)
+            return _Cel(Ref(joined, kind=Kind.BOOL), LEVELS[sign])
         if sign == "?:":
             test, taken, other = written
-            text = f"{replace(test, ref=replace(test.ref, cel=_truth(test))).within(2)}"
-            text += f" ? {taken.within(2)} : {other.within(1)}"
+            text = f"{replace(test, ref=replace(test.ref, cel=_truth(test))).within(Level.OR)}"
+            text += f" ? {taken.within(Level.OR)} : {other.within(Level.CHOICE)}"
             kind = taken.ref.kind if taken.ref.kind is other.ref.kind else Kind.ANY
-            return _Cel(Ref(text, kind=kind), 1)
+            return _Cel(Ref(text, kind=kind), Level.CHOICE)
         if sign == "!":
             text = _truth(written[0])
-            inner = text if written[0].ref.kind is Kind.BOOL and written[0].level == _ATOM else ""
-            return _Cel(Ref(f"!{inner or f'({text})'}", kind=Kind.BOOL), _UNARY)
+            inner = (
+                text if written[0].ref.kind is Kind.BOOL and written[0].level == Level.ATOM else ""
+            )
+            return _Cel(Ref(f"!{inner or f'({text})'}", kind=Kind.BOOL), Level.SIGN)
         if len(written) == 1:
-            return _Cel(Ref(f"-{written[0].within(_ATOM)}", kind=Kind.NUMBER), _UNARY)
+            return _Cel(Ref(f"-{written[0].within(Level.ATOM)}", kind=Kind.NUMBER), Level.SIGN)
         return _binary(sign, *written)
 
     def _or_else(self, value: Node, default: Node) -> _Cel:
         ref = self.write(value).ref
-        other = self.write(default).within(1)
+        other = self.write(default).within(Level.CHOICE)
         if not ref.or_else:
             raise UnsupportedExpression("?? is converted only for outputs of steps")
         return _Cel(replace(ref, cel=ref.or_else.replace("%s", other), path="", or_else=""))
@@ -286,12 +283,12 @@ def _binary(sign: str, left: _Cel, right: _Cel) -> _Cel:
             return _text_test(sign, left, right)
         case "in" | "not in":
             kind = right.ref.kind
-            item = as_text(left.ref) if left.ref.kind is Kind.ANY else left.within(4)
-            listed = f"json({right.ref.cel})" if kind is Kind.TEXT else right.within(5)
+            item = as_text(left.ref) if left.ref.kind is Kind.ANY else left.within(Level.RELATION)
+            listed = f"json({right.ref.cel})" if kind is Kind.TEXT else right.within(Level.SUM)
             text = f"{item} in {listed}"
             if sign == "in":
-                return _Cel(Ref(text, kind=Kind.BOOL), _LEVELS["in"])
-            return _Cel(Ref(f"!({text})", kind=Kind.BOOL), _UNARY)
+                return _Cel(Ref(text, kind=Kind.BOOL), LEVELS["in"])
+            return _Cel(Ref(f"!({text})", kind=Kind.BOOL), Level.SIGN)
         case "+" | "-" | "*" | "/" | "%":
             return _arithmetic(sign, left, right)
         case _:
@@ -300,7 +297,7 @@ def _binary(sign: str, left: _Cel, right: _Cel) -> _Cel:
 
 def _arithmetic(sign: str, left: _Cel, right: _Cel) -> _Cel:
     texts = (Kind.TEXT, Kind.ANY)
-    level = _LEVELS[sign]
+    level = LEVELS[sign]
     if sign == "+" and (left.ref.kind in texts and right.ref.kind in texts):
         return _Cel(Ref(f"{as_text(left.ref)} + {as_text(right.ref)}", kind=Kind.TEXT), level)
     sides = [
@@ -314,12 +311,14 @@ def _text_test(sign: str, left: _Cel, right: _Cel) -> _Cel:
     subject = as_text(left.ref) if left.constant is None else left.ref.cel
     if sign in _METHODS:
         if left.ref.kind in (Kind.LIST, Kind.JSON) and sign == "contains":
-            return _Cel(Ref(f"{right.ref.cel} in {left.within(5)}", kind=Kind.BOOL), 4)
+            return _Cel(
+                Ref(f"{right.ref.cel} in {left.within(Level.SUM)}", kind=Kind.BOOL), Level.RELATION
+            )
         return _Cel(Ref(f"{subject}.{_METHODS[sign]}({right.ref.cel})", kind=Kind.BOOL))
     if right.constant is None:
         raise UnsupportedExpression("the pattern of a regular expression must be a literal text")
     text = f"{subject}.matches({quote(str(right.constant))})"
-    return _Cel(Ref(f"!{text}" if sign == "!~" else text, kind=Kind.BOOL), _UNARY)
+    return _Cel(Ref(f"!{text}" if sign == "!~" else text, kind=Kind.BOOL), Level.SIGN)
 
 
 def _comparison(sign: str, left: _Cel, right: _Cel) -> _Cel:
@@ -327,7 +326,7 @@ def _comparison(sign: str, left: _Cel, right: _Cel) -> _Cel:
         return _constant(_compare_constants(sign, left.constant, right.constant))
     equality = sign in ("==", "!=")
     sides = [_side(left, right, equality=equality), _side(right, left, equality=equality)]
-    return _Cel(Ref(f" {sign} ".join(sides), kind=Kind.BOOL), _LEVELS[sign])
+    return _Cel(Ref(f" {sign} ".join(sides), kind=Kind.BOOL), LEVELS[sign])
 
 
 def _compare_constants(sign: str, left: Constant, right: Constant) -> bool:
@@ -350,7 +349,7 @@ def _side(own: _Cel, other: _Cel, *, equality: bool) -> str:
             return quote(own.ref.cel)
         return own.ref.cel
     if kind is Kind.PHASE:
-        return own.ref.raw if other.constant is not None else own.within(5)
+        return own.ref.raw if other.constant is not None else own.within(Level.SUM)
     if kind in (Kind.TEXT, Kind.ANY):
         if not equality and beside is not Kind.TEXT:
             return f"double({own.ref.cel})"
@@ -358,5 +357,5 @@ def _side(own: _Cel, other: _Cel, *, equality: bool) -> str:
             return f"double({own.ref.cel})"
         return as_text(own.ref)
     if beside is Kind.TEXT and kind is Kind.NUMBER:
-        return f"string({own.ref.cel})" if equality else own.within(5)
-    return own.within(5)
+        return f"string({own.ref.cel})" if equality else own.within(Level.SUM)
+    return own.within(Level.SUM)

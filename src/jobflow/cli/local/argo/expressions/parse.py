@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jobflow.cli.local.argo.expressions.syntax import (
+    LEVELS,
     Call,
     Closure,
+    Level,
     ListOf,
     Literal,
     MapOf,
@@ -35,18 +37,8 @@ _TOKEN = re.compile(
 _BARE = re.compile(r"[A-Za-z_](?:[\w./]|[-:](?=\w))*")
 """A word of govaluate. Hyphens are part of it, because Argo writes names into the text."""
 
-_BINARY = {
-    "??": 1,
-    "||": 2,
-    "or": 2,
-    "&&": 3,
-    "and": 3,
-    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "=~", "!~"), 4),
-    **dict.fromkeys(("in", "not in", "contains", "startsWith", "endsWith", "matches"), 4),
-    **dict.fromkeys(("+", "-"), 5),
-    **dict.fromkeys(("*", "/", "%"), 6),
-}
-_UNARY = 7
+_SIGNS = {"or": "||", "and": "&&"}
+"""Words for operators."""
 _WORDS = {"true": True, "false": False, "nil": None}
 _MAX_DEPTH = 60
 
@@ -95,7 +87,7 @@ class _Parser:
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise UnsupportedExpression("it is nested too deep")
-        node = self.binary(1)
+        node = self.binary(Level.CHOICE)
         if self.accept("?"):
             taken = self.expression()
             self.expect(":")
@@ -109,13 +101,13 @@ class _Parser:
             operator = self.peek()[1] if self.peek()[0] in ("operator", "word") else ""
             if operator == "not" and self.tokens[self.at + 1 : self.at + 2] == [("word", "in")]:
                 operator = "not in"
-            level = _BINARY.get(operator, 0)
+            sign = _SIGNS.get(operator, operator)
+            level = LEVELS.get(sign, 0)
             if not level or level < least:
                 return node
             self.at += 2 if operator == "not in" else 1
             other = self.binary(level + 1)
-            operator = {"or": "||", "and": "&&"}.get(operator, operator)
-            node = Operation(operator, (node, other))
+            node = Operation(sign, (node, other))
 
     def unary(self) -> Node:
         for operator in ("!", "not", "-"):
@@ -123,7 +115,7 @@ class _Parser:
                 self.depth += 1
                 if self.depth > _MAX_DEPTH:
                     raise UnsupportedExpression("it is nested too deep")
-                operand = self.binary(_UNARY)
+                operand = self.binary(Level.SIGN)
                 self.depth -= 1
                 return Operation("!" if operator == "not" else operator, (operand,))
         return self.postfix(self.primary())

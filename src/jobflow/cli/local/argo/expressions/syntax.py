@@ -6,7 +6,37 @@ written in expr-lang. A tag `{{…}}` inside of an expression is a value of its 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Level(IntEnum):
+    """How tightly an operator binds: in both languages and in CEL."""
+
+    CHOICE = 1
+    OR = 2
+    AND = 3
+    RELATION = 4
+    SUM = 5
+    PRODUCT = 6
+    SIGN = 7
+    ATOM = 8
+    """A value without an operator outside of brackets."""
+
+
+LEVELS: Mapping[str, Level] = {
+    "?:": Level.CHOICE,
+    "??": Level.CHOICE,
+    "||": Level.OR,
+    "&&": Level.AND,
+    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "=~", "!~"), Level.RELATION),
+    **dict.fromkeys(("in", "not in", "contains", "startsWith", "endsWith"), Level.RELATION),
+    "matches": Level.RELATION,
+    **dict.fromkeys(("+", "-"), Level.SUM),
+    **dict.fromkeys(("*", "/", "%"), Level.PRODUCT),
+}
+"""Operators with two operands, and the choice."""
 
 
 class UnsupportedExpression(Exception):

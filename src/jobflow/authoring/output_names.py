@@ -1,0 +1,181 @@
+"""Names of outputs in expressions and references: one that no function returns is a fault.
+
+Admission cannot know them, because outputs are decided when a job runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from enum import Enum, auto
+from itertools import chain
+from typing import Any, NamedTuple
+
+from jobflow.authoring.dependencies import typed_step
+from jobflow.core.cel.expression import MAX_LENGTH
+from jobflow.core.cel.language.macros import MACROS
+from jobflow.core.cel.language.parser import parse
+from jobflow.core.cel.language.tree import (
+    CallNode,
+    CelSyntaxError,
+    ChainNode,
+    IndexNode,
+    LiteralNode,
+    NameNode,
+    Selector,
+    SyntaxNode,
+)
+from jobflow.core.cel.references import find_references
+from jobflow.core.spec.expressions import list_expressions
+from jobflow.core.suggest import Suggester, did_you_mean
+from jobflow.core.text import join_names
+
+OutputNames = Mapping[str, Set[str] | None]
+"""The names of the outputs of each step; None if they are not known."""
+_OF_FAILURES = "text"
+"""The output of a function that failed: its error."""
+_ENTRY_FIELDS = ("outputs", "phase")
+
+
+class _Kind(Enum):
+    STEPS = auto()
+    STEP = auto()
+    ENTRY = auto()
+    """An entry of `items`."""
+    OUTPUTS = auto()
+
+
+class _Value(NamedTuple):
+    """What is known of a value, or of the entries of a list of lists."""
+
+    kind: _Kind
+    step: str = ""
+    lists: int = 0
+    """In how many lists it is."""
+
+
+_Variables = Mapping[str, _Value | None]
+
+
+def find_misnamed_outputs(
+    spec: Mapping[str, Any], path: str, known: OutputNames
+) -> Iterator[tuple[str, str]]:
+    """Yield the JSON path and a message of each wrong name in the spec of a flow at `path`."""
+    texts = [(f"outputs.{name}", text) for name, text in (spec.get("outputs") or {}).items()]
+    for key in ("flows", "finally"):
+        for i, step in enumerate(spec.get(key, ())):
+            own = f"{key}[{i}]"
+            for place, reference in find_references(step, f"{path}.{own}"):
+                if reference.root == "steps" and reference.keys[1:2] == ("outputs",):
+                    for name in reference.keys[2:3]:
+                        found = _check_name(reference.keys[0], name, known)
+                        yield from ((place, message) for message in found)
+            if (typed := typed_step(step)) is not None:
+                texts += [(f"{own}.{each.field}", each.text) for each in list_expressions(typed)]
+    for place, text in texts:
+        yield from ((f"{path}.{place}", message) for message in _check(text, known))
+
+
+def _check(text: str, known: OutputNames) -> Iterable[str]:
+    """Return the messages about an expression. One that is not valid has none."""
+    if len(text) > MAX_LENGTH:
+        return ()
+    try:
+        node = parse(text)
+    except CelSyntaxError:
+        return ()
+    reader = _Reader(known)
+    reader.read(node, {"steps": _Value(_Kind.STEPS)})
+    return dict.fromkeys(reader.faults)
+
+
+def _check_name(step: str, name: str, known: OutputNames) -> Iterator[str]:
+    names = known.get(step)
+    if names is not None and name not in names and name != _OF_FAILURES:
+        listed = sorted(names)
+        guess = did_you_mean(Suggester(listed).nearest(name))
+        yield f'{step} has no output "{name}"{guess or f"; it returns {join_names(listed)}"}'
+
+
+class _Reader:
+    """Follows the outputs of steps through one expression."""
+
+    def __init__(self, known: OutputNames) -> None:
+        self.faults: list[str] = []
+        self._known = known
+
+    def read(self, node: SyntaxNode, variables: _Variables) -> _Value | None:
+        """Return what is known of a value."""
+        if isinstance(node, NameNode):
+            return variables.get(node.name)
+        if isinstance(node, ChainNode):
+            value = self.read(node.first, variables)
+            for selector in node.selectors:
+                value = self._select(value, selector, variables)
+            return value
+        for part in chain.from_iterable(map(_nodes, node)):
+            self.read(part, variables)
+        return None
+
+    def _select(
+        self, value: _Value | None, selector: Selector, variables: _Variables
+    ) -> _Value | None:
+        if isinstance(selector, CallNode):
+            return self._call(value, selector, variables)
+        if not isinstance(selector, IndexNode):
+            return self._entry(value, selector.key)
+        self.read(selector.key, variables)
+        key = selector.key.value if isinstance(selector.key, LiteralNode) else None
+        return self._entry(value, key)
+
+    def _entry(self, value: _Value | None, key: object) -> _Value | None:
+        """Return what is known of the entry of a map or a list."""
+        if value is None:
+            return None
+        if value.lists and isinstance(key, str):
+            return None
+        if value.lists:
+            return value._replace(lists=value.lists - 1)
+        if not isinstance(key, str):
+            return None
+        match value.kind, key:
+            case _Kind.STEPS, _:
+                return _Value(_Kind.STEP, key)
+            case ((_Kind.STEP | _Kind.ENTRY), "outputs"):
+                return _Value(_Kind.OUTPUTS, value.step)
+            case _Kind.STEP, "items":
+                return _Value(_Kind.ENTRY, value.step, lists=1)
+            case _Kind.OUTPUTS, _:
+                self.faults += _check_name(value.step, key, self._known)
+            case _Kind.ENTRY, _ if key not in _ENTRY_FIELDS:
+                guess = Suggester(_ENTRY_FIELDS).nearest(key) or f"outputs.{key}"
+                self.faults.append(f'an item has no "{key}"{did_you_mean(guess)}')
+        return None
+
+    def _call(self, value: _Value | None, call: CallNode, variables: _Variables) -> _Value | None:
+        entry = value._replace(lists=value.lists - 1) if value is not None and value.lists else None
+        first = call.arguments[0] if call.arguments else None
+        if call.name in MACROS and isinstance(first, NameNode):
+            results = [
+                self.read(each, {**variables, first.name: entry}) for each in call.arguments[1:]
+            ]
+            last = results[-1] if call.name == "map" and results else None
+            if call.name == "filter":
+                return value
+            return last._replace(lists=last.lists + 1) if last is not None else None
+        for argument in call.arguments:
+            self.read(argument, variables)
+        if call.name in ("maxBy", "minBy") and isinstance(first, LiteralNode):
+            inner = entry
+            for key in str(first.value).split("."):
+                inner = self._entry(inner, key)
+            return entry
+        return None
+
+
+def _nodes(value: Any) -> Iterator[SyntaxNode]:
+    """Yield the nodes in a field of a node: a node, or lists and pairs of nodes."""
+    if hasattr(value, "_fields"):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _nodes(each)

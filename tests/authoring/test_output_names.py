@@ -1,0 +1,193 @@
+"""Names of outputs that functions return, in expressions and references."""
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import pytest
+
+from jobflow.authoring import Expr, Fault, Flow, InvalidFlow, Step, cel, item
+
+
+class Scores(TypedDict):
+    accuracy: float
+
+
+class MoreScores(Scores, total=False):
+    loss: float
+
+
+@pytest.fixture
+def flow() -> Flow:
+    return Flow("f")
+
+
+def train() -> dict[str, float]:
+    def unused() -> dict[str, float]:
+        return {"inner": 1.0}
+
+    if unused():
+        return {"accuracy": 0.9}
+    return {"accuracy": 0.8, "loss": 1.0}
+
+
+def typed() -> MoreScores | None:
+    found: MoreScores = {"accuracy": 0.5}
+    return found
+
+
+def number() -> float:
+    return 0.5
+
+
+def single() -> "list[int]":
+    return [1]
+
+
+def computed() -> dict[str, float]:
+    return dict.fromkeys(["accuracy"], 0.5)
+
+
+def spread(more: dict[str, float]) -> dict[str, float]:
+    return {"loss": 1.0, **more}
+
+
+def nothing() -> None:
+    return None
+
+
+def unresolved() -> "Missing":  # type: ignore[name-defined]  # noqa: F821
+    return {"accuracy": 0.5}
+
+
+def step_for(flow: Flow, use: Callable[[Step], Any]) -> Step:
+    """Return a step that runs `train`, with items if `use` reads them."""
+    items = {"for_each": [1, 2]} if "items" in use.__code__.co_names else {}
+    return flow.task(**items)(train)()  # type: ignore[arg-type]
+
+
+def strange() -> "{}['Missing']":  # type: ignore[valid-type]  # noqa: F821
+    return {"accuracy": 0.5}
+
+
+def faults_of(flow: Flow) -> list[Fault]:
+    try:
+        flow.lint()
+    except InvalidFlow as error:
+        return error.faults
+    return []
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (train, 'has no output "acuracy"; did you mean "accuracy"?'),
+        (typed, 'has no output "acuracy"; did you mean "accuracy"?'),
+        (unresolved, 'has no output "acuracy"; did you mean "accuracy"?'),
+        (strange, 'has no output "acuracy"; did you mean "accuracy"?'),
+        (number, 'has no output "acuracy"; it returns result'),
+        (single, 'has no output "acuracy"; it returns result'),
+        (computed, None),
+        (nothing, None),
+    ],
+)
+def test_a_name_that_a_function_does_not_return_is_a_fault(
+    flow: Flow, function: Callable[[], Any], message: str | None
+) -> None:
+    step = flow.task()(function)()
+    flow.step("next", image="x", when=step.outputs.acuracy > 0.5)
+    found = faults_of(flow)
+    assert [each.message for each in found] == ([f"{step.name} {message}"] if message else [])
+    assert [each.path for each in found] == (["spec.flows[1].when"] if message else [])
+
+
+def test_names_of_a_dict_with_others_in_it_are_not_known(flow: Flow) -> None:
+    step = flow.task()(spread)({"accuracy": 0.5})
+    flow.step("next", image="x", env={"A": step.outputs.acuracy})
+    assert faults_of(flow) == []
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda step: step.outputs.accuracy > step.outputs["loss"],
+        lambda step: (step.phase == "Failed") & (step.outputs.text == "x"),
+        lambda step: cel.has(step.outputs.loss),
+        lambda step: step.items.maxBy("outputs.accuracy").outputs.loss > 0.5,
+        lambda step: step.items.map(lambda each: each.outputs).minBy("loss").accuracy > 0.5,
+        lambda step: step.items.filter(lambda each: each.phase == "Failed")[0].outputs.loss > 1.0,
+        lambda step: step.items.all(lambda each: each.outputs.size() > 0),
+    ],
+)
+def test_names_that_a_function_returns_are_no_faults(
+    flow: Flow, use: Callable[[Step], Expr]
+) -> None:
+    flow.step("next", image="x", when=use(step_for(flow, use)))
+    assert faults_of(flow) == []
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (
+            lambda step: step.items.maxBy("accuracy").outputs.loss,
+            'an item has no "accuracy"; did you mean "outputs.accuracy"?',
+        ),
+        (
+            lambda step: step.items.maxBy("outputs.acuracy").outputs.loss,
+            'train has no output "acuracy"; did you mean "accuracy"?',
+        ),
+        (
+            lambda step: step.items.maxBy("outputs.accuracy").outputs.los,
+            'train has no output "los"; did you mean "loss"?',
+        ),
+        (
+            lambda step: step.items.map(lambda each: each.outputs.result),
+            'train has no output "result"; it returns accuracy and loss',
+        ),
+        (
+            lambda step: step.items.map(lambda each: each.output.loss),
+            'an item has no "output"; did you mean "outputs"?',
+        ),
+        (
+            lambda step: step.items.map(lambda each: each.outputs).minBy("los"),
+            'train has no output "los"; did you mean "loss"?',
+        ),
+        (lambda step: step.outputs.los + 1.0, 'train has no output "los"; did you mean "loss"?'),
+        (lambda step: step.outputs.los, 'train has no output "los"; did you mean "loss"?'),
+        (lambda step: f"{step.outputs.los}", 'train has no output "los"; did you mean "loss"?'),
+        (lambda step: step.result, 'train has no output "result"; it returns accuracy and loss'),
+    ],
+)
+def test_wrong_names_are_found_where_values_are_used(
+    flow: Flow, use: Callable[[Step], Any], message: str
+) -> None:
+    step = step_for(flow, use)
+    flow.step(
+        "next",
+        image="x",
+        env={"A": use(step)},  # here
+    )
+    [fault] = faults_of(flow)
+    assert fault.message == message
+    lines = inspect.getsource(sys.modules[__name__]).splitlines()
+    assert "# here" in lines[fault.line - 1]
+
+
+def test_wrong_names_are_found_in_outputs_and_in_child_flows(flow: Flow) -> None:
+    step = flow.task()(train)()
+    flow.finally_("report", image="x", env={"A": step.outputs.los})
+    outer = Flow("outer", outputs={"a": 'steps["train"].outputs.los'})
+    outer.task()(train)()
+    assert [each.path for each in faults_of(flow) + faults_of(outer)] == [
+        "spec.finally[0].env.A",
+        "spec.outputs.a",
+    ]
+
+
+def test_a_patched_function_may_have_other_outputs(flow: Flow) -> None:
+    patch = {"jobSpec": {"tasks": [{"name": "main", "maxRetry": 1}]}}
+    step = flow.task(patch=patch)(train)()  # type: ignore[arg-type]
+    flow.step("next", image="x", env={"A": step.outputs.los, "B": item})
+    assert all("output" not in each.message for each in faults_of(flow))
