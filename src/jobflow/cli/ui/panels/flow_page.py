@@ -73,8 +73,8 @@ class Problem:
     """A failed step."""
 
     step: str
-    reason: str
-    message: str
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +165,11 @@ def _problems(view: FlowView) -> Problems:
         if (condition := conditions.get(format_job_name(name, step.name)))
         and condition.phase == StepPhase.FAILED
     ]
-    shown = [Problem(step, each.reason, each.message) for step, each in failed[:MAX_PROBLEMS]]
+    shown = [
+        Problem(step)
+        if view.query.selects(step)  # its panel says why
+        else Problem(step, each.reason, each.message)
+        for step, each in failed[:MAX_PROBLEMS]
+    ]
     more = len(failed) - len(shown)
     return Problems(tuple(shown), f"{format_count(more, 'more step')} failed" if more else "")

@@ -4,6 +4,8 @@ import { replaceQuery } from "./navigate.js";
 
 const MAX = 5000;
 const RETRY = 2000; // milliseconds
+const LEAST = 180; // pixels; with less room the log has the height of the style sheet
+const BELOW = 18; // pixels below the log
 const CHOICES = ["task", "pod", "container", "attempt"];
 const OPTIONS = ["find", "wrap", "times"];
 let pane = null;
@@ -81,6 +83,16 @@ class Pane {
     if (this.isFollowing) this.toEnd();
   }
 
+  // Ends the log with the window, so that its last line is visible without scrolling.
+  fit() {
+    const top = this.box.getBoundingClientRect().top + scrollY;
+    const room = Math.floor(innerHeight - top - BELOW);
+    const height = room < LEAST ? "" : `${room}px`;
+    if (height === this.box.style.getPropertyValue("--log-height")) return;
+    this.box.style.setProperty("--log-height", height);
+    if (this.isFollowing) this.toEnd();
+  }
+
   // ---------------------------------------------------------------- the stream
 
   address() {
@@ -144,6 +156,7 @@ class Pane {
     if (empty !== undefined) this.root.querySelector(".logs-empty").textContent = empty;
     if (notes) this.note(notes);
     if (lines.length) this.add(lines);
+    this.fit();
     if (end) this.hasEnded = true;
   }
 
@@ -283,7 +296,7 @@ class Pane {
 
 function find() {
   const root = document.querySelector("[data-logs]");
-  if (root === pane?.root) return;
+  if (root === pane?.root) return pane?.fit();
   if (pane) {
     pane.stop();
     if (pane.root.dataset.step !== root?.dataset.step) {
@@ -293,9 +306,11 @@ function find() {
   }
   if (!root) document.body.classList.remove("wide-logs");
   pane = root ? new Pane(root) : null;
+  pane?.fit();
 }
 
 document.addEventListener("page-changed", find);
+window.addEventListener("resize", () => pane?.fit());
 document.addEventListener("visibilitychange", () => {
   if (!pane) return;
   if (document.visibilityState === "hidden") pane.stop();
