@@ -203,10 +203,21 @@ class Pane {
     while (time && at && this.all[at - 1].time > time) at -= 1;
     const node = this.make(source, time, text);
     this.lines.insertBefore(node, this.all[at]?.node ?? null);
-    const line = { time: time || (this.all[at - 1]?.time ?? ""), text: text.toLowerCase(), node };
+    const { attempt = "" } = this.sources.get(source);
+    const line = { time: time || (this.all[at - 1]?.time ?? ""), text: text.toLowerCase(), node, attempt };
     if (at === this.all.length) this.all.push(line);
     else this.all.splice(at, 0, line);
     node.hidden = !line.text.includes(this.wanted);
+    for (const each of [at, at + 1]) this.separate(each);
+  }
+
+  // Writes the attempt above the first of its lines, if several attempts have lines.
+  separate(at) {
+    const [before, line] = [this.all[at - 1], this.all[at]];
+    if (!line) return;
+    const begins = line.attempt && before && before.attempt !== line.attempt;
+    if (begins) line.node.dataset.attempt = `attempt ${line.attempt}`;
+    else delete line.node.dataset.attempt;
   }
 
   make(source, time, text) {
