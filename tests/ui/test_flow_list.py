@@ -96,3 +96,11 @@ async def test_flows_of_all_namespaces_show_theirs(world: PageWorld) -> None:
     tab = await world.open("/flows?ns=*")
     await expect(tab.locator("#rows tr").filter(has_text="far")).to_contain_text("lab")
     assert sorted(await names(tab)) == ["far", "near"]
+
+
+async def test_failed_steps_are_named_in_the_reason(world: PageWorld) -> None:
+    message = "step train failed: exit code 3"
+    state = {"reason": "StepFailed", "message": message}
+    await world.put(flow_with_status("f", {"train": ""}, {"train": "Failed"}, "Failed", **state))
+    tab = await world.open()
+    await expect(tab.locator("#rows .reason")).to_have_text("StepFailed: train")

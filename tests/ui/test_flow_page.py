@@ -93,6 +93,33 @@ async def test_items_are_one_node_with_their_counts(world: PageWorld) -> None:
     assert await tab.evaluate(widths) == [62, 31]  # two and one of five parts
 
 
+async def test_approvals_that_wait_lead_to_their_step_or_item(world: PageWorld) -> None:
+    ask = {"phase": "Waiting", "reason": "WaitingForApproval", "attempts": 1}
+    items = [ask | {"index": i, "message": f"Release {i}?"} for i in range(2)]
+    phases = {"ask": ask | {"message": "Release it?"}, "each": ask | {"runs": items}}
+    said = {"reason": "WaitingForApproval", "message": "step ask: Release it?"}
+    made = flow_with_status("f", {"ask": "", "each": ""}, phases, **said)
+    for step in made["spec"]["flows"]:
+        step["approval"] = {}
+    made["spec"]["flows"][1]["forEach"] = {"count": 2}
+    await world.put(made)
+    tab = await world.open("/flows/default/f")
+    await expect(tab.get_by_label("Waiting for an answer").get_by_role("listitem")).to_have_text(
+        [
+            "ask waits for approval: Release it?",
+            "each/0 waits for approval: Release 0?",
+            "each/1 waits for approval: Release 1?",
+        ]
+    )
+    await expect(tab.locator("#header")).not_to_contain_text("Release")
+    await tab.get_by_role("link", name="each/1").click()
+    await expect(tab.get_by_role("region", name="Approval")).to_contain_text("Release 1?")
+    await expect(tab.get_by_role("button", name="Approve")).to_be_enabled()
+    await tab.goto(f"{world.home}/flows/default/f?step=each")
+    await tab.get_by_role("region", name="Approval").get_by_role("link", name="each/0").click()
+    await expect(tab.get_by_role("region", name="Approval")).to_contain_text("Release 0?")
+
+
 async def test_a_child_flow_opens(world: PageWorld) -> None:
     inner = {"phase": "Running", "flow": "f-inner"}
     made = flow_with_status("f", {"inner": ""}, {"inner": inner})
