@@ -52,6 +52,18 @@ async def test_a_failure_is_told_once_and_its_log_ends_in_the_window(browser: Br
             await expect(tab.locator(other)).not_to_contain_text("exit code 3")
 
 
+@pytest.mark.parametrize(("width", "view"), [(390, "graph"), (1280, "table")])
+async def test_the_panel_of_a_step_that_is_selected_comes_into_view(
+    world: PageWorld, width: int, view: str
+) -> None:
+    steps = {f"s{number:02}": "" for number in range(60)}
+    await world.put(flow_with_status("f", steps, {"s59": FAILED}))
+    tab = await world.open(f"/flows/default/f?view={view}&sort=step")
+    await tab.set_viewport_size({"width": width, "height": 800})
+    await tab.get_by_role("link", name="s58").first.click()
+    await expect(tab.locator("#step-head")).to_be_in_viewport()
+
+
 async def test_what_may_not_be_read_is_said_in_its_place(world: PageWorld) -> None:
     """As `jobflow why` says it."""
     message = 'podgroups is forbidden: User "ann" cannot list resource "podgroups"'

@@ -92,8 +92,9 @@ def explain_step(
     facts: SchedulingFacts = NO_FACTS,
     on_page: bool = False,
 ) -> Explanation:
-    """Explain a step, or an item of it, and its root causes. `on_page`: beside a clock and the logs
-    of the step, so neither is said. Raises KeyError if the flow has no such step."""
+    """Explain a step, or an item of it, and its root causes. `on_page`: beside a clock, the logs
+    and the buttons of the step, so they are not told. Raises KeyError if the flow has no such
+    step."""
     ctx = PlanContext.of(flow, View(), now)
     step = ctx.graph.index[name]
     item = ""

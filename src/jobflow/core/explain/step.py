@@ -58,7 +58,7 @@ class StepExplainer:
     def __init__(
         self, ctx: PlanContext, facts: SchedulingFacts = NO_FACTS, *, on_page: bool = False
     ) -> None:
-        """`on_page`: leave out times relative to now, and the command that shows the logs."""
+        """`on_page`: leave out times relative to now, and the commands of what the page shows."""
         self._ctx = ctx
         self._on_page = on_page
         self._now = ctx.now
@@ -239,7 +239,7 @@ class StepExplainer:
     def _describe_remedy(self, step: int, condition: StepCondition) -> Iterator[str]:
         spec = self._ctx.observed[step].step
         flow, now = self._ctx.flow, self._now
-        yield from describe_remedy(flow, spec, condition, now, has_logs=self._on_page)
+        yield from describe_remedy(flow, spec, condition, now, on_page=self._on_page)
 
 
 def _because(condition: StepCondition) -> str:

@@ -19,11 +19,12 @@ from jobflow.core.drawing.graph_layout import NodeSize, place_graph
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 
-MIN_WIDTH, MAX_WIDTH, HEIGHT, ROW, GAP, MARGIN = 150, 232, 52, 72, 48, 16
-"""Pixels: of a node, of a node, from row to row, between columns, around everything."""
+MIN_WIDTH, DETAIL_WIDTH, MAX_WIDTH, HEIGHT, ROW, GAP, MARGIN = 150, 192, 232, 52, 72, 48, 16
+"""Pixels: of a node, at least, with details below its name, and at most; its height; from row to
+row, between columns, around everything."""
 TEXT, PADDING = 40, 10
 """Pixels before and behind the texts of a node."""
-CHAR, SMALL_CHAR = 8.6, 6.6
+CHAR, SMALL_CHAR = 8.6, 6.2
 """Pixels of a wide character of a name and of the line below it. A browser decides the true width,
 and cuts what is wider than the node."""
 _KEPT = 8
@@ -153,7 +154,9 @@ def _lay_out(found: FlowGraph, steps: Sequence[Step]) -> GraphFrame:
 def _width(step: Step, node: Node) -> float:
     """Return the width of a node. It depends on nothing that changes while a flow runs, so no node
     ever moves."""
-    least = MAX_WIDTH if step.has_runs or node.detail else MIN_WIDTH
+    least = DETAIL_WIDTH if step.has_runs or node.detail else MIN_WIDTH
+    if step.has_runs and step.approval is not None:
+        least = MAX_WIDTH
     return min(max(len(step.name) * CHAR + TEXT + PADDING, least), MAX_WIDTH)
 
 
