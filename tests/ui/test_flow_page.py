@@ -111,7 +111,7 @@ async def test_items_are_one_node_with_their_counts(world: PageWorld) -> None:
     tab = await world.open("/flows/default/f")
     await expect(tab.locator(".node")).to_contain_text("Running · 2/5 items")
     widths = "[...document.querySelectorAll('.bar')].map(e => Math.round(e.width.baseVal.value))"
-    assert await tab.evaluate(widths) == [57, 28]  # two and one of five parts
+    assert await tab.evaluate(widths) == [60, 30]  # two and one of five parts
 
 
 async def test_approvals_that_wait_lead_to_their_step_or_item(world: PageWorld) -> None:

@@ -34,8 +34,11 @@ async def test_the_cause_of_a_failure_is_in_view_without_scrolling(world: PageWo
     await expect(tab.get_by_role("log")).to_be_in_viewport()
 
 
-async def test_a_failure_is_told_once_and_its_log_ends_in_the_window(browser: Browser) -> None:
-    pods, window = LoggedPods(), ViewportSize(width=1280, height=800)
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+async def test_a_failure_is_told_once_and_its_log_ends_in_the_window(
+    browser: Browser, width: int, height: int
+) -> None:
+    pods, window = LoggedPods(), ViewportSize(width=width, height=height)
     async with page_world(browser, logs=pods, viewport=window) as world:
         await world.put(
             flow_with_status("f", DIAMOND, {"a": FAILED}, "Failed", reason="StepFailed")

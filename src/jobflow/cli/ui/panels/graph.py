@@ -19,7 +19,7 @@ from jobflow.core.drawing.graph_layout import NodeSize, place_graph
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 
-MIN_WIDTH, DETAIL_WIDTH, MAX_WIDTH, HEIGHT, ROW, GAP, MARGIN = 150, 192, 232, 52, 72, 48, 16
+MIN_WIDTH, DETAIL_WIDTH, MAX_WIDTH, HEIGHT, ROW, GAP, MARGIN = 150, 200, 232, 52, 72, 48, 16
 """Pixels: of a node, at least, with details below its name, and at most; its height; from row to
 row, between columns, around everything."""
 TEXT, PADDING = 40, 10

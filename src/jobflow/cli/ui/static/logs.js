@@ -83,11 +83,14 @@ class Pane {
     if (this.isFollowing) this.toEnd();
   }
 
-  // Ends the log with the window, so that its last line is visible without scrolling.
+  // Ends the log with the window, so that its last line is visible: without scrolling, or else if the
+  // panel begins at the top of the window.
   fit() {
-    const top = this.box.getBoundingClientRect().top + scrollY;
-    const room = Math.floor(innerHeight - top - BELOW);
-    const height = room < LEAST ? "" : `${room}px`;
+    const { top } = this.box.getBoundingClientRect();
+    const inPanel = top - this.root.closest(".step").getBoundingClientRect().top;
+    const rooms = [top + scrollY, inPanel].map((above) => Math.floor(innerHeight - above - BELOW));
+    const room = rooms.find((each) => each >= LEAST);
+    const height = room ? `${room}px` : "";
     if (height === this.box.style.getPropertyValue("--log-height")) return;
     this.box.style.setProperty("--log-height", height);
     if (this.isFollowing) this.toEnd();

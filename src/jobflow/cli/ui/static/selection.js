@@ -1,5 +1,4 @@
-// The panel of a step comes into view if it is selected where the panel is not visible.
-const LEAST = 120; // pixels of the panel
+// The panel of a step comes into view if it is selected where little of the panel is visible.
 const name = () => document.getElementById("step")?.getAttribute("aria-label") ?? "";
 let shown = name();
 
@@ -9,5 +8,5 @@ document.addEventListener("page-changed", () => {
   if (!shown) return;
   const panel = document.getElementById("step");
   const { top } = panel.getBoundingClientRect();
-  if (top < 0 || top > innerHeight - LEAST) panel.scrollIntoView({ block: "start" });
+  if (top < 0 || top > innerHeight / 2) panel.scrollIntoView({ block: "start" });
 });
