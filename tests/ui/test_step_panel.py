@@ -7,7 +7,7 @@ from playwright.async_api import Browser, ViewportSize, expect
 
 from jobflow.api.resources import PODS
 from jobflow.sandbox.apiserver.requests.failures import failure
-from support.page.flows import flow_with_status
+from support.page.flows import ago, flow_with_status
 from support.page.page_world import PageWorld, page_world
 from support.sandbox.logged_pods import LoggedPods
 from support.sandbox.running_controller import DIAMOND
@@ -65,6 +65,14 @@ async def test_the_panel_of_a_step_that_is_selected_comes_into_view(
     await tab.set_viewport_size({"width": width, "height": 800})
     await tab.get_by_role("link", name="s58").first.click()
     await expect(tab.locator("#step-head")).to_be_in_viewport()
+
+
+async def test_one_clock_tells_since_when_a_step_failed(world: PageWorld) -> None:
+    failed = FAILED | {"lastTransitionTime": ago(100)}
+    await world.put(flow_with_status("f", {"a": ""}, {"a": failed}, "Failed"))
+    tab = await world.open("/flows/default/f?step=a")
+    await expect(tab.locator("#step-head")).to_contain_text("for 1m")
+    await expect(tab.locator("#step-why")).to_contain_text("Step a failed (")
 
 
 async def test_what_may_not_be_read_is_said_in_its_place(world: PageWorld) -> None:

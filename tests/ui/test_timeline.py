@@ -140,6 +140,16 @@ async def test_a_retry_keeps_the_bars_of_earlier_attempts(world: PageWorld) -> N
     await expect(tab.locator("#header")).to_contain_text("running for 1m")
 
 
+async def test_queued_has_one_colour(world: PageWorld) -> None:
+    await world.put(timed_flow())
+    tab = await world.open(PATH)
+    pending = "getComputedStyle(document.querySelector('.lane rect.is-pending')).color"
+    colour = await tab.evaluate(pending)
+    for queued in (".lane rect.queued", ".bar-legend rect.queued", ".parts .queued"):
+        await expect(tab.locator(queued).first).to_have_css("fill", colour)
+        await expect(tab.locator(queued).first).to_have_css("fill-opacity", "1")
+
+
 async def test_the_end_of_a_daemon_is_no_failure(world: PageWorld) -> None:
     clock = Clock()
     ended = {"phase": "Completed", "reason": "DaemonEnded", "job": "f-a", "attempts": 1}
