@@ -14,16 +14,16 @@ from playwright.sync_api import Page, sync_playwright
 
 FLOWS = Path(__file__).parent.parent / "examples"
 WIDTH = 1280
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FINISHED = "training-pipeline diamond containers for-each finally switch on-failure more-memory"
 """Examples that have finished in the pictures."""
 RUNNING = "hyperparameter-search"
 AWAITED = "retrain, Running"
 PICTURES = {
     "page-list": ("/flows", 620),
-    "page-flow": ("/flows/default/search", 400),
+    "page-flow": ("/flows/default/search", 490),
     "page-timeline": ("/flows/default/training?view=timeline", 560),
-    "page-step": ("/flows/default/forecast?step=train", 620),
+    "page-step": ("/flows/default/forecast?step=train", 720),
 }
 """Address and height of each picture."""
 
@@ -78,10 +78,12 @@ def take(link: str, browser: str, folder: Path, kubeconfig: Path) -> None:
 
 
 def picture(tab: Page, address: str, file: Path, height: int) -> None:
-    """Take a picture of an address, once its stream is open."""
+    """Take a picture of an address, once its stream is open and a log has lines."""
     tab.set_viewport_size({"width": WIDTH, "height": height})
     with tab.expect_response(lambda answer: "/stream?" in answer.url):
         tab.goto(address)
+    if "step=" in address:
+        tab.locator(".lines > div").first.wait_for()
     tab.mouse.move(0, 0)
     tab.screenshot(path=file)
 

@@ -63,15 +63,18 @@ async def test_a_flow_is_suspended_and_resumed(world: PageWorld) -> None:
     dialog = await ask(tab, "Suspend")
     await expect(dialog.locator("code")).to_have_text("jobflow suspend f")
     await confirm(dialog, "Suspend")
-    await expect(tab.locator("#done")).to_contain_text("suspend requested (Command f-suspendflow-")
+    await expect(tab.locator("#done")).to_have_text("JobFlow f is being suspended.")
     await expect(tab.locator("#header")).to_contain_text("suspended")
     await confirm(await ask(tab, "Resume"), "Resume")
     await expect(button(tab, "Suspend")).to_be_visible()
 
 
 async def test_a_flow_is_cancelled(world: PageWorld) -> None:
-    tab = await opened(world, flow("f", {"a": "", "b": "a"}))
+    made = flow("f", {"a": "", "b": "a"})
+    made["spec"]["finally"] = [{"name": "bad"}]
+    tab = await opened(world, made)
     dialog = await ask(tab, "Cancel")
+    await expect(dialog).to_contain_text("Before its end, finally runs.")
     await dialog.get_by_label("Cancel the finally steps too").check()
     await expect(dialog.locator("code")).to_have_text("jobflow cancel f --now")
     await dialog.get_by_label("Cancel the finally steps too").uncheck()
@@ -79,6 +82,16 @@ async def test_a_flow_is_cancelled(world: PageWorld) -> None:
     cancelled = await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
     assert cancelled.status.conditions is not None
     await expect(tab.locator("#header")).to_contain_text("Cancelled")
+
+
+async def test_a_dialog_does_not_mention_finally_of_a_flow_without_it(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"a": ""}))
+    dialog = await ask(tab, "Cancel")
+    await expect(dialog.get_by_text("are aborted")).to_be_visible()
+    for each in await dialog.locator(".of-finally").all():
+        await expect(each).to_be_hidden()
+    await confirm(dialog, "Cancel")
+    await expect(tab.locator("#done")).to_have_text("JobFlow f is being cancelled.")
 
 
 async def test_a_failed_flow_is_retried(world: PageWorld) -> None:
@@ -113,8 +126,10 @@ async def test_a_flow_that_has_ended_is_deleted(world: PageWorld) -> None:
     tab = await opened(world, flow("f", {"b": ""}))
     await world.ended("f")
     await confirm(await ask(tab, "Delete"), "Delete")
-    await expect(tab.locator("#notice")).to_contain_text("JobFlow f was deleted")
-    await expect(button(tab, "Delete")).to_have_attribute("aria-disabled", "true")
+    await expect(tab.get_by_role("heading", name="Flows")).to_be_visible()
+    assert tab.url.endswith("/flows?ns=default")
+    await expect(tab.locator("#done")).to_have_text("JobFlow f deleted.")
+    await expect(tab.locator("#rows [data-item]")).to_have_count(0)
     assert await world.flow_names() == []
 
 
@@ -146,8 +161,10 @@ async def test_what_the_command_would_refuse_is_disabled_with_its_reason(world: 
     retry = button(tab, "Retry")
     await expect(retry).to_have_attribute("aria-disabled", "true")
     await expect(retry).to_have_accessible_description(
-        "JobFlow f is Running, 0/1 steps finished; only a Failed flow can be retried. "
-        "jobflow why f explains what it waits for, jobflow cancel f cancels it"
+        "JobFlow f is Running; only a Failed flow can be retried"
+    )
+    await expect(button(tab, "Delete")).to_have_accessible_description(
+        "JobFlow f has not ended: cancel it first"
     )
     await retry.click(force=True)
     await expect(tab.locator("#done")).to_contain_text("only a Failed flow can be retried")

@@ -1,5 +1,7 @@
 """The list of flows, in a real browser."""
 
+import re
+
 import pytest
 from playwright.async_api import Page, expect
 
@@ -96,3 +98,17 @@ async def test_flows_of_all_namespaces_show_theirs(world: PageWorld) -> None:
     tab = await world.open("/flows?ns=*")
     await expect(tab.locator("#rows tr").filter(has_text="far")).to_contain_text("lab")
     assert sorted(await names(tab)) == ["far", "near"]
+
+
+async def test_failed_steps_are_named_in_the_reason(world: PageWorld) -> None:
+    message = "step train failed: exit code 3"
+    state = {"reason": "StepFailed", "message": message}
+    await world.put(flow_with_status("f", {"train": ""}, {"train": "Failed"}, "Failed", **state))
+    tab = await world.open()
+    await expect(tab.locator("#rows .reason")).to_have_text("StepFailed: train")
+    await expect(tab.locator("#rows .progress")).to_have_class(re.compile("is-failed"))
+
+
+async def test_a_browser_that_asks_for_the_usual_icon_gets_it(world: PageWorld) -> None:
+    answer = await world.context.request.get(f"{world.home}/favicon.ico")
+    assert (answer.status, answer.headers["content-type"]) == (200, "image/svg+xml")

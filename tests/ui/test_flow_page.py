@@ -81,6 +81,27 @@ async def test_the_graph_has_the_size_that_fits_or_is_chosen(world: PageWorld) -
     await expect(tab.locator("[id='node:s11']")).to_be_in_viewport(ratio=1)
 
 
+async def test_a_chain_of_seven_steps_is_visible_at_once(world: PageWorld) -> None:
+    steps = {f"step-{i}": f"step-{i - 1}" if i else "" for i in range(7)}
+    await world.put(flow_with_status("f", steps, {}))
+    tab = await world.open("/flows/default/f")
+    await tab.set_viewport_size({"width": 1280, "height": 800})
+    await tab.reload()
+    await expect(tab.locator("[id='node:step-0']")).to_be_in_viewport(ratio=1)
+    await expect(tab.locator("[id='node:step-6']")).to_be_in_viewport(ratio=1)
+
+
+async def test_texts_do_not_leave_their_node(world: PageWorld) -> None:
+    name = "m" * 60
+    await world.put(flow_with_status("f", {name: ""}, {name: "Completed"}))
+    tab = await world.open("/flows/default/f")
+    texts = tab.locator(f"[id='node:{name}'] .texts")
+    await expect(texts).to_have_css("overflow", "hidden")
+    widths = "e => [e, e.parentElement.querySelector('.box')].map(x => x.width.baseVal.value)"
+    inner, outer = await texts.evaluate(widths)
+    assert 40 + inner <= outer
+
+
 async def test_items_are_one_node_with_their_counts(world: PageWorld) -> None:
     runs = [{"index": i, "phase": "Completed" if i < 2 else "Running"} for i in range(3)]
     sweep = {"phase": "Running", "runs": runs}
@@ -90,7 +111,34 @@ async def test_items_are_one_node_with_their_counts(world: PageWorld) -> None:
     tab = await world.open("/flows/default/f")
     await expect(tab.locator(".node")).to_contain_text("Running · 2/5 items")
     widths = "[...document.querySelectorAll('.bar')].map(e => Math.round(e.width.baseVal.value))"
-    assert await tab.evaluate(widths) == [62, 31]  # two and one of five parts
+    assert await tab.evaluate(widths) == [60, 30]  # two and one of five parts
+
+
+async def test_approvals_that_wait_lead_to_their_step_or_item(world: PageWorld) -> None:
+    ask = {"phase": "Waiting", "reason": "WaitingForApproval", "attempts": 1}
+    items = [ask | {"index": i, "message": f"Release {i}?"} for i in range(2)]
+    phases = {"ask": ask | {"message": "Release it?"}, "each": ask | {"runs": items}}
+    said = {"reason": "WaitingForApproval", "message": "step ask: Release it?"}
+    made = flow_with_status("f", {"ask": "", "each": ""}, phases, **said)
+    for step in made["spec"]["flows"]:
+        step["approval"] = {}
+    made["spec"]["flows"][1]["forEach"] = {"count": 2}
+    await world.put(made)
+    tab = await world.open("/flows/default/f")
+    await expect(tab.get_by_label("Waiting for an answer").get_by_role("listitem")).to_have_text(
+        [
+            "ask waits for approval: Release it?",
+            "each/0 waits for approval: Release 0?",
+            "each/1 waits for approval: Release 1?",
+        ]
+    )
+    await expect(tab.locator("#header")).not_to_contain_text("Release")
+    await tab.get_by_role("link", name="each/1").click()
+    await expect(tab.get_by_role("region", name="Approval")).to_contain_text("Release 1?")
+    await expect(tab.get_by_role("button", name="Approve")).to_be_enabled()
+    await tab.goto(f"{world.home}/flows/default/f?step=each")
+    await tab.get_by_role("region", name="Approval").get_by_role("link", name="each/0").click()
+    await expect(tab.get_by_role("region", name="Approval")).to_contain_text("Release 0?")
 
 
 async def test_a_child_flow_opens(world: PageWorld) -> None:

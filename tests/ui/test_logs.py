@@ -6,8 +6,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
+from jobflow.api.labels import ATTEMPT
 from jobflow.sandbox.apiserver.requests.failures import failure
-from support.page.flows import flow_with_status
+from support.page.flows import flow_with_status, status_of
 from support.page.page_world import PageWorld, page_world
 from support.sandbox.logged_pods import LoggedPods
 
@@ -202,6 +203,23 @@ async def test_the_key_l_opens_the_logs_of_the_selected_step(
     await tab.keyboard.press("Escape")
     await expect(tab.get_by_role("log")).to_have_count(0)
     assert tab.url.endswith("/flows/default/f")
+
+
+async def test_the_lines_of_attempts_are_separated(world: PageWorld, pods: LoggedPods) -> None:
+    await pods.create(world, "f-a-main-0", "a", text="one\n", labels={ATTEMPT: "1"})
+    await pods.end(world, "f-a-main-0", main=1)
+    waiting = {"phase": "Waiting", "attempts": 1, "pastAttempts": 1, "job": "f-a"}
+    await world.write("f", status_of("f", {"a": waiting}))
+    tab = await opened(world)
+    notes = tab.locator(".logs-notes")
+    await expect(notes).to_have_text("these are the lines of attempt 1; attempt 2 has none yet")
+    await pods.create(world, "f-a-r1-main-0", "a", text="two\n", labels={ATTEMPT: "2"})
+    await world.write("f", status_of("f", {"a": RUNNING | {"attempts": 2}}))
+    await expect(texts(tab)).to_have_text(["one", "two"])
+    await expect(notes).to_be_empty()
+    marked = tab.locator(".lines > [data-attempt]")
+    await expect(marked).to_have_count(1)
+    await expect(marked).to_have_attribute("data-attempt", "attempt 2")
 
 
 async def test_another_step_shows_its_own_logs(world: PageWorld, pods: LoggedPods) -> None:

@@ -87,6 +87,28 @@ async def test_keys_go_from_moment_to_moment(world: PageWorld) -> None:
     await expect(tab.locator("#as-of").get_by_text("live", exact=True)).to_be_visible()
 
 
+async def test_a_key_that_is_pressed_again_at_once_goes_on(world: PageWorld) -> None:
+    clock = Clock()
+    await world.put(timed_flow(clock=clock))
+    tab = await world.open(f"{PATH}?at={clock.ago(545)}")
+    await tab.evaluate(
+        "for (const key of '[[]]]') document.body.dispatchEvent("
+        "new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }))"
+    )
+    await expect(tab.locator("#as-of")).to_contain_text(f"As of {clock.ago(520)[11:19]} UTC")
+
+
+async def test_keys_work_while_the_slider_has_the_focus(world: PageWorld) -> None:
+    clock = Clock()
+    await world.put(timed_flow(clock=clock))
+    tab = await world.open(f"{PATH}?at={clock.ago(420)}")
+    await tab.get_by_role("slider", name="Time").click()
+    await tab.keyboard.press("3")
+    await expect(tab.get_by_role("table")).to_be_visible()
+    await tab.keyboard.press(".")
+    await expect(tab.locator("#as-of").get_by_text("live", exact=True)).to_be_visible()
+
+
 async def test_marks_say_what_happened(world: PageWorld) -> None:
     await world.put(timed_flow())
     tab = await world.open(PATH)

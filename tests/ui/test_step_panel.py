@@ -3,12 +3,13 @@
 import json
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, ViewportSize, expect
 
 from jobflow.api.resources import PODS
 from jobflow.sandbox.apiserver.requests.failures import failure
-from support.page.flows import flow_with_status
-from support.page.page_world import PageWorld
+from support.page.flows import ago, flow_with_status
+from support.page.page_world import PageWorld, page_world
+from support.sandbox.logged_pods import LoggedPods
 from support.sandbox.running_controller import DIAMOND
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -31,6 +32,47 @@ async def test_the_cause_of_a_failure_is_in_view_without_scrolling(world: PageWo
     await expect(why).to_contain_text("exit code 3")
     await expect(why).to_be_in_viewport(ratio=1)
     await expect(tab.get_by_role("log")).to_be_in_viewport()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+async def test_a_failure_is_told_once_and_its_log_ends_in_the_window(
+    browser: Browser, width: int, height: int
+) -> None:
+    pods, window = LoggedPods(), ViewportSize(width=width, height=height)
+    async with page_world(browser, logs=pods, viewport=window) as world:
+        await world.put(
+            flow_with_status("f", DIAMOND, {"a": FAILED}, "Failed", reason="StepFailed")
+        )
+        text = "".join(f"line {number}\n" for number in range(200))
+        await pods.create(world, "f-a-main-0", "a", text=text)
+        await pods.end(world, "f-a-main-0")
+        tab = await world.open("/flows/default/f")
+        await tab.locator("[id='node:a']").click()
+        await expect(tab.get_by_text("line 199")).to_be_in_viewport(ratio=1)
+        await expect(tab.locator("#step-why")).to_contain_text("exit code 3")
+        await expect(tab.locator("#step-why")).not_to_contain_text("See its log")
+        for other in ("#header", "#problems", "#step-head"):
+            await expect(tab.locator(other)).not_to_contain_text("exit code 3")
+
+
+@pytest.mark.parametrize(("width", "view"), [(390, "graph"), (1280, "table")])
+async def test_the_panel_of_a_step_that_is_selected_comes_into_view(
+    world: PageWorld, width: int, view: str
+) -> None:
+    steps = {f"s{number:02}": "" for number in range(60)}
+    await world.put(flow_with_status("f", steps, {"s59": FAILED}))
+    tab = await world.open(f"/flows/default/f?view={view}&sort=step")
+    await tab.set_viewport_size({"width": width, "height": 800})
+    await tab.get_by_role("link", name="s58").first.click()
+    await expect(tab.locator("#step-head")).to_be_in_viewport()
+
+
+async def test_one_clock_tells_since_when_a_step_failed(world: PageWorld) -> None:
+    failed = FAILED | {"lastTransitionTime": ago(100)}
+    await world.put(flow_with_status("f", {"a": ""}, {"a": failed}, "Failed"))
+    tab = await world.open("/flows/default/f?step=a")
+    await expect(tab.locator("#step-head")).to_contain_text("for 1m")
+    await expect(tab.locator("#step-why")).to_contain_text("Step a failed (")
 
 
 async def test_what_may_not_be_read_is_said_in_its_place(world: PageWorld) -> None:

@@ -1,5 +1,7 @@
 """The timeline of a flow, in a real browser."""
 
+import re
+
 import pytest
 from playwright.async_api import Page, expect
 
@@ -114,6 +116,50 @@ async def test_a_step_that_changes_replaces_its_lane_only(world: PageWorld) -> N
     await expect(tab.get_by_role("link", name="report, Skipped")).to_be_visible()
     fresh = "[...document.querySelectorAll('.lane')].filter(e => !e.marked).map(e => e.id)"
     assert await tab.evaluate(fresh) == ["lane:report"]
+
+
+async def test_a_retry_keeps_the_bars_of_earlier_attempts(world: PageWorld) -> None:
+    clock = Clock()
+    again = {"phase": "Running", "job": "f-b-r1", "attempts": 2, "pastAttempts": 1}
+    done = {"phase": "Completed", "job": "f-a", "lastTransitionTime": clock.ago(300)}
+    made = flow_with_status("f", {"a": "", "b": "a"}, {"a": done, "b": again})
+    made["status"] |= {
+        "startTime": clock.ago(100),
+        "jobStatusList": [
+            record(clock, "f-a", 400, 390, 300),
+            record(clock, "f-b", 300, 290, 200, "Failed"),
+            record(clock, "f-b-r1", 99, 90),
+        ],
+    }
+    await world.put(made)
+    tab = await world.open("/flows/default/f?view=timeline")
+    await expect(tab.locator("[id='lane:a'] rect.running")).to_have_class(re.compile("completed"))
+    await expect(tab.locator("[id='lane:b'] rect.running.is-failed")).to_have_count(1)
+    await expect(tab.locator("[id='lane:b'] rect.running.is-running")).to_have_count(1)
+    await expect(tab.locator("#axis .from")).to_contain_text(f"retried {clock.ago(100)[11:19]} UTC")
+    await expect(tab.locator("#header")).to_contain_text("running for 1m")
+
+
+async def test_queued_has_one_colour(world: PageWorld) -> None:
+    await world.put(timed_flow())
+    tab = await world.open(PATH)
+    pending = "getComputedStyle(document.querySelector('.lane rect.is-pending')).color"
+    colour = await tab.evaluate(pending)
+    for queued in (".lane rect.queued", ".bar-legend rect.queued", ".parts .queued"):
+        await expect(tab.locator(queued).first).to_have_css("fill", colour)
+        await expect(tab.locator(queued).first).to_have_css("fill-opacity", "1")
+
+
+async def test_the_end_of_a_daemon_is_no_failure(world: PageWorld) -> None:
+    clock = Clock()
+    ended = {"phase": "Completed", "reason": "DaemonEnded", "job": "f-a", "attempts": 1}
+    made = flow_with_status("f", {"a": ""}, {"a": ended}, "Succeed")
+    made["spec"]["flows"][0]["daemon"] = True
+    made["status"]["jobStatusList"] = [record(clock, "f-a", 190, 180, 20, "Aborted")]
+    await world.put(made)
+    tab = await world.open("/flows/default/f?view=timeline")
+    bar = tab.locator("[id='lane:a'] rect.running")
+    await expect(bar).to_have_class(re.compile("is-completed"))
 
 
 async def test_items_and_children_unfold_and_the_address_has_it(world: PageWorld) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from jobflow.api.labels import CREATED_BY_FLOW, INDEX, ROOT, STEP
@@ -78,21 +79,23 @@ class LoggedPods:
         index: int | None = None,
         flow: str = "f",
         root: str = "",
+        labels: Mapping[str, str] = MappingProxyType({}),
         started: bool = True,
     ) -> None:
         """Create a pod of a step, by default with running containers, whose first one has written
-        `text`. `root`: the outermost flow, if `flow` is a child."""
-        labels = {CREATED_BY_FLOW: f"{NAMESPACE}.{flow}", STEP: step, TASK: task}
+        `text`. `root`: the outermost flow, if `flow` is a child. `labels`: further
+        ones."""
+        all_labels = {CREATED_BY_FLOW: f"{NAMESPACE}.{flow}", STEP: step, TASK: task}
         if index is not None:
-            labels[INDEX] = str(index)
+            all_labels[INDEX] = str(index)
         if root:
-            labels[ROOT] = root
+            all_labels[ROOT] = root
         spec = {
             "nodeName": "n",
             "containers": [{"name": name} for name in containers.split()],
             "initContainers": [{"name": name} for name in init.split()],
         }
-        manifest = {"metadata": {"name": pod, "labels": labels}, "spec": spec}
+        manifest = {"metadata": {"name": pod, "labels": all_labels | dict(labels)}, "spec": spec}
         body = await world.client.create(PODS, NAMESPACE, json.dumps(manifest).encode())
         self._uids[pod] = json.loads(body)["metadata"]["uid"]
         first = containers.split()[0]

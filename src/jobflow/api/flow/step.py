@@ -200,6 +200,11 @@ class Step(Struct, frozen=True, kw_only=True):
         return ForEach() if self.for_each is None and self.matches_items else self.for_each
 
     @property
+    def has_runs(self) -> bool:
+        """Whether it may run several times, by `forEach` or `repeat`."""
+        return self.fan_out is not None or self.repeat is not None
+
+    @property
     def targets(self) -> list[str]:
         """The names of the steps that this one depends on."""
         return (self.depends_on.targets if self.depends_on else None) or []

@@ -96,7 +96,7 @@ def child_on_path(flow: JobFlow, text: str) -> tuple[str, str, str] | None:
     if (step := steps.get(name)) is None or not step.may_run_flow:
         return None
     run: RunCondition | None = _condition(flow, name)
-    if step.fan_out is not None or step.repeat is not None:
+    if step.has_runs:
         number, _, rest = rest.partition("/")
         runs = {str(each.index): each for each in _condition(flow, name).runs or ()}
         run, name = runs.get(number), f"{name}/{number}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ class PageApp:
         add_action_routes(app, watches.client, self.guard.form_token)
         app.get(HOME + "/{namespace}/{name}/job")(self.show_job)
         app.get("/static/{name}")(static_file)
+        app.get("/favicon.ico")(partial(static_file, "icon.svg"))
         self.app = app
 
     # ------------------------------------------------------------------ pages

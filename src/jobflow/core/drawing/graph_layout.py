@@ -6,7 +6,7 @@ the node that runs them, which is a box as large as they need.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -15,16 +15,28 @@ from jobflow.core.drawing.flow_graph import Arrow, FlowGraph, Node
 from jobflow.core.drawing.layered_layout import Layout, layered_layout
 from jobflow.core.drawing.svg import CHAR, cut, symbol
 
-PADDING, HEIGHT, GAP = 14, 44, 56
-"""Beside a text, of a node or of the head of a box, between columns."""
-ROW = 62
-"""From row to row of nodes without child flows."""
+PADDING, HEIGHT = 14, 44
+"""Beside a text, of a node or of the head of a box."""
 INSET = 12
 """Around the graphs in a box."""
 TITLE = 20
 """Height of the title of a graph in a box that has several."""
 SMALL_CHAR = 6.2
 """Of an average character of a label or a second line."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSize:
+    """The size of nodes, and the distances between them."""
+
+    width: Callable[[Node], float]
+    """Of a node without child flows, at least; nodes of a column are as wide as the widest."""
+    height: float = HEIGHT
+    """Of a node or of the head of a box."""
+    row: float = 62
+    """From row to row of nodes without child flows."""
+    gap: float = 56
+    """Between columns."""
 
 
 class Stop(NamedTuple):
@@ -41,6 +53,20 @@ class PlacedArrow:
 
     arrow: Arrow
     stops: Sequence[Stop]
+
+    @property
+    def path(self) -> str:
+        """The way as the attribute `d` of an SVG path."""
+        first, *others = self.stops
+        x, y = first.right, first.y
+        path = f"M{first.left:.1f} {y:.1f}" + (f"H{x:.1f}" if x > first.left else "")
+        for stop in others:
+            half = (stop.left - x) / 2
+            path += f"C{x + half:.1f} {y:.1f} {stop.left - half:.1f} {stop.y:.1f} "
+            path += f"{stop.left:.1f} {stop.y:.1f}"
+            path += f"H{stop.right:.1f}" if stop.right > stop.left else ""
+            x, y = stop.right, stop.y
+        return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +109,20 @@ class PlacedGraph:
     labels: Sequence[PlacedLabel]
 
 
-def place_graph(graph: FlowGraph, *, x: float = 0.0, y: float = 0.0) -> PlacedGraph:
-    """Return the positions in a graph whose upper left corner is at `x` and `y`."""
-    return _place(_Sized.of(graph), x, y)
+def _text_width(node: Node) -> float:
+    texts = (len(cut(node.step)) * CHAR, len(_second_line(node)) * SMALL_CHAR)
+    return max(texts) + 2 * PADDING
+
+
+_BY_TEXT = NodeSize(_text_width)
+
+
+def place_graph(
+    graph: FlowGraph, *, x: float = 0.0, y: float = 0.0, size: NodeSize = _BY_TEXT
+) -> PlacedGraph:
+    """Return the positions in a graph whose upper left corner is at `x` and `y`. `size`: by default
+    that of the texts of the nodes."""
+    return _place(_Sized.of(graph, size), x, y)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +130,7 @@ class _Sized:
     """A graph whose size is known, but not its place."""
 
     graph: FlowGraph
+    size: NodeSize
     inner: Sequence[Sequence[_Sized]]
     """For each node the graphs in it."""
     sizes: Sequence[tuple[float, float]]
@@ -104,10 +142,10 @@ class _Sized:
     """Of each column."""
 
     @classmethod
-    def of(cls, graph: FlowGraph) -> _Sized:
-        inner = [[cls.of(each) for each in node.inner] for node in graph.nodes]
-        sizes = [_size(node, own) for node, own in zip(graph.nodes, inner, strict=True)]
-        heights = [(height + ROW - HEIGHT) / ROW for _, height in sizes]
+    def of(cls, graph: FlowGraph, size: NodeSize) -> _Sized:
+        inner = [[cls.of(each, size) for each in node.inner] for node in graph.nodes]
+        sizes = [_size(node, own, size) for node, own in zip(graph.nodes, inner, strict=True)]
+        heights = [(height + size.row - size.height) / size.row for _, height in sizes]
         layout = layered_layout(graph.targets, graph.order, heights)
         plain, widths = [0.0] * layout.width, [0.0] * layout.width
         for column, own, (width, _) in zip(layout.columns, inner, sizes, strict=True):
@@ -117,12 +155,12 @@ class _Sized:
             (width if own else plain[column], height)
             for column, own, (width, height) in zip(layout.columns, inner, sizes, strict=True)
         ]
-        gaps = [float(GAP)] * layout.width
+        gaps = [size.gap] * layout.width
         for arrow in graph.arrows:  # a label is written before the node, in the gap
             column = layout.columns[arrow.target] - 1
-            gaps[column] = max(gaps[column], len(arrow.label) * SMALL_CHAR + GAP / 2)
+            gaps[column] = max(gaps[column], len(arrow.label) * SMALL_CHAR + size.gap / 2)
         steps = (width + gap for width, gap in zip(widths, gaps, strict=True))
-        return cls(graph, inner, sizes, layout, [*accumulate(steps, initial=0.0)], widths)
+        return cls(graph, size, inner, sizes, layout, [*accumulate(steps, initial=0.0)], widths)
 
     @property
     def width(self) -> float:
@@ -130,15 +168,19 @@ class _Sized:
 
     @property
     def height(self) -> float:
-        return max(self.layout.height * ROW - (ROW - HEIGHT), 0.0)
+        return max(self.layout.height * self.size.row - (self.size.row - self.size.height), 0.0)
+
+    def middle(self, y: float, row: float) -> float:
+        """Return the middle of a row of a graph that begins at `y`."""
+        return y + row * self.size.row + self.size.height / 2
 
 
-def _size(node: Node, inner: Sequence[_Sized]) -> tuple[float, float]:
-    width = max(len(cut(node.step)) * CHAR, len(_second_line(node)) * SMALL_CHAR) + 2 * PADDING
+def _size(node: Node, inner: Sequence[_Sized], size: NodeSize) -> tuple[float, float]:
+    width = size.width(node)
     if not inner:
-        return width, HEIGHT
+        return width, size.height
     widest = max(each.width for each in inner) + 2 * INSET
-    return max(width, widest), HEIGHT + sum(_outer_height(each) for each in inner)
+    return max(width, widest), size.height + sum(_outer_height(each) for each in inner)
 
 
 def _outer_height(inner: _Sized) -> float:
@@ -152,13 +194,13 @@ def _second_line(node: Node) -> str:
 
 def _place(sized: _Sized, x: float, y: float) -> PlacedGraph:
     layout = sized.layout
-    middles = [y + row * ROW + HEIGHT / 2 for row in layout.rows]
+    middles = [sized.middle(y, row) for row in layout.rows]
     nodes = []
     for position, node in enumerate(sized.graph.nodes):
         left = x + sized.lefts[layout.columns[position]]
         width, height = sized.sizes[position]
         top = middles[position] - height / 2
-        inner = [*_place_inner(sized.inner[position], left + INSET, top + HEIGHT)]
+        inner = [*_place_inner(sized.inner[position], left + INSET, top + sized.size.height)]
         nodes.append(PlacedNode(node, left, top, width, height, inner))
     arrows = [
         PlacedArrow(arrow, [*_stops(arrow, sized, nodes, middles, x, y)])
@@ -187,7 +229,7 @@ def _stops(
     yield Stop(source.x + source.width, right, middles[arrow.source])
     for at, row in sized.layout.bends.get((arrow.source, arrow.target), ()):
         left = x + sized.lefts[at]
-        yield Stop(left, left + sized.widths[at], y + row * ROW + HEIGHT / 2)
+        yield Stop(left, left + sized.widths[at], sized.middle(y, row))
     end = nodes[arrow.target].x - 2
     yield Stop(end, end, middles[arrow.target])
 

@@ -61,17 +61,8 @@ def _node(placed: PlacedNode) -> str:
 
 
 def _arrow(placed: PlacedArrow) -> str:
-    first, *others = placed.stops
-    x, y = first.right, first.y
-    path = f"M{first.left:.1f} {y:.1f}" + (f"H{x:.1f}" if x > first.left else "")
-    for stop in others:
-        half = (stop.left - x) / 2
-        path += f"C{x + half:.1f} {y:.1f} {stop.left - half:.1f} {stop.y:.1f} "
-        path += f"{stop.left:.1f} {stop.y:.1f}"
-        path += f"H{stop.right:.1f}" if stop.right > stop.left else ""
-        x, y = stop.right, stop.y
     kind = "arrow conditional" if placed.arrow.label else "arrow"
-    return f'<path class="{kind}" d="{path}" marker-end="url(#tip)"/>'
+    return f'<path class="{kind}" d="{placed.path}" marker-end="url(#tip)"/>'
 
 
 def _label(placed: PlacedLabel) -> str:

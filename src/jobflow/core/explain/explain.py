@@ -90,16 +90,18 @@ def explain_step(
     index: int | None = None,
     now: datetime,
     facts: SchedulingFacts = NO_FACTS,
+    on_page: bool = False,
 ) -> Explanation:
-    """Explain a step, or an item of it, and its root causes. Raises KeyError if the flow has no
-    such step."""
+    """Explain a step, or an item of it, and its root causes. `on_page`: beside a clock, the logs
+    and the buttons of the step, so they are not told. Raises KeyError if the flow has no such
+    step."""
     ctx = PlanContext.of(flow, View(), now)
     step = ctx.graph.index[name]
     item = ""
     if index is not None:
         item = describe_item(ctx.observed[step], index)
         ctx = with_items(ctx, step, index)
-    explainer = StepExplainer(ctx, facts)
+    explainer = StepExplainer(ctx, facts, on_page=on_page)
     condition = explainer.condition(step)
     paths = find_root_causes(ctx, step)
     return Explanation(

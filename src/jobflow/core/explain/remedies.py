@@ -11,6 +11,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.manifests.child import root_of
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.approvals import asks
 from jobflow.core.text import format_command, format_duration
 
 REMEDIES: Mapping[StepReason, str] = {
@@ -67,9 +68,12 @@ message says it."""
 
 
 def describe_remedy(
-    flow: JobFlow, step: Step, condition: StepCondition, now: datetime
+    flow: JobFlow, step: Step, condition: StepCondition, now: datetime, *, on_page: bool = False
 ) -> Iterator[str]:
-    """Yield what to do about the reason of a step or, if the step has none, about a failed run."""
+    """Yield what to do about the reason of a step or, if the step has none, about a failed run.
+    `on_page`: without the commands of what the page has beside it: logs and answers."""
+    if on_page and asks(condition):
+        return
     run = _find_telling_run(condition)
     try:
         text = REMEDIES[StepReason(condition.reason or (run.reason if run else ""))]
@@ -88,7 +92,7 @@ def describe_remedy(
         reject=format_command("jobflow reject", meta, f" {step.name}{item}"),
         cancel=format_command("jobflow delete --cancel", meta),
         submit=format_submit(flow),
-        look=_describe_look(flow, step.name, run or condition),
+        look=_describe_look(flow, step.name, run or condition, on_page=on_page),
         describe=describe_job(flow, condition),
         child=_format_why((run or condition).job, flow),
     ).splitlines()
@@ -119,11 +123,13 @@ def _find_telling_run(condition: StepCondition) -> RunCondition | None:
     return next(same, None) or next((r for r in runs if r.phase == StepPhase.FAILED), None)
 
 
-def _describe_look(flow: JobFlow, name: str, run: RunCondition) -> str:
+def _describe_look(flow: JobFlow, name: str, run: RunCondition, *, on_page: bool) -> str:
     """Return where to look for the cause of a failure."""
     failure, meta = run.failure, flow.metadata
     if failure is not None and failure.pod and failure.exit_code is None:
         return f"See `kubectl describe pod -n {meta.namespace} {failure.pod}`."
+    if on_page:
+        return f"See its job: {describe_job(flow, run)}." if failure is None else ""
     index = f"/{run.index}" if run.index is not None else ""
     logs = format_command("jobflow logs", meta, f" {name}{index}")
     if failure is None:  # no pod was found that explains it

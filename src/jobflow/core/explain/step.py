@@ -55,8 +55,12 @@ _VERBS_OF_MESSAGES = ("waits ", "will ", "runs ")
 class StepExplainer:
     """Describes the steps of one flow."""
 
-    def __init__(self, ctx: PlanContext, facts: SchedulingFacts = NO_FACTS) -> None:
+    def __init__(
+        self, ctx: PlanContext, facts: SchedulingFacts = NO_FACTS, *, on_page: bool = False
+    ) -> None:
+        """`on_page`: leave out times relative to now, and the commands of what the page shows."""
         self._ctx = ctx
+        self._on_page = on_page
         self._now = ctx.now
         self._facts = facts
 
@@ -220,7 +224,7 @@ class StepExplainer:
     def _format_since(self, step: int, reason: str = "") -> str:
         """Return ` for 1m15s (since 12:00:00 UTC, Starting)`, as far as known."""
         since = self.since(step)
-        duration = f" for {format_elapsed(since, self._now)}" if since else ""
+        duration = f" for {format_elapsed(since, self._now)}" if since and not self._on_page else ""
         start = f"since {format_time(since, self._now)}" if since else ""
         return duration + _in_brackets(start, reason)
 
@@ -229,12 +233,13 @@ class StepExplainer:
         record = self._ctx.records.get(self.condition(step).job)
         ended = record.end_timestamp if record else None
         when = self.condition(step).last_transition_time or ended
-        ago = f" {format_elapsed(when, self._now)} ago" if when else ""
+        ago = f" {format_elapsed(when, self._now)} ago" if when and not self._on_page else ""
         return ago + _in_brackets(format_time(when, self._now) if when else "", reason)
 
     def _describe_remedy(self, step: int, condition: StepCondition) -> Iterator[str]:
         spec = self._ctx.observed[step].step
-        yield from describe_remedy(self._ctx.flow, spec, condition, self._now)
+        flow, now = self._ctx.flow, self._now
+        yield from describe_remedy(flow, spec, condition, now, on_page=self._on_page)
 
 
 def _because(condition: StepCondition) -> str:

@@ -110,18 +110,32 @@ class Timeline:
         return times if self.path else {**times, State.WAITING: self.duration}
 
 
-def timeline(flow: JobFlow, *, now: datetime) -> Timeline | None:
+def first_start(flow: JobFlow) -> datetime | None:
+    """Return the first time that the status of a flow has: that of its first vcjob, also if the
+    flow was retried since, or its start; None if it has none."""
+    records = flow.status.job_status_list or ()
+    times = [flow.status.start_time, *(each.start_timestamp for each in records)]
+    return min((time for time in times if time is not None), default=None)
+
+
+def was_retried(flow: JobFlow) -> bool:
+    """Whether a step of the flow has attempts from before its last retry."""
+    conditions = (flow.status.conditions or {}).values()
+    return any(run.past_attempts for each in conditions for run in runs_of(each))
+
+
+def timeline(flow: JobFlow, *, now: datetime, whole: bool = False) -> Timeline | None:
     """Return the timeline of a flow; None if its status has no time.
 
-    A flow that was retried starts at the retry. If a controller other than ours wrote the status,
-    the times of the vcjobs are those of the flow.
+    A flow that was retried starts at the retry, or with `whole` at its first vcjob. If a controller
+    other than ours wrote the status, the times of the vcjobs are those of the flow.
     """
     status = flow.status
     records = status.job_status_list or ()
-    known = [each.start_timestamp for each in records if each.start_timestamp is not None]
-    start = status.start_time or min(known, default=None)
-    if start is None:
+    first = first_start(flow)
+    if first is None:
         return None
+    start = first if whole else status.start_time or first
     ends = [each.end_timestamp for each in records if each.end_timestamp is not None]
     last = max(ends, default=start) if flow.final else truncate_to_second(now)
     end = max(status.completion_time or last, start)

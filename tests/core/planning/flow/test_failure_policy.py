@@ -8,6 +8,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.flow.control import ForEach, Retry
 from jobflow.api.flow.status import JobFlowStatus
+from jobflow.core.planning.status.flow_state import name_failed
 from support.plan.loop_worlds import end_jobs, for_each
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
@@ -253,6 +254,13 @@ def test_the_message_names_several_failed_steps() -> None:
     names = ["a", "b", "c", "d", "e"]
     planned = flow(*names).with_jobs(**dict.fromkeys(names, "Failed")).plan()
     assert planned.message == "steps a, b, c and 2 more failed"
+    assert name_failed(planned.status.state) == "a, b, c and 2 more"
+
+
+def test_the_failed_step_is_read_from_the_message() -> None:
+    planned = flow("failed", "b").with_jobs(failed="Failed", b="Completed").plan()
+    assert name_failed(planned.status.state) == "failed"
+    assert name_failed(flow("a").plan().status.state) == ""
 
 
 def late_create(step: str = "a") -> World:

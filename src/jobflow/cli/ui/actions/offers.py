@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.cli.flows.wait import state_of
 from jobflow.cli.steer.delete import refuse_delete
 from jobflow.cli.steer.send_command import Verb, refuse
 from jobflow.cli.steer.verbs import (
@@ -34,6 +35,8 @@ class Field:
     kind: str
     """checkbox, text or lines (each line is a value of the flag)."""
     hint: str = ""
+    is_of_finally: bool = False
+    """Whether it is only for flows that have steps of finally."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,10 @@ class Action:
     label: str
     effect: str
     """What happens, in sentences."""
+    done: str
+    """What is said after it: `{name} is being cancelled.`, of the flow or its step."""
+    finally_effect: str = ""
+    """What happens beside that if the flow has steps of finally."""
     fields: Sequence[Field] = ()
     has_step: bool = False
     is_dangerous: bool = False
@@ -64,28 +71,43 @@ ACTIONS: Mapping[str, Action] = {
             "suspend",
             "Suspend",
             "No step starts until the flow is resumed. Jobs that run go on.",
-            (Field("abort", "Abort the jobs that run", "--abort", "checkbox"),),
+            "JobFlow {name} is being suspended.",
+            fields=(Field("abort", "Abort the jobs that run", "--abort", "checkbox"),),
         ),
-        Action("resume", "Resume", "Steps start again. Aborted jobs get a new attempt."),
+        Action(
+            "resume",
+            "Resume",
+            "Steps start again. Aborted jobs get a new attempt.",
+            "JobFlow {name} is being resumed.",
+        ),
         Action(
             "cancel",
             "Cancel",
-            "Jobs that run are aborted, and steps that have not started are skipped. Then "
-            "finally runs, and the flow is Failed.",
-            (Field("now", "Cancel the finally steps too", "--now", "checkbox"),),
+            "Jobs that run are aborted, steps that have not started are skipped, and the flow is "
+            "Failed.",
+            "JobFlow {name} is being cancelled.",
+            "Before its end, finally runs.",
+            (
+                Field(
+                    "now", "Cancel the finally steps too", "--now", "checkbox", is_of_finally=True
+                ),
+            ),
             is_dangerous=True,
         ),
         Action(
             "retry",
             "Retry",
-            "Steps that failed, or were skipped because of that, run again, and so does finally. "
-            "Completed steps stay as they are.",
+            "Steps that failed, or were skipped because of that, run again. Completed steps stay "
+            "as they are.",
+            "JobFlow {name} is being retried.",
+            "Then finally runs again.",
         ),
         Action(
             "resubmit",
             "Resubmit",
             "A new flow with the spec of this one runs from the beginning.",
-            (
+            "JobFlow {name} created.",
+            fields=(
                 Field("name", "Name of the new flow", "--name", "text", "a random one"),
                 Field("param", "Params, a line each", "--param", "lines", "epochs=20"),
             ),
@@ -94,20 +116,26 @@ ACTIONS: Mapping[str, Action] = {
             "delete",
             "Delete",
             "The flow is deleted, with its jobs, pods and logs.",
+            "JobFlow {name} deleted.",
             is_dangerous=True,
         ),
         Action(
             "approve",
             "Approve",
             "The step is Completed, and the steps that depend on it start.",
-            (_COMMENT, Field("output", "Outputs, a line each", "--output", "lines", "percent=10")),
+            "Step {name} is being approved.",
+            fields=(
+                _COMMENT,
+                Field("output", "Outputs, a line each", "--output", "lines", "percent=10"),
+            ),
             has_step=True,
         ),
         Action(
             "reject",
             "Reject",
             "The step is Failed. A retry of the flow asks again.",
-            (_COMMENT,),
+            "Step {name} is being rejected.",
+            fields=(_COMMENT,),
             has_step=True,
             is_dangerous=True,
         ),
@@ -132,13 +160,29 @@ class Offer:
     """Why the command would be refused now; "" if it would not."""
 
 
-def list_offers(flow: JobFlow, *, is_deleted: bool) -> tuple[Offer, ...]:
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """The buttons of a flow."""
+
+    buttons: tuple[Offer, ...]
+    has_finally: bool
+
+
+def list_offers(flow: JobFlow, *, is_deleted: bool) -> Offers:
     """Return the actions for a flow as it is now: of suspend and resume, the one that fits.
     `is_deleted`: nothing can be done to it any more."""
     is_suspended = not _refuse_verb("resume", flow)
     names = ("resume" if is_suspended else "suspend", "cancel", "retry", "resubmit", "delete")
     gone = f"JobFlow {flow.metadata.name} was deleted" if is_deleted else ""
-    return tuple(Offer(name, ACTIONS[name].label, gone or _REFUSALS[name](flow)) for name in names)
+    buttons = (Offer(name, ACTIONS[name].label, gone or _refusal(name, flow)) for name in names)
+    return Offers(tuple(buttons), bool(flow.spec.finally_))
+
+
+def _refusal(name: str, flow: JobFlow) -> str:
+    """Return the first sentence of a refusal, with the phase in place of all that the page says of
+    the state of the flow."""
+    why = _REFUSALS[name](flow).replace(state_of(flow), flow.status.state.phase or "Pending")
+    return why.partition(". ")[0]
 
 
 def _refuse_verb(name: str, flow: JobFlow) -> str:
@@ -154,11 +198,16 @@ def _refuse_resubmit(flow: JobFlow) -> str:
     return f"JobFlow {flow.metadata.name} is a child flow, which its parent creates; see {why}"
 
 
+def _refuse_delete(flow: JobFlow) -> str:
+    name = flow.metadata.name
+    return f"JobFlow {name} has not ended: cancel it first" if refuse_delete(flow) else ""
+
+
 _REFUSALS: Mapping[str, Callable[[JobFlow], str]] = {
     "suspend": lambda flow: _refuse_verb("suspend", flow),
     "resume": lambda flow: _refuse_verb("resume", flow),
     "cancel": lambda flow: _refuse_verb("cancel", flow),
     "retry": lambda flow: _refuse_verb("retry", flow),
     "resubmit": _refuse_resubmit,
-    "delete": refuse_delete,
+    "delete": _refuse_delete,
 }

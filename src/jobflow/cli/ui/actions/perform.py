@@ -12,7 +12,7 @@ from jobflow.cli.steer.answer import APPROVE, REJECT, Answer, create_answer
 from jobflow.cli.steer.delete import delete_flow, refuse_delete
 from jobflow.cli.steer.resubmit import create_copy
 from jobflow.cli.steer.send_command import send_verb
-from jobflow.cli.ui.actions.offers import VERBS
+from jobflow.cli.ui.actions.offers import ACTIONS, VERBS
 from jobflow.kube.client import ApiError, Client
 
 
@@ -23,6 +23,8 @@ class Done:
     message: str
     flow: str = ""
     """The name of a flow that was created."""
+    is_gone: bool = False
+    """Whether the flow was deleted."""
 
 
 async def perform(
@@ -31,25 +33,25 @@ async def perform(
     """Do an action of ACTIONS to a flow. Raises CommandError with its refusal, KeyError for an
     unknown action, and NETWORK_ERRORS."""
     raw = await _read(client, namespace, name)
-    flow = to_flow(raw)
+    flow, said = to_flow(raw), ACTIONS[action].done
     if action == "resubmit":
         new = fields.get("name", "").strip() or None
         created = await create_copy(client, raw, _lines(fields.get("param", "")), new)
-        return Done(f"JobFlow {created} created.", created)
+        return Done(said.format(name=created), created)
     if action == "delete":
         if why := refuse_delete(flow):
             raise CommandError(UNUSABLE, why)
         await delete_flow(client, flow)
-        return Done(f"JobFlow {name} deleted.")
+        return Done(said.format(name=name), is_gone=True)
     if action in ("approve", "reject"):
         verb, step = (APPROVE if action == "approve" else REJECT), fields.get("step", "")
         outputs = _lines(fields.get("output", ""))
         answer = Answer(verb, step, fields.get("comment", ""), outputs)
-        command = await create_answer(client, flow, answer)
-        return Done(f"{action} of {step} requested (Command {command}).")
+        await create_answer(client, flow, answer)
+        return Done(said.format(name=step))
     plain, field, full = VERBS[action]
-    command = await send_verb(client, flow, full if fields.get(field) else plain)
-    return Done(f"{action} requested (Command {command}).")
+    await send_verb(client, flow, full if fields.get(field) else plain)
+    return Done(said.format(name=name))
 
 
 async def _read(client: Client, namespace: str, name: str) -> bytes:

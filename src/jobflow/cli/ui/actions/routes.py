@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, Response
 
@@ -15,8 +17,8 @@ from jobflow.kube.client import NETWORK_ERRORS, Client
 
 
 def add_action_routes(app: FastAPI, client: Client, form_token: str) -> None:
-    """Serve the forms of a flow. An answer is JSON: `message`, and `link` to a new flow; or
-    `error`, a line for each fault."""
+    """Serve the forms of a flow. An answer is JSON: `message`, and `link` to a new flow or
+    `home`, the list to show instead of a deleted one; or `error`, a line for each fault."""
 
     async def act(request: Request, namespace: str, name: str, action: str) -> Response:
         try:
@@ -32,7 +34,8 @@ def add_action_routes(app: FastAPI, client: Client, form_token: str) -> None:
         except NETWORK_ERRORS as error:
             return _refused(200, unreachable(error))
         link = flow_path(namespace, done.flow) if done.flow else ""
-        return JSONResponse({"message": done.message, "link": link})
+        home = f"{HOME}?{urlencode({'ns': namespace})}" if done.is_gone else ""
+        return JSONResponse({"message": done.message, "link": link, "home": home})
 
     app.post(HOME + "/{namespace}/{name}/actions/{action}")(act)
 

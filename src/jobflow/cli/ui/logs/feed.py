@@ -8,17 +8,20 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from typing import Any
 
 import msgspec
 
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
+from jobflow.api.labels import INDEX
 from jobflow.cli.display.log_lines import clean
 from jobflow.cli.logs.selection import (
     LogSelection,
     LogTarget,
+    attempt_of,
     find_targets,
     is_over,
     why_none,
@@ -56,6 +59,8 @@ class LogFeed:
         """Numbers of the containers whose lines are sent, by name."""
         self._tails: dict[str, int | None] = {}
         """With how many lines each container begins."""
+        self._attempts: dict[str, str] = {}
+        """The attempt of each container, if only one run of the step is shown."""
         self._new_sources: list[dict[str, Any]] = []
         self._followers: dict[tuple[str, str], ContainerFollower] = {}
         """By UID of the pod and container."""
@@ -80,7 +85,10 @@ class LogFeed:
             number = self._sources[name] = len(self._sources)
             label = self._label(name)
             tail = self._tails.get(name)
-            self._new_sources.append({"id": number, "name": label, "title": name, "tail": tail})
+            attempt = self._attempts.get(name, "")
+            self._new_sources.append(
+                {"id": number, "name": label, "title": name, "tail": tail, "attempt": attempt}
+            )
         for line in lines:
             stamp, rest = split_stamp(line)
             self._lines.append((number, _normal(stamp), _cut(clean(rest))))
@@ -173,6 +181,11 @@ class LogFeed:
     def _start(self, streams: Client, target: LogTarget, options: LogSelection) -> None:
         slots = asyncio.Semaphore(1)
         self._tails[target.name] = options.tail
+        is_one_run = self._selection.index is not None or INDEX not in (
+            target.pod.metadata.labels or {}
+        )
+        if is_one_run and target.step == self._selection.step:
+            self._attempts[target.name] = attempt_of(target.pod)
         follower = ContainerFollower(streams, target, options, self, slots)
         self._followers[target.pod.metadata.uid, target.container] = follower
         task = asyncio.create_task(self._run(follower))
@@ -231,9 +244,25 @@ class LogFeed:
             for each in targets
             if not each.pod.ended and (why := why_waiting(each.pod, each.container))
         ]
-        notes = [*self._unread(), *waits]
+        notes = [*self._unread(), *self._next_attempt(), *waits]
         more = len(notes) - MAX_NOTES
         return notes[:MAX_NOTES] + ([f"{format_count(more, 'more note')}"] if more > 0 else [])
+
+    def _next_attempt(self) -> Iterator[str]:
+        """Yield that the lines are those of an earlier attempt, if a later one has none yet."""
+        shown = [int(each) for each in map(self._attempts.get, self._sources) if each]
+        flow, step = self._page.flow.flow, self._selection.step or ""
+        if flow is None or not shown:
+            return
+        key = format_job_name(flow.metadata.name, step)
+        condition = (flow.status.conditions or {}).get(key, StepCondition())
+        run = next(
+            (each for each in condition.runs or () if each.index == self._selection.index),
+            condition,
+        )
+        present = run.attempts + (run.phase == StepPhase.WAITING)
+        if run.phase not in ENDED_STEP_PHASES and max(shown) < present:
+            yield f"these are the lines of attempt {max(shown)}; attempt {present} has none yet"
 
     def _unread(self) -> list[str]:
         notes = list(dict.fromkeys(self._refused.values()))

@@ -15,6 +15,7 @@ from jobflow.api.label_selector import Requirement, holds, parse_label_selector
 from jobflow.cli.ui.panels.notice import notice
 from jobflow.cli.ui.watches.flows import FlowSummary, LiveFlows
 from jobflow.cli.ui.web.fragments import Fragment
+from jobflow.core.planning.status.flow_state import name_failed
 
 ROWS = 100
 """Flows on a page."""
@@ -112,6 +113,8 @@ class FlowRow:
     has_namespace: bool
     phase: str
     reason: str
+    failed: str
+    """The names of the failed steps, or ""."""
     message: str
     ended: int
     total: int
@@ -197,6 +200,7 @@ def _row(flow: FlowSummary, *, has_namespace: bool) -> Fragment:
         has_namespace=has_namespace,
         phase=flow.phase,
         reason=status.state.reason,
+        failed=name_failed(status.state),
         message=status.state.message,
         ended=int(ended) if is_counted else 0,
         total=int(total) if is_counted else 0,

@@ -20,11 +20,15 @@ from jobflow.cli.ui.panels.views.timeline import timeline_view
 from jobflow.cli.ui.watches.step import LivePage
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.names import format_job_name
-from jobflow.core.reasons import FlowReason
+from jobflow.core.reasons import FlowReason, StepReason
+from jobflow.core.schedule.spans import runs_of
+from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.text import format_count
 
-MAX_PROBLEMS = 5
-"""Failed steps at the top of the page; the others are counted."""
+MAX_LISTED = 5
+"""Failed steps, and approvals, at the top of the page; the others are counted."""
+_SAID = (FlowReason.STEP_FAILED, FlowReason.NAME_CONFLICT, StepReason.WAITING_FOR_APPROVAL)
+"""Reasons of a flow that the lists below its header tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ TABS: Mapping[str, Tab] = {
 """By the name in the address. The first one is shown if the address names none."""
 
 
-_PARTS = ("actions", "problems", "tabs", "step")
+_PARTS = ("actions", "problems", "approvals", "tabs", "step")
 """The parts of the page below the header."""
 
 
@@ -73,8 +77,8 @@ class Problem:
     """A failed step."""
 
     step: str
-    reason: str
-    message: str
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,24 @@ class Problems:
     """The failed steps, which stand first."""
 
     shown: tuple[Problem, ...] = ()
+    more: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An approval that waits for an answer."""
+
+    step: str
+    """`STEP` or `STEP/INDEX`."""
+    text: str
+    """"" if the selected step says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """The approvals that wait."""
+
+    shown: tuple[Question, ...] = ()
     more: str = ""
 
 
@@ -122,6 +144,7 @@ def flow_fragments(page: LivePage, query: FlowQuery) -> list[Fragment]:
         Fragment("header", "header.html", _header(view)),
         Fragment("actions", "actions.html", list_offers(flow, is_deleted=live.is_deleted)),
         Fragment("problems", "problems.html", _problems(view)),
+        Fragment("approvals", "approvals.html", _questions(view)),
         Fragment(
             "tabs",
             "tabs.html",
@@ -135,7 +158,7 @@ def flow_fragments(page: LivePage, query: FlowQuery) -> list[Fragment]:
 def _header(view: FlowView) -> Header:
     flow = view.flow
     meta, status = flow.metadata, flow.status
-    is_said = status.state.reason == FlowReason.STEP_FAILED  # by the failed steps below
+    is_said = status.state.reason in _SAID
     conditions = status.conditions or {}
     ended, _, total = status.progress.partition("/")
     parent = meta.controller.name if flow.is_child and meta.controller else ""
@@ -165,6 +188,30 @@ def _problems(view: FlowView) -> Problems:
         if (condition := conditions.get(format_job_name(name, step.name)))
         and condition.phase == StepPhase.FAILED
     ]
-    shown = [Problem(step, each.reason, each.message) for step, each in failed[:MAX_PROBLEMS]]
+    shown = [
+        Problem(step)
+        if view.query.selects(step)  # its panel says why
+        else Problem(step, each.reason, each.message)
+        for step, each in failed[:MAX_LISTED]
+    ]
     more = len(failed) - len(shown)
     return Problems(tuple(shown), f"{format_count(more, 'more step')} failed" if more else "")
+
+
+def _questions(view: FlowView) -> Questions:
+    """Return the approvals that wait, also of items."""
+    if view.flow.final:
+        return Questions()
+    waiting = [
+        (step.name if run.index is None else f"{step.name}/{run.index}", run.message)
+        for step in view.flow.all_steps
+        if step.approval is not None
+        for run in runs_of(view.condition(step.name))
+        if asks(run)
+    ]
+    shown = [
+        Question(step, "" if step == view.query.step or text == QUESTION else text)
+        for step, text in waiting[:MAX_LISTED]
+    ]
+    more = len(waiting) - len(shown)
+    return Questions(tuple(shown), format_count(more, "more approval") if more else "")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import NamedTuple
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition, StepPhase
@@ -12,20 +14,19 @@ from jobflow.api.flow.step import Step
 from jobflow.cli.ui.panels.flow_view import FlowView
 from jobflow.cli.ui.web.filters import look
 from jobflow.cli.ui.web.fragments import Fragment
-from jobflow.core.drawing.flow_graph import Arrow, CyclicFlowError, FlowGraph, Node, flow_graph
-from jobflow.core.drawing.layered_layout import Layout, layered_layout
+from jobflow.core.drawing.flow_graph import CyclicFlowError, FlowGraph, Node, flow_graph
+from jobflow.core.drawing.graph_layout import NodeSize, place_graph
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 
-WIDTH, HEIGHT, ROW, GAP, MARGIN = 208, 52, 72, 56, 16
-"""Pixels: of a node, of a node, from row to row, between columns, around everything. They depend on
-nothing that changes while a flow runs, so no node ever moves."""
-BAR = WIDTH - 52
-"""Pixels of the bar of a step with items."""
-LABEL = 6.5
-"""Pixels of an average character of a condition."""
-MAX_NAME, MAX_DETAIL = 22, 30
-"""Characters of a name and of the line below it; the title has the rest."""
+MIN_WIDTH, DETAIL_WIDTH, MAX_WIDTH, HEIGHT, ROW, GAP, MARGIN = 150, 200, 232, 52, 72, 48, 16
+"""Pixels: of a node, at least, with details below its name, and at most; its height; from row to
+row, between columns, around everything."""
+TEXT, PADDING = 40, 10
+"""Pixels before and behind the texts of a node."""
+CHAR, SMALL_CHAR = 8.6, 6.2
+"""Pixels of a wide character of a name and of the line below it. A browser decides the true width,
+and cuts what is wider than the node."""
 _KEPT = 8
 """Layouts that are kept."""
 
@@ -42,9 +43,17 @@ class Edge:
 class Label:
     """A condition, written before the node that it is for."""
 
-    x: int
+    x: float
     y: float
     text: str
+
+
+class Spot(NamedTuple):
+    """The place of a node."""
+
+    x: float
+    y: float
+    width: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +65,8 @@ class GraphFrame:
     height: int
     edges: tuple[Edge, ...]
     labels: tuple[Label, ...]
-    places: tuple[tuple[int, float], ...]
-    """The left upper corner of each node, in the order of the steps."""
+    spots: tuple[Spot, ...]
+    """The place of each node, in the order of the steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +90,7 @@ class NodeBox:
     """Cut."""
     title: str
     """All that is known in one line."""
-    x: int
-    y: float
+    spot: Spot
     is_selected: bool
     is_last: bool
     """Whether it is a step of `finally`."""
@@ -98,11 +106,12 @@ def graph(view: FlowView) -> Fragment:
         found = flow_graph(view.flow)
     except CyclicFlowError as error:
         return Fragment("graph-tab", "graph-problem.html", str(error))
-    frame, steps = _frame(view.flow, found), with_param_values(view.flow).all_steps
+    steps = with_param_values(view.flow).all_steps
+    frame = _frame(view.flow, found, steps)
     nodes = [
-        Fragment(f"node:{node.step}", "node.html", _box(view, step, node, place))
-        for step, node, place in sorted(
-            zip(steps, found.nodes, frame.places, strict=True), key=itemgetter(2)
+        Fragment(f"node:{node.step}", "node.html", _box(view, step, node, spot))
+        for step, node, spot in sorted(
+            zip(steps, found.nodes, frame.spots, strict=True), key=itemgetter(2)
         )
     ]
     drawn = Fragment("graph", "graph.html", frame, [Fragment("nodes", "nodes.html", None, nodes)])
@@ -119,90 +128,60 @@ _frames: OrderedDict[tuple[str, int | None], GraphFrame] = OrderedDict()
 """By UID and generation of flows."""
 
 
-def _frame(flow: JobFlow, found: FlowGraph) -> GraphFrame:
+def _frame(flow: JobFlow, found: FlowGraph, steps: Sequence[Step]) -> GraphFrame:
     key = flow.metadata.uid, flow.metadata.generation
-    frame = _frames.pop(key, None) or _lay_out(found)
+    frame = _frames.pop(key, None) or _lay_out(found, steps)
     _frames[key] = frame
     while len(_frames) > _KEPT:
         _frames.popitem(last=False)
     return frame
 
 
-def _lay_out(found: FlowGraph) -> GraphFrame:
-    layout = layered_layout(found.targets, found.order)
-    gaps = [GAP] * (layout.width + 1)
-    for arrow in found.arrows:  # its condition is written in the gap before the node
-        column = layout.columns[arrow.target]
-        gaps[column] = max(gaps[column], int(len(arrow.label) * LABEL) + GAP // 2)
-    lefts, left = [], MARGIN
-    for column in range(layout.width):
-        left += gaps[column] if column else 0
-        lefts.append(left)
-        left += WIDTH
-    rows = zip(layout.columns, layout.rows, strict=True)
+def _lay_out(found: FlowGraph, steps: Sequence[Step]) -> GraphFrame:
+    by_name = {step.name: step for step in steps}
+    size = NodeSize(lambda node: _width(by_name[node.step], node), HEIGHT, ROW, GAP)
+    placed = place_graph(found, x=MARGIN, y=MARGIN, size=size)
     return GraphFrame(
         found.name,
-        left + MARGIN,
-        round(layout.height * ROW - (ROW - HEIGHT) + 2 * MARGIN),
-        tuple(Edge(_path(arrow, layout, lefts), arrow.label) for arrow in found.arrows),
-        tuple(_labels(found, layout, lefts)),
-        tuple((lefts[column], round(MARGIN + row * ROW, 1)) for column, row in rows),
+        round(placed.width + 2 * MARGIN),
+        round(placed.height + 2 * MARGIN),
+        tuple(Edge(each.path, each.arrow.label) for each in placed.arrows),
+        tuple(Label(round(each.x, 1), round(each.y, 1), each.text) for each in placed.labels),
+        tuple(Spot(round(each.x, 1), round(each.y, 1), each.width) for each in placed.nodes),
     )
 
 
-def _path(arrow: Arrow, layout: Layout, lefts: list[int]) -> str:
-    """Return the path of an arrow, through its bends."""
-    x = lefts[layout.columns[arrow.source]] + WIDTH
-    y = _middle(layout.rows[arrow.source])
-    path = f"M{x} {y:.1f}"
-    bends = layout.bends.get((arrow.source, arrow.target), ())
-    points = [(lefts[column], _middle(row), WIDTH) for column, row in bends]
-    end = lefts[layout.columns[arrow.target]] - 3, _middle(layout.rows[arrow.target]), 0
-    for left, row, width in (*points, end):
-        half = (x + left) / 2
-        path += f"C{half:.1f} {y:.1f} {half:.1f} {row:.1f} {left} {row:.1f}"
-        x, y = left + width, row
-        path += f"H{x}" if width else ""
-    return path
+def _width(step: Step, node: Node) -> float:
+    """Return the width of a node. It depends on nothing that changes while a flow runs, so no node
+    ever moves."""
+    least = DETAIL_WIDTH if step.has_runs or node.detail else MIN_WIDTH
+    if step.has_runs and step.approval is not None:
+        least = MAX_WIDTH
+    return min(max(len(step.name) * CHAR + TEXT + PADDING, least), MAX_WIDTH)
 
 
-def _labels(found: FlowGraph, layout: Layout, lefts: list[int]) -> list[Label]:
-    labels = []
-    for position, arrows in enumerate(found.into):
-        texts = dict.fromkeys(arrow.label for arrow in arrows if arrow.label)
-        if texts:
-            x = lefts[layout.columns[position]] - 14
-            y = round(_middle(layout.rows[position]) - 7, 1)
-            labels.append(Label(x, y, ", ".join(texts)))
-    return labels
-
-
-def _middle(row: float) -> float:
-    return MARGIN + row * ROW + HEIGHT / 2
-
-
-def _box(view: FlowView, step: Step, node: Node, place: tuple[int, float]) -> NodeBox:
+def _box(view: FlowView, step: Step, node: Node, spot: Spot) -> NodeBox:
     condition = view.condition(node.step)
     phase = node.phase or condition.phase
     below = " · ".join(filter(None, (phase, node.detail)))
+    room = spot.width - TEXT - PADDING
     title = ": ".join(filter(None, (condition.reason, condition.message)))
     return NodeBox(
         step=node.step,
-        name=_cut(node.step, MAX_NAME),
+        name=_cut(node.step, room / CHAR),
         phase=phase,
-        detail=_cut(below, MAX_DETAIL),
+        detail=_cut(below, room / SMALL_CHAR),
         title=", ".join(filter(None, (node.step, phase, node.detail, title))),
-        x=place[0],
-        y=place[1],
+        spot=spot,
         is_selected=view.choice is not None and node.step == view.choice.step,
         is_last=node.is_last,
         is_daemon=node.is_daemon,
-        has_runs=step.fan_out is not None or step.repeat is not None,
-        bars=_bars(step, condition),
+        has_runs=step.has_runs,
+        bars=_bars(step, condition, room),
     )
 
 
-def _bars(step: Step, condition: StepCondition) -> tuple[Bar, ...]:
+def _bars(step: Step, condition: StepCondition, room: float) -> tuple[Bar, ...]:
     """Return the phases of a step's runs, as parts of a bar."""
     runs = condition.runs or ()
     total = max(len(runs), len(get_items(step, condition.decisions) or ()))
@@ -210,11 +189,11 @@ def _bars(step: Step, condition: StepCondition) -> tuple[Bar, ...]:
     bars, x = [], 0.0
     for name in ("completed", "failed", "skipped", "running", "other", "pending"):
         if count := counts[name]:
-            width = round(BAR * count / total, 2)
+            width = round(room * count / total, 2)
             bars.append(Bar(name, round(x, 2), width))
             x += width
     return tuple(bars)
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _cut(text: str, most: float) -> str:
+    return text if len(text) <= most else text[: int(most) - 1] + "…"

@@ -1,6 +1,7 @@
 // Actions: a button opens its dialog, which shows the command line that does the same; the answer of the
 // server is shown, and the stream brings what it changes.
 const done = document.getElementById("done");
+const SAID = "jobflow-said"; // what the page before this one has done
 let hiding = 0;
 
 function quote(text) {
@@ -87,5 +88,13 @@ document.addEventListener("submit", async (event) => {
   form.querySelector(".fault").textContent = answer.error ?? "";
   if (answer.error) return;
   form.closest("dialog").close();
-  show(answer);
+  if (!answer.home) return show(answer);
+  sessionStorage.setItem(SAID, answer.message);
+  location.assign(answer.home);
 });
+
+const said = sessionStorage.getItem(SAID);
+if (said) {
+  sessionStorage.removeItem(SAID);
+  show({ message: said });
+}

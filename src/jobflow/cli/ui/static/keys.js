@@ -12,7 +12,7 @@ function move(step) {
 }
 
 function isTyping(element) {
-  return element.matches("input:not([type=checkbox]), textarea, select");
+  return element.matches("input:not([type=checkbox], [type=range]), textarea, select");
 }
 
 document.addEventListener("keydown", (event) => {
@@ -29,7 +29,7 @@ document.addEventListener("keydown", (event) => {
     j: () => move(1),
     k: () => move(-1),
   }[key];
-  const pressed = act ? null : document.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  const pressed = act ? null : document.querySelector(`[data-key="${CSS.escape(key)}"]:not([hidden])`);
   if (!act && !pressed) return;
   event.preventDefault();
   if (act) act();

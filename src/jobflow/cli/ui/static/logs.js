@@ -4,6 +4,8 @@ import { replaceQuery } from "./navigate.js";
 
 const MAX = 5000;
 const RETRY = 2000; // milliseconds
+const LEAST = 180; // pixels; with less room the log has the height of the style sheet
+const BELOW = 18; // pixels below the log
 const CHOICES = ["task", "pod", "container", "attempt"];
 const OPTIONS = ["find", "wrap", "times"];
 let pane = null;
@@ -81,6 +83,19 @@ class Pane {
     if (this.isFollowing) this.toEnd();
   }
 
+  // Ends the log with the window, so that its last line is visible: without scrolling, or else if the
+  // panel begins at the top of the window.
+  fit() {
+    const { top } = this.box.getBoundingClientRect();
+    const inPanel = top - this.root.closest(".step").getBoundingClientRect().top;
+    const rooms = [top + scrollY, inPanel].map((above) => Math.floor(innerHeight - above - BELOW));
+    const room = rooms.find((each) => each >= LEAST);
+    const height = room ? `${room}px` : "";
+    if (height === this.box.style.getPropertyValue("--log-height")) return;
+    this.box.style.setProperty("--log-height", height);
+    if (this.isFollowing) this.toEnd();
+  }
+
   // ---------------------------------------------------------------- the stream
 
   address() {
@@ -144,6 +159,7 @@ class Pane {
     if (empty !== undefined) this.root.querySelector(".logs-empty").textContent = empty;
     if (notes) this.note(notes);
     if (lines.length) this.add(lines);
+    this.fit();
     if (end) this.hasEnded = true;
   }
 
@@ -190,10 +206,21 @@ class Pane {
     while (time && at && this.all[at - 1].time > time) at -= 1;
     const node = this.make(source, time, text);
     this.lines.insertBefore(node, this.all[at]?.node ?? null);
-    const line = { time: time || (this.all[at - 1]?.time ?? ""), text: text.toLowerCase(), node };
+    const { attempt = "" } = this.sources.get(source);
+    const line = { time: time || (this.all[at - 1]?.time ?? ""), text: text.toLowerCase(), node, attempt };
     if (at === this.all.length) this.all.push(line);
     else this.all.splice(at, 0, line);
     node.hidden = !line.text.includes(this.wanted);
+    for (const each of [at, at + 1]) this.separate(each);
+  }
+
+  // Writes the attempt above the first of its lines, if several attempts have lines.
+  separate(at) {
+    const [before, line] = [this.all[at - 1], this.all[at]];
+    if (!line) return;
+    const begins = line.attempt && before && before.attempt !== line.attempt;
+    if (begins) line.node.dataset.attempt = `attempt ${line.attempt}`;
+    else delete line.node.dataset.attempt;
   }
 
   make(source, time, text) {
@@ -283,7 +310,7 @@ class Pane {
 
 function find() {
   const root = document.querySelector("[data-logs]");
-  if (root === pane?.root) return;
+  if (root === pane?.root) return pane?.fit();
   if (pane) {
     pane.stop();
     if (pane.root.dataset.step !== root?.dataset.step) {
@@ -293,9 +320,11 @@ function find() {
   }
   if (!root) document.body.classList.remove("wide-logs");
   pane = root ? new Pane(root) : null;
+  pane?.fit();
 }
 
 document.addEventListener("page-changed", find);
+window.addEventListener("resize", () => pane?.fit());
 document.addEventListener("visibilitychange", () => {
   if (!pane) return;
   if (document.visibilityState === "hidden") pane.stop();

@@ -32,6 +32,7 @@ export function replaceQuery(changes) {
 function follow() {
   fill();
   connect();
+  document.dispatchEvent(new Event("page-address"));
 }
 
 function fill() {

@@ -9,6 +9,7 @@ import "./logs.js";
 import "./navigate.js";
 import "./exact-times.js";
 import "./scrubber.js";
+import "./selection.js";
 import { connect } from "./stream.js";
 
 connect();

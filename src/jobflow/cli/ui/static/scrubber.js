@@ -20,6 +20,24 @@ function place() {
   field.setAttribute("aria-valuetext", Number.isNaN(at) ? `live, ${text} UTC` : `${text} UTC`);
 }
 
+// The links to the moments before and after the time of the address, at once.
+function aim() {
+  const all = document.querySelector("[data-moments]");
+  if (!all) return;
+  const moments = all.dataset.moments.split(" ").filter(Boolean);
+  const at = Date.parse(chosen() ?? "");
+  const found = {
+    before: moments.findLast((each) => Number.isNaN(at) || Date.parse(each) < at),
+    behind: moments.find((each) => Date.parse(each) > at),
+  };
+  for (const link of all.querySelectorAll("[data-moment]")) {
+    const to = found[link.dataset.moment];
+    link.hidden = !to;
+    link.setAttribute("href", `?at=${encodeURIComponent(to ?? "")}`);
+  }
+  all.querySelector(".live").hidden = Number.isNaN(at);
+}
+
 document.addEventListener("input", (event) => {
   if (!("scrub" in event.target.dataset)) return;
   const field = event.target;
@@ -30,10 +48,13 @@ document.addEventListener("input", (event) => {
     const query = new URLSearchParams(location.search);
     query.set("at", at < end(field) - 1000 ? `${new Date(at).toISOString().slice(0, 19)}Z` : "");
     go(query, { replaces: true });
-    place();
   }, PAUSE);
 });
-window.addEventListener("popstate", place);
-document.addEventListener("click", () => setTimeout(place));
+document.addEventListener("page-address", () => {
+  clearTimeout(waiting);
+  waiting = 0;
+  place();
+  aim();
+});
 setInterval(place, 1000);
 place();

@@ -41,6 +41,7 @@ _NOT_OPENED = "Open the link that `jobflow ui` printed: this browser has not ope
 _ENTRANCE = (
     "<!doctype html><html lang=en><title>JobFlow</title>"
     f'<meta http-equiv=refresh content="0; url={HOME}">'
+    "<link rel=icon href=/static/icon.svg>"
 )
 """Leads away from the address with the token. A redirect would not do: a browser that came from
 another program's link sends no SameSite=Strict cookie along with it."""

@@ -1,5 +1,6 @@
 """Phase, reason, progress and completion time of a flow, from the decisions about its steps."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from jobflow.api.flow.status import (
@@ -22,6 +23,7 @@ from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.text import join_names, shorten
 
 _COMPLETED = StepPhase.COMPLETED.value
+_FAILED = re.compile(r"steps? (.+?) failed(?:: | \(|$)")
 _NO_PODS: Mapping[str, int] = {}
 
 
@@ -120,6 +122,15 @@ def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
         kind = "JobTemplate" if len(names) == 1 else "JobTemplates"
         return condition.reason, shorten(f"waits for the {kind} {join_names(names)}")
     return condition.reason, shorten(f"step {step.name}: {condition.message or condition.reason}")
+
+
+def name_failed(state: FlowState) -> str:
+    """Return the names of the failed steps in the message of a flow: `a`, or `a, b and 3 more`; ""
+    if the flow has another reason."""
+    if state.reason not in (FlowReason.STEP_FAILED, FlowReason.NAME_CONFLICT):
+        return ""
+    found = _FAILED.match(state.message)
+    return found[1] if found else ""
 
 
 def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.status import ApprovalResult
@@ -13,6 +14,8 @@ from jobflow.cli.ui.panels.step.selected import SelectedStep
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.spec.approvals import asks
 
+MAX_LINKS = 10
+"""Items that wait; the list of items has all."""
 _ANSWERS: Mapping[str, str] = {
     ApprovalAnswer.APPROVE: "Approved",
     ApprovalAnswer.REJECT: "Rejected",
@@ -32,6 +35,8 @@ class Approval:
     time: datetime | None
     refusal: str
     """Why it cannot be answered now; "" if it can."""
+    items: tuple[str, ...] = ()
+    """`STEP/INDEX` of the items that wait, if the step has items and none is selected."""
 
 
 def approval(selected: SelectedStep) -> Fragment:
@@ -43,6 +48,10 @@ def approval(selected: SelectedStep) -> Fragment:
     timeout = ""
     if spec.timeout:
         timeout = f"After {spec.timeout} without an answer: {spec.default or 'Reject'}."
+    items: tuple[str, ...] = ()
+    if selected.has_many_runs:
+        waiting = (each for each in selected.condition.runs or () if asks(each))
+        items = tuple(f"{choice}/{each.index}" for each in islice(waiting, MAX_LINKS))
     shown = Approval(
         step=str(choice),
         question=run.message if asks(run) else spec.message or "",
@@ -51,5 +60,6 @@ def approval(selected: SelectedStep) -> Fragment:
         by=result.by,
         time=result.time,
         refusal=refuse_answer(selected.flow, selected.step, number),
+        items=items,
     )
     return Fragment("step-approval", "step-approval.html", shown)

@@ -55,5 +55,4 @@ class SelectedStep:
     @property
     def has_many_runs(self) -> bool:
         """Whether the step as a whole is selected, and it has items or repeats."""
-        has_runs = self.step.fan_out is not None or self.step.repeat is not None
-        return has_runs and self.choice.index is None
+        return self.step.has_runs and self.choice.index is None

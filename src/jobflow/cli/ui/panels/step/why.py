@@ -18,7 +18,6 @@ class StepHead:
     step: str
     index: int | None
     phase: str
-    reason: str
     since: datetime | None
     namespace: str
     child: str
@@ -27,7 +26,7 @@ class StepHead:
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """The explanation, as `jobflow why` prints it."""
+    """The explanation, as `jobflow why` prints it but for what the page shows beside it."""
 
     lines: tuple[str, ...]
 
@@ -35,11 +34,11 @@ class Sentences:
 def head(selected: SelectedStep, found: Explanation | None) -> Fragment:
     """Return the head of the panel. `found`: see `explain_selected`."""
     choice = selected.choice
-    phase, reason, since = "", "", None
+    phase, since = "", None
     if found is not None:
-        phase, reason, since = found.phase, found.reason, found.since
+        phase, since = found.phase, found.since
     namespace, child = selected.flow.metadata.namespace, selected.run.flow
-    shown = StepHead(choice.step, choice.index, phase, reason, since, namespace, child)
+    shown = StepHead(choice.step, choice.index, phase, since, namespace, child)
     return Fragment("step-head", "step-head.html", shown)
 
 
@@ -65,4 +64,4 @@ def explain_selected(selected: SelectedStep) -> Explanation | None:
     if view.readings is not None:
         if list_queued_jobs(flow, choice.step, index=choice.index, now=now):
             facts = view.readings.facts  # else the jobs have started since they were read
-    return explain_step(flow, choice.step, index=choice.index, now=now, facts=facts)
+    return explain_step(flow, choice.step, index=choice.index, now=now, facts=facts, on_page=True)

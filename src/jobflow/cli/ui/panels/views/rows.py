@@ -75,16 +75,19 @@ class Rows:
     found: Timeline | None
     """None if the flow has no times yet."""
     opened: frozenset[str]
+    whole: bool = False
+    """Whether `found` has also the time before the last retry."""
     steps: tuple[Row, ...] = field(default=())
 
     @classmethod
-    def of(cls, view: FlowView) -> Rows:
-        """Return the rows of a flow, without those that do not match the query."""
-        found = timeline(view.flow, now=view.now)
+    def of(cls, view: FlowView, *, whole: bool = False) -> Rows:
+        """Return the rows of a flow, without those that do not match the query. `whole`: with the
+        time before the last retry."""
+        found = timeline(view.flow, now=view.now, whole=whole)
         opened = {*filter(None, view.query.open.split(","))}
         parents = view.query.step.split("/")[:-1]
         opened |= {"/".join(parents[:depth]) for depth in range(1, len(parents) + 1)}
-        rows = cls(view, found, frozenset(opened))
+        rows = cls(view, found, frozenset(opened), whole)
         steps = _of_flow(rows, view.flow, found, "", "", 0)
         return replace(rows, steps=tuple(_matching(steps, view.query.q.strip().lower())))
 
@@ -181,7 +184,7 @@ def _of_child(rows: Rows, row: Row) -> Iterator[Row]:
     if child is None:
         return
     link = flow_path(child.metadata.namespace, child.metadata.name)
-    found = timeline(child, now=rows.view.now)
+    found = timeline(child, now=rows.view.now, whole=rows.whole)
     yield from _of_flow(rows, child, found, f"{row.path}/", link, row.level + 1)
 
 

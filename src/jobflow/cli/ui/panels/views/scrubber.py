@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +10,6 @@ from datetime import datetime
 from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.cli.ui.panels.flow_view import FlowView
 from jobflow.cli.ui.panels.views.axis import Axis
-from jobflow.cli.ui.web.filters import iso
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.schedule.moments import Moment, moments
 from jobflow.core.schedule.past import forgotten
@@ -18,6 +18,8 @@ from jobflow.core.text import format_count, format_duration
 
 MAX_MARKS = 200
 """Marks on the slider; of more, the most important ones of each part of the time are shown."""
+NEAR = 30
+"""Moments before and after the time that is shown to which a browser can go by itself."""
 _ID = "scrubber"
 
 
@@ -57,10 +59,19 @@ class AsOf:
     counts: str
     """`2 of 5 steps had finished`."""
     forgotten: tuple[str, ...]
-    before: str
-    """The time of the last moment before, in RFC 3339; "" if there is none."""
-    behind: str
-    """The time of the next moment, "" if there is none."""
+    moments: tuple[datetime, ...]
+    """The times around it at which something happened, at most NEAR before it and NEAR after it."""
+
+    @property
+    def before(self) -> datetime | None:
+        """The last moment before the time that is shown."""
+        earlier = (each for each in reversed(self.moments) if self.at is None or each < self.at)
+        return next(earlier, None)
+
+    @property
+    def behind(self) -> datetime | None:
+        """The first moment after the time that is shown."""
+        return next((each for each in self.moments if self.at and each > self.at), None)
 
 
 def scrubber(view: FlowView, then: FlowView) -> Fragment:
@@ -99,11 +110,11 @@ def _marks(known: Sequence[Moment], axis: Axis) -> list[Mark]:
 
 def _as_of(view: FlowView, then: FlowView, known: Sequence[Moment]) -> AsOf:
     at = then.at
+    times = [moment.time for moment in known if moment.time < view.end]
+    here = len(times) if at is None else bisect_left(times, at)
+    near = tuple(times[max(here - NEAR, 0) : here + NEAR + 1])
     if at is None:
-        last = [moment.time for moment in known if moment.time < view.end]
-        return AsOf(None, "", "", "", (), iso(last[-1]) if last else "", "")
-    before = [moment.time for moment in known if moment.time < at]
-    behind = [moment.time for moment in known if at < moment.time < view.end]
+        return AsOf(None, "", "", "", (), near)
     conditions = (then.flow.status.conditions or {}).values()
     ended = sum(each.phase in ENDED_STEP_PHASES for each in conditions)
     total = format_count(len(view.flow.all_steps), "step")
@@ -113,6 +124,5 @@ def _as_of(view: FlowView, then: FlowView, known: Sequence[Moment]) -> AsOf:
         next((moment.words for moment in known if moment.time == at), ""),
         f"{ended} of {total} had finished",
         tuple(forgotten(view.flow)),
-        iso(before[-1]) if before else "",
-        iso(behind[0]) if behind else "",
+        near,
     )

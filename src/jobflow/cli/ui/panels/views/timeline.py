@@ -16,7 +16,7 @@ from jobflow.cli.ui.web.filters import OTHER, look
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.schedule.run_timelines import merge_spans
 from jobflow.core.schedule.spans import Span, State
-from jobflow.core.schedule.timeline import PathStep, StepTimeline
+from jobflow.core.schedule.timeline import PathStep, StepTimeline, first_start, was_retried
 from jobflow.core.text import format_count, format_duration
 
 MAX_SPANS = 8
@@ -69,20 +69,26 @@ class Scale:
     """The range in which the flow is expected to end."""
     at: datetime | None = None
     """The earlier time that is shown."""
+    retried: datetime | None = None
+    """When the flow was retried."""
 
 
 def timeline_view(view: FlowView) -> Fragment:
     """Return the view of the timeline. That of an earlier time has all bars, and the phases of that
-    time."""
+    time. Bars are also of the time before a retry, but what is told of the flow begins with it."""
     present = view.present()
-    rows = Rows.of(present)
-    then = {row.path: row for row in Rows.of(view).shown()}
-    found = rows.found
+    now = Rows.of(present)
+    shown = now if view.at is None else Rows.of(view)
+    then = {row.path: row for row in shown.shown()}
+    found, first = now.found, first_start(present.flow)
+    retried = present.flow.status.start_time if was_retried(present.flow) else None
+    rows = now if retried is None else Rows.of(present, whole=True)
     left = estimate(present) if found is not None else None
     axis = None
-    if found is not None:
+    if found is not None and first is not None:
         end = max(found.end, left.high) if left and left.high else found.end
-        axis = Axis.of(found.start, end, is_open=found.is_open)
+        start = found.start if retried is None else first
+        axis = Axis.of(start, end, is_open=found.is_open)
     path = {each.step: each for each in found.path} if found is not None else {}
     lanes = [
         Fragment(
@@ -92,7 +98,7 @@ def timeline_view(view: FlowView) -> Fragment:
         )
         for row in rows.shown()
     ]
-    scale = Scale(axis, found is not None and found.is_open, left, view.at)
+    scale = Scale(axis, found is not None and found.is_open, left, view.at, retried)
     return Fragment(
         "timeline",
         "timeline.html",
@@ -131,7 +137,8 @@ def _lane(
         bars += [_path(own, axis, is_open=row.line.is_open)] if own is not None else []
         order = list(State)
         ordered = sorted(spans, key=lambda span: order.index(span.state))
-        bars += [_bar(span, row.line.phase, axis) for span in ordered]
+        bars += [_bar(span, row.line, axis) for span in ordered]
+    is_critical = row.path in path and not row.level
     known = then or replace(
         row, phase=StepPhase.WAITING, detail="", line=StepTimeline(row.path, ""), condition=_NOTHING
     )
@@ -139,7 +146,14 @@ def _lane(
     count = known.line.attempts
     has_attempts = count > 1 and not row.has_more
     return Lane(
-        rows.place(replace(row, phase=known.phase, detail=known.detail)),
+        rows.place(
+            replace(
+                row,
+                phase=known.phase,
+                detail=known.detail,
+                line=replace(row.line, is_critical=is_critical),
+            )
+        ),
         tuple(bars),
         _words(spans),
         start,
@@ -148,19 +162,21 @@ def _lane(
     )
 
 
-def _bar(span: Span, phase: str, axis: Axis) -> Bar:
+def _bar(span: Span, line: StepTimeline, axis: Axis) -> Bar:
     x = axis.share(span.start)
     width = 0.0 if span.is_open else round(axis.share(span.end) - x, 3)
     since = span.start if span.is_open else None
-    return Bar(span.state.value, _look(span, phase), x, width, since, axis.seconds)
+    return Bar(span.state.value, _look(span, line), x, width, since, axis.seconds)
 
 
-def _look(span: Span, phase: str) -> str:
+def _look(span: Span, line: StepTimeline) -> str:
     if span.state is not State.RUNNING:
         return {State.WAITING: "waiting", State.QUEUED: "pending"}[span.state]
-    if span.outcome in _UNSUCCESSFUL:
+    is_over = line.is_daemon and line.phase == StepPhase.COMPLETED and span is line.spans[-1]
+    if span.outcome in _UNSUCCESSFUL and not is_over:  # a daemon is aborted at the end
         return "failed"
-    found = "running" if span.is_open else look(span.outcome or phase)
+    outcome = line.phase if is_over else span.outcome or line.phase
+    found = "running" if span.is_open else look(outcome)
     return found if found != OTHER else "running"
 
 
