@@ -34,15 +34,20 @@ async def test_the_cause_of_a_failure_is_in_view_without_scrolling(world: PageWo
     await expect(tab.get_by_role("log")).to_be_in_viewport()
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+@pytest.mark.parametrize(
+    ("width", "height", "approvals"), [(1280, 800, 0), (1280, 800, 5), (390, 844, 3)]
+)
 async def test_a_failure_is_told_once_and_its_log_ends_in_the_window(
-    browser: Browser, width: int, height: int
+    browser: Browser, width: int, height: int, approvals: int
 ) -> None:
     pods, window = LoggedPods(), ViewportSize(width=width, height=height)
     async with page_world(browser, logs=pods, viewport=window) as world:
-        await world.put(
-            flow_with_status("f", DIAMOND, {"a": FAILED}, "Failed", reason="StepFailed")
-        )
+        ask = {"phase": "Waiting", "reason": "WaitingForApproval", "message": "Release it?"}
+        phases = {"a": FAILED, **{f"ask{number}": ask for number in range(approvals)}}
+        made = flow_with_status("f", dict.fromkeys(phases, ""), phases, reason="StepFailed")
+        for step in made["spec"]["flows"][1:]:
+            step["approval"] = {}
+        await world.put(made)
         text = "".join(f"line {number}\n" for number in range(200))
         await pods.create(world, "f-a-main-0", "a", text=text)
         await pods.end(world, "f-a-main-0")

@@ -4,7 +4,7 @@ import { replaceQuery } from "./navigate.js";
 
 const MAX = 5000;
 const RETRY = 2000; // milliseconds
-const LEAST = 180; // pixels; with less room the log has the height of the style sheet
+const LEAST = 110; // pixels; with less room the log has the height of the style sheet
 const BELOW = 18; // pixels below the log
 const CHOICES = ["task", "pod", "container", "attempt"];
 const OPTIONS = ["find", "wrap", "times"];
@@ -90,6 +90,7 @@ class Pane {
     const inPanel = top - this.root.closest(".step").getBoundingClientRect().top;
     const rooms = [top + scrollY, inPanel].map((above) => Math.floor(innerHeight - above - BELOW));
     const room = rooms.find((each) => each >= LEAST);
+    this.isLow = rooms[0] < LEAST;
     const height = room ? `${room}px` : "";
     if (height === this.box.style.getPropertyValue("--log-height")) return;
     this.box.style.setProperty("--log-height", height);
@@ -307,6 +308,9 @@ class Pane {
     button.textContent = `${count} new ${count === 1 ? "line" : "lines"} ↓`;
   }
 }
+
+// Whether the log ends in the window only if the panel begins at the top of the window.
+export const isLow = () => Boolean(pane?.isLow);
 
 function find() {
   const root = document.querySelector("[data-logs]");

@@ -1,4 +1,6 @@
-// The panel of a step comes into view if it is selected where little of the panel is visible.
+// The panel of a step comes into view if it is selected where little of it or of its log is visible.
+import { isLow } from "./logs.js";
+
 const name = () => document.getElementById("step")?.getAttribute("aria-label") ?? "";
 let shown = name();
 
@@ -8,5 +10,5 @@ document.addEventListener("page-changed", () => {
   if (!shown) return;
   const panel = document.getElementById("step");
   const { top } = panel.getBoundingClientRect();
-  if (top < 0 || top > innerHeight / 2) panel.scrollIntoView({ block: "start" });
+  if (top < 0 || top > innerHeight / 2 || isLow()) panel.scrollIntoView({ block: "start" });
 });
