@@ -13,7 +13,7 @@ _KEY = re.compile(r"\[(?P<index>\d+)\]|\[(?P<key>[^\]]*)\]|\.?(?P<word>[^.\[\]]+
 def has_place(node: Any, path: str) -> bool:
     """Return whether the object or list exists that holds the value at a JSON path."""
     keys: list[str | int] = [
-        int(it["index"]) if it["index"] else it["key"] or it["word"] for it in _KEY.finditer(path)
+        int(it["index"]) if it["index"] else it[it.lastgroup or 0] for it in _KEY.finditer(path)
     ]
     for key in keys[:-1]:
         if isinstance(key, int):

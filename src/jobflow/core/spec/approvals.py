@@ -57,8 +57,9 @@ def asks(run: RunCondition) -> bool:
 
 def is_to_be_stored(step: Step, condition: RunCondition) -> bool:
     """Return whether this end of a step or a run, which is not stored yet, must be stored before
-    anything follows from it."""
-    return step.approval is not None and condition.phase != StepPhase.SKIPPED
+    anything follows from it: an answer. A step that has not asked has none."""
+    has_asked = condition.attempts > 0 and condition.phase != StepPhase.SKIPPED
+    return step.approval is not None and has_asked
 
 
 def parse_step(text: str) -> ApprovalKey:

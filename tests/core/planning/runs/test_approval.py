@@ -56,6 +56,18 @@ def test_the_flow_says_that_it_waits_for_approval() -> None:
     assert world.flow.status.state.message == "step ok: Deploy?"
 
 
+def test_an_approval_without_items_has_no_answer_to_store() -> None:
+    """So a step behind it is decided in the plan in which another step fails."""
+    matching = DependsOn(targets=["ok"], items="Matching")
+    world = flow(
+        ok=step(approval=Approval(), for_each=ForEach(from_="[]")),
+        f=Step(for_each=ForEach(count=2), depends_on=matching),
+        d="ok",
+    )
+    planned = world.apply(world.plan()).plan()
+    assert planned.phases == {"ok": "Completed", "f": "Failed", "d": "Skipped"}
+
+
 def test_asking_is_an_event() -> None:
     world = flow(ok=step(approval=Approval(message="Deploy?")))
     events = [(event.reason, event.message) for event in world.plan().plan.events]
