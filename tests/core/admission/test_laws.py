@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobflow.api.flow.dependencies import DependsOn
@@ -213,6 +213,23 @@ def decoded(obj: Any, type_: type[Any]) -> Any:
 
 @tries(100)
 @given(FLOWS | OBJECTS | JSON, FLOWS | OBJECTS, CLUSTERS)
+@example(
+    {
+        "metadata": {"name": "f"},
+        "spec": {
+            "flows": [
+                {
+                    "name": "a",
+                    "jobSpec": {},
+                    "patch": {"jobSpec": {"tasks": [False]}},
+                    "retry": {"limit": 1, "patch": {"jobSpec": {"tasks": [{}]}}},
+                }
+            ]
+        },
+    },
+    {},
+    Known(),
+)
 def test_no_rule_of_flows_raises(first: Any, second: Any, known: Known):
     flow, other = decoded(first, JobFlow), decoded(second, JobFlow)
     if flow is None:

@@ -281,8 +281,9 @@ def _pairs(base: _Map, patch: _Map, path: str, key: str, shape: Shape) -> Iterat
     }
     known = [name for name in by_name if name]
     lone = theirs[0] if len(theirs) == 1 and is_lone(ours, shape) else None
+    changed = lone if isinstance(lone, dict) else None
     for i, element in enumerate(ours):
         if isinstance(element, dict) and PATCH not in element:
             name = element.get("name")
             named = by_name.get(name) if isinstance(name, str) else None
-            yield _Pair(f"{path}.{key}[{i}]", element, named if lone is None else lone, known)
+            yield _Pair(f"{path}.{key}[{i}]", element, named if changed is None else changed, known)
