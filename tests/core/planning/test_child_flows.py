@@ -228,6 +228,17 @@ def test_a_retry_makes_a_new_child_flow_if_the_old_one_is_gone() -> None:
     assert isinstance(world.jobs["f-a-r1"], ChildFlow)
 
 
+def test_a_retry_makes_a_new_child_flow_behind_a_step_that_runs_again() -> None:
+    before = Step(name="x", continue_on_failure=True)
+    steps = [before, Step(name="a", depends_on=after("x"), flow=INNER)]
+    world = world_of(steps).settled().with_jobs(x="Failed").settled()
+    world = with_child(world, "f-a", "Failed", "StepFailed").settled()
+    world = world.with_command("RestartJob").settled()
+    assert (world.flow.status.conditions or {})["f-a"].flow == ""
+    world = world.with_job(world.job("x", "Completed", run=1)).settled()
+    assert (commands(world), "f-a-r1" in world.jobs) == ([], True)
+
+
 def test_items_that_failed_are_retried_and_others_stay() -> None:
     world = parent({"params": {"i": "$(item)"}, **INNER}, for_each=ForEach(items=["x", "y"]))
     world = world.settled()

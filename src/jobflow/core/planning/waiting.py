@@ -47,7 +47,7 @@ def wait(
         phase=_WAITING,
         reason=reason,
         message=message,
-        job=run.job_name if attempts else "",
+        job=run.job_name if run.started else stored.job,
         attempts=attempts,
         next_attempt_time=until,
         last_transition_time=stored.last_transition_time if still else run.now,
