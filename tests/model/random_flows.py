@@ -67,7 +67,7 @@ class Drawing(StepDrawing):
         )
 
     def spec(self) -> JobFlowSpec:
-        names = NAMES[: self.draw(st.integers(1, len(NAMES)))]
+        names = NAMES[: self.draw(st.integers(1, self.most_steps))]
         steps = [self.step(name, names[:n]) for n, name in enumerate(names)]
         if all(step.daemon for step in steps):
             steps = [_plain(step) for step in steps]

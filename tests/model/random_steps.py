@@ -35,6 +35,11 @@ def some_or_none(draw: st.DrawFn, what: tuple[Any, ...] | list[Any], one_in: int
 class StepDrawing:
     """The steps of a flow that is being drawn."""
 
+    most_steps = 6
+    """Most steps besides those of `finally`."""
+    one_child_in = 7
+    """One of so many steps runs a child flow."""
+
     def __init__(self, draw: st.DrawFn, features: frozenset[str]) -> None:
         self.draw, self.features = draw, features
         self.params = "params" in features
@@ -73,7 +78,7 @@ class StepDrawing:
             step = self.steps[name] = self.approval(name, depends_on, last=last)
             return step
         matches = depends_on is not None and depends_on.items is not None
-        if not (last or matches) and self.has("children", 7):
+        if not (last or matches) and self.has("children", self.one_child_in):
             step = self.steps[name] = self.child(name, depends_on)
             return step
         switch = self.switch(name) if self.has("switch", 5) else None
@@ -141,9 +146,10 @@ class StepDrawing:
         params = {"p": self.draw(st.sampled_from([1, "x", *texts]))}
         retries = [each for each in RETRIES if not (each.avoid_nodes or each.patch)]
         timeouts = ["2s", "4s"] if "timeout" in self.features else []
+        flow = self.child_flow()
         return Step(
             name=name,
-            flow=CHILD | {"params": params} if self.draw(st.booleans()) else CHILD,
+            flow=flow | {"params": params} if self.draw(st.booleans()) else flow,
             depends_on=depends_on,
             when=self.condition(name) if self.has("when", 4) else None,
             for_each=each if loop == "forEach" else None,
@@ -152,6 +158,10 @@ class StepDrawing:
             timeout=some_or_none(self.draw, timeouts, 4),
             continue_on_failure=True if self.has("continueOnFailure", 4) else None,
         )
+
+    def child_flow(self) -> dict[str, Any]:
+        """Draw what a child flow runs."""
+        return CHILD
 
     def work(self) -> dict[str, Any]:
         """Draw what a step or a case runs."""

@@ -22,17 +22,20 @@ from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import (
     AbortJob,
+    Action,
+    CommandFlow,
     CreateJob,
     DeleteCommand,
     DeleteJob,
     ReadJob,
     ReadPods,
 )
+from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.view import Refusal
 from jobflow.core.spec.approvals import asks
 from support.laws.random_pods import PodHistory
 from support.plan.plan_pods import pod_of
-from support.plan.plan_world import FLOW_UID, World
+from support.plan.plan_world import World
 from support.plan.planned import Planned
 from support.sandbox.containers import ended, with_containers
 
@@ -95,15 +98,18 @@ class Walk:
             if self.random.random() > share:
                 continue
             before = self.live()
-            if self.history is not None and isinstance(action, ReadPods):
-                self.world = self.history.read(self.world, action)
-            else:
-                self.world = self.world.apply_action(action)
+            self.act(action)
             self.replaceable.update(before[name] for name in before.keys() - self.live().keys())
             if isinstance(action, CreateJob):
                 self.created[key_of(self.world.jobs[action.name])] += 1
         if write:
             self.write(planned)
+
+    def act(self, action: Action) -> None:
+        if self.history is not None and isinstance(action, ReadPods):
+            self.world = self.history.read(self.world, action)
+        else:
+            self.world = self.world.apply_action(action)
 
     def write(self, planned: Planned) -> None:
         stored, status = self.world.flow.status, planned.status
@@ -149,12 +155,17 @@ class Walk:
         there = world.jobs.keys() - world.deleted
         return {name: key_of(world.jobs[name]) for name in there if not world.jobs[name].ended}
 
+    def vcjobs(self) -> list[str]:
+        """The names of the live vcjobs. A child flow has a walk of its own."""
+        jobs = self.world.jobs
+        return sorted(name for name in self.live() if not isinstance(jobs[name], ChildFlow))
+
     def move(self) -> None:
-        if live := sorted(self.live()):
+        if live := self.vcjobs():
             self.enter_phase(self.random.choice(live), self.random.choice(PHASES))
 
     def end(self) -> None:
-        if live := sorted(self.live()):
+        if live := self.vcjobs():
             self.enter_phase(self.random.choice(live), self.random.choice(OUTCOMES))
 
     def enter_phase(self, name: str, phase: str) -> None:
@@ -175,7 +186,7 @@ class Walk:
             self.world = replace(self.world, live=live, pods=watched)
 
     def move_pods(self) -> None:
-        if self.history is not None and (live := sorted(self.live())):
+        if self.history is not None and (live := self.vcjobs()):
             self.world = self.history.move(self.world, self.world.jobs[self.random.choice(live)])
 
     def watch(self) -> None:
@@ -187,7 +198,7 @@ class Walk:
 
     def obey(self) -> None:
         """Let Volcano abort the jobs that it has to abort; some complete instead."""
-        for name in sorted(self.live()):
+        for name in self.vcjobs():
             if self.world.jobs[name].metadata.uid in self.world.aborts:
                 self.enter_phase(
                     name, self.random.choice(("Aborting", "Aborted", "Aborted", "Completed"))
@@ -195,7 +206,8 @@ class Walk:
 
     def delete(self) -> None:
         """Delete a job by hand; a watch may or may not show its last object."""
-        names = sorted(self.world.jobs.keys() - self.world.deleted)
+        live = {name for name in self.live() if isinstance(self.world.jobs[name], ChildFlow)}
+        names = sorted(self.world.jobs.keys() - self.world.deleted - live)
         if not names or self.random.random() < 0.5:
             return
         name = self.random.choice(names)
@@ -230,7 +242,7 @@ class Walk:
     def command(self) -> None:
         if self.random.random() < 0.5:
             self.commands += 1
-            uid = self.random.choice((FLOW_UID, FLOW_UID, "uid-old"))
+            uid = self.random.choice((None, None, "uid-old"))
             action = self.random.choice(COMMANDS)
             self.world = self.world.with_command(action, name=f"c{self.commands}", uid=uid)
 
@@ -256,7 +268,7 @@ class Walk:
             self.approve(turn)
             if self.world == before or not self.world.plan().plan.actions:
                 self.world = self.world.later(5)
-                for name in sorted(self.live()):
+                for name in self.vcjobs():
                     self.enter_phase(name, self.random.choice(OUTCOMES))
         raise AssertionError(f"the flow does not end: {self.world.plan().conditions}")
 
@@ -290,7 +302,12 @@ class Walk:
                 assert action.uid in (self.world.flow.status.handled_commands or ()), "too early"
             elif isinstance(action, AbortJob):
                 assert self.is_aborted(live[action.name]), "aborted before that was written"
+            elif isinstance(action, CommandFlow) and action.action == "RestartJob":
+                self.check_retry_of_child(action, planned)
+            elif isinstance(action, CommandFlow):
+                assert self.may_delete(live[action.name]), "cancelled for no written reason"
             elif isinstance(action, DeleteJob) and action.name in live:
+                assert not action.is_flow, "deletes a child flow that runs"
                 assert self.may_delete(live[action.name]), "deleted for no written reason"
         most = to_number(self.world.flow.spec.parallelism)
         creates = any(isinstance(action, CreateJob) for action in planned.plan.actions)
@@ -324,6 +341,15 @@ class Walk:
             assert self.world.flow.status.state.reason not in ("Cancelled", "Timeout")
         if self.history is not None:
             assert self.may_start(step, planned), "before its time"
+
+    def check_retry_of_child(self, action: CommandFlow, planned: Planned) -> None:
+        """Check that a failed child flow is retried only with its flow, while steps may start."""
+        child = self.world.jobs[action.name]
+        stored, retries = planned.status, self.world.flow.status.retries
+        assert isinstance(child, ChildFlow) and child.phase == "Failed"
+        assert child.retries < retries, f"retried twice: {action.name}"
+        assert not self.world.flow.final and stored.suspended_at is None
+        assert self.stored(key_of(child)[0]).phase not in ENDED_STEP_PHASES
 
     def check_ends(self, planned: Planned) -> None:
         """Check that the end of a step stays as it was written."""

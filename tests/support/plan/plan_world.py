@@ -302,11 +302,11 @@ class World:
         action: str = "TerminateJob",
         *,
         name: str = "c",
-        uid: str = FLOW_UID,
+        uid: str | None = None,
         text: str = "",
         annotations: dict[str, str] | None = None,
     ) -> World:
-        """Create a Command for the flow, now."""
+        """Create a Command for the flow, or for an earlier one with this UID, now."""
         command = Command(
             metadata=ObjectMeta(
                 name=name,
@@ -316,7 +316,7 @@ class World:
                 annotations=annotations,
             ),
             action=action,
-            target=owner(self.flow.metadata.name, uid),
+            target=owner(self.flow.metadata.name, uid or self.flow.metadata.uid),
             message=text,
         )
         return replace(self, commands={**(self.commands or {}), name: command})
@@ -383,18 +383,14 @@ class World:
                 found = PodsRead(tuple(self.live.get(action.uid, {}).values()))
                 return replace(self, read={**self.read, action.uid: found})
             case DeleteFlow():
-                assert action.uid == FLOW_UID
+                assert action.uid == self.flow.metadata.uid
                 return self.being_deleted()
         exists = action.name in self.jobs and action.name not in self.deleted
         return self if exists else self.with_missing(action.name)
 
     def _made(self, action: CreateJob) -> Job:
         if action.is_flow:
-            child = msgspec.convert(dict(action.manifest), JobFlow)
-            metadata = msgspec.structs.replace(
-                child.metadata, uid=f"uid-{action.name}", creation_timestamp=self.now
-            )
-            return observe(msgspec.structs.replace(child, metadata=metadata))
+            return observe(self.child_made(action))
         metadata = msgspec.convert(action.manifest["metadata"], ObjectMeta)
         return Job(
             metadata=msgspec.structs.replace(
@@ -402,6 +398,14 @@ class World:
             ),
             spec=msgspec.convert(action.manifest["spec"], JobOutline),
         )
+
+    def child_made(self, action: CreateJob) -> JobFlow:
+        """The child flow as the API server stores it."""
+        child = msgspec.convert(dict(action.manifest), JobFlow)
+        metadata = msgspec.structs.replace(
+            child.metadata, uid=f"uid-{action.name}", creation_timestamp=self.now
+        )
+        return msgspec.structs.replace(child, metadata=metadata)
 
     def settled(self) -> World:
         """Apply plans until a plan has nothing to do."""

@@ -1,0 +1,45 @@
+"""Properties of `plan`, of flows and their child flows that all run."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobflow.api.flow.status import ENDED_STEP_PHASES
+from support.laws.effort_of_laws import tries
+from support.laws.random_families import Family, families
+
+FAMILIES = families(60)
+
+
+@given(FAMILIES, st.integers(0, 30))
+@tries(200)
+def test_every_flow_of_a_family_ends_and_nothing_is_made_twice(family: Family, more: int) -> None:
+    """After its end the outermost flow is retried, and more happens."""
+    family.end_well()
+    family.command(family.root, "RestartJob")
+    for _ in range(more):
+        family.happen()
+    family.end_well()
+    for member in family.members.values():
+        conditions = member.world.plan().conditions
+        assert {condition.phase for condition in conditions.values()} <= ENDED_STEP_PHASES
+        assert not member.live()
+        for key, count in member.created.items():
+            assert count <= 1 + member.replaceable[key], f"{member.name}: {key}"
+        assert set(member.handled.values()) <= {1}, "a Command was obeyed twice"
+
+
+@pytest.mark.parametrize(
+    "action", ["SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "TerminateNow"]
+)
+@given(FAMILIES)
+@tries(50)
+def test_a_command_on_a_flow_reaches_all_flows_below_it(action: str, family: Family) -> None:
+    family.settle()
+    family.command(family.root, action)
+    family.settle()
+    family.obey()
+    family.settle()
+    family.check_agreement()
+    family.check_aborted()
+    family.end_well()
