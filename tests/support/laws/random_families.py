@@ -160,10 +160,11 @@ class Family:
         raise AssertionError("plans without end")
 
     def obey(self) -> None:
-        """Let Volcano abort all the vcjobs that it has to abort."""
+        """Let Volcano abort all the vcjobs that it has to abort, or aborts already."""
         for member in self.members.values():
             for name in member.vcjobs():
-                if member.world.jobs[name].metadata.uid in member.world.aborts:
+                job = member.world.jobs[name]
+                if job.phase == "Aborting" or job.metadata.uid in member.world.aborts:
                     member.enter_phase(name, "Aborted")
 
     def run_to_end(self) -> None:
