@@ -316,7 +316,7 @@ class World:
                 annotations=annotations,
             ),
             action=action,
-            target=owner(self.flow.metadata.name, uid or self.flow.metadata.uid),
+            target=owner(self.flow.metadata.name, self.flow.metadata.uid if uid is None else uid),
             message=text,
         )
         return replace(self, commands={**(self.commands or {}), name: command})
