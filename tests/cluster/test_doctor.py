@@ -125,6 +125,7 @@ async def test_a_missing_definition_is_found(real: RealCluster, namespace: str) 
         [
             "fault: The cluster does not serve jobtemplates.flow.volcano.sh.",
             "ok: jobflows.flow.volcano.sh fits this version.",
+            "ok: cronjobflows.flow.volcano.sh fits this version.",
         ],
     )
 
@@ -133,9 +134,15 @@ async def test_a_missing_definition_is_found(real: RealCluster, namespace: str) 
 async def test_a_replaced_definition_is_found(real: RealCluster, namespace: str) -> None:
     replace_schema(real)
     code, found = await diagnose(real, namespace)
-    [replaced, other] = found["definitions"]
+    replaced, *others = found["definitions"]
     assert replaced.startswith("fault: jobflows.flow.volcano.sh is Volcano's, not JobFlow's: spec.")
-    assert (code, other) == (1, "ok: jobtemplates.flow.volcano.sh fits this version.")
+    assert (code, others) == (
+        1,
+        [
+            "ok: jobtemplates.flow.volcano.sh fits this version.",
+            "ok: cronjobflows.flow.volcano.sh fits this version.",
+        ],
+    )
 
 
 # ------------------------------------------------------------------------ leader
