@@ -90,7 +90,7 @@ class ArgoController(Controller):
 
 
 class ArgoByDefault(ArgoController):
-    """The same with the limits and the requeue time that it has by default."""
+    """Argo's controller with its default limits and requeue time."""
 
     name = "argo-defaults"
     flags = ()

@@ -33,7 +33,7 @@ PROFILER = (sys.executable, "-m", "cProfile", "-o")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to measure."""
+    """The choice of what to measure."""
 
     runs: int
     seconds: float

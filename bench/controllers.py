@@ -41,7 +41,7 @@ class Controller(ABC):
     succeeded: ClassVar[str] = "Succeed"
     ended: ClassVar[frozenset[str]] = frozenset({"Succeed", "Failed"})
     leaves: ClassVar[tuple[Resource, ...]] = (JOBFLOWS, JOBS, JOBTEMPLATES)
-    """What its flows leave in a namespace, which is deleted after its turn."""
+    """The objects that its flows leave in a namespace, which is deleted after its turn."""
 
     def __init__(self, real: RealCluster, home: Path, proxy: str) -> None:
         self.real = real

@@ -17,7 +17,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What some processes and their children have used."""
+    """CPU time and memory of some processes and their children."""
 
     cpu_seconds: float
     """Since they started."""

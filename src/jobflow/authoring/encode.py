@@ -126,7 +126,7 @@ class _Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What a value may be where it stands."""
+    """The values that a place allows."""
 
     mode: _Mode = _Mode.PLAIN
     variables: _Vars | None = None

@@ -45,7 +45,7 @@ class _Kind(Enum):
 
 
 class _Value(NamedTuple):
-    """What is known of a value, or of the entries of a list of lists."""
+    """The known keys of a value, or of the entries of a list of lists."""
 
     kind: _Kind
     step: str = ""

@@ -41,7 +41,7 @@ under way, so that nothing waits for ever."""
 
 
 class Urgency(IntEnum):
-    """What waits for a write; the lowest number is sent first."""
+    """The urgency of a write; the lowest number is sent first."""
 
     NEEDED = 0
     """A create, and the status of a flow: users and other writes wait for it."""

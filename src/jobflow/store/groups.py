@@ -29,8 +29,8 @@ GroupKey = tuple[str, str]
 
 
 class _Entry(NamedTuple):
-    """What the index knows of a flow. A flow that neither holds a place nor waits is only known by
-    its group."""
+    """The entry of a flow in the index. A flow that neither holds a place nor waits has only its
+    group."""
 
     group: GroupKey
     member: Member

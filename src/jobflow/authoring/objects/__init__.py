@@ -1,1 +1,1 @@
-"""What a user writes: flows, steps, functions, expressions, and their places in Python files."""
+"""Flows, steps, functions and expressions in Python files, and their places there."""

@@ -24,7 +24,7 @@ class Fault:
 
     place: Place
     message: str
-    """What is wrong, with the value, and how to mend it."""
+    """The fault, with the value, and how to mend it."""
     path: str = ""
     """JSON path in the object, such as `spec.flows[0].retry.limit`."""
     reason: str = ""

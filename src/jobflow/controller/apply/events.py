@@ -12,7 +12,7 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -58,8 +58,8 @@ class Pending:
     name: str
     times: int
     last: str
-    folded: str
-    """The name of the Event that stands for those of its object and reason."""
+    kind: tuple[str, str, str]
+    """UID of the object, type and reason: Events of one kind may become one."""
     tries: int = 0
 
 
@@ -79,8 +79,8 @@ class Recorder:
         self._now = now
         self._pause = 1.0 / per_second
         self._pending: OrderedDict[str, Pending] = OrderedDict()
-        self._folded: OrderedDict[str, Pending] = OrderedDict()
-        """Events that stand for others of their object and reason; sent when no other waits."""
+        self._folded: OrderedDict[tuple[str, str, str], Pending] = OrderedDict()
+        """Events that stand for others of their kind; sent when no other waits."""
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._news = asyncio.Event()
         self._stopped = False
@@ -96,8 +96,8 @@ class Recorder:
         while self._waiting >= PENDING:
             self._fold_oldest()
         body = event_body(about, event, name, at)
-        folded = event_name(about, replace(event, message=COMBINED))
-        self._pending[name] = Pending(body, about.metadata.namespace, name, 1, at, folded)
+        kind = about.metadata.uid, event.type, event.reason
+        self._pending[name] = Pending(body, about.metadata.namespace, name, 1, at, kind)
         self._news.set()
 
     @property
@@ -105,20 +105,19 @@ class Recorder:
         return len(self._pending) + len(self._folded)
 
     def _fold_oldest(self) -> None:
-        """Make the oldest Event a part of the one of its object and reason, or make it that one. If
-        all are folded, drop the oldest."""
+        """Make the oldest Event a part of the folded one of its kind, or make it that one. If all
+        are folded, drop the oldest."""
         if not self._pending:
             self._folded.popitem(last=False)
             self._hooks.event_dropped()
             return
         _, oldest = self._pending.popitem(last=False)
-        folded = self._folded.get(oldest.folded)
-        if folded is None:
-            self._folded[oldest.folded] = oldest
+        folded = self._folded.setdefault(oldest.kind, oldest)
+        if folded is oldest:
             return
         folded.times += oldest.times
         folded.last = oldest.last
-        folded.name = folded.folded
+        folded.name = _name(folded.body["involvedObject"]["name"], *folded.kind, COMBINED)
         message = f"{COMBINED}{oldest.body['message']}"[:MESSAGE]
         metadata = {**folded.body["metadata"], "name": folded.name}
         folded.body |= {"metadata": metadata, "message": message}
@@ -200,8 +199,13 @@ class Recorder:
 
 def event_name(about: Subject, event: Event) -> str:
     """Return a name that is the same after a restart for equal object, reason and message."""
-    parts = "\0".join((about.metadata.uid, event.type, event.reason, event.message))
-    return f"{about.metadata.name}.{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
+    meta = about.metadata
+    return _name(meta.name, meta.uid, event.type, event.reason, event.message)
+
+
+def _name(object_name: str, *parts: str) -> str:
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return f"{object_name}.{digest[:16]}"
 
 
 def event_body(about: Subject, event: Event, name: str, at: str) -> dict[str, Any]:

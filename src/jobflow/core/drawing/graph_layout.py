@@ -91,7 +91,7 @@ class PlacedNode:
 
     @property
     def second_line(self) -> str:
-        """What is below the name: `✔ Completed · 12/40 items`."""
+        """The text below the name: `✔ Completed · 12/40 items`."""
         return _second_line(self.node)
 
 

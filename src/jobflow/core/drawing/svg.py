@@ -1,4 +1,4 @@
-"""What all SVG documents share: frame, style sheet for light and dark, and escaped text."""
+"""The parts of all SVG documents: frame, style sheet for light and dark, and escaped text."""
 
 from __future__ import annotations
 

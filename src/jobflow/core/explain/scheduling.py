@@ -71,7 +71,7 @@ class SchedulingFacts:
 
     by_step: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    """What is not shown: objects that the user may not read, and further jobs."""
+    """The facts that are not shown: objects that the user may not read, and further jobs."""
 
 
 NO_FACTS = SchedulingFacts()

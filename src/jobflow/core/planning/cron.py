@@ -79,7 +79,7 @@ CronAction = CreateFlow | CancelFlow | RemoveFlow
 
 @dataclass(frozen=True, slots=True)
 class CronPlan:
-    """What to do for one CronJobFlow."""
+    """Everything to do now for one CronJobFlow."""
 
     status: CronJobFlowStatus
     actions: tuple[CronAction, ...] = ()

@@ -39,7 +39,7 @@ _REMEDIES = (
         "Check networkPolicy.webhookFrom and webhook.clientCA (docs/operations.md).",
     ),
 )
-"""What to do, by words of the API server's message."""
+"""The remedy, by words of the API server's message."""
 _REPLICAS = "Check that the replicas of JobFlow are ready: /readyz of a replica has the reason."
 
 

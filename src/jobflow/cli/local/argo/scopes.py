@@ -91,7 +91,7 @@ class StepInfo:
 
 @dataclass(slots=True)
 class WorkflowInfo:
-    """What all flows of a workflow see of it."""
+    """The part of a workflow that all its flows see."""
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
     params: dict[str, str] = field(default_factory=dict)
@@ -168,7 +168,7 @@ class FlowScope:
 
 @dataclass(slots=True)
 class StepDraft:
-    """What is computed for the job of a step."""
+    """The values computed for the job of a step."""
 
     vars: dict[str, str] = field(default_factory=dict)
     needs_pod_name: bool = False

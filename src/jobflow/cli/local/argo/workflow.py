@@ -45,7 +45,7 @@ _NO_EQUAL = {
 
 @dataclass(slots=True)
 class Files:
-    """What a workflow can use of the other objects in the files."""
+    """The other objects in the files that a workflow can use."""
 
     templates: dict[tuple[str, bool], Library] = field(default_factory=dict)
     specs: dict[tuple[str, bool], Field] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""What a user can do to a flow: buttons, dialogs, and the addresses of their forms."""
+"""The actions of a user on a flow: buttons, dialogs, and the addresses of their forms."""

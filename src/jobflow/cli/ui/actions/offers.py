@@ -47,11 +47,11 @@ class Action:
     """The command: `cancel`."""
     label: str
     effect: str
-    """What happens, in sentences."""
+    """The effect, in sentences."""
     done: str
-    """What is said after it: `{name} is being cancelled.`, of the flow or its step."""
+    """The notice after it: `{name} is being cancelled.`, of the flow or its step."""
     finally_effect: str = ""
-    """What happens beside that if the flow has steps of finally."""
+    """The further effect on a flow that has steps of finally."""
     fields: Sequence[Field] = ()
     has_step: bool = False
     is_dangerous: bool = False

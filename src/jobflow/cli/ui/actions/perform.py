@@ -18,7 +18,7 @@ from jobflow.kube.client import ApiError, Client
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done."""
+    """The result of an action."""
 
     message: str
     flow: str = ""

@@ -21,7 +21,7 @@ _WAITING = StepCondition(phase=StepPhase.WAITING)
 
 @dataclass(frozen=True, slots=True)
 class FlowQuery:
-    """What is chosen on the page of a flow, as its address has it."""
+    """The choices on the page of a flow, as its address has them."""
 
     step: str = ""
     """The selected step, `STEP` or `STEP/INDEX`; the same one in all views."""
@@ -64,7 +64,7 @@ class FlowView:
     step: LiveStep | None = None
     """The watches of the selected step."""
     readings: StepReadings | None = None
-    """What is read of the selected step now and then."""
+    """The readings of the selected step, which are repeated."""
     at: datetime | None = None
     """The earlier time that is shown; None at present."""
 

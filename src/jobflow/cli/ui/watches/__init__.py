@@ -1,1 +1,1 @@
-"""What the page watches on the cluster while somebody looks at it."""
+"""The objects that the page watches on the cluster while somebody looks at it."""

@@ -23,7 +23,7 @@ from jobflow.kube.client import Client
 
 
 class SummaryStatus(Struct, frozen=True, kw_only=True):
-    """What a list shows of a status."""
+    """The part of a status that a list shows."""
 
     state: FlowState = msgspec.field(default_factory=FlowState)
     progress: str = ""

@@ -23,7 +23,7 @@ ANSWER_SECONDS = 5.0
 
 
 class Watched(Protocol):
-    """What pages share while they need it."""
+    """A value that pages share while they need it."""
 
     changed: Signal
 

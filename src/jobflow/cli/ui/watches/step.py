@@ -58,7 +58,7 @@ class LiveStep:
 
     @cached_property
     def signals(self) -> list[Signal]:
-        """What tells of changes."""
+        """The watches that tell of changes."""
         return [each.changed for each in self.lives]
 
     @property

@@ -26,7 +26,7 @@ class Fragment:
     template: str
     """A file of the folder `templates`. It sees `id`, `it` and `children`."""
     it: object
-    """What the element shows: a value that equals another one if both look the same. Times are
+    """The content of the element: a value that equals another one if both look the same. Times are
     datetimes, not durations, so that it changes only if something has happened."""
     children: Sequence[Fragment] = ()
     """Fragments in the element whose id is this one: they are replaced, added, moved and removed
@@ -65,7 +65,7 @@ _Content = tuple[str, object, tuple[str, ...]]
 
 
 class Update(msgspec.Struct, omit_defaults=True):
-    """What a browser has to change."""
+    """The changes for a browser."""
 
     html: dict[str, str] = {}
     """New content of elements by id, also of elements that `order` adds."""
@@ -75,7 +75,7 @@ class Update(msgspec.Struct, omit_defaults=True):
 
 @dataclass(slots=True)
 class Shown:
-    """What a browser shows of a page."""
+    """The parts of a page that a browser shows."""
 
     sequence: int = 0
     """The number of the last update."""

@@ -28,7 +28,7 @@ Fragments = Callable[[], Iterable[Fragment]]
 
 
 class Pages:
-    """What each open page shows, by its number."""
+    """The contents of each open page, by its number."""
 
     def __init__(self) -> None:
         self._shown: OrderedDict[str, Shown] = OrderedDict()

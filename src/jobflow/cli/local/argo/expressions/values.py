@@ -36,7 +36,7 @@ class Ref:
     """The path in `$(…)`, or empty if the value has to be computed."""
     kind: Kind = Kind.ANY
     hint: str = "value"
-    """What the value may be named."""
+    """A name for the value."""
     raw: str = ""
     """CEL of a phase in JobFlow's words."""
     or_else: str = ""

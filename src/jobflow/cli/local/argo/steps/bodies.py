@@ -1,4 +1,4 @@
-"""What a step runs: the template that its task calls."""
+"""The work of a step: the template that its task calls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class WritesFlows(Protocol):
 
 @dataclass(slots=True)
 class Workflow:
-    """What is shared by all steps of a workflow."""
+    """The objects that all steps of a workflow share."""
 
     spec: Field
     uses: Uses = field(default_factory=Uses)
@@ -60,7 +60,7 @@ class Workflow:
 
 @dataclass(slots=True)
 class Body:
-    """What a step runs, and the fields that come with it."""
+    """The work of a step, and the fields that come with it."""
 
     fields: dict[str, Any]
     repeat: dict[str, Any] | None = None

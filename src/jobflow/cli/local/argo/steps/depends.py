@@ -56,14 +56,14 @@ class Junction:
 
 @dataclass(slots=True)
 class Dependencies:
-    """What a task waits for."""
+    """The dependencies of a task."""
 
     terms: list[Term] = field(default_factory=list)
     is_any: bool = False
     test: Junction | Term | None = None
-    """What has to hold after all tasks have ended, if `dependsOn` cannot say it."""
+    """The condition after all tasks have ended, if `dependsOn` cannot say it."""
     tests: list[Term] = field(default_factory=list)
-    """What has to hold in addition."""
+    """A further condition."""
 
     @property
     def tasks(self) -> list[str]:

@@ -48,7 +48,7 @@ class OutputPlan:
 
 @dataclass(slots=True)
 class Wanted:
-    """What other steps do with the outputs of a step; `""` is `outputs.result`."""
+    """The uses of the outputs of a step in other steps; `""` is `outputs.result`."""
 
     result: bool = False
     lists: set[str] = field(default_factory=set)

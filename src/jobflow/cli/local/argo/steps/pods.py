@@ -40,7 +40,7 @@ _CAN_WAIT = "write it as a step: its program fails until then"
 
 @dataclass(slots=True)
 class PodSource:
-    """What a pod is made from."""
+    """The sources of a pod."""
 
     template: Field
     workflow: Field

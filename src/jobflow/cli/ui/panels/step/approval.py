@@ -24,7 +24,7 @@ _ANSWERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """What a user is asked, and what was answered."""
+    """The question of an approval, and its answer."""
 
     step: str
     """`STEP` or `STEP/INDEX`."""

@@ -21,7 +21,7 @@ _ID = "step"
 
 @dataclass(frozen=True, slots=True)
 class StepFrame:
-    """What stays while a step is selected."""
+    """The state that stays while a step is selected."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""What went into a step and what came of it: decisions, outputs, params, vars, and its probe."""
+"""The inputs and results of a step: decisions, outputs, params, vars, and its probe."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What timeline and table show of a row in the same way."""
+    """The part of a row that timeline and table share."""
 
     path: str
     name: str

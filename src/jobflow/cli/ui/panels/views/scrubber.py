@@ -49,13 +49,13 @@ class Slider:
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """What is shown: the present, or an earlier time."""
+    """The time that is shown: the present, or an earlier one."""
 
     at: datetime | None
     after: str
     """`1m` after the start; "" at present."""
     happened: str
-    """What happened at this time."""
+    """The events of this time."""
     counts: str
     """`2 of 5 steps had finished`."""
     forgotten: tuple[str, ...]
