@@ -9,10 +9,10 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=igno
 WORKDIR /src
 COPY requirements-build.lock requirements-runtime.lock ./
 RUN python -m venv /opt/build \
- && /opt/build/bin/pip install --require-hashes -r requirements-build.lock
+ && /opt/build/bin/pip install --require-hashes --no-deps -r requirements-build.lock
 RUN python -m venv --without-pip /opt/jobflow \
  && pip --python /opt/jobflow/bin/python install --only-binary=:all: --require-hashes \
-        -r requirements-runtime.lock
+        --no-deps -r requirements-runtime.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \

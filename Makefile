@@ -12,9 +12,11 @@ PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 .PHONY: demo test coverage test-long explore test-cluster lint crds manifests pictures bench bench-cluster bench-peers dist lock sbom clean
 .DEFAULT_GOAL := test
 
+# A lock names every package, so pip resolves none: some versions of it take the newest release of an
+# extra (coverage[toml]) instead of the locked one, and then refuse it because it has no hash.
 $(VENV)/installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
@@ -82,7 +84,7 @@ lock: ## write the locks, with hashes and without addresses (needs uv); LOCK_ARG
 
 $(VENV)/sbom/installed: requirements-sbom.lock
 	$(PYTHON) -m venv $(VENV)/sbom
-	$(VENV)/sbom/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sbom.lock
+	$(VENV)/sbom/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-sbom.lock
 	touch $@
 
 SBOM ?= sbom.cdx.json

@@ -49,6 +49,14 @@ def test_packages_are_installed_by_hash_at_the_tested_versions() -> None:
             assert " install " not in part or "--require-hashes" in part or "--no-index" in part
 
 
+def test_nothing_but_what_a_lock_names_is_resolved() -> None:
+    for name in ("Dockerfile", "Makefile"):
+        text = (ROOT / name).read_text().replace("\\\n", " ")
+        from_locks = [line for line in text.splitlines() if re.search(r"install .*\.lock\b", line)]
+        assert len(from_locks) == 2
+        assert all("--require-hashes" in line and "--no-deps" in line for line in from_locks)
+
+
 def test_the_base_image_is_named_by_digest() -> None:
     bases = [args.split()[0] for word, args in instructions() if word == "FROM"]
     assert set(bases) == {"${BASE}"}
