@@ -10,7 +10,7 @@ from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.meta import ObjectMeta
 from jobflow.controller.places import Places
 from jobflow.store import Store
-from support.plan.plan_world import NOW
+from support.plan.world_state import NOW
 
 
 def member(name: str, version: str = "1", **status: Any) -> JobFlow:

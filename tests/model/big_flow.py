@@ -17,8 +17,8 @@ from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from model import carrying
 from model.acting import Script
-from support.plan.plan_world import FLOW_UID, NOW
 from support.plan.steps import TEMPLATE_SPEC, after
+from support.plan.world_state import FLOW_UID, NOW
 
 TEMPLATES: dict[str, dict[str, Any]] = {
     name: dict(TEMPLATE_SPEC) for name in ("prepare", "serve", "train", "large", "small", "tell")

@@ -30,8 +30,9 @@ from model.acting import Script, Vcjob, pods, with_phase
 from model.books import ENDED, SLACK, Batch, Created, Seen, ShownStep
 from model.child_flows import CANCELLED, Child, observed
 from model.reference import Reference
-from support.plan.plan_world import NOW, World
+from support.plan.plan_world import World
 from support.plan.steps import template
+from support.plan.world_state import NOW
 
 INDEX = "flow.volcano.sh/index"
 CRASH = 0.3

@@ -12,7 +12,7 @@ from model import carrying
 from model.matching import has_items
 from model.random_steps import StepDrawing, some_or_none
 from model.random_values import ANSWERS, CLAIMS, PARAMS, POLICIES, TEMPLATES
-from support.plan.plan_world import FLOW_UID, NOW
+from support.plan.world_state import FLOW_UID, NOW
 
 METADATA = ObjectMeta(
     name="f",

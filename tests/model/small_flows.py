@@ -14,8 +14,9 @@ from jobflow.api.meta import ObjectMeta
 from model.acting import Script
 from model.carrying import Case, Simulation
 from model.random_values import TEMPLATES
-from support.plan.plan_world import FLOW_UID, NOW, World
+from support.plan.plan_world import World
 from support.plan.steps import after
+from support.plan.world_state import FLOW_UID, NOW
 
 
 def end_of(

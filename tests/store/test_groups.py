@@ -13,7 +13,7 @@ from jobflow.api.flow.status import FlowState, JobFlowStatus
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.spec.concurrency import NO_GROUP, is_waiting
 from jobflow.store.groups import Groups
-from support.plan.plan_world import NOW
+from support.plan.world_state import NOW
 
 WAITING: dict[str, Any] = {"state": FlowState(phase="Pending", reason="Concurrency")}
 HOLDING: dict[str, Any] = {"state": FlowState(phase="Running"), "start_time": NOW}

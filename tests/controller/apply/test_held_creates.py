@@ -14,7 +14,8 @@ from jobflow.core.planning.actions import CreateJob
 from jobflow.kube.client import ApiError
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.plan.loop_worlds import for_each
-from support.plan.plan_world import NOW, World
+from support.plan.plan_world import World
+from support.plan.world_state import NOW
 from support.sandbox.applier_world import World as Server
 from support.sandbox.running_controller import cluster, flow, template
 

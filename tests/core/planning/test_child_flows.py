@@ -20,7 +20,8 @@ from jobflow.api.flow.status import (
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.actions import CommandFlow, CreateJob
 from jobflow.core.planning.children import ChildFlow, observe
-from support.plan.plan_world import NOW, World, after, world_of
+from support.plan.plan_world import World, after, world_of
+from support.plan.world_state import NOW
 
 INNER: dict[str, Any] = {"flows": [{"name": "x"}]}
 

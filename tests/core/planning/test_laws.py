@@ -23,7 +23,8 @@ from support.laws.random_flows import controlled_flows, flows_with_probes
 from support.laws.random_walk import Walk, walks
 from support.laws.unadmitted_flows import UnadmittedWorlds
 from support.plan.loop_worlds import two_steps
-from support.plan.plan_world import NOW, World
+from support.plan.plan_world import World
+from support.plan.world_state import NOW
 
 JUSTIFIED_FIRST = (DeleteJob, AbortJob, DeleteCommand)
 """Actions that wait until their reason is stored."""

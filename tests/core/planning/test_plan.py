@@ -8,7 +8,8 @@ from jobflow.api.flow.control import Patch
 from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.actions import CreateJob
-from support.plan.plan_world import NOW, World, after, flow, world_of
+from support.plan.plan_world import World, after, flow, world_of
+from support.plan.world_state import NOW
 
 
 def diamond() -> World:

@@ -16,7 +16,8 @@ from jobflow.core.admission.validate import validate_flow
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from support.admission.reviewed import knowing, template_of
 from support.paths import ROOT
-from support.plan.plan_world import NOW, World, flow, template, world_of
+from support.plan.plan_world import World, flow, template, world_of
+from support.plan.world_state import NOW
 
 CORPUS: list[dict[str, Any]] = yaml.safe_load(
     (ROOT / "tests" / "data" / "volcano-flows.yaml").read_text()

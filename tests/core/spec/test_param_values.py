@@ -5,8 +5,9 @@ from jobflow.core.drawing.flow_graph import flow_graph
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.view import View
 from jobflow.core.spec.param_values import with_param_values
-from support.plan.plan_world import NOW, World, flow
+from support.plan.plan_world import World, flow
 from support.plan.steps import step
+from support.plan.world_state import NOW
 
 PARAMS = [Param(name="n", value=2), Param(name="t", value="30s"), Param(name="m", value={"l": [3]})]
 

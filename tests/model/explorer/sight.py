@@ -20,7 +20,7 @@ from model.explorer import states
 from model.explorer.configurations import Configuration
 from model.explorer.states import State, Vcjob
 from model.explorer.statuses import Statuses
-from support.plan.plan_world import NOW
+from support.plan.world_state import NOW
 
 Planner = Callable[[JobFlow, View, datetime], Plan]
 OTHER = Member("other", "uid-other")

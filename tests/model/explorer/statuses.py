@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.status import JobFlowStatus
-from support.plan.plan_world import NOW
+from support.plan.world_state import NOW
 
 WAITED_FOR = {
     "nextAttemptTime": 0,

@@ -5,7 +5,8 @@ from datetime import timedelta
 from jobflow.api.flow.control import Concurrency
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.sandbox.virtual_time.cluster import VirtualCluster
-from support.plan.plan_world import NOW, World, flow
+from support.plan.plan_world import World, flow
+from support.plan.world_state import NOW
 
 
 def member(name: str, policy: str | None = None) -> World:

@@ -30,8 +30,9 @@ from jobflow.api.flow.status import JobFlowStatus, JobRecord, RunCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.volcano.job import Job, JobCondition, JobState
-from support.plan.plan_world import FLOW_UID, NOW, World
+from support.plan.plan_world import World
 from support.plan.steps import template
+from support.plan.world_state import FLOW_UID, NOW
 
 _NAMES = ("a", "b", "c", "a-0", "", "é")
 _NUMBERS = (None, 0, 1, 2, 3, -1, 100, 2**31 - 1, -(2**31))

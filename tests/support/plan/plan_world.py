@@ -6,24 +6,20 @@ vcjobs follow from them: `flow("a", b="a").with_jobs(a="Completed")`. No decisio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.flow.status import JobFlowStatus, JobRecord
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.volcano.command import Command
-from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobState, JobStatus, TaskState
-from jobflow.api.volcano.pod import Pod
-from jobflow.core.names import format_attempt_name, format_job_name
+from jobflow.api.volcano.job import Job, JobOutline
 from jobflow.core.planning.actions import (
     AbortJob,
     Action,
@@ -38,7 +34,6 @@ from jobflow.core.planning.actions import (
     ReadPods,
 )
 from jobflow.core.planning.children import observe
-from jobflow.core.planning.observed import FAILURES
 from jobflow.core.planning.plan import plan
 from jobflow.core.planning.view import (
     ClaimHolder,
@@ -47,22 +42,13 @@ from jobflow.core.planning.view import (
     PodsRead,
     ProbeResult,
     Refusal,
-    View,
 )
-from jobflow.core.spec.concurrency import NO_GROUP, Group, Member
+from jobflow.core.spec.concurrency import Group, Member
 from support.plan.foreign_jobs import owner
 from support.plan.plan_pods import pods_of
 from support.plan.planned import Planned
-from support.plan.steps import TEMPLATE_SPEC, after, template
-
-NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
-FLOW_UID = "uid-f"
-PHASES_BEFORE = {
-    "": (),
-    "Pending": ("Pending",),
-    "Running": ("Pending", "Running"),
-    "Restarting": ("Pending", "Running", "Restarting"),
-}
+from support.plan.steps import after, template
+from support.plan.world_state import FLOW_UID, NOW, WorldState, job_status
 
 
 def flow(*entries: str, name: str = "f", retain: str | None = None, **steps: Any) -> World:
@@ -90,78 +76,9 @@ def world_of(steps: list[Step], *, name: str = "f", retain: str | None = None) -
     return World(jobflow, templates)
 
 
-def job_status(phase: str, at: datetime, *, since: datetime | None = None) -> JobStatus:
-    """Every phase with its time, a second apart, as Volcano writes it; the last one is at `at`."""
-    if not phase:
-        return JobStatus()
-    phases = PHASES_BEFORE.get(phase, ("Pending", "Running", phase))
-    times = [max(since or NOW, at - timedelta(seconds=n)) for n in range(len(phases))][::-1]
-    return JobStatus(
-        state=JobState(phase=phase, last_transition_time=times[-1]),
-        conditions=[
-            JobCondition(status=word, last_transition_time=time)
-            for word, time in zip(phases, times, strict=True)
-        ],
-        task_status_count={"t": TaskState(phase={phase: 1})} if phase == "Running" else None,
-    )
-
-
 @dataclass(frozen=True)
-class World:
-    """A stored flow, the cluster as its View shows it, and the time."""
-
-    flow: JobFlow
-    templates: Mapping[str, JobTemplate]
-    jobs: Mapping[str, Job] = field(default_factory=dict)
-    parent: JobFlow | None = None
-    deleted: frozenset[str] = frozenset()
-    missing: frozenset[str] = frozenset()
-    """Names of vcjobs that ReadJob did not find."""
-    holders: Mapping[str, Holder] = field(default_factory=dict)
-    refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    claims: Mapping[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
-    """Answers to CreateClaim; None: the claim exists."""
-    group: Group = NO_GROUP
-    """The other flows of the concurrency group."""
-    cancels: Mapping[str, datetime] = field(default_factory=dict)
-    held: Held | None = None
-    commands: Mapping[str, Command] | None = field(default_factory=dict)
-    aborts: Mapping[str, datetime] = field(default_factory=dict)
-    pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
-    """Watched pods, by the UID of their vcjob and by name."""
-    live: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
-    """Current pods, which ReadPods finds."""
-    read: Mapping[str, PodsRead] = field(default_factory=dict)
-    probes: Mapping[tuple[str, str], ProbeResult] = field(default_factory=dict)
-    failed_pods_read: bool = True
-    """Whether the pods of failed vcjobs have been read already. If a test sets none, there are
-    none."""
-    now: datetime = NOW
-
-    @property
-    def view(self) -> View:
-        return View(
-            templates=self.templates,
-            jobs=self.jobs,
-            parent=self.parent,
-            deleted=self.deleted | (self.missing - self.jobs.keys()),
-            holders=self.holders,
-            refusals=self.refusals,
-            claims=self.claims,
-            group=self.group,
-            cancels=self.cancels,
-            held=self.held,
-            commands=self.commands,
-            aborts=self.aborts,
-            pods=self.pods,
-            read={**self._failed_pods_read(), **self.read},
-            probes=self.probes,
-        )
-
-    def _failed_pods_read(self) -> dict[str, PodsRead]:
-        failed = [job.metadata.uid for job in self.jobs.values() if job.phase in FAILURES]
-        known = self.live.keys() | self.pods.keys()
-        return {uid: PodsRead() for uid in failed if uid not in known and self.failed_pods_read}
+class World(WorldState):
+    """A stored flow, the cluster as its View shows it, and the time, with changes and a driver."""
 
     def plan(self) -> Planned:
         return Planned(plan(self.flow, self.view, now=self.now), self)
@@ -177,9 +94,6 @@ class World:
         last = [Step(name=entry) for entry in entries]
         last += [msgspec.structs.replace(fields, name=name) for name, fields in steps.items()]
         return self.with_spec(finally_=last)
-
-    def name_of(self, step: str, run: int = 0, index: int | None = None) -> str:
-        return format_attempt_name(format_job_name(self.flow.metadata.name, step, index=index), run)
 
     def job(self, step: str, phase: str, *, run: int = 0, **annotations: str) -> Job:
         """A vcjob of a step as JobFlow makes it, in `phase` since now."""
@@ -197,15 +111,6 @@ class World:
         )
         status = job_status(phase, self.now, since=created)
         return Job(metadata=metadata, spec=self.outline(step), status=status)
-
-    def outline(self, step: str) -> JobOutline:
-        """Return the part of a vcjob's spec that a View keeps. Patches are ignored."""
-        found = self.templates.get(self._template_names.get(step, ""))
-        return msgspec.convert(found.spec if found else TEMPLATE_SPEC, JobOutline)
-
-    @cached_property
-    def _template_names(self) -> dict[str, str]:
-        return {step.name: step.template_for(None) for step in reversed(self.flow.steps)}
 
     def with_job(self, job: Job) -> World:
         name = job.metadata.name

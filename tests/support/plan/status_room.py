@@ -7,7 +7,7 @@ import pytest
 
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.core.planning.status.size_limit import fitted
-from support.plan.plan_world import NOW
+from support.plan.world_state import NOW
 
 FULL: dict[str, Any] = {
     "create_time": NOW,

@@ -10,8 +10,9 @@ import pytest
 from jobflow.api.volcano.job import JobCondition, JobState
 from jobflow.core.planning.actions import DeleteFlow
 from jobflow.core.timestamps import add
-from support.plan.plan_world import FLOW_UID, World, flow
+from support.plan.plan_world import World, flow
 from support.plan.steps import step
+from support.plan.world_state import FLOW_UID
 
 
 def delete(world: World) -> World:

@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 
 from jobflow.api.flow.control import Concurrency, Param
-from support.plan.plan_world import NOW, World, flow
+from support.plan.plan_world import World, flow
 from support.plan.steps import step
+from support.plan.world_state import NOW
 
 
 def grouped(world: World, policy: str | None = None, limit: int | None = None) -> World:

@@ -6,8 +6,9 @@ import pytest
 
 from jobflow.api.flow.control import Backoff, ForEach, Patch, Retry
 from support.plan.loop_worlds import end_jobs, for_each
-from support.plan.plan_world import NOW, World, flow
+from support.plan.plan_world import World, flow
 from support.plan.steps import step
+from support.plan.world_state import NOW
 
 
 def held(*tried: str, room: int = 1, retry_in: float | None = 0) -> World:

@@ -9,8 +9,9 @@ from jobflow.api.flow.control import Backoff, Param, Retry
 from jobflow.api.meta import OwnerReference
 from jobflow.core.planning.actions import CreateClaim, CreateJob
 from jobflow.core.planning.view import ClaimHolder, Refusal
-from support.plan.plan_world import NOW, World, flow
+from support.plan.plan_world import World, flow
 from support.plan.steps import mounting, step, template
+from support.plan.world_state import NOW
 
 SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 

@@ -10,8 +10,9 @@ from jobflow.api.flow.control import Approval, ForEach, Param
 from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.step import Step
 from jobflow.core.pods.outputs import OutputsTooLarge
-from support.plan.plan_world import NOW, World, flow
+from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
+from support.plan.world_state import NOW
 
 
 def asking(**approval: str) -> World:

@@ -16,8 +16,9 @@ from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.view import Holder
 from support.plan.foreign_jobs import foreign, owner
-from support.plan.plan_world import FLOW_UID, NOW, World, after, flow, job_status, world_of
+from support.plan.plan_world import World, after, flow, world_of
 from support.plan.steps import step
+from support.plan.world_state import FLOW_UID, NOW, job_status
 
 
 def test_an_existing_job_is_adopted() -> None:

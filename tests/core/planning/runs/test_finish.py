@@ -13,8 +13,9 @@ from jobflow.api.volcano.pod import ContainerStatus, Pod
 from jobflow.core.limits import MAX_FLOW_OUTPUTS
 from jobflow.core.planning.view import PodsRead
 from support.plan.plan_pods import pod_of
-from support.plan.plan_world import NOW, World, after, flow
+from support.plan.plan_world import World, after, flow
 from support.plan.steps import step
+from support.plan.world_state import NOW
 from support.sandbox.containers import ended, outlined, running, with_containers
 
 TASKS = ("ps=1", "worker=2")

@@ -19,7 +19,8 @@ from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import JobCondition, JobState, JobStatus
 from support.plan.foreign_jobs import foreign
 from support.plan.loop_worlds import end_jobs, finish, for_each, jobs_in, run, runs, two_steps, wait
-from support.plan.plan_world import NOW, World, world_of
+from support.plan.plan_world import World, world_of
+from support.plan.world_state import NOW
 from support.sandbox.containers import outlined
 
 

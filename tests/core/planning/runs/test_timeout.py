@@ -18,7 +18,8 @@ from support.plan.loop_worlds import (
     wait,
     with_step,
 )
-from support.plan.plan_world import NOW, World, flow
+from support.plan.plan_world import World, flow
+from support.plan.world_state import NOW
 
 
 def running(**fields: Any) -> World:

@@ -15,7 +15,8 @@ from jobflow.core.admission.rules.flow.size_limits import least_status
 from jobflow.core.admission.validate import Known
 from jobflow.core.planning.status.size_limit import DROPS, LIMIT, fitted
 from support.plan.plan_pods import pod_of
-from support.plan.plan_world import NOW, World, after, job_status, world_of
+from support.plan.plan_world import World, after, world_of
+from support.plan.world_state import NOW, job_status
 from support.sandbox.containers import ended, outlined, with_containers
 
 

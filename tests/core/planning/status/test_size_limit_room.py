@@ -27,8 +27,9 @@ from jobflow.core.pods.outputs import FIELD_BYTES
 from jobflow.core.pods.outputs import measure_outputs as size_of_outputs
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import compile_flow
-from support.plan.plan_world import NOW, World, world_of
+from support.plan.plan_world import World, world_of
 from support.plan.status_room import FULL, drop_everything
+from support.plan.world_state import NOW
 
 STEPS = 40
 NAMES = [f"step-{n:02}" for n in range(STEPS)]

@@ -24,8 +24,8 @@ from jobflow.core.cel.scope import MAX_ITEMS_SIZE
 from jobflow.core.limits import MAX_FLOW_OUTPUTS
 from jobflow.core.planning.status.size_limit import DROPS
 from support.admission.reviewed import faults, flow_of
-from support.plan.plan_world import NOW
 from support.plan.status_room import FULL, drop_everything, smallest_of
+from support.plan.world_state import NOW
 
 
 @pytest.fixture(autouse=True)

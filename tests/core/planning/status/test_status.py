@@ -8,7 +8,8 @@ import pytest
 
 from jobflow.api.flow.status import FlowState, JobFlowStatus, JobRunningHistory
 from jobflow.api.volcano.job import JobCondition, JobState, JobStatus, TaskState
-from support.plan.plan_world import NOW, Planned, World, after, flow
+from support.plan.plan_world import Planned, World, after, flow
+from support.plan.world_state import NOW
 
 
 def at(seconds: float) -> datetime:
