@@ -1,19 +1,23 @@
 """`python -m bench [what] [--json FILE] [--runs N] [--seconds S]`: the figures of JobFlow.
 
-`core` (the default) needs only this machine, `copies` more memory. `cluster` needs a real
+`core` (the default) needs only this machine, `copies` more memory. `counts` counts requests and
+instructions instead of timing, compares them with `bench/counts.json`, and exits with 1 if one is
+over it by more than a tenth. `cluster` needs a real
 kube-apiserver, etcd and kube-controller-manager in the folder that KUBEBUILDER_ASSETS names, and
 compares JobFlow with Volcano's controller if VOLCANO_ASSETS names a folder with its binaries, and
 with Argo's if ARGO_ASSETS does.
 """
 
 import argparse
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import admission, cluster, copies, core
+from bench import admission, cluster, copies, core, counts
 from bench.figures import Figure, show
 from bench.loads import LOADS
 from jobflow.app import serve
+from jobflow.runtime import logs
 
 AIMS = {5: 6400, 100: 3000, 1000: 250}
 
@@ -46,7 +50,11 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "what", nargs="?", choices=("core", "cluster", "copies"), default="core", help="see above"
+        "what",
+        nargs="?",
+        choices=("core", "cluster", "copies", "counts"),
+        default="core",
+        help="see above",
     )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="also write all runs to this file"
@@ -55,10 +63,14 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, help="length of an admission run (3), of the steady load (20)"
     )
+    parser.add_argument("--write", action="store_true", help="store what `counts` counted")
     _add_cluster_options(parser)
     options = parser.parse_args()
     if options.what == "cluster":
         _compare(options)
+        return
+    if options.what == "counts":
+        _count(options)
         return
     if options.what == "copies":
         figures = copies.measured(options.runs)
@@ -84,6 +96,17 @@ def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--profile", type=Path, help="serve under cProfile, write this file; no table"
     )
+
+
+def _count(options: argparse.Namespace) -> None:
+    with open(os.devnull, "w") as nowhere:
+        logs.configure(stream=nowhere)
+        found = list(counts.counted())
+    is_passed = counts.show(found)
+    if options.write:
+        counts.write(found)
+    elif not is_passed:
+        raise SystemExit(1)
 
 
 def _compare(options: argparse.Namespace) -> None:

@@ -83,12 +83,12 @@ def plans(runs: int) -> dict[str, list[float]]:
         return [_milliseconds(lambda: plan(flow, view, now=NOW)) for _ in range(runs)]
 
     halves = {f"{what}, half done": advanced(flow) for what, flow in _controlled().items()}
-    return {state: timed(*given) for state, given in (_states() | halves).items()}
+    return {state: timed(*given) for state, given in (states() | halves).items()}
 
 
 def first_plans(runs: int) -> list[float]:
     """Measure the milliseconds of the first plan of a flow of 1,000 steps whose spec is new."""
-    flow, view = _states()["before its first step"]
+    flow, view = states()["before its first step"]
 
     def first(number: int) -> float:
         meta = msgspec.structs.replace(flow.metadata, name=f"{flow.metadata.name}-{number}")
@@ -131,7 +131,7 @@ def reconciles(runs: int) -> dict[str, list[float]]:
     the plan, encoding ten vcjobs and a status, storing the answers, the log."""
     with open(os.devnull, "w") as nowhere:
         logs.configure(stream=nowhere)
-        return {state: asyncio.run(_reconciled(*given, runs)) for state, given in _states().items()}
+        return {state: asyncio.run(_reconciled(*given, runs)) for state, given in states().items()}
 
 
 async def _reconciled(flow: JobFlow, view: View, runs: int) -> list[float]:
@@ -189,7 +189,7 @@ def _reconciler(flow: JobFlow, view: View, client: Client) -> Reconciler:
     )
 
 
-def _states() -> dict[str, tuple[JobFlow, View]]:
+def states() -> dict[str, tuple[JobFlow, View]]:
     """Return a flow of 1,000 steps in layers of ten, at its beginning and in the middle."""
     flow = samples.flow(samples.layered(1000))
     return {

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from jobflow.core.drawing.lanes import NODE, draw_lanes
 from support.laws.acyclic_graphs import Targets, acyclic_graphs, random_graph
-from support.laws.counted_lines import lines_run
+from support.laws.counted_work import lines_run
 
 ENDS, GOES_ON = frozenset("╰╯┴"), frozenset("├┤┼")
 

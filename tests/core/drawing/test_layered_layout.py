@@ -8,7 +8,7 @@ from hypothesis import given
 
 from jobflow.core.drawing.layered_layout import BEND_HEIGHT, Layout, layered_layout
 from support.laws.acyclic_graphs import Targets, acyclic_graphs, random_graph
-from support.laws.counted_lines import lines_run
+from support.laws.counted_work import lines_run
 
 NEARLY = 1e-6
 

@@ -8,7 +8,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.flow.control import Backoff, ForEach, Patch, Retry
 from jobflow.api.flow.step import Step
-from support.laws.counted_lines import lines_run
+from support.laws.counted_work import lines_run
 from support.plan.loop_worlds import end_jobs, for_each, repeated, with_step
 from support.plan.plan_world import World, flow, world_of
 from support.plan.steps import after, step

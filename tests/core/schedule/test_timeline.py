@@ -13,7 +13,7 @@ from jobflow.api.flow.status import RunCondition, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.core.schedule.spans import Span, State, time_by_state
 from jobflow.core.schedule.timeline import timeline
-from support.laws.counted_lines import lines_run
+from support.laws.counted_work import lines_run
 from support.plan.timelines import at, check_laws, done, flow_of, of, path, record, seconds, spans
 
 

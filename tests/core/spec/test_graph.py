@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.step import Step
 from jobflow.core.spec.graph import Graph
-from support.laws.counted_lines import lines_run
+from support.laws.counted_work import lines_run
 
 
 def graph(*steps: str) -> Graph:

@@ -12,7 +12,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.core.admission.validate import Known, validate_flow, validate_template
 from support.admission.reviewed import flow_of, knowing, template_of
-from support.laws.counted_lines import lines_run
+from support.laws.counted_work import lines_run
 
 pytestmark = pytest.mark.no_cover
 """`lines_run` sets its own trace function."""

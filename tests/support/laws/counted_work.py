@@ -8,11 +8,23 @@ from typing import Any
 
 def lines_run(work: Callable[[], object]) -> int:
     """Return the number of lines of Python that run."""
+    return _count(work, "line")
+
+
+def opcodes_run(work: Callable[[], object]) -> int:
+    """Return the number of instructions of Python that run. It depends on the version of Python."""
+    return _count(work, "opcode")
+
+
+def _count(work: Callable[[], object], kind: str) -> int:
     count = 0
+    by_opcode = kind == "opcode"
 
     def trace(frame: FrameType, event: str, arg: Any) -> Any:
         nonlocal count
-        count += event == "line"
+        if event == "call":
+            frame.f_trace_opcodes, frame.f_trace_lines = by_opcode, not by_opcode
+        count += event == kind
         return trace
 
     before = sys.gettrace()
