@@ -23,16 +23,16 @@ $(VENV)/installed: requirements.lock pyproject.toml
 demo: $(VENV)/installed ## run three example flows, without a cluster
 	$(BIN)/jobflow run examples/diamond.yaml examples/entries-and-exits.yaml examples/patch.yaml
 
-test: $(VENV)/installed lint ## lint, and every test that needs no cluster: three to seven minutes
+test: $(VENV)/installed lint ## lint, and the tests that need only Python: about three minutes
 	$(PYTEST) $(PYTEST_ARGS)
 
-coverage: $(VENV)/installed ## the same without a browser, and at least 95 % of core and webhook covered
-	$(PYTEST) -m 'not cluster and not long and not browser' --cov --cov-report=term:skip-covered --cov-fail-under=95 \
+coverage: $(VENV)/installed ## the same tests, and at least 95 % of core and webhook covered
+	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=95 \
 		$(PYTEST_ARGS)
 
 LAWS ?= long
-test-long: $(VENV)/installed ## property-based tests with forty times the examples, and all slow tests
-	JOBFLOW_LAWS=$(LAWS) $(BIN)/pytest -n 2 -m '(hypothesis or law or long) and not cluster' --timeout 900 $(PYTEST_ARGS)
+test-long: $(VENV)/installed ## property-based tests with forty times the examples, all slow tests, and those in a browser
+	JOBFLOW_LAWS=$(LAWS) $(BIN)/pytest -n 2 -m '(hypothesis or law or long or sampled or browser) and not cluster' --timeout 900 $(PYTEST_ARGS)
 
 explore: $(VENV)/installed ## every state of small flows, with a process per core: an hour or more
 	PYTHONPATH=tests $(BIN)/python -m model.explorer $(EXPLORE_ARGS)

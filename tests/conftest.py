@@ -5,6 +5,7 @@ import inspect
 import os
 import shutil
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -55,16 +56,23 @@ COVERING = ("tests/core/", "tests/webhook/", "tests/api/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Add the check for tasks to async tests, exclude tests from coverage, and sort the tests.
+    """Add the check for tasks to async tests, exclude tests from coverage, mark what `make test`
+    leaves out of a sample as `long`, and sort the tests.
 
     The examples in their own tests must cover core and webhook, because no assertion checks a line
     that only a law or another test runs. Tracing the other tests would also double their time. The
     same is true of flows with thousands of steps: their tests have the marker `no_cover`. The
     longest tests start first, because the other processes wait for one that starts last.
     """
+    cases: Counter[tuple[Path, str]] = Counter()
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
+        if (sampled := item.get_closest_marker("sampled")) is not None:
+            test = (item.path, item.originalname)
+            if cases[test] % sampled.args[0]:
+                item.add_marker("long")
+            cases[test] += 1
         if inspect.iscoroutinefunction(item.obj):
             item.fixturenames.insert(0, "no_task_left_behind")
         if not item.nodeid.startswith(COVERING) or is_hypothesis_test(item.obj):

@@ -101,6 +101,7 @@ def environment(checkout: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run_as_written(

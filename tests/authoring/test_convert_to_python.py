@@ -99,6 +99,7 @@ def test_the_file_makes_the_same_flow_of_volcano(what: str) -> None:
     assert meaning(printed_by(to_python(yaml.safe_dump(flow)))) == meaning([flow])
 
 
+@pytest.mark.long
 def test_the_files_are_formatted_and_typed(tmp_path: Path) -> None:
     """By the defaults of ruff, and by mypy in strict mode."""
     files = [tmp_path / f"flow_{number}.py" for number in range(len(FILES))]

@@ -98,6 +98,7 @@ def with_value(values: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("path", paths(DEFAULTS))
 def test_every_value_has_an_effect(path: str) -> None:
     needs = next((more for prefix, more in REQUIRED_VALUES.items() if path.startswith(prefix)), {})

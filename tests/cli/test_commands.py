@@ -178,6 +178,7 @@ def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     assert answer.err.endswith("; choose another port by --port\n")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize(
     "arguments",

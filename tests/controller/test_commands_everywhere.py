@@ -168,6 +168,7 @@ def test_the_example_succeeds_without_commands() -> None:
     check_no_job_twice(end)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.replace(" ", "-"))
 def test_a_command_in_some_states(story: str) -> None:
     first = 1 + 4 * [*STORIES].index(story)

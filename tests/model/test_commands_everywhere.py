@@ -34,6 +34,7 @@ def test_a_flow_without_commands_ends_as_expected(flow: str) -> None:
     assert world.flow.status.state.phase == ("Succeed" if flow == "succeeds" else "Failed")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("flow", FLOWS)
 def test_a_command_in_some_states(flow: str, command: str) -> None:

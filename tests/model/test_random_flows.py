@@ -11,6 +11,7 @@ SHARES = 6
 """Each share draws different flows: 300 in `make test`, 10,000 in `make test-long`."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.law
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_random_flow_runs_as_the_reference_says(share: int) -> None:

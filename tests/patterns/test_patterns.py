@@ -12,16 +12,6 @@ from support.patterns.runs import PatternRun, run_patterns
 from support.sandbox.command_line import jobflow
 
 PATTERNS = patterns()
-EVERY_THIRD = 3
-"""`make test` runs one of so many, `make test-long` all."""
-
-
-def cases() -> list[object]:
-    marks = (pytest.mark.law, pytest.mark.long)
-    return [
-        pytest.param(each, id=each.name, marks=marks[number % EVERY_THIRD != 0])
-        for number, each in enumerate(PATTERNS)
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +30,9 @@ def runs(
     return asyncio.run(run_patterns(chosen, tmp_path_factory.mktemp("logs")))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("pattern", cases())
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
 def test_a_pattern(pattern: Pattern, runs: Mapping[str, PatternRun]) -> None:
     run = runs[pattern.name]
     assert (run.flow.status.state.phase, run.phases()) == (pattern.phase, pattern.steps), run.flow

@@ -112,6 +112,7 @@ CASES: dict[str, Callable[[int], World]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_four_times_as_much_takes_at_most_six_times_the_work(case: Callable[[int], World]) -> None:
     few, many = case(40), case(160)

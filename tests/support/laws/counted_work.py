@@ -1,5 +1,6 @@
 """The work of a call, counted instead of timed, so that other load does not change it."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -27,10 +28,13 @@ def _count(work: Callable[[], object], kind: str) -> int:
         count += event == kind
         return trace
 
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()  # callbacks of the collector, which others register, are Python too
     sys.settrace(trace)
     try:
         work()
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     return count
