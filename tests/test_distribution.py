@@ -39,6 +39,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_the_wheel_runs_a_flow_in_a_clean_environment(distributions: Path, tmp_path: Path) -> None:
     """Dependencies come from this environment, whose own .pth files Python does not read there."""
     [wheel] = distributions.glob(f"volcano_jobflow-{__version__}-*.whl")

@@ -88,7 +88,7 @@ def test_a_table_of_flows_imports_no_planner(tmp_path: Path) -> None:
         "try: main()\n"
         "except SystemExit: pass\n"
         "heavy = {'jobflow.cli.show.get', 'jobflow.core.planning.plan', 'jobflow.core.cel',"
-        " 'kubernetes_asyncio.client.models', 'jsonschema_rs', 'fastapi', 'httpx'}\n"
+        " 'kubernetes_asyncio.client.models', 'jsonschema_rs', 'fastapi', 'httpx', 'structlog'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     process = subprocess.run(

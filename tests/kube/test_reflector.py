@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from jobflow.api.resources import JOBS
 from jobflow.api.volcano.job import Job
@@ -261,14 +260,15 @@ async def test_an_object_that_becomes_readable_is_stored(
         assert (world.names(), world.reflector.unreadable) == (["a"], 0)
 
 
-async def test_an_unreadable_object_is_logged_once_for_each_version(server: ScriptedServer) -> None:
+async def test_an_unreadable_object_is_logged_once_for_each_version(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
     bad = thing("bad", 2, status=[])
     server.lists += [page(7, bad), page(8, bad), page(9, thing("bad", 9, status=[]))]
     server.watches += [Answer(410, failure(410, "Expired"))] * 2
-    with capture_logs() as logs:
-        async with following(server):
-            await server.until(lambda: len(server.watch_requests) == 3)
-    entries = [entry for entry in logs if "passing it over" in entry["event"]]
+    async with following(server):
+        await server.until(lambda: len(server.watch_requests) == 3)
+    entries = [vars(record) for record in caplog.records if "passing it over" in record.msg]
     assert [entry["object"] for entry in entries] == ["ns/bad", "ns/bad"]
 
 

@@ -75,6 +75,7 @@ async def line_with(stream: StreamReader | None, text: str) -> str:
     raise AssertionError(f"no line with {text}")
 
 
+@pytest.mark.long
 async def test_a_run_stays_on_its_page_until_ctrl_c() -> None:
     diamond = ROOT / "examples" / "diamond.yaml"
     arguments = ("run", "--ui", "--no-browser", "--speed", "100", diamond)
@@ -87,6 +88,7 @@ async def test_a_run_stays_on_its_page_until_ctrl_c() -> None:
     assert (code, errors) == (0, "")
 
 
+@pytest.mark.long
 async def test_a_run_with_a_page_waits_for_an_approval(tmp_path: Path) -> None:
     """Without a page nobody could give it, and the command ends."""
     file = tmp_path / "flow.yaml"
@@ -98,6 +100,7 @@ async def test_a_run_with_a_page_waits_for_an_approval(tmp_path: Path) -> None:
     assert "ask" in out
 
 
+@pytest.mark.long
 async def test_a_sandbox_has_a_page(tmp_path: Path) -> None:
     arguments = ("sandbox", "--ui", "--no-browser", "--kubeconfig", tmp_path / "kubeconfig")
     async with started(*arguments) as process:

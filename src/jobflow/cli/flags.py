@@ -1,7 +1,7 @@
 """Arguments and flags that several commands share, and the examples below a command's help.
 
 A command takes a set of them as one value: its parameter is a dataclass such as ClusterOptions,
-and `expand_options` makes an argument or flag of each field.
+and `expand_options` makes an argument or flag of each field once the command is called.
 """
 
 from __future__ import annotations
@@ -88,9 +88,24 @@ def _number(kind: Any, low: float | None, high: float | None, value: Any) -> Any
 
 
 class Command(TyperCommand):
-    """A command whose help shows the name of an argument without the type in Python."""
+    """A command whose callback returns the function to run, whose parameters are the arguments and
+    flags. The callback is called only with the command or its help, because it takes long."""
+
+    @cached_property
+    def _command(self) -> Any:
+        assert self.callback is not None
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command()(self.callback())
+        return typer.main.get_command(app)
+
+    def get_params(self, ctx: Any) -> Any:
+        return self._command.get_params(ctx)
+
+    def invoke(self, ctx: Any) -> Any:
+        return self._command.invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Show the name of an argument without the type in Python."""
         records: dict[str, list[tuple[Any, str]]] = {"argument": [], "option": []}
         for param in self.get_params(ctx):
             name, text = param.get_help_record(ctx) or ("", "")
@@ -105,27 +120,23 @@ class Command(TyperCommand):
 class Commands(typer.Typer):
     """A group of commands."""
 
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:
-        """As that of Typer; the class of the command is Command unless another is given."""
-        return super().command(name, **({"cls": Command} | settings))
+    def command(
+        self, name: str | None = None, *, deferred: bool = False, **settings: Any
+    ) -> Callable[[F], F]:
+        """Register a function as a command; `expand_options` makes its flags. With `deferred`, the
+        function imports and returns the function to run."""
 
+        def register(function: F) -> F:
+            def function_to_run() -> Callable[..., None]:
+                if deferred:
+                    return function()  # type: ignore[no-any-return]
+                return expand_options(function)
 
-class LazyCommand(Command):
-    """A command whose callback returns the function to run, whose parameters are the flags. The
-    callback is called only with the command or its help, because its imports take long."""
+            settings.update(cls=Command, help=function.__doc__)
+            typer.Typer.command(self, name or function.__name__, **settings)(function_to_run)
+            return function
 
-    @cached_property
-    def _command(self) -> Any:
-        assert self.callback is not None
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command()(self.callback())
-        return typer.main.get_command(app)
-
-    def get_params(self, ctx: Any) -> Any:
-        return self._command.get_params(ctx)
-
-    def invoke(self, ctx: Any) -> Any:
-        return self._command.invoke(ctx)
+        return register
 
 
 class RunnerName(StrEnum):

@@ -5,6 +5,7 @@ kubernetes_asyncio reads the files and runs the credential plugins.
 
 import asyncio
 import ipaddress
+import logging
 import os
 import ssl
 import time
@@ -14,14 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import structlog
 import yaml
 
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
 from jobflow.kube.kubeconfig_loader import import_config
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 REREAD_SECONDS = 60.0
 """Maximum age of what was read from token files and credential plugins. A kubelet renews a service
@@ -87,7 +87,10 @@ class Credentials:
         try:
             self._login = await read()
         except ConfigError as error:
-            log.warning("credentials could not be renewed, keeping the old ones", error=str(error))
+            log.warning(
+                "credentials could not be renewed, keeping the old ones",
+                extra={"error": str(error)},
+            )
         self._read_at = self._clock()
 
 

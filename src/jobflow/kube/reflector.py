@@ -5,6 +5,7 @@ Every error leads to another attempt after a backoff, so `run` ends only if it i
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -12,7 +13,6 @@ from contextlib import aclosing
 from typing import Generic, TypeVar
 
 import msgspec
-import structlog
 
 from jobflow.api.meta import Object
 from jobflow.api.resources import Resource, Status
@@ -23,7 +23,7 @@ from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, Unreada
 from jobflow.kube.errors import describe_network_error
 from jobflow.kube.reading import Identity, IdentityList, RawList, WatchEvent, identity_of
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -52,7 +52,7 @@ async def retried(read: Callable[[], Awaitable[None]]) -> None:
         try:
             return await read()
         except (ApiError, *NETWORK_ERRORS) as error:
-            log.warning("cannot read what the API server holds", error=str(error))
+            log.warning("cannot read what the API server holds", extra={"error": str(error)})
         await asyncio.sleep(backoff.next())
 
 
@@ -169,7 +169,10 @@ class Reflector(Generic[T]):
         gone = self.cache.lacking(uids, version)
         await self._wait_for_deletions(gone)
         self.cache.level_with(version, gone)
-        log.info("level", kind=self.resource.kind, newer=len(newer), gone=len(gone))
+        log.info(
+            "level",
+            extra={"kind": self.resource.kind, "newer": len(newer), "gone": len(gone)},
+        )
 
     async def reread(self) -> None:
         """Read a list and replace copies of the same version too, after the server has served the
@@ -222,7 +225,7 @@ class Reflector(Generic[T]):
                     self._deletion.clear()
                     await self._deletion.wait()
         except TimeoutError:
-            log.warning("deletions not reported by the watch", kind=self.resource.kind)
+            log.warning("deletions not reported by the watch", extra={"kind": self.resource.kind})
 
     # ------------------------------------------------------------------ watch
 
@@ -292,9 +295,7 @@ class Reflector(Generic[T]):
         if self._unreadable.get(key) != identity:
             log.error(
                 "object cannot be read, passing it over",
-                kind=self.resource.kind,
-                object="/".join(key),
-                error=error,
+                extra={"kind": self.resource.kind, "object": "/".join(key), "error": error},
             )
         unreadable[key] = identity
         return None
@@ -329,7 +330,7 @@ class Reflector(Generic[T]):
         """Log an error once, not at every attempt."""
         if trouble != self.trouble:
             self.trouble = trouble
-            log.warning("cannot follow", kind=self.resource.kind, error=trouble)
+            log.warning("cannot follow", extra={"kind": self.resource.kind, "error": trouble})
 
     def _recovered(self) -> None:
         self._backoff.reset()
@@ -338,4 +339,4 @@ class Reflector(Generic[T]):
         self.error = None
         if self.trouble:
             self.trouble = ""
-            log.info("following again", kind=self.resource.kind)
+            log.info("following again", extra={"kind": self.resource.kind})

@@ -1,13 +1,12 @@
 """Coroutines that run at once and end together."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-import structlog
-
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Task = asyncio.Task[None]
@@ -43,7 +42,7 @@ class Parts:
         try:
             await part()
         except Exception as error:
-            log.exception("part died", part=name)
+            log.exception("part died", extra={"part": name})
             cause = _first(error)
             raise PartDied(f"{name} died: {str(cause) or type(cause).__name__}") from cause
         if not self.stopping:

@@ -12,7 +12,7 @@ FAMILIES = families(60)
 
 
 @given(FAMILIES, st.integers(0, 30))
-@tries(200)
+@tries(80)
 def test_every_flow_of_a_family_ends_and_nothing_is_made_twice(family: Family, more: int) -> None:
     """After its end the outermost flow is retried, and more happens."""
     family.end_well()
@@ -33,7 +33,7 @@ def test_every_flow_of_a_family_ends_and_nothing_is_made_twice(family: Family, m
     "action", ["SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "TerminateNow"]
 )
 @given(FAMILIES)
-@tries(50)
+@tries(24)
 def test_a_command_on_a_flow_reaches_all_flows_below_it(action: str, family: Family) -> None:
     family.settle()
     family.command(family.root, action)

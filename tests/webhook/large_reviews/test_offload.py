@@ -100,6 +100,7 @@ async def test_the_event_loop_judges_small_reviews(body: bytes, cluster: FakeClu
         assert aside.pid is None
 
 
+@pytest.mark.long
 async def test_large_reviews_get_the_same_answers_from_one_process(cluster: FakeCluster) -> None:
     pids = set()
     async with aside_of(cluster) as aside:

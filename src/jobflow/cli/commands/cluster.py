@@ -14,17 +14,15 @@ from jobflow.cli.flags import (
     KUBECONFIG,
     ClusterOptions,
     Commands,
-    LazyCommand,
     Shell,
     examples,
-    expand_options,
 )
 
 commands = Commands()
 
 
 @commands.command(
-    cls=LazyCommand,
+    deferred=True,
     short_help="Run the webhook and the controller.",
     epilog=examples(
         "jobflow serve --tls-cert certs/tls.crt --tls-key certs/tls.key",
@@ -98,7 +96,6 @@ def certs(
     short_help="Check the installation on a cluster.",
     epilog=examples("jobflow doctor", "jobflow doctor -n team -o json"),
 )
-@expand_options
 def doctor(options: ClusterOptions) -> None:
     """Check the installation: definitions, Volcano and its own controllers of JobFlows, webhook,
     certificates, leader, your rights, queues, and JobTemplates of the namespace. Each fault comes
@@ -121,7 +118,6 @@ def doctor(options: ClusterOptions) -> None:
         "jobflow completion fish > ~/.config/fish/completions/jobflow.fish",
     ),
 )
-@expand_options
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", show_default=False)],
 ) -> None:

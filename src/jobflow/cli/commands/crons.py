@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jobflow.cli.flags import Commands, Connection, CronName, examples, expand_options
+from jobflow.cli.flags import Commands, Connection, CronName, examples
 from jobflow.cli.new_flow_flags import FollowOptions, Params, SentOutput
 
 commands = Commands()
@@ -21,7 +21,6 @@ commands = Commands()
         "name=$(jobflow trigger nightly -o name)",
     ),
 )
-@expand_options
 def trigger(
     cron: CronName,
     connection: Connection,
@@ -52,7 +51,6 @@ def trigger(
         "jobflow backfill hourly --from 2026-01-31 --to 2026-01-31 --limit 1000 -o name",
     ),
 )
-@expand_options
 def backfill(
     cron: CronName,
     connection: Connection,

@@ -15,7 +15,6 @@ from jobflow.cli.flags import (
     NodeOptions,
     Output,
     examples,
-    expand_options,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +69,6 @@ class RunOutput(StrEnum):
         "helm template . | jobflow run -",
     ),
 )
-@expand_options
 def run(
     files: FileOptions,
     nodes: NodeOptions,
@@ -105,7 +103,6 @@ def run(
         "helm template . | jobflow lint -o json -",
     ),
 )
-@expand_options
 def lint(
     files: FileOptions,
     output: Annotated[
@@ -148,7 +145,6 @@ class ConvertOutput(StrEnum):
         "jobflow convert -o python flow.yaml > flow.py",
     ),
 )
-@expand_options
 def convert(
     files: Files,
     output: Annotated[
@@ -183,7 +179,6 @@ def convert(
         "jobflow migrate old.yaml > flow.yaml",
     ),
 )
-@expand_options
 def migrate(
     files: Files,
     output: Annotated[
@@ -217,7 +212,6 @@ def migrate(
         "KUBECONFIG=.jobflow/kubeconfig kubectl apply -f examples/diamond.yaml",
     ),
 )
-@expand_options
 def sandbox(
     nodes: NodeOptions,
     page: PageOptions,

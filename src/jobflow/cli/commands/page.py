@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from jobflow.cli.errors import UNUSABLE, exit_on
-from jobflow.cli.flags import Commands, Connection, examples, expand_options
+from jobflow.cli.flags import Commands, Connection, examples
 
 commands = Commands()
 
@@ -20,7 +20,6 @@ commands = Commands()
         "jobflow ui --no-browser --port 8217",
     ),
 )
-@expand_options
 def ui(
     connection: Connection,
     port: Annotated[

@@ -22,7 +22,6 @@ from jobflow.cli.flags import (
     Selection,
     complete_step,
     examples,
-    expand_options,
 )
 
 commands = Commands()
@@ -38,7 +37,6 @@ commands = Commands()
         "jobflow get cjf -A",
     ),
 )
-@expand_options
 def get(
     connection: Connection,
     selection: Selection,
@@ -92,7 +90,6 @@ def get(
         "jobflow wait train -o json",
     ),
 )
-@expand_options
 def wait(
     connection: Connection,
     selection: Selection,
@@ -146,7 +143,6 @@ FlowOrFile = Annotated[
         "jobflow graph train -o svg > train.svg",
     ),
 )
-@expand_options
 def graph(
     flow: FlowOrFile,
     connection: Connection,
@@ -173,7 +169,6 @@ def graph(
         "jobflow timeline train -o svg > train.svg",
     ),
 )
-@expand_options
 def timeline(
     flow: FlowName,
     connection: Connection,
@@ -204,7 +199,6 @@ def timeline(
         "jobflow logs train --failed",
     ),
 )
-@expand_options
 def logs(
     flow: FlowName,
     connection: Connection,
@@ -282,7 +276,6 @@ def logs(
         "jobflow plan train night.yaml --capacity cpu=64 -o json",
     ),
 )
-@expand_options
 def plan(
     flows: Annotated[
         list[str],
@@ -360,7 +353,6 @@ def plan(
         "jobflow why cjf/nightly",
     ),
 )
-@expand_options
 def why(
     options: ClusterOptions,
     selection: Selection,

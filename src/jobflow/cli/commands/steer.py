@@ -21,7 +21,6 @@ from jobflow.cli.flags import (
     Wait,
     complete_step,
     examples,
-    expand_options,
 )
 from jobflow.cli.new_flow_flags import FollowOptions, Params
 
@@ -59,7 +58,6 @@ NewName = Annotated[
         "name=$(jobflow submit flow.yaml -o name)",
     ),
 )
-@expand_options
 def submit(
     files: FileOptions,
     connection: Connection,
@@ -116,7 +114,6 @@ def submit(
         "jobflow cancel -l team=vision",
     ),
 )
-@expand_options
 def cancel(
     options: ClusterOptions,
     selection: Selection,
@@ -149,7 +146,6 @@ def cancel(
         "jobflow suspend cjf/nightly",
     ),
 )
-@expand_options
 def suspend(
     options: ClusterOptions,
     selection: Selection,
@@ -191,7 +187,6 @@ def suspend(
         "jobflow resume cjf/nightly",
     ),
 )
-@expand_options
 def resume(
     options: ClusterOptions,
     selection: Selection,
@@ -219,7 +214,6 @@ def resume(
     short_help="Retry a failed flow from the steps that failed.",
     epilog=examples("jobflow retry train", "jobflow retry train --wait -n team -o json"),
 )
-@expand_options
 def retry(
     options: ClusterOptions,
     selection: Selection,
@@ -247,7 +241,6 @@ def retry(
         'jobflow approve train sweep/2 --output percent=10 -m "only a few users" -n team',
     ),
 )
-@expand_options
 def approve(
     flow: FlowName,
     step: ApprovalStep,
@@ -288,7 +281,6 @@ def approve(
         'jobflow reject train evaluate -m "the accuracy is too low" -o json',
     ),
 )
-@expand_options
 def reject(
     flow: FlowName,
     step: ApprovalStep,
@@ -318,7 +310,6 @@ def reject(
         "jobflow resubmit train --param workers=8 --name train-8 --watch",
     ),
 )
-@expand_options
 def resubmit(
     flow: FlowName,
     connection: Connection,
@@ -351,7 +342,6 @@ def resubmit(
         "jobflow delete cjf/nightly",
     ),
 )
-@expand_options
 def delete(
     connection: Connection,
     selection: Selection,

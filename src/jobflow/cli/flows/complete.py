@@ -15,7 +15,6 @@ from jobflow.cli.flows.find_flow import PREFIXES, FlowObjects, connect, find_flo
 from jobflow.kube.client import NETWORK_ERRORS, ApiError
 from jobflow.kube.credentials import ConfigError
 from jobflow.kube.reflector import METADATA_ONLY
-from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run
 
 WITHIN_SECONDS = 2.0
@@ -57,7 +56,7 @@ def _connection(params: Mapping[str, Any]) -> Connection:
 
 def _answer(names: Coroutine[Any, Any, list[str]]) -> list[str]:
     """Return no names if they cannot be read: the user is typing, and cannot be told why."""
-    logs.configure(level=logging.CRITICAL)
+    logging.getLogger().setLevel(logging.CRITICAL)
     try:
         return run(names)
     except (ApiError, CommandError, ConfigError, *NETWORK_ERRORS):

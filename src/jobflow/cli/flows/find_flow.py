@@ -24,7 +24,6 @@ from jobflow.kube.client import ApiError, Client, UnreadableAnswer, decoder
 from jobflow.kube.credentials import ConfigError
 from jobflow.kube.reading import RawList
 from jobflow.kube.reflector import METADATA_ONLY
-from jobflow.runtime import logs
 
 NO_SELECTION = Selection()
 NOT_INSTALLED = "this cluster has no JobFlows: install them with `jobflow crds --apply`"
@@ -53,7 +52,7 @@ def run_command(work: Coroutine[Any, Any, int]) -> int:
     """Run a command to its exit code; print the error that ends it."""
     from jobflow.runtime.event_loop import run
 
-    logs.configure(level=logging.CRITICAL)
+    logging.getLogger().setLevel(logging.CRITICAL)
     try:
         return run(work)
     except CommandError as error:
