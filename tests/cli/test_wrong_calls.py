@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from jobflow.cli.program import commands
 from support.paths import ROOT
@@ -61,7 +62,7 @@ def options() -> Iterator[tuple[str, str]]:
     for name, command in program.commands.items():
         if name == "serve":  # see tests/app/test_settings.py
             continue
-        for param in command.params:
+        for param in command.get_params(typer.Context(command)):
             if param.param_type_name == "option" and not param.is_flag:
                 option = max(param.opts, key=len)
                 if option not in ANY_TEXT and (name, option) not in ELSEWHERE:
