@@ -17,6 +17,7 @@ from jobflow.core.admission.changes import need_of
 from jobflow.core.admission.validate import (
     CREATE_RULES,
     Known,
+    find_violations,
     validate_flow,
     validate_flow_delete,
     validate_flow_update,
@@ -301,6 +302,13 @@ def test_skipped_rules_would_find_nothing_in_any_flow(obj: Any, known: Known):
     flow = decoded(obj, JobFlow)
     assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
     assert passed_by(FLOW_WARNINGS, FlowFacts(flow, known)) == []
+
+
+@tries(100)
+@given(FLOWS)
+def test_the_planner_finds_the_violations_that_admission_finds(obj: Any):
+    flow = decoded(obj, JobFlow)
+    assert tuple(find_violations(flow)) == validate_flow(flow, Known()).violations
 
 
 @tries(100)

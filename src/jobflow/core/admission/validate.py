@@ -95,10 +95,8 @@ def validate_flow(flow: JobFlow, known: Known) -> Verdict:
 
 def validate_facts(facts: FlowFacts) -> Verdict:
     """Validate a new flow by its facts."""
-    spec = facts.flow.spec
-    if facts.steps_with_options or spec.params or spec.volume_claims:
-        if too_deep := tuple(flow_is_not_too_deep(facts)):
-            return Verdict(too_deep)  # the other rules never meet a deeper value
+    if too_deep := _too_deep(facts):
+        return Verdict(too_deep)  # the other rules never meet a deeper value
     violations = findings(CREATE_RULES, facts)
     warnings = findings(FLOW_WARNINGS, facts)
     field_warnings = findings(FLOW_FIELD_WARNINGS, facts)
@@ -114,6 +112,21 @@ def validate_facts(facts: FlowFacts) -> Verdict:
     if not (violations or warnings or field_warnings):
         return PASS
     return Verdict(tuple(violations), tuple(warnings), tuple(field_warnings))
+
+
+def find_violations(flow: JobFlow) -> Sequence[Violation]:
+    """Return the violations of a flow, whatever objects the cluster has, without the work for
+    warnings."""
+    facts = FlowFacts(flow, Known())
+    if facts.children:
+        return validate_facts(facts).violations
+    return _too_deep(facts) or sorted(findings(CREATE_RULES, facts), key=_position)
+
+
+def _too_deep(facts: FlowFacts) -> tuple[Violation, ...]:
+    spec = facts.flow.spec
+    may_be_deep = facts.steps_with_options or spec.params or spec.volume_claims
+    return tuple(flow_is_not_too_deep(facts)) if may_be_deep else ()
 
 
 def _of_child(child: Child) -> Verdict:

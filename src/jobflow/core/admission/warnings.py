@@ -68,7 +68,7 @@ def dependencies_have_targets(facts: FlowFacts) -> Iterator[str]:
     """A condition without targets has no effect."""
     without = [
         f'"{facts.names[i]}"'
-        for i, depends_on in facts.dependencies
+        for i, depends_on in facts.dependencies_with_options
         if (depends_on.condition or depends_on.strategy) and not depends_on.targets
     ]
     if without:
@@ -143,7 +143,7 @@ def compared_phases_exist(facts: FlowFacts) -> Iterator[str]:
 
 FLOW_WARNINGS = (
     Group[WarningRule](every_flow, (templates_exist, queues_take_jobs)),
-    Group[WarningRule](lambda facts: facts.dependencies, (dependencies_have_targets,)),
+    Group[WarningRule](lambda facts: facts.dependencies_with_options, (dependencies_have_targets,)),
     Group[WarningRule](lambda facts: facts.probes, (probes_leave_conditions_alone,)),
     Group[WarningRule](_outside_patches, (references_stand_in_patches,)),
     Group[WarningRule](lambda facts: facts.written_expressions, (compared_phases_exist,)),

@@ -17,7 +17,7 @@ import msgspec
 
 from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.core.admission.validate import Known, validate_flow
+from jobflow.core.admission.validate import find_violations
 from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
 from jobflow.core.planning.context import Facts, PlanContext, with_times
 from jobflow.core.planning.decision import StepDecision
@@ -51,7 +51,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         return _final(flow, view, now)
     ctx = PlanContext.of(flow, view, now)
     if not view.jobs and not ctx.terminating and untouched(flow):
-        if violations := validate_flow(flow, Known()).violations:
+        if violations := find_violations(flow):
             status = invalid_status(ctx, violations)
             events = tuple(flow_events(flow, status))
             return Plan(actions=(), status=status, urgent=True, events=events)

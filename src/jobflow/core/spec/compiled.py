@@ -50,8 +50,8 @@ class CompiledFlow:
         self.approvals = [i for i, step in enumerate(self.steps) if step.approval is not None]
         """Positions of the steps that run no vcjob but wait for approval."""
         self.graph = Graph(self.steps)
-        looped = frozenset(i for i, step in enumerate(self.steps) if step.for_each is not None)
-        daemons = frozenset(i for i, step in enumerate(self.steps) if step.daemon)
+        looped = frozenset([i for i, step in enumerate(self.steps) if step.for_each is not None])
+        daemons = frozenset([i for i, step in enumerate(self.steps) if step.daemon])
         self.has_daemons = bool(daemons)
         self.needs: list[Requirement] = [
             build_requirement(step, targets, self.graph.names, daemons, looped)
@@ -68,7 +68,7 @@ class CompiledFlow:
     @lazy_property
     def matching(self) -> frozenset[int]:
         """Steps whose items depend on the items of their targets."""
-        return frozenset(i for i, need in enumerate(self.needs) if need.matched)
+        return frozenset([i for i, need in enumerate(self.needs) if need.matched])
 
     @lazy_property
     def left_out(self) -> frozenset[int]:

@@ -72,6 +72,11 @@ class Graph:
             row = [j for j in dict.fromkeys(found) if j is not None and j != step]
         return row
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether every target is another step, and no steps wait for each other."""
+        return not (self.unknown or self.own or len(self.order) < len(self))
+
     def __len__(self) -> int:
         """Return the number of steps."""
         return len(self.names)

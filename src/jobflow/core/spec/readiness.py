@@ -9,12 +9,12 @@ it, and the other three skip it. If the step has a probe, the states are those o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
 
-from jobflow.api.flow.dependencies import Condition, Strategy
+from jobflow.api.flow.dependencies import Condition, DependsOn, Strategy
 from jobflow.api.flow.probe import Probe
 from jobflow.api.flow.status import (
     CANCELLED,
@@ -121,6 +121,7 @@ _RANKING: Mapping[Strategy, tuple[TargetState, ...]] = {
 """The state that prevails. `all` is NotTaken only after the last target has ended, so the order in
 which targets end does not matter."""
 
+_NONE: frozenset[int] = frozenset()
 _SKIPPED: Mapping[str, StepEnd] = {str(end): end for end in SKIPS.values()}
 _CONDITIONS: Mapping[str | None, Condition] = {str(c): c for c in Condition}
 _STRATEGIES: Mapping[str | None, Strategy] = {str(s): s for s in Strategy}
@@ -152,6 +153,11 @@ def _for_target(condition: Condition, *, is_daemon: bool) -> Condition:
     return Condition.RUNNING if is_daemon and condition is Condition.COMPLETED else condition
 
 
+def has_targets_only(depends_on: DependsOn | None) -> bool:
+    """Whether no other field of a dependency is set, so each target has to be Completed."""
+    return depends_on is None or depends_on == DependsOn(targets=depends_on.targets)
+
+
 def get_strategy(step: Step) -> Strategy:
     """Return the strategy of a step. An unknown word is the default, as for the condition."""
     depends_on = step.depends_on
@@ -168,12 +174,12 @@ class Requirement(msgspec.Struct, frozen=True):
     """The condition of each target, if the step has no probe."""
     rows: Sequence[Mapping[StepEnd | None, TargetState]]
     """For each target its state, by its end."""
-    probe: Probe | None
-    to_run: Sequence[int]
+    probe: Probe | None = None
+    to_run: Sequence[int] = ()
     """Places in `targets` of those that only have to be Running; empty with a probe."""
-    handled: frozenset[int]
+    handled: frozenset[int] = _NONE
     """The targets that may fail: their condition is Failed or Finished; empty with a probe."""
-    matched: frozenset[int] = frozenset()
+    matched: frozenset[int] = _NONE
     """The targets whose items the items of the step depend on; the others count as a whole."""
     is_mixed: bool = False
     """Whether some targets are matched, or differ in the condition."""
@@ -189,18 +195,22 @@ def build_requirement(
     step: Step,
     targets: Sequence[int],
     names: Sequence[str] = (),
-    daemons: Collection[int] = (),
-    looped: Collection[int] = (),
+    daemons: frozenset[int] = _NONE,
+    looped: frozenset[int] = _NONE,
 ) -> Requirement:
     """Return the requirement of a step. `targets`, `daemons`, and `looped`, the steps with items,
     are positions in `names`."""
+    if daemons.isdisjoint(targets) and has_targets_only(step.depends_on):
+        count = len(targets)
+        wants: Sequence[Condition] = (Condition.COMPLETED,) * count
+        return Requirement(targets, Strategy.ALL, wants, (_COMPLETED,) * count)
     probe = get_probe(step)
     wants = [
         _for_target(get_condition(step, names[target]), is_daemon=target in daemons)
         for target in targets
     ]
     to_run: Sequence[int] = ()
-    handled = matched = frozenset[int]()
+    handled = matched = _NONE
     if probe is None:
         if step.matches_items:
             matched = frozenset(target for target in targets if target in looped)

@@ -33,7 +33,7 @@ from jobflow.core.admission.analysis.jobs.resolved_specs import (
 from jobflow.core.admission.analysis.jobs.volume_claims import VolumeClaim, list_claims
 from jobflow.core.admission.analysis.names.places import OUTPUTS, ExpressionPlace
 from jobflow.core.admission.analysis.names.visible_names import NameScope
-from jobflow.core.admission.analysis.options import select_specs, select_steps
+from jobflow.core.admission.analysis.options import select_dependencies, select_specs, select_steps
 from jobflow.core.admission.analysis.probe_entries import AnyProbeEntry as AnyProbeEntry
 from jobflow.core.admission.analysis.probe_entries import ProbeEntry as ProbeEntry
 from jobflow.core.lazy import lazy_property
@@ -90,12 +90,13 @@ class FlowFacts:
         ]
         """Both graphs, each with the position of its first step."""
         self.names: list[str] = self.graph.names + [step.name for step in self.finally_steps]
-        self.dependencies: list[tuple[int, DependsOn]] = [
-            (i, step.depends_on) for i, step in enumerate(self.steps) if step.depends_on is not None
-        ]
+        self.dependencies_with_options: list[tuple[int, DependsOn]] = select_dependencies(
+            self.steps
+        )
+        """Dependencies with a field set beyond targets."""
         self.probes: list[tuple[int, Probe]] = [
             (i, depends_on.probe)
-            for i, depends_on in self.dependencies
+            for i, depends_on in self.dependencies_with_options
             if depends_on.probe is not None and not depends_on.probe.empty
         ]
         self.steps_with_options: list[tuple[int, Step]] = select_steps(self.steps)
@@ -120,6 +121,11 @@ class FlowFacts:
         return f"spec.flows[{step}]" if in_finally < 0 else f"spec.finally[{in_finally}]"
 
     @lazy_property
+    def unsound_graphs(self) -> list[tuple[int, Graph]]:
+        """The graphs in which a target is no other step, or steps wait for each other."""
+        return [each for each in self.graphs if not each[1].is_sound]
+
+    @lazy_property
     def claims(self) -> list[VolumeClaim]:
         """The claims in volumeClaims."""
         return list_claims(self.flow)
@@ -127,7 +133,7 @@ class FlowFacts:
     @lazy_property
     def matching(self) -> list[tuple[int, DependsOn]]:
         """Dependencies of single items."""
-        return [each for each in self.dependencies if each[1].items is not None]
+        return [each for each in self.dependencies_with_options if each[1].items is not None]
 
     @lazy_property
     def takers(self) -> list[tuple[int, list[int]]]:
@@ -153,7 +159,7 @@ class FlowFacts:
         """Conditions of single targets, by step."""
         return [
             (i, depends_on, depends_on.conditions)
-            for i, depends_on in self.dependencies
+            for i, depends_on in self.dependencies_with_options
             if depends_on.conditions
         ]
 

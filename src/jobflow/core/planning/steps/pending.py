@@ -69,27 +69,23 @@ class PendingSteps:
 
     def run(self) -> list[StepDecision]:
         """Return the decision about every step, by position."""
-        layout, stopped = self.ctx.layout, self.stopping.is_active
-        blocked, matching = layout.blocked, layout.matching
+        decisions, stopped = self.decisions, self.stopping.is_active
+        blocked, matching = self.ctx.layout.blocked, self.ctx.layout.matching
         for position in self.ctx.graph.order:
-            decision = self.decisions[position]
-            if (began := decision is not None) and position not in matching and not stopped:
-                continue
-            if decision is not None and self._may_go_on(position, decision):
+            before = decision = decisions[position]
+            if before and position in matching and self._may_go_on(position, before):
                 decision = self._continued(position)
             if decision is None:
                 decision = self._blocked(position) if position in blocked else self._new(position)
                 self._take(position, decision)
             if stopped:
-                met = self._target_states(position, began=True).met() if began else None
+                met = self._target_states(position, began=True).met() if before else None
                 self.stopping.note(position, decision.condition.phase, met)
-        return [d if d is not None else self._blocked(i) for i, d in enumerate(self.decisions)]
+        return [d or self._blocked(i) for i, d in enumerate(decisions)]
 
     def _may_go_on(self, position: int, decision: StepDecision) -> bool:
         """Whether a step that has begun may begin further items, because a target of these items
         has been decided in this pass."""
-        if position not in self.ctx.layout.matching:
-            return False
         matched = self.needs[position].matched
         has_ended = decision.condition.phase in ENDED_STEP_PHASES
         return not has_ended and any(self.known[target] is None for target in matched)

@@ -137,7 +137,7 @@ def least_status(facts: FlowFacts) -> int:
         + NAMES_OF_A_STEP * characters
         + sum(
             _passed_targets(facts, step)
-            for step, depends_on in facts.dependencies
+            for step, depends_on in facts.dependencies_with_options
             if depends_on.probe is not None or Condition.RUNNING in depends_on.all_conditions
         )
         + (_StatusOfOptions(facts).total() if facts.steps_with_options else 0)

@@ -20,8 +20,7 @@ from jobflow.core.suggest import (
 )
 from jobflow.core.violations import Reason, Violation, join_path
 
-_STRATEGIES = frozenset({None, *Strategy})
-_CONDITIONS = frozenset({None, *Condition})
+_WORDS = {"strategy": frozenset(Strategy), "condition": frozenset(Condition)}
 _RETAIN_POLICIES = frozenset({None, *RetainPolicy})
 
 _MAX_SHOWN_OF_CYCLE = 8
@@ -77,7 +76,7 @@ def templates_have_names(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def targets_are_steps(facts: FlowFacts) -> Iterator[Violation]:
-    for first, graph in facts.graphs:
+    for first, graph in facts.unsound_graphs:
         suggester = Suggester(graph.names) if graph.unknown else None
         for i, at in graph.unknown:
             target = facts.steps[first + i].targets[at]
@@ -92,7 +91,7 @@ def targets_are_steps(facts: FlowFacts) -> Iterator[Violation]:
 
 def targets_are_in_the_same_list(facts: FlowFacts) -> Iterator[Violation]:
     """Steps of `finally` start after those of `flows`, so dependencies cross neither way."""
-    for first, graph in facts.graphs:
+    for first, graph in facts.unsound_graphs:
         for i, at in graph.unknown if facts.finally_steps else ():
             target = facts.steps[first + i].targets[at]
             if target not in facts.elsewhere[first > 0]:
@@ -109,7 +108,7 @@ def targets_are_in_the_same_list(facts: FlowFacts) -> Iterator[Violation]:
 
 
 def targets_are_other_steps(facts: FlowFacts) -> Iterator[Violation]:
-    for first, graph in facts.graphs:
+    for first, graph in facts.unsound_graphs:
         for i, at in graph.own:
             path = f"{facts.path(first + i)}.dependsOn.targets[{at}]"
             detail = "a step cannot wait for itself; remove this target"
@@ -118,7 +117,7 @@ def targets_are_other_steps(facts: FlowFacts) -> Iterator[Violation]:
 
 def dependencies_have_an_order(facts: FlowFacts) -> Iterator[Violation]:
     """Reports one cycle of each group of steps that wait for each other, in running order."""
-    for first, graph in facts.graphs:
+    for first, graph in facts.unsound_graphs:
         for cycle in graph.cycles:
             step, last = first + cycle[0], graph.names[cycle[-2]]
             at = facts.steps[step].targets.index(last)
@@ -140,12 +139,9 @@ def _in_running_order(names: list[str], cycle: list[int]) -> str:
 
 
 def strategies_and_conditions_are_known(facts: FlowFacts) -> Iterator[Violation]:
-    known = _STRATEGIES.issuperset([each.strategy for _, each in facts.dependencies])
-    if known and _CONDITIONS.issuperset([each.condition for _, each in facts.dependencies]):
-        return
-    for i, depends_on in facts.dependencies:
+    for i, depends_on in facts.dependencies_with_options:
         for field, words in (("strategy", Strategy), ("condition", Condition)):
-            if (word := getattr(depends_on, field)) not in {None, *words}:
+            if (word := getattr(depends_on, field)) is not None and word not in _WORDS[field]:
                 path = f"{facts.path(i)}.dependsOn.{field}"
                 yield Violation(path, Reason.NOT_SUPPORTED, word, list_supported(word, words))
 
@@ -167,7 +163,7 @@ def conditions_are_of_targets(facts: FlowFacts) -> Iterator[Violation]:
                 meant = did_you_mean(guess if guess in targets else None)
                 detail = "no target of this step; add it to dependsOn.targets or remove it" + meant
                 yield Violation(place, Reason.INVALID, name, detail)
-            if word not in _CONDITIONS:
+            if word not in _WORDS["condition"]:
                 yield Violation(place, Reason.NOT_SUPPORTED, word, list_supported(word, Condition))
 
 
@@ -212,15 +208,17 @@ STEP_RULES = (
         ),
     ),
     Group[Rule](
-        lambda facts: facts.dependencies,
+        lambda facts: facts.unsound_graphs,
         (
             targets_are_steps,
             targets_are_in_the_same_list,
             targets_are_other_steps,
             dependencies_have_an_order,
-            strategies_and_conditions_are_known,
-            conditions_are_of_targets,
         ),
+    ),
+    Group[Rule](
+        lambda facts: facts.dependencies_with_options,
+        (strategies_and_conditions_are_known, conditions_are_of_targets),
     ),
     Group[Rule](lambda facts: facts.flow.spec.targets, (targets_of_the_flow_are_steps,)),
     Group[Rule](lambda facts: facts.owners, (patches_have_one_name,)),
