@@ -16,7 +16,7 @@ from jobflow.cli.ui.web.filters import OTHER, look
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.schedule.run_timelines import merge_spans
 from jobflow.core.schedule.spans import Span, State
-from jobflow.core.schedule.timeline import PathStep, StepTimeline, first_start, was_retried
+from jobflow.core.schedule.timeline import PathStep, StepTimeline, first_start, last_retry
 from jobflow.core.text import format_count, format_duration
 
 MAX_SPANS = 8
@@ -81,7 +81,7 @@ def timeline_view(view: FlowView) -> Fragment:
     shown = now if view.at is None else Rows.of(view)
     then = {row.path: row for row in shown.shown()}
     found, first = now.found, first_start(present.flow)
-    retried = present.flow.status.start_time if was_retried(present.flow) else None
+    retried = last_retry(present.flow)
     rows = now if retried is None else Rows.of(present, whole=True)
     left = estimate(present) if found is not None else None
     axis = None
