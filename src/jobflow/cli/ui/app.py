@@ -88,7 +88,7 @@ class PageApp:
         app.get(HOME + "/{namespace}/{name}/stream")(self.stream_flow)
         self.guard = Guard(app)
         add_log_routes(app, watches, self.closing)
-        add_action_routes(app, watches.client, self.guard.form_token)
+        add_action_routes(app, watches.client, self.guard.form_token, self.closing)
         app.get(HOME + "/{namespace}/{name}/job")(self.show_job)
         app.get("/static/{name}")(static_file)
         app.get("/favicon.ico")(partial(static_file, "icon.svg"))
