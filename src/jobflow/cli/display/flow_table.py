@@ -10,8 +10,8 @@ from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.cli.display.phase_looks import style_of
 from jobflow.cli.display.report import printable
+from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.text import format_duration
 
 _GAP = "   "

@@ -17,10 +17,10 @@ from rich.text import Text
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
 from jobflow.cli.display.flow_table import FlowTable, phase_of
-from jobflow.cli.display.phase_looks import style_of
 from jobflow.cli.display.report import printable
 from jobflow.cli.display.step_rows import step_rows, with_reason
 from jobflow.cli.display.tree import Tree
+from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.manifests.child import root_label
 
 FlowKey = tuple[str, str]

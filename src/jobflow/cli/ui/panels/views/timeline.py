@@ -12,8 +12,9 @@ from jobflow.cli.ui.panels.flow_view import FlowView
 from jobflow.cli.ui.panels.views.axis import Axis
 from jobflow.cli.ui.panels.views.rows import Place, Row, Rows, until
 from jobflow.cli.ui.panels.views.time_spent import Estimate, estimate, time_spent
-from jobflow.cli.ui.web.filters import OTHER, look
+from jobflow.cli.ui.web.filters import look
 from jobflow.cli.ui.web.fragments import Fragment
+from jobflow.core.drawing.phase_looks import OTHER
 from jobflow.core.schedule.run_timelines import merge_spans
 from jobflow.core.schedule.spans import Span, State
 from jobflow.core.schedule.timeline import PathStep, StepTimeline, first_start, last_retry
@@ -177,7 +178,7 @@ def _look(span: Span, line: StepTimeline) -> str:
         return "failed"
     outcome = line.phase if is_over else span.outcome or line.phase
     found = "running" if span.is_open else look(outcome)
-    return found if found != OTHER else "running"
+    return found if found != OTHER.name else "running"
 
 
 def _path(own: PathStep, axis: Axis, *, is_open: bool) -> Bar:
