@@ -3,8 +3,9 @@
 from typing import Literal
 
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
+from jobflow.core.drawing.phase_looks import look_of
 from support.page.axe import violations
 from support.page.flows import flow_with_status
 from support.page.page_world import page_world
@@ -41,6 +42,20 @@ async def test_no_rule_is_violated(browser: Browser, scheme: Literal["light", "d
             tab = await world.open(path)
             assert await violations(tab) == [], path
             await tab.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_phases_have_the_colours_of_the_table(
+    browser: Browser, scheme: Literal["light", "dark"]
+) -> None:
+    async with page_world(browser, color_scheme=scheme) as world:
+        await world.put(flow_with_status("f", DIAMOND, PHASES))
+        tab = await world.open("/flows/default/f")
+        for step, phase in PHASES.items():
+            colour = getattr(look_of(phase).text, scheme)
+            rgb = ", ".join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
+            await expect(tab.locator(f"[id='node:{step}']")).to_have_css("color", f"rgb({rgb})")
+        assert world.problems == []
 
 
 async def test_the_page_is_as_wide_as_a_telephone(browser: Browser) -> None:

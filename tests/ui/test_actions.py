@@ -8,11 +8,11 @@ import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.resources import COMMANDS, JOBFLOWS
+from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.page.flows import flow_with_status
 from support.page.page_world import PageWorld, page_world
-from support.sandbox.running_controller import flow, template
+from support.sandbox.running_controller import flow, template, write_status
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -46,6 +46,12 @@ async def ask(tab: Page, name: str) -> Locator:
 
 async def confirm(dialog: Locator, name: str) -> None:
     await dialog.get_by_role("button", name=name, exact=True).click()
+
+
+async def abort(world: PageWorld) -> None:
+    """Abort the job f-a, as Volcano does once the flow is being cancelled."""
+    await world.until("f", lambda flow: flow.status.state.reason == "Cancelled")
+    await write_status(world.client, JOBS, "f-a", {"state": {"phase": "Aborted"}})
 
 
 def is_running(flow: JobFlow) -> bool:
@@ -133,6 +139,62 @@ async def test_a_flow_that_has_ended_is_deleted(world: PageWorld) -> None:
     assert await world.flow_names() == []
 
 
+async def test_a_running_flow_is_cancelled_and_deleted(world: PageWorld) -> None:
+    made = flow("f", {"a": "", "c": "a"})
+    made["spec"]["finally"] = [{"name": "b"}]
+    tab = await opened(world, made)
+    await expect(button(tab, "Delete")).to_have_count(0)
+    dialog = await ask(tab, "Cancel and delete")
+    await expect(dialog.locator("code")).to_have_text("jobflow delete --cancel f")
+    await expect(dialog).to_contain_text("Before its end, finally runs.")
+    await confirm(dialog, "Cancel and delete")
+    await abort(world)
+    await expect(tab.get_by_role("heading", name="Flows")).to_be_visible()
+    await expect(tab.locator("#done")).to_have_text("JobFlow f deleted.")
+    assert await world.flow_names() == []
+
+
+async def test_a_dialog_that_was_closed_waits_for_the_end_of_the_flow_too(world: PageWorld) -> None:
+    made = flow("f", {"a": ""})
+    made["spec"]["finally"] = [{"name": "held"}]
+    tab = await opened(world, made)
+    dialog = await ask(tab, "Cancel and delete")
+    await confirm(dialog, "Cancel and delete")
+    await expect(dialog.get_by_role("status")).to_contain_text("You can close this dialog")
+    await tab.keyboard.press("Escape")
+    await expect(tab.locator("#header")).to_contain_text("Cancelled")
+    await expect(button(tab, "Cancel and delete")).to_be_visible()
+    await abort(world)
+    await world.until("f", lambda flow: "f-held" in (flow.status.conditions or {}))
+    assert world.count("DELETE", JOBFLOWS) == 0
+    await world.apply(template("held"))
+    await expect(tab.locator("#done")).to_have_text("JobFlow f deleted.")
+
+
+async def test_a_page_that_ends_leaves_a_flow_that_is_being_cancelled(world: PageWorld) -> None:
+    made = flow("f", {"a": ""})
+    made["spec"]["finally"] = [{"name": "held"}]
+    tab = await opened(world, made)
+    dialog = await ask(tab, "Cancel and delete")
+    await confirm(dialog, "Cancel and delete")
+    await expect(tab.locator("#header")).to_contain_text("Cancelled")
+    world.served.page.closing.close()
+    await expect(dialog.get_by_role("alert")).to_have_text(
+        "nothing was deleted; the flow is being cancelled"
+    )
+    assert world.count("DELETE", JOBFLOWS) == 0
+
+
+async def test_a_missing_right_to_cancel_deletes_nothing(world: PageWorld) -> None:
+    message = 'commands.bus.volcano.sh is forbidden: User "ann" cannot create'
+    world.fails("POST", "/commands", failure(403, "Forbidden", message), times=None)
+    tab = await opened(world, flow("f", {"a": ""}))
+    dialog = await ask(tab, "Cancel and delete")
+    await confirm(dialog, "Cancel and delete")
+    await expect(dialog.get_by_role("alert")).to_contain_text("needs the right to create commands")
+    assert world.count("DELETE", JOBFLOWS) == 0
+
+
 async def test_a_step_is_approved_with_outputs(world: PageWorld) -> None:
     tab = await opened(world, approved("f"), "?step=b")
     await expect(tab.get_by_role("region", name="Approval")).to_contain_text("Release it?")
@@ -162,9 +224,6 @@ async def test_what_the_command_would_refuse_is_disabled_with_its_reason(world: 
     await expect(retry).to_have_attribute("aria-disabled", "true")
     await expect(retry).to_have_accessible_description(
         "JobFlow f is Running; only a Failed flow can be retried"
-    )
-    await expect(button(tab, "Delete")).to_have_accessible_description(
-        "JobFlow f has not ended: cancel it first"
     )
     await retry.click(force=True)
     await expect(tab.locator("#done")).to_contain_text("only a Failed flow can be retried")

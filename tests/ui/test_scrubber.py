@@ -182,3 +182,41 @@ async def test_times_outside_of_the_flow_are_its_start_and_the_present(world: Pa
         assert await phases(tab) == ["Completed"], at
     await tab.goto(f"{world.home}/flows/default/new?at={clock.ago(5)}")
     await expect(tab.get_by_role("slider")).to_have_count(0)
+
+
+async def test_a_retried_flow_is_seen_from_its_first_start(world: PageWorld) -> None:
+    clock = Clock()
+    done = {"phase": "Completed", "job": "f-a", "lastTransitionTime": clock.ago(300)}
+    again = {
+        "phase": "Running",
+        "job": "f-b-r1",
+        "attempts": 2,
+        "pastAttempts": 1,
+        "lastTransitionTime": clock.ago(90),
+    }
+    made = flow_with_status("f", {"a": "", "b": "a"}, {"a": done, "b": again})
+    made["status"] |= {
+        "startTime": clock.ago(100),
+        "jobStatusList": [
+            record(clock, "f-a", 400, 390, 300),
+            record(clock, "f-b", 299, 290, 200, "Failed"),
+            record(clock, "f-b-r1", 99, 90),
+        ],
+    }
+    await world.put(made)
+    tab = await world.open("/flows/default/f")
+    await tab.get_by_role("slider", name="Time").focus()
+    await tab.keyboard.press("Home")
+    shown = tab.locator("#as-of")
+    await expect(shown).to_contain_text(f"As of {clock.ago(400)[11:19]} UTC 0s after the start")
+    for words, expected in (
+        ("a ended", ["Completed", "Waiting"]),
+        ("b started", ["Completed", "Pending"]),
+        ("b failed", ["Completed", "Failed"]),
+        ("the flow was retried", ["Completed", "Waiting"]),
+    ):
+        await tab.keyboard.press("]")
+        await expect(shown).to_contain_text(words)
+        assert await phases(tab) == expected, words
+    await expect(tab.locator(".forgotten")).to_contain_text("The flow was retried.")
+    await expect(tab.locator(".moments .retried title")).to_have_text("the flow was retried")

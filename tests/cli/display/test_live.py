@@ -10,7 +10,7 @@ from rich.console import Console
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.cli.display.flow_table import FlowTable, phase_of
-from jobflow.cli.display.live import ChangeLog, Display, LiveTable, LiveTrees
+from jobflow.cli.display.live import ChangeLog, Display, LiveTable, LiveTrees, TableLog
 from support.plan.flow_statuses import DIAMOND, FAILED, NOW, standing, with_conditions
 
 DONE = standing("test", "Succeed", **dict.fromkeys("abcde", "Completed"))
@@ -221,3 +221,29 @@ def test_child_flows_are_indented_below_their_parent() -> None:
     table = FlowTable().lines([owned(*pair) for pair in pairs], NOW)
     names = [line.plain.partition("Pending")[0].rstrip() for line in table[1:]]
     assert names == ["b", "a", "  c", "    d", "e", "x", "  y"]
+
+
+def test_child_flows_are_indented_in_a_log_of_a_table_too() -> None:
+    out = io.StringIO()
+    log = TableLog(Console(file=out, width=80), FlowTable(), lambda flow: flow.metadata.name != "z")
+    parent, child, deep = owned("a"), owned("b", "a"), owned("c", "b")
+    log.show(child)
+    log.show(parent)
+    with log:
+        log.show(deep)
+        log.show(owned("e", "gone"))
+        log.show(owned("z"))
+        log.show(owned("f", "z"))
+        log.remove(parent)
+        log.remove(child)
+        log.remove(deep)
+    names = [re.split("Pending|Deleted", line)[0].rstrip() for line in out.getvalue().splitlines()]
+    assert names[1:] == ["a", "  b", "    c", "e", "f", "a", "  b", "    c"]
+
+
+def test_a_log_of_a_table_has_flows_that_own_each_other() -> None:
+    out = io.StringIO()
+    with TableLog(Console(file=out, width=80), FlowTable(), lambda flow: True) as log:
+        log.show(owned("x", "y"))
+        log.show(owned("y", "x"))
+    assert [line.split()[0] for line in out.getvalue().splitlines()] == ["NAME", "x", "y"]

@@ -130,6 +130,56 @@ def test_the_failure_of_a_child_flow_is_that_of_its_first_failed_step() -> None:
     assert condition.failure == StepFailure(step="y/z", exit_code=3)
 
 
+def with_failed_step(
+    condition: StepCondition, message: str, world: World | None = None, name: str = "f-a"
+) -> World:
+    """Return a parent whose child has failed with this message, because of its step x."""
+    world = world or running()
+    child = child_of(world, name, "Failed", "StepFailed")
+    condition = msgspec.structs.replace(condition, flow="")
+    state = FlowState(phase="Failed", reason="StepFailed", message=message)
+    status = msgspec.structs.replace(child.status, state=state, conditions={f"{name}-x": condition})
+    spec = msgspec.structs.replace(child.spec, flows=[Step(name="x")])
+    return world.with_job(
+        observe(msgspec.structs.replace(child, spec=spec, status=status))
+    ).settled()
+
+
+def test_the_error_of_a_pod_is_in_the_messages_of_all_flows_above() -> None:
+    error = "ValueError: no rows in s3://archive/measurements/2026-11-28.parquet"
+    pod = "nightly-train-fold-3-fit-main-0"
+    condition = StepCondition(
+        phase="Failed",
+        failure=StepFailure(
+            task="main", pod=pod, exit_code=1, reason="Error", node="worker-17", message=error
+        ),
+        message=f"the job {pod[:-7]} ended Failed: pod {pod} (task main): exit code 1 (Error) on "
+        f"node worker-17: {error}",
+    )
+    message = f"step x failed: {condition.message}"
+    assert len(message) < 256
+    for levels in range(1, 5):
+        flow = with_failed_step(condition, message).flow
+        condition, message = (flow.status.conditions or {})["f-a"], flow.status.state.message
+        assert condition.failure is not None
+        assert condition.failure.step == "/".join("x" * levels)
+        for text in (condition.message, message):
+            assert text.endswith(f"exit code 1 (Error) on node worker-17: {error}")
+            assert len(text) <= 256
+        assert condition.message.startswith("the flow f-a ended Failed: step ")
+        assert message.startswith("step a failed: ")
+
+
+def test_the_error_of_a_pod_is_in_the_message_of_a_step_with_child_flows_as_items() -> None:
+    failure = StepFailure(pod="p" * 63, exit_code=1, node="n" * 40, message="ValueError: no rows")
+    condition = StepCondition(phase="Failed", failure=failure)
+    world = parent(for_each=ForEach(count=1)).settled()
+    world = with_child(world, "f-a-0", "Running").settled()
+    flow = with_failed_step(condition, "m" * 256, world, "f-a-0").flow
+    message = (flow.status.conditions or {})["f-a"].message
+    assert message.startswith("item 0: ") and message.endswith(": ValueError: no rows")
+
+
 @pytest.mark.parametrize(
     ("text", "phase"),
     [

@@ -1,5 +1,8 @@
 """A flow as it was at an earlier time."""
 
+from datetime import datetime
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -11,7 +14,7 @@ from jobflow.api.flow.step import Step
 from jobflow.core.names import format_job_name
 from jobflow.core.schedule.moments import moments
 from jobflow.core.schedule.past import UNKNOWN, flow_at, forgotten, last_time, phases_at
-from jobflow.core.schedule.timeline import timeline
+from jobflow.core.schedule.timeline import first_start, last_retry, timeline
 from model.carrying import Case, Simulation
 from model.random_flows import cases
 from support.laws.effort_of_laws import tries
@@ -140,6 +143,116 @@ def test_what_the_status_does_not_remember_is_unknown_and_said() -> None:
     assert forgotten(CHAIN) == []
 
 
+def retried(**status: Any) -> JobFlow:
+    """A flow that failed after 20 seconds, because b failed, and was retried after 50."""
+    again = StepCondition(
+        phase="Running", job="f-b-r1", attempts=2, past_attempts=1, last_transition_time=at(61)
+    )
+    waits = StepCondition(phase="Waiting")
+    return flow_of(
+        {"a": done("a", last_transition_time=at(10)), "b <- a": again, "c <- b": waits},
+        [
+            record("a", (0, 1, 10)),
+            record("b", (11, 12, 20), "Failed"),
+            record("b-r1", (51, 60, None), "Running"),
+        ],
+        **{"start_time": at(50), **status},
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (-1, "a:Waiting b:Waiting c:Waiting"),
+        (5, "a:Running b:Waiting c:Waiting"),
+        (15, "a:Completed b:Running c:Waiting"),
+        (20, "a:Completed b:Failed c:Waiting"),
+        (49, "a:Completed b:Failed c:Waiting"),
+        (50, "a:Completed b:Waiting c:Waiting"),
+        (55, "a:Completed b:Pending c:Waiting"),
+        (61, "a:Completed b:Running c:Waiting"),
+    ],
+)
+def test_the_attempts_before_a_retry_are_seen(seconds: float, expected: str) -> None:
+    assert phases(retried(), seconds) == expected
+
+
+def test_a_retried_flow_that_waits_for_its_place_is_seen_from_its_first_start() -> None:
+    flow = retried(start_time=None, queued_time=at(50))
+    assert phases(flow, 15) == "a:Completed b:Running c:Waiting"
+    assert phases(flow, 49) == "a:Completed b:Failed c:Waiting"
+
+
+def test_before_a_retry_a_flow_has_its_first_start_and_had_failed_at_the_end() -> None:
+    def state(seconds: float) -> tuple[str, datetime | None]:
+        status = flow_at(retried(), at(seconds)).status
+        return status.state.phase, status.start_time
+
+    assert state(15) == ("Running", at(0))
+    assert state(30) == ("Failed", at(0))
+    assert state(55) == ("Running", at(50))
+
+
+def test_items_before_a_retry_had_ended_with_their_jobs() -> None:
+    runs = [
+        RunCondition(index=0, phase="Completed", attempts=1, last_transition_time=at(10)),
+        RunCondition(
+            index=1,
+            phase="Waiting",
+            job="f-a-1",
+            attempts=1,
+            past_attempts=1,
+            last_transition_time=at(50),
+        ),
+    ]
+    step = Step(name="a", for_each=ForEach(count=2))
+    again = StepCondition(
+        phase="Waiting", runs=runs, attempts=2, past_attempts=2, last_transition_time=at(50)
+    )
+    flow = flow_of(
+        {"a": (step, again)},
+        [record("a-0", (0, 1, 10)), record("a-1", (10, 11, 20), "Failed")],
+        start_time=at(50),
+    )
+    assert [phases(flow, second) for second in (15, 20, 49, 50)] == [
+        "a:Running",
+        "a:Failed",
+        "a:Failed",
+        "a:Waiting",
+    ]
+
+
+def test_a_daemon_that_ended_with_its_flow_had_not_failed_before_the_retry() -> None:
+    again = StepCondition(
+        phase="Waiting", job="f-a", attempts=1, past_attempts=1, last_transition_time=at(50)
+    )
+    flow = flow_of(
+        {"a": (Step(name="a", daemon=True), again)},
+        [record("a", (0, 1, 20), "Aborted")],
+        start_time=at(50),
+    )
+    assert phases(flow, 30) == "a:Completed"
+
+
+def test_the_status_remembers_only_jobs_from_before_a_retry() -> None:
+    assert forgotten(retried()) == [
+        "The flow was retried. Of the time before, only its jobs are known."
+    ]
+
+
+def test_a_retry_is_a_moment() -> None:
+    found = timeline(retried(), now=at(70), whole=True)
+    assert found is not None
+    assert [(each.time, each.words) for each in moments(retried(), found)] == [
+        (at(0), "a started"),
+        (at(10), "a ended"),
+        (at(11), "b started"),
+        (at(20), "b failed"),
+        (at(50), "the flow was retried"),
+        (at(51), "b started"),
+    ]
+
+
 def test_moments_are_one_a_second_and_say_what_happened() -> None:
     condition = StepCondition(phase="Failed", job="f-b", attempts=1, last_transition_time=at(10))
     flow = flow_of(
@@ -191,19 +304,22 @@ def present(flow: JobFlow) -> dict[str, str]:
 
 def check_past(flow: JobFlow) -> None:
     """Check what holds for every flow: its last state is the present one, a step that has ended
-    has ended from then on, its attempts grow, and nothing has begun before the start."""
-    start = flow.status.start_time
+    has ended from then on or until a retry, its attempts grow, and nothing has begun before the
+    first start."""
+    start = first_start(flow)
     if start is None:
         return
     end = last_time(flow)
     assert phases_at(flow, end) == present(flow)
     assert set(phases_at(flow, start.replace(year=start.year - 1)).values()) <= {"Waiting"}
-    found = timeline(flow, now=end)
+    found = timeline(flow, now=end, whole=True)
     assert found is not None
     times = sorted({start, end, *(each.time for each in moments(flow, found))})
     ended: dict[str, str] = {}
     attempts = 0
     for time in times:
+        if time == last_retry(flow):
+            ended = {}
         then = flow_at(flow, time)
         conditions = (then.status.conditions or {}).values()
         assert sum(each.attempts for each in conditions) >= attempts

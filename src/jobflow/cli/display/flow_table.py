@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich.cells import cell_len
@@ -10,8 +10,8 @@ from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.cli.display.phase_looks import style_of
 from jobflow.cli.display.report import printable
+from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.text import format_duration
 
 _GAP = "   "
@@ -56,10 +56,10 @@ class FlowTable:
         self._grow(rows)
         return [self._header(), *map(self._line, rows)]
 
-    def row(self, flow: JobFlow, now: datetime, *, phase: str = "") -> Text:
+    def row(self, flow: JobFlow, now: datetime, *, phase: str = "", level: int = 0) -> Text:
         """Return the line of one more flow, or of one that has changed; `phase` replaces its
-        phase."""
-        cells = self._cells(flow, now, phase=phase)
+        phase, `level` indents a child flow."""
+        cells = self._cells(flow, now, phase=phase, level=level)
         self._grow([cells])
         return self._line(cells)
 
@@ -116,6 +116,17 @@ class FlowTable:
             *((status.state.message,) if self._wide else ()),
         )
         return tuple(map(printable, texts))
+
+
+def level_of(flow: JobFlow, known: Mapping[str, JobFlow]) -> int:
+    """Return the number of flows above a child flow that are known, by their UID."""
+    above: set[str] = set()
+    while (owner := flow.metadata.controller) is not None and owner.uid in known:
+        if owner.uid in above:
+            break  # flows that own each other
+        above.add(owner.uid)
+        flow = known[owner.uid]
+    return len(above)
 
 
 def _with_levels(flows: Iterable[JobFlow]) -> Iterator[tuple[JobFlow, int]]:

@@ -16,11 +16,11 @@ from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
-from jobflow.cli.display.flow_table import FlowTable, phase_of
-from jobflow.cli.display.phase_looks import style_of
+from jobflow.cli.display.flow_table import FlowTable, level_of, phase_of
 from jobflow.cli.display.report import printable
 from jobflow.cli.display.step_rows import step_rows, with_reason
 from jobflow.cli.display.tree import Tree
+from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.manifests.child import root_label
 
 FlowKey = tuple[str, str]
@@ -201,17 +201,23 @@ def _rank(flow: JobFlow, now: datetime) -> tuple[bool, timedelta]:
 
 class TableLog(Display):
     """A table of flows, then a row for each change that a column shows, for logs and pipes; a flow
-    that was deleted has the phase Deleted. Flows that are not `wanted` are left out."""
+    that was deleted has the phase Deleted. Flows that are not `wanted` are left out. A child flow
+    is indented by the flows above it, also after they were deleted."""
 
     def __init__(self, console: Console, table: FlowTable, wanted: Wanted) -> None:
         self._console = console
         self._table = table
         self._wanted = wanted
         self._flows: dict[FlowKey, JobFlow] = {}
+        self._by_uid: dict[str, JobFlow] = {}
+        """Those that are wanted."""
+        self._levels: dict[FlowKey, int] = {}
         self._is_printing = False
 
     def __enter__(self) -> Self:
         flows = [flow for flow in self._flows.values() if self._wanted(flow)]
+        for flow in flows:
+            self._level(flow)
         for line in self._table.lines(flows, datetime.now(UTC)):
             self._console.print(line, soft_wrap=True)
         self._is_printing = True
@@ -220,17 +226,32 @@ class TableLog(Display):
     def show(self, flow: JobFlow) -> None:
         key = (flow.metadata.namespace, flow.metadata.name)
         before, self._flows[key] = self._flows.get(key), flow
+        if self._wanted(flow):
+            self._by_uid[flow.metadata.uid] = flow
+        else:
+            self._by_uid.pop(flow.metadata.uid, None)
         if before is None or self._table.without_times(before) != self._table.without_times(flow):
             self._print(flow)
 
     def remove(self, flow: JobFlow) -> None:
-        del self._flows[(flow.metadata.namespace, flow.metadata.name)]
+        key = (flow.metadata.namespace, flow.metadata.name)
+        del self._flows[key]
         self._print(flow, phase="Deleted")
+        self._by_uid.pop(flow.metadata.uid, None)
+        self._levels.pop(key, None)
 
     def _print(self, flow: JobFlow, phase: str = "") -> None:
         if self._is_printing and self._wanted(flow):
-            line = self._table.row(flow, datetime.now(UTC), phase=phase)
+            level = self._level(flow)
+            line = self._table.row(flow, datetime.now(UTC), phase=phase, level=level)
             self._console.print(line, soft_wrap=True)
+
+    def _level(self, flow: JobFlow) -> int:
+        """Return the level of a flow, which it keeps if a flow above it is deleted first."""
+        key = (flow.metadata.namespace, flow.metadata.name)
+        level = max(self._levels.get(key, 0), level_of(flow, self._by_uid))
+        self._levels[key] = level
+        return level
 
 
 class ChangeLog(Display):

@@ -13,11 +13,11 @@ from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepPhase
 from jobflow.cli.console import columns_of, make_console
-from jobflow.cli.display.phase_looks import style_of
 from jobflow.cli.display.report import printable
 from jobflow.cli.display.timeline import cut_name, ends_of_path, timeline_lines
 from jobflow.cli.errors import print_error
 from jobflow.cli.flags import PlanOutput
+from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.drawing.timeline_svg import timeline_svg
 from jobflow.core.text import format_count, format_duration, join_names
 from jobflow.sandbox.nodes.simulation_script import DEFAULT_SECONDS

@@ -10,8 +10,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from jobflow.api.flow.status import StepPhase
-from jobflow.cli.display.phase_looks import style_of
+from jobflow.api.volcano.job import JobPhase
 from jobflow.cli.display.report import printable
+from jobflow.core.drawing.phase_looks import style_of
 from jobflow.core.drawing.time_axis import ticks
 from jobflow.core.schedule.spans import Span, State
 from jobflow.core.schedule.time_left import NoEstimate, TimeLeft
@@ -111,7 +112,11 @@ def _bar(row: StepTimeline, found: Timeline, width: int, symbols: Mapping[State,
             before = cells[at]
             if before is None or _RANK.index(span.state) > _RANK.index(before):
                 cells[at] = span.state
-    styles = {State.WAITING: "dim", State.QUEUED: "yellow", State.RUNNING: style_of(row.phase)}
+    styles = {
+        State.WAITING: "dim",
+        State.QUEUED: style_of(JobPhase.PENDING),
+        State.RUNNING: style_of(row.phase),
+    }
     bar = Text()
     for state, run in groupby(cells):
         symbol = " " if state is None else symbols[state]

@@ -15,7 +15,6 @@ from rich.text import Text
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase, RunCondition, StepPhase
-from jobflow.cli.display.phase_looks import look_of, style_of
 from jobflow.cli.display.report import printable
 from jobflow.cli.display.step_rows import (
     StepRow,
@@ -26,6 +25,7 @@ from jobflow.cli.display.step_rows import (
     with_reason,
     without,
 )
+from jobflow.core.drawing.phase_looks import look_of, style_of
 from jobflow.core.drawing.tree_layout import Branch, branches, guides
 from jobflow.core.explain.progress import format_task_progress
 from jobflow.core.schedule.spans import runs_of

@@ -11,7 +11,6 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from jobflow.cli.console import columns_of, make_console
-from jobflow.cli.display.phase_looks import icon_of, style_of
 from jobflow.cli.display.report import printable
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError
 from jobflow.cli.flags import Connection, GraphOutput
@@ -27,6 +26,7 @@ from jobflow.core.drawing.graph_svg import graph_svg
 from jobflow.core.drawing.graph_text import to_dot, to_json, to_mermaid
 from jobflow.core.drawing.lanes import NODE, Line, draw_lanes
 from jobflow.core.drawing.layered_layout import layered_layout
+from jobflow.core.drawing.phase_looks import icon_of, style_of
 from jobflow.core.text import join_names
 
 _FOLDED = 4

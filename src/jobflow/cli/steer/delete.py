@@ -99,12 +99,16 @@ def refuse_delete(flow: JobFlow) -> str:
 
 
 async def _cancel(client: Client, flow: JobFlow, options: DeleteOptions) -> None:
-    """Cancel the flow, unless it is already coming to its end."""
-    if not CANCEL.refusal(flow):
-        command = await create_command(client, flow, CANCEL)
-        if not options.quiet:
-            requested = f"cancel requested (Command {command})"
-            print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
+    command = await cancel_first(client, flow)
+    if command and not options.quiet:
+        requested = f"cancel requested (Command {command})"
+        print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
+
+
+async def cancel_first(client: Client, flow: JobFlow) -> str:
+    """Cancel the flow, unless it is already coming to its end; return the name of the Command, or
+    "". Raises CommandError if that is refused."""
+    return "" if CANCEL.refusal(flow) else await create_command(client, flow, CANCEL)
 
 
 async def _delete(client: Client, flow: JobFlow, errors: Errors, options: DeleteOptions) -> bool:

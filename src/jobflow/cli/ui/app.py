@@ -30,6 +30,7 @@ from jobflow.cli.ui.watches.namespaces import list_namespaces
 from jobflow.cli.ui.watches.step import live_page
 from jobflow.cli.ui.web.fragments import Fragment, render_page
 from jobflow.cli.ui.web.guard import HOME, Guard
+from jobflow.cli.ui.web.phase_styles import phase_styles
 from jobflow.cli.ui.web.stream import Closing, Pages, updates
 from jobflow.core.admission.object_names import all_names
 
@@ -88,8 +89,9 @@ class PageApp:
         app.get(HOME + "/{namespace}/{name}/stream")(self.stream_flow)
         self.guard = Guard(app)
         add_log_routes(app, watches, self.closing)
-        add_action_routes(app, watches.client, self.guard.form_token)
+        add_action_routes(app, watches.client, self.guard.form_token, self.closing)
         app.get(HOME + "/{namespace}/{name}/job")(self.show_job)
+        app.get("/static/phases.css")(phases_css)
         app.get("/static/{name}")(static_file)
         app.get("/favicon.ico")(partial(static_file, "icon.svg"))
         self.app = app
@@ -160,6 +162,11 @@ class PageApp:
                         yield event
 
         return StreamingResponse(body(), media_type="text/event-stream")
+
+
+async def phases_css() -> Response:
+    """The style sheet of the colours of phases."""
+    return Response(phase_styles(), media_type=_TYPES[".css"])
 
 
 async def static_file(name: str) -> Response:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from jobflow.core.drawing.flow_graph import Arrow, FlowGraph, Node
 from jobflow.core.drawing.layered_layout import Layout, layered_layout
-from jobflow.core.drawing.svg import CHAR, cut, symbol
+from jobflow.core.drawing.phase_looks import icon_of
+from jobflow.core.drawing.svg import CHAR, cut
 
 PADDING, HEIGHT = 14, 44
 """Beside a text, of a node or of the head of a box."""
@@ -188,7 +189,7 @@ def _outer_height(inner: _Sized) -> float:
 
 
 def _second_line(node: Node) -> str:
-    phase = f"{symbol(node.phase)} {node.phase}" if node.phase else ""
+    phase = f"{icon_of(node.phase)} {node.phase}" if node.phase else ""
     return " · ".join(filter(None, (phase, cut(node.detail))))
 
 

@@ -15,7 +15,8 @@ from jobflow.core.drawing.graph_layout import (
     PlacedNode,
     place_graph,
 )
-from jobflow.core.drawing.svg import MARGIN, cut, document, phase_class, xml_text
+from jobflow.core.drawing.phase_looks import class_of
+from jobflow.core.drawing.svg import MARGIN, cut, document, xml_text
 
 _TIP = (
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
@@ -45,7 +46,7 @@ def _elements(placed: PlacedGraph) -> Iterator[str]:
 def _node(placed: PlacedNode) -> str:
     node, x, y = placed.node, placed.x, placed.y
     kind = "node box" if placed.inner else "node"
-    classes = f"{phase_class(node.phase)} {'daemon' if node.is_daemon else ''}".split()
+    classes = f"{class_of(node.phase)} {'daemon' if node.is_daemon else ''}".split()
     below = placed.second_line
     lines = [("bold", cut(node.step), y + (18 if below else 26))]
     lines += [("small", below, y + 34)] if below else []

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from jobflow.api.flow.dependencies import Strategy
-from jobflow.api.flow.status import StepPhase
-from jobflow.api.volcano.job import JobPhase
 from jobflow.core.drawing.flow_graph import FlowGraph, Node
 from jobflow.core.drawing.layered_layout import layered_layout
+from jobflow.core.drawing.phase_looks import LOOKS, look_of
 
-_COLOURS: Mapping[str, str] = {
-    StepPhase.COMPLETED: "#2da44e",
-    StepPhase.FAILED: "#cf222e",
-    JobPhase.RUNNING: "#0969da",
-    JobPhase.PENDING: "#bf8700",
-}
 _PLAIN = frozenset(" -_.,:/()")
 
 
@@ -29,10 +22,10 @@ def to_mermaid(graph: FlowGraph) -> str:
 def _mermaid(graph: FlowGraph) -> Iterator[str]:
     yield "flowchart LR"
     yield from _mermaid_lines(graph, "s", "  ")
-    used = {node.phase for node in _all_nodes(graph)}
-    for phase, colour in _COLOURS.items():
-        if phase in used:
-            yield f"  classDef {phase.lower()} stroke:{colour},stroke-width:2px"
+    used = {look_of(node.phase) for node in _all_nodes(graph)}
+    for look in LOOKS:
+        if look.line and look in used:
+            yield f"  classDef {look.name} stroke:{look.line.light},stroke-width:2px"
 
 
 def _mermaid_lines(graph: FlowGraph, prefix: str, indent: str) -> Iterator[str]:
@@ -43,7 +36,8 @@ def _mermaid_lines(graph: FlowGraph, prefix: str, indent: str) -> Iterator[str]:
             yield from _mermaid_box(node, name, text, indent)
             continue
         shape = f'(["{text}"])' if node.is_last else f'["{text}"]'
-        kind = f":::{node.phase.lower()}" if node.phase in _COLOURS else ""
+        look = look_of(node.phase)
+        kind = f":::{look.name}" if look.line else ""
         yield f"{indent}{name}{shape}{kind}"
     for arrow in graph.arrows:
         line = f"-. {arrow.label} .->" if arrow.label else "-->"
@@ -64,8 +58,8 @@ def _mermaid_box(node: Node, name: str, text: str, indent: str) -> Iterator[str]
         yield from _mermaid_lines(inner, f"{name}_c{number}_", indent + "    ")
         yield f"{indent}  end"
     yield f"{indent}end"
-    if node.phase in _COLOURS:
-        yield f"{indent}class {name} {node.phase.lower()}"
+    if (look := look_of(node.phase)).line:
+        yield f"{indent}class {name} {look.name}"
 
 
 def _all_nodes(graph: FlowGraph) -> Iterator[Node]:
@@ -101,7 +95,8 @@ def _dot_lines(graph: FlowGraph, prefix: str, indent: str) -> Iterator[str]:
     """Yield the lines of a graph; the names of its nodes begin with `prefix`."""
     for position, node in enumerate(graph.nodes):
         name = f"{prefix}{position}"
-        colour = f', color="{_COLOURS[node.phase]}"' if node.phase in _COLOURS else ""
+        line = look_of(node.phase).line
+        colour = f', color="{line.light}"' if line else ""
         if node.inner:
             yield from _dot_box(node, name, colour, indent)
         else:

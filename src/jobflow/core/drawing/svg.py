@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from jobflow.api.flow.status import StepPhase
-from jobflow.api.volcano.job import JobPhase
+from jobflow.core.drawing.phase_looks import LOOKS
 
 MARGIN = 16
 """Pixels around everything."""
 CHAR = 7.2
 """Pixels of an average character; a browser decides the true width."""
 _MAX_CHARS = 40
-_SYMBOLS: dict[str, str] = {
-    StepPhase.COMPLETED: "✔",
-    StepPhase.FAILED: "✖",
-    StepPhase.SKIPPED: "⊘",
-    StepPhase.WAITING: "○",
-    JobPhase.PENDING: "◌",
-    JobPhase.RUNNING: "●",
-}
 
 _STYLE = """
 .jf{font:12px system-ui,-apple-system,"Segoe UI",sans-serif;fill:#1f2328}
@@ -36,21 +27,31 @@ _STYLE = """
 .jf .bold{font-weight:600}
 .jf .end{text-anchor:end}
 .jf .daemon .node{stroke-dasharray:2 3}
-.jf .completed .node{stroke:#2da44e}.jf .failed .node{stroke:#cf222e;stroke-width:2.5}
-.jf .running .node{stroke:#0969da;stroke-width:2.5}.jf .pending .node{stroke:#bf8700}
+.jf .failed .node,.jf .running .node{stroke-width:2.5}
 .jf .skipped .node{fill:none}.jf .skipped text{fill:#57606a}
-.jf .bar{fill:#6e7781}.jf .completed .bar{fill:#2da44e}.jf .failed .bar{fill:#cf222e}
-.jf .running .bar{fill:#0969da}.jf .queued{fill:#d4a72c}.jf rect.waiting{fill:#d0d7de}
+.jf .bar{fill:#6e7781}.jf .queued{fill:#d4a72c}.jf rect.waiting{fill:#d0d7de}
 .jf .critical{fill:#8250df}
+LIGHT
 @media(prefers-color-scheme:dark){
 .jf{fill:#e6edf3}.jf .back{fill:#0d1117}
 .jf .node{fill:#161b22}.jf .box{fill:#0d1117}.jf .skipped .node{fill:none}
 .jf .small,.jf .skipped text{fill:#9198a1}.jf .halo{stroke:#0d1117}
 .jf .grid{stroke:#30363d}.jf rect.waiting{fill:#3d444d}.jf .critical{fill:#ab7df8}
-.jf .completed .node{stroke:#3fb950}.jf .failed .node{stroke:#f85149}
-.jf .running .node{stroke:#58a6ff}.jf .pending .node{stroke:#d29922}
+DARK
 }
 """
+
+
+def _style() -> str:
+    """Return the style sheet, with the colours of the phases."""
+    drawn = [(each.name, each.line) for each in LOOKS if each.line]
+    light = [_lines(name, line.light) for name, line in drawn]
+    dark = [_lines(name, line.dark) for name, line in drawn]
+    return _STYLE.replace("LIGHT", "\n".join(light)).replace("DARK", "\n".join(dark))
+
+
+def _lines(name: str, colour: str) -> str:
+    return f".jf .{name} .node{{stroke:{colour}}}.jf .{name} .bar{{fill:{colour}}}"
 
 
 def document(title: str, width: float, height: float, body: Iterable[str]) -> str:
@@ -59,7 +60,7 @@ def document(title: str, width: float, height: float, body: Iterable[str]) -> st
     text = (
         '<svg xmlns="http://www.w3.org/2000/svg" class="jf" role="img" '
         f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">\n'
-        f"<title>{xml_text(title)}</title>\n<style>{_STYLE}</style>\n"
+        f"<title>{xml_text(title)}</title>\n<style>{_style()}</style>\n"
         '<rect class="back" width="100%" height="100%"/>\n' + "\n".join(body) + "\n</svg>\n"
     )
     return text.encode("ascii", "xmlcharrefreplace").decode()
@@ -73,13 +74,3 @@ def xml_text(text: str) -> str:
 def cut(text: str) -> str:
     """Return text, cut with an ellipsis if it is long."""
     return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 1] + "…"
-
-
-def symbol(phase: str) -> str:
-    """Return the symbol of a phase, as in the tree of `jobflow get`."""
-    return _SYMBOLS.get(phase, "◍")
-
-
-def phase_class(phase: str) -> str:
-    """Return the class of a phase in the style sheet; "" if it has none."""
-    return phase.lower() if phase in _SYMBOLS else ""

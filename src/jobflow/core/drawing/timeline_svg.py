@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from jobflow.api.flow.status import StepPhase
-from jobflow.core.drawing.svg import CHAR, MARGIN, cut, document, phase_class, xml_text
+from jobflow.core.drawing.phase_looks import class_of
+from jobflow.core.drawing.svg import CHAR, MARGIN, cut, document, xml_text
 from jobflow.core.drawing.time_axis import ticks
 from jobflow.core.schedule.spans import Span, State
 from jobflow.core.schedule.timeline import StepTimeline, Timeline
@@ -60,7 +61,7 @@ def _row(row: StepTimeline, found: Timeline, left: float, top: float) -> str:
         text, x = format_duration(row.end - row.start), left + _CHART + 8
         text += f" {row.phase}" if row.phase != StepPhase.COMPLETED else ""
     parts.append(f'<text class="small" x="{x:.1f}" y="{middle}">{xml_text(text)}</text>')
-    return f'<g class="{f"step {phase_class(row.phase)}".strip()}">{"".join(parts)}</g>'
+    return f'<g class="{f"step {class_of(row.phase)}".strip()}">{"".join(parts)}</g>'
 
 
 def _rank(span: Span) -> int:

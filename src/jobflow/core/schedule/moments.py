@@ -12,7 +12,7 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.names import format_job_name
 from jobflow.core.schedule.spans import State
-from jobflow.core.schedule.timeline import StepTimeline, Timeline
+from jobflow.core.schedule.timeline import StepTimeline, Timeline, last_retry
 from jobflow.core.text import join_names
 
 
@@ -20,6 +20,7 @@ class MomentKind(StrEnum):
     """The most important thing that happened at a time."""
 
     FAILED = "failed"
+    RETRIED = "retried"
     STARTED = "started"
     ENDED = "ended"
 
@@ -31,13 +32,16 @@ class Moment:
     time: datetime
     kind: MomentKind
     words: str
-    """`a failed; b and c started`."""
+    """`a failed; b and c started`, or `the flow was retried`."""
 
 
 def moments(flow: JobFlow, found: Timeline) -> list[Moment]:
-    """Return the times at which steps and attempts started, failed or ended, in their order, one
-    for each second. `found`: the timeline of the flow."""
+    """Return the times at which steps and attempts started, failed or ended, and the last retry, in
+    their order, one for each second. `found`: the timeline of the flow."""
     by_time: dict[datetime, dict[MomentKind, dict[str, None]]] = {}
+    retry = last_retry(flow)
+    if retry is not None and found.start <= retry <= found.end:
+        by_time[retry] = {MomentKind.RETRIED: {"the flow was": None}}
     conditions = flow.status.conditions or {}
     for line in found.steps:
         key = format_job_name(flow.metadata.name, line.step)

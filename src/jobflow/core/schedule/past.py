@@ -2,13 +2,15 @@
 
 A status keeps when each vcjob was created, started and ended, and since when each step is in its
 present phase. A step has its present phase from that time on. Before, its phase is that of the
-vcjob that existed at the time, or Waiting. Reasons and messages of earlier phases are lost.
+vcjob that existed at the time, or Waiting; from the end of its last vcjob before a retry of the
+flow until the retry, it is that of its end. Reasons and messages of earlier phases are lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -26,6 +28,7 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.schedule.spans import Attempts, State, runs_of, spans_of_job
+from jobflow.core.schedule.timeline import first_start, last_retry
 from jobflow.core.text import format_duration, join_names
 
 UNKNOWN = "Unknown"
@@ -40,9 +43,8 @@ C = TypeVar("C", bound=RunCondition)
 
 def flow_at(flow: JobFlow, moment: datetime) -> JobFlow:
     """Return a flow whose status is that of an earlier time. If the flow had ended by then, or has
-    no times, it is the flow itself. Before its start, all its steps are Waiting."""
-    status = flow.status
-    if status.start_time is None or (flow.final and moment >= last_time(flow)):
+    no times, it is the flow itself. Before its first start, all its steps are Waiting."""
+    if first_start(flow) is None or (flow.final and moment >= last_time(flow)):
         return flow
     past = _Past(flow, moment)
     conditions = dict(past.conditions())
@@ -76,8 +78,13 @@ class _Past:
     def __init__(self, flow: JobFlow, moment: datetime) -> None:
         self._flow, self._moment = flow, moment
         self._attempts = Attempts(flow)
-        start = flow.status.start_time
-        self._has_started = start is not None and moment >= start
+        self._start, self._retry = first_start(flow), last_retry(flow)
+        self._has_started = self._start is not None and moment >= self._start
+        self._daemons = {
+            key
+            for key, step in zip(self._attempts.keys, flow.all_steps, strict=True)
+            if step.daemon
+        }
 
     def conditions(self) -> Iterator[tuple[str, StepCondition]]:
         """Yield the conditions of all steps that have one, by their key."""
@@ -96,16 +103,37 @@ class _Past:
         """Return the status, with these conditions."""
         status = self._flow.status
         ended = sum(each.phase in ENDED_STEP_PHASES for each in conditions.values())
-        has_begun = any(each.phase != StepPhase.WAITING for each in conditions.values())
         suspended = status.suspended_at
+        start = self._start if self._is_before_retry() else status.start_time
         return JobFlowStatus(
-            state=FlowState(phase=FlowPhase.RUNNING if has_begun else FlowPhase.PENDING),
+            state=FlowState(phase=self._phase(conditions.values())),
             progress=f"{ended}/{len(self._flow.all_steps)}",
-            start_time=status.start_time if self._has_started else None,
+            start_time=start if self._has_started else None,
             conditions=dict(conditions),
             job_status_list=[*filter(None, map(self._record, status.job_status_list or ()))],
             suspended_at=suspended if suspended and suspended <= self._moment else None,
         )
+
+    def _phase(self, conditions: Collection[StepCondition]) -> FlowPhase:
+        if all(each.phase == StepPhase.WAITING for each in conditions):
+            return FlowPhase.PENDING
+        rests = (*ENDED_STEP_PHASES, StepPhase.WAITING)
+        is_over = self._ended_before_retry(self._flow.status.job_status_list or ())
+        has_failed = is_over and all(each.phase in rests for each in conditions)
+        return FlowPhase.FAILED if has_failed else FlowPhase.RUNNING
+
+    def _is_before_retry(self) -> bool:
+        return self._retry is not None and self._moment < self._retry
+
+    def _ended_before_retry(self, records: Iterable[JobRecord]) -> bool:
+        """Whether the time is before a retry of the flow, and after the end of all vcjobs of these
+        that were created before it."""
+        if self._retry is None or not self._is_before_retry():
+            return False
+        ends = [
+            each.end_timestamp for each in records if _is_before(each.start_timestamp, self._retry)
+        ]
+        return bool(ends) and all(_is_before(end, self._moment) for end in ends)
 
     def _with_runs(self, key: str, condition: StepCondition) -> StepCondition:
         """Return a step with forEach or repeat: its runs as they were, and what follows of them."""
@@ -117,6 +145,9 @@ class _Past:
         phases = [run.phase for run in begun if run.phase not in (*ENDED_STEP_PHASES, "Waiting")]
         is_alone = len(phases) == 1 and len(condition.runs or ()) == 1
         phase = phases[0] if is_alone else JobPhase.RUNNING if phases else StepPhase.WAITING
+        if self._ended_before_retry(chain(*(self._attempts.of_run(key, run) for run in begun))):
+            has_failed = any(run.phase == StepPhase.FAILED for run in begun)
+            phase = StepPhase.FAILED if has_failed else StepPhase.COMPLETED
         return StepCondition(
             phase=phase,
             runs=begun or None,
@@ -141,7 +172,16 @@ class _Past:
             return self._past(run, phase_of_job(last, self._moment), begun)
         if last is records[-1] and _decided(last, run.phase, since):
             return run
+        if self._ended_before_retry(records):
+            return self._past(run, self._end_of_job(key, last), begun)
         return self._past(run, StepPhase.WAITING, begun)
+
+    def _end_of_job(self, key: str, last: JobRecord) -> StepPhase:
+        """Return the phase of a run whose last vcjob has ended. The end of the flow aborts daemons,
+        which completes them."""
+        is_daemon = key in self._daemons and last.state != JobPhase.FAILED
+        has_completed = is_daemon or last.state == JobPhase.COMPLETED
+        return StepPhase.COMPLETED if has_completed else StepPhase.FAILED
 
     def _since(self, key: str, run: RunCondition) -> datetime | None:
         """Return since when a run is in its present phase; None if nothing tells."""
@@ -245,7 +285,7 @@ def _sentences(
     flow: JobFlow, *, again: bool, unknown: list[str], children: list[str], long: list[str]
 ) -> Iterator[str]:
     if again:
-        yield "The flow was retried: you see it since then."
+        yield "The flow was retried. Of the time before, only its jobs are known."
     if seconds := flow.status.suspended_seconds:
         length = format_duration(timedelta(seconds=seconds))
         yield f"The flow was suspended for {length} in all; it is not known when."

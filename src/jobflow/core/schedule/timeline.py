@@ -118,10 +118,12 @@ def first_start(flow: JobFlow) -> datetime | None:
     return min((time for time in times if time is not None), default=None)
 
 
-def was_retried(flow: JobFlow) -> bool:
-    """Whether a step of the flow has attempts from before its last retry."""
+def last_retry(flow: JobFlow) -> datetime | None:
+    """Return when the flow was last retried; None if no step has attempts from before a retry."""
     conditions = (flow.status.conditions or {}).values()
-    return any(run.past_attempts for each in conditions for run in runs_of(each))
+    if not any(run.past_attempts for each in conditions for run in runs_of(each)):
+        return None
+    return flow.status.queued_time or flow.status.start_time
 
 
 def timeline(flow: JobFlow, *, now: datetime, whole: bool = False) -> Timeline | None:

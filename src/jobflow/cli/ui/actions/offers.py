@@ -44,7 +44,7 @@ class Action:
     """A command of `jobflow` for a flow, or for a step of it."""
 
     name: str
-    """The command: `cancel`."""
+    """The command: `cancel`; of one with a flag: `cancel-and-delete`."""
     label: str
     effect: str
     """The effect, in sentences."""
@@ -55,12 +55,16 @@ class Action:
     fields: Sequence[Field] = ()
     has_step: bool = False
     is_dangerous: bool = False
+    line: str = ""
+    """The command, if it is not the name: `delete --cancel`."""
+    meanwhile: str = ""
+    """Is shown until an action that lasts has been done."""
 
     def command(self, namespace: str, flow: str) -> str:
         """Return the command line without the flags of the fields."""
         place = f" -n {shlex.quote(namespace)}" if namespace != "default" else ""
         step = f" {STEP}" if self.has_step else ""
-        return f"jobflow {self.name} {shlex.quote(flow)}{step}{place}"
+        return f"jobflow {self.line or self.name} {shlex.quote(flow)}{step}{place}"
 
 
 _COMMENT = Field("comment", "Comment", "-m", "text")
@@ -120,6 +124,18 @@ ACTIONS: Mapping[str, Action] = {
             is_dangerous=True,
         ),
         Action(
+            "cancel-and-delete",
+            "Cancel and delete",
+            "Jobs that run are aborted, and steps that have not started are skipped. When the flow "
+            "has ended, it is deleted, with its jobs, pods and logs.",
+            "JobFlow {name} deleted.",
+            "Before its end, finally runs.",
+            is_dangerous=True,
+            line="delete --cancel",
+            meanwhile="The flow is being cancelled, and is deleted when it has ended. You can "
+            "close this dialog, but not end `jobflow ui`.",
+        ),
+        Action(
             "approve",
             "Approve",
             "The step is Completed, and the steps that depend on it start.",
@@ -169,10 +185,16 @@ class Offers:
 
 
 def list_offers(flow: JobFlow, *, is_deleted: bool) -> Offers:
-    """Return the actions for a flow as it is now: of suspend and resume, the one that fits.
+    """Return the actions for a flow as it is now, of two that exclude each other the one that fits.
     `is_deleted`: nothing can be done to it any more."""
     is_suspended = not _refuse_verb("resume", flow)
-    names = ("resume" if is_suspended else "suspend", "cancel", "retry", "resubmit", "delete")
+    names = (
+        "resume" if is_suspended else "suspend",
+        "cancel",
+        "retry",
+        "resubmit",
+        "cancel-and-delete" if refuse_delete(flow) else "delete",
+    )
     gone = f"JobFlow {flow.metadata.name} was deleted" if is_deleted else ""
     buttons = (Offer(name, ACTIONS[name].label, gone or _refusal(name, flow)) for name in names)
     return Offers(tuple(buttons), bool(flow.spec.finally_))
@@ -181,6 +203,8 @@ def list_offers(flow: JobFlow, *, is_deleted: bool) -> Offers:
 def _refusal(name: str, flow: JobFlow) -> str:
     """Return the first sentence of a refusal, with the phase in place of all that the page says of
     the state of the flow."""
+    if name not in _REFUSALS:
+        return ""
     why = _REFUSALS[name](flow).replace(state_of(flow), flow.status.state.phase or "Pending")
     return why.partition(". ")[0]
 
@@ -198,16 +222,10 @@ def _refuse_resubmit(flow: JobFlow) -> str:
     return f"JobFlow {flow.metadata.name} is a child flow, which its parent creates; see {why}"
 
 
-def _refuse_delete(flow: JobFlow) -> str:
-    name = flow.metadata.name
-    return f"JobFlow {name} has not ended: cancel it first" if refuse_delete(flow) else ""
-
-
 _REFUSALS: Mapping[str, Callable[[JobFlow], str]] = {
     "suspend": lambda flow: _refuse_verb("suspend", flow),
     "resume": lambda flow: _refuse_verb("resume", flow),
     "cancel": lambda flow: _refuse_verb("cancel", flow),
     "retry": lambda flow: _refuse_verb("retry", flow),
     "resubmit": _refuse_resubmit,
-    "delete": _refuse_delete,
 }

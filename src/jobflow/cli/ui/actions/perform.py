@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBFLOWS
-from jobflow.cli.errors import UNUSABLE, CommandError
+from jobflow.cli.errors import INTERRUPTED, UNUSABLE, CommandError
 from jobflow.cli.flows.find_flow import raise_unless_missing, to_flow
+from jobflow.cli.flows.follow import following
+from jobflow.cli.signals import run_unless
 from jobflow.cli.steer.answer import APPROVE, REJECT, Answer, create_answer
-from jobflow.cli.steer.delete import delete_flow, refuse_delete
+from jobflow.cli.steer.delete import cancel_first, delete_flow, refuse_delete
 from jobflow.cli.steer.resubmit import create_copy
 from jobflow.cli.steer.send_command import send_verb
 from jobflow.cli.ui.actions.offers import ACTIONS, VERBS
@@ -28,20 +32,23 @@ class Done:
 
 
 async def perform(
-    client: Client, namespace: str, name: str, action: str, fields: Mapping[str, str]
+    client: Client,
+    namespace: str,
+    name: str,
+    action: str,
+    fields: Mapping[str, str],
+    stop: asyncio.Event,
 ) -> Done:
     """Do an action of ACTIONS to a flow. Raises CommandError with its refusal, KeyError for an
-    unknown action, and NETWORK_ERRORS."""
+    unknown action, and NETWORK_ERRORS. An action that lasts is given up at `stop`."""
     raw = await _read(client, namespace, name)
     flow, said = to_flow(raw), ACTIONS[action].done
     if action == "resubmit":
         new = fields.get("name", "").strip() or None
         created = await create_copy(client, raw, _lines(fields.get("param", "")), new)
         return Done(said.format(name=created), created)
-    if action == "delete":
-        if why := refuse_delete(flow):
-            raise CommandError(UNUSABLE, why)
-        await delete_flow(client, flow)
+    if action in ("delete", "cancel-and-delete"):
+        await _delete(client, flow, stop, cancels=action != "delete")
         return Done(said.format(name=name), is_gone=True)
     if action in ("approve", "reject"):
         verb, step = (APPROVE if action == "approve" else REJECT), fields.get("step", "")
@@ -52,6 +59,21 @@ async def perform(
     plain, field, full = VERBS[action]
     await send_verb(client, flow, full if fields.get(field) else plain)
     return Done(said.format(name=name))
+
+
+async def _delete(client: Client, flow: JobFlow, stop: asyncio.Event, *, cancels: bool) -> None:
+    why = refuse_delete(flow)
+    if why and not cancels:
+        raise CommandError(UNUSABLE, why)
+    if why:
+        await cancel_first(client, flow)
+        async with following(client, [flow]) as follower:
+            if not await run_unless(stop, follower.until(lambda each: each.all_final)):
+                unfinished = "nothing was deleted; the flow is being cancelled"
+                raise CommandError(INTERRUPTED, unfinished)
+            if follower.deleted:
+                return  # somebody else was faster
+    await delete_flow(client, flow)
 
 
 async def _read(client: Client, namespace: str, name: str) -> bytes:

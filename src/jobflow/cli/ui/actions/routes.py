@@ -12,11 +12,12 @@ from jobflow.cli.ui.actions.offers import ACTIONS
 from jobflow.cli.ui.actions.perform import perform
 from jobflow.cli.ui.web.filters import flow_path
 from jobflow.cli.ui.web.guard import HOME, BadForm, read_form
+from jobflow.cli.ui.web.stream import Closing
 from jobflow.core.admission.object_names import all_names
 from jobflow.kube.client import NETWORK_ERRORS, Client
 
 
-def add_action_routes(app: FastAPI, client: Client, form_token: str) -> None:
+def add_action_routes(app: FastAPI, client: Client, form_token: str, closing: Closing) -> None:
     """Serve the forms of a flow. An answer is JSON: `message`, and `link` to a new flow or
     `home`, the list to show instead of a deleted one; or `error`, a line for each fault."""
 
@@ -28,7 +29,8 @@ def add_action_routes(app: FastAPI, client: Client, form_token: str) -> None:
         if action not in ACTIONS or not all_names([namespace, name]):
             return _refused(404, "there is no such action")
         try:
-            done = await perform(client, namespace, name, action, fields)
+            with closing.event() as stop:
+                done = await perform(client, namespace, name, action, fields, stop)
         except CommandError as error:
             return _refused(200, str(error))
         except NETWORK_ERRORS as error:

@@ -15,6 +15,7 @@ from jobflow.cli.ui.watches.step import LivePage, LiveStep, StepChoice
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.names import format_job_name
 from jobflow.core.schedule.past import flow_at, last_time
+from jobflow.core.schedule.timeline import first_start
 
 _WAITING = StepCondition(phase=StepPhase.WAITING)
 
@@ -83,7 +84,7 @@ class FlowView:
     def as_of(self) -> FlowView:
         """Return the flow at the time of the address; the present one if there is none, or the
         flow had ended by then."""
-        start, at = self.flow.status.start_time, read_time(self.query.at)
+        start, at = first_start(self.flow), read_time(self.query.at)
         if at is None or start is None or at >= self.end:
             return self
         at = max(at, start)

@@ -10,16 +10,13 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from jobflow.core.drawing.svg import phase_class
+from jobflow.core.drawing.phase_looks import look_of
 from jobflow.core.text import format_elapsed, format_time
-
-OTHER = "other"
-"""The look of phases such as Restarting and Aborting."""
 
 
 def look(phase: str) -> str:
     """Return the name of a phase's icon and class: `completed`, `failed`, … or `other`."""
-    return {"Succeed": "completed"}.get(phase) or phase_class(phase) or OTHER
+    return look_of(phase).name
 
 
 def elapsed(since: datetime | None, end: datetime | None = None) -> str:

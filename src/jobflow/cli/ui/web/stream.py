@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -104,6 +105,18 @@ class Closing(Signal):
         """Let all streams end."""
         self.is_set = True
         self.notify()
+
+    @contextmanager
+    def event(self) -> Iterator[asyncio.Event]:
+        """Yield an event that is set when the server ends."""
+        event = asyncio.Event()
+        self.watch(event)
+        if self.is_set:
+            event.set()
+        try:
+            yield event
+        finally:
+            self.unwatch(event)
 
 
 async def updates(

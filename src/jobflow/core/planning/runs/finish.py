@@ -19,6 +19,7 @@ from jobflow.api.flow.status import RequestedHours, RunCondition, StepPhase
 from jobflow.api.volcano.job import Job, JobPhase, TaskState
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, Pod, PodPhase
 from jobflow.core.planning.actions import ReadPods
+from jobflow.core.planning.causes import name_cause
 from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
@@ -37,7 +38,7 @@ from jobflow.core.pods.outputs import (
     read_message,
 )
 from jobflow.core.pods.resources import add_hours, replace_hours, sum_requests
-from jobflow.core.reasons import StepReason
+from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.text import format_go_duration, shorten
 from jobflow.core.timestamps import add, truncate_to_second
 
@@ -265,8 +266,9 @@ def _why(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> tupl
     detail = blamed.message if blamed is not None else state.message or state.reason
     is_flow = isinstance(job, ChildFlow)
     what = "flow" if is_flow else "job"
-    message = f"the {what} {job.metadata.name} ended {job.phase}"
-    message = f"{message}: {detail}" if detail else message
+    ended = f"the {what} {job.metadata.name} ended {job.phase}"
+    is_by_step = state.reason == FlowReason.STEP_FAILED
+    message = name_cause(ended, detail, blamed.failure if blamed and is_by_step else None)
     if _is_aborted(run, job):
         return run.stored.reason, aborted(run.stored.reason, message, run, ctx)
     if is_flow:

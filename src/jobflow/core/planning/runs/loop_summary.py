@@ -16,6 +16,7 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.volcano.job import JobPhase, TaskState
+from jobflow.core.planning.causes import name_cause
 from jobflow.core.planning.context import with_time
 from jobflow.core.planning.decision import RunDecision, StepDecision
 from jobflow.core.planning.observed import ObservedRun, ObservedStep
@@ -218,7 +219,8 @@ def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
         skipped = sum(d.condition.phase == StepPhase.SKIPPED for _, d in loop.decided.values())
         counts += [f"{skipped} of {items} skipped"] if skipped else []
         counts += [f"{loop.not_started} of {items} not started"] if loop.not_started else []
-        message = "; ".join([*counts, f"item {by.index}: {by.message}"])
+        failure = by.failure if by.reason == StepReason.FLOW_FAILED else None
+        message = name_cause("; ".join([*counts, f"item {by.index}"]), by.message, failure)
     return {
         "phase": StepPhase.FAILED,
         "reason": by.reason,

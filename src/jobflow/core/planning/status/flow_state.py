@@ -14,6 +14,7 @@ from jobflow.api.flow.status import (
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import JobPhase
 from jobflow.api.volcano.pod import PodPhase
+from jobflow.core.planning.causes import name_cause
 from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
@@ -138,6 +139,8 @@ def _failure(failed: Sequence[tuple[str, StepCondition]]) -> tuple[str, str]:
     conflict = condition.reason == StepReason.NAME_CONFLICT
     reason = FlowReason.NAME_CONFLICT if conflict else FlowReason.STEP_FAILED
     if len(failed) == 1:
-        why = f": {condition.message}" if condition.message else f" ({condition.reason})"
-        return reason, shorten(f"step {name} failed{why}")
+        if not condition.message:
+            return reason, shorten(f"step {name} failed ({condition.reason})")
+        failure = condition.failure if condition.reason == StepReason.FLOW_FAILED else None
+        return reason, shorten(name_cause(f"step {name} failed", condition.message, failure))
     return reason, shorten(f"steps {join_names([name for name, _ in failed])} failed")

@@ -76,9 +76,9 @@ class AsOf:
 
 def scrubber(view: FlowView, then: FlowView) -> Fragment:
     """Return the slider for a flow as it is now, and at the time that is shown; nothing before its
-    start."""
-    found = timeline(view.flow, now=view.now)
-    if found is None or view.flow.status.start_time is None:
+    first start."""
+    found = timeline(view.flow, now=view.now, whole=True)
+    if found is None:
         return Fragment(_ID, "empty.html", None)
     known = moments(view.flow, found)
     axis = Axis.of(found.start, found.end, is_open=found.is_open)
@@ -91,7 +91,7 @@ def scrubber(view: FlowView, then: FlowView) -> Fragment:
     )
     children = [
         Fragment("slider", "slider.html", slider),
-        Fragment("as-of", "as-of.html", _as_of(view, then, known)),
+        Fragment("as-of", "as-of.html", _as_of(view, then, found.start, known)),
     ]
     return Fragment(_ID, "scrubber.html", then.at is not None, children)
 
@@ -108,7 +108,7 @@ def _marks(known: Sequence[Moment], axis: Axis) -> list[Mark]:
     return [shown[place] for place in sorted(shown)]
 
 
-def _as_of(view: FlowView, then: FlowView, known: Sequence[Moment]) -> AsOf:
+def _as_of(view: FlowView, then: FlowView, start: datetime, known: Sequence[Moment]) -> AsOf:
     at = then.at
     times = [moment.time for moment in known if moment.time < view.end]
     here = len(times) if at is None else bisect_left(times, at)
@@ -120,7 +120,7 @@ def _as_of(view: FlowView, then: FlowView, known: Sequence[Moment]) -> AsOf:
     total = format_count(len(view.flow.all_steps), "step")
     return AsOf(
         at,
-        format_duration(at - (view.flow.status.start_time or at)),
+        format_duration(at - start),
         next((moment.words for moment in known if moment.time == at), ""),
         f"{ended} of {total} had finished",
         tuple(forgotten(view.flow)),

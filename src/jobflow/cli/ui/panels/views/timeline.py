@@ -12,11 +12,12 @@ from jobflow.cli.ui.panels.flow_view import FlowView
 from jobflow.cli.ui.panels.views.axis import Axis
 from jobflow.cli.ui.panels.views.rows import Place, Row, Rows, until
 from jobflow.cli.ui.panels.views.time_spent import Estimate, estimate, time_spent
-from jobflow.cli.ui.web.filters import OTHER, look
+from jobflow.cli.ui.web.filters import look
 from jobflow.cli.ui.web.fragments import Fragment
+from jobflow.core.drawing.phase_looks import OTHER
 from jobflow.core.schedule.run_timelines import merge_spans
 from jobflow.core.schedule.spans import Span, State
-from jobflow.core.schedule.timeline import PathStep, StepTimeline, first_start, was_retried
+from jobflow.core.schedule.timeline import PathStep, StepTimeline, first_start, last_retry
 from jobflow.core.text import format_count, format_duration
 
 MAX_SPANS = 8
@@ -81,7 +82,7 @@ def timeline_view(view: FlowView) -> Fragment:
     shown = now if view.at is None else Rows.of(view)
     then = {row.path: row for row in shown.shown()}
     found, first = now.found, first_start(present.flow)
-    retried = present.flow.status.start_time if was_retried(present.flow) else None
+    retried = last_retry(present.flow)
     rows = now if retried is None else Rows.of(present, whole=True)
     left = estimate(present) if found is not None else None
     axis = None
@@ -177,7 +178,7 @@ def _look(span: Span, line: StepTimeline) -> str:
         return "failed"
     outcome = line.phase if is_over else span.outcome or line.phase
     found = "running" if span.is_open else look(outcome)
-    return found if found != OTHER else "running"
+    return found if found != OTHER.name else "running"
 
 
 def _path(own: PathStep, axis: Axis, *, is_open: bool) -> Bar:
