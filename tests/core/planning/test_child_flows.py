@@ -217,6 +217,40 @@ def test_a_child_flow_that_a_user_cancels_fails_its_step_for_good() -> None:
     assert (condition.phase, condition.reason) == ("Failed", "Cancelled")
 
 
+def with_cancelled_child(**fields: Any) -> World:
+    """Return a flow whose child flow a user has cancelled, with a dependant for each condition."""
+    handlers = [
+        Step(name=f"on-{each.lower()}", depends_on=after("a", condition=each))
+        for each in ("Failed", "Finished")
+    ]
+    steps = [Step(name="a", flow=INNER, **fields), *handlers, Step(name="b", depends_on=after("a"))]
+    world = with_child(world_of(steps).settled(), "f-a", "Running").settled()
+    return with_child(world, "f-a", "Failed", "Cancelled")
+
+
+def test_a_child_flow_that_a_user_cancels_is_a_failure_for_dependants() -> None:
+    plan = with_cancelled_child().settled().plan()
+    assert plan.phases == {
+        "a": "Failed",
+        "on-failed": "Pending",
+        "on-finished": "Pending",
+        "b": "Skipped",
+    }
+    assert plan.skipped == {"b": "UpstreamFailed"}
+    assert {"f-on-failed", "f-on-finished"} <= with_cancelled_child().settled().jobs.keys()
+
+
+def test_a_cancelled_child_flow_with_continue_on_failure_meets_every_condition() -> None:
+    world = with_cancelled_child(continue_on_failure=True).settled()
+    assert {"f-on-failed", "f-on-finished", "f-b"} <= world.jobs.keys()
+
+
+def test_dependants_of_a_child_flow_that_is_cancelled_with_its_parent_are_stopped() -> None:
+    world = with_child(running(), "f-a", "Running").settled().with_command().settled()
+    world = with_child(world, "f-a", "Failed", "Cancelled").settled()
+    assert world.plan().skipped == {"b": "Stopped"}
+
+
 def test_a_retry_of_the_step_makes_a_new_child_flow() -> None:
     world = failed(parent(retry=Retry(limit=1))).later(1).settled()
     assert isinstance(world.jobs["f-a-r1"], ChildFlow)

@@ -20,7 +20,6 @@ from jobflow.core.spec.readiness import (
     StepEnd,
     TargetState,
     get_condition_for,
-    get_end,
     get_probe,
 )
 
@@ -84,7 +83,7 @@ def _judge_targets(ctx: PlanContext, step: int) -> Iterator[tuple[int, TargetSta
     for target in ctx.graph.targets[step]:
         other = ctx.observed[target]
         condition = get_condition_for(observed.step, ctx.steps[target])
-        end = get_end(other.step, other.stored)
+        end = ctx.end_of(other.step, other.stored)
         state = TARGET_STATES[condition][end]
         if other.step.name in passed or (has_probe and end in (StepEnd.COMPLETED, StepEnd.FAILED)):
             state = TargetState.MET  # its probe passed, or can no longer pass: it blocks nothing

@@ -53,6 +53,9 @@ class Facts:
     """Answers to approvals, by Commands of this plan."""
     ended: Mapping[int, StepDecision] = field(default_factory=dict)
     """The decisions that more facts do not change (`PendingSteps.ended`), by position."""
+    failing: Pause | None = None
+    """With `failurePolicy: Abort`: why nothing starts beside steps that have failed, while this is
+    being read or stored."""
     aborted_for: str = ""
     """The failure for which all running steps are aborted, as a clause; "" if there is none."""
     spared: frozenset[str] = frozenset()
@@ -117,13 +120,13 @@ class PlanContext:
         records = {record.name: record for record in flow.status.job_status_list or ()}
         observed = gather(flow, layout, view, records, second)
         facts = Facts(stored_lifecycle(flow, second))
-        progress = Progress(*_stored(observed), PlanBudget())
+        progress = Progress(*_stored(observed, facts), PlanBudget())
         return cls(flow, view, now, second, layout, records, observed, facts, progress)
 
     def with_facts(self, facts: Facts) -> PlanContext:
         """Return the context for another round of decisions. The effects of Commands make the
         notes of earlier rounds void."""
-        standing, ends = _stored(self.observed)
+        standing, ends = _stored(self.observed, facts)
         if (facts.lifecycle, facts.answers) == (self.lifecycle, self.facts.answers):
             progress = replace(self.progress, standing=standing, ends=ends, target_ends={})
         else:
@@ -152,8 +155,8 @@ class PlanContext:
 
     @cached_property
     def pause(self) -> Pause | None:
-        """Why no step starts at present, or None."""
-        return self.facts.lifecycle.pause
+        """Why no step, item or attempt starts at present, or None."""
+        return self.facts.lifecycle.pause or self.facts.failing
 
     @cached_property
     def standing(self) -> list[StepCondition]:
@@ -271,6 +274,10 @@ class PlanContext:
         """Return the items of a step as far as this round has decided; None if not known yet."""
         return get_items(self.steps[position], self.standing[position].decisions)
 
+    def end_of(self, step: Step, condition: RunCondition) -> StepEnd | None:
+        """Return how a step, or one run of it, has ended, or None if it has not."""
+        return get_end(step, condition, is_cancelled=bool(self.lifecycle.ending_reason))
+
     def _standing(self, name: str) -> StepAndCondition | None:
         position = self.graph.index.get(name)
         return None if position is None else (self.steps[position], self.standing[position])
@@ -332,7 +339,10 @@ def with_time(condition: Condition, stored: Condition, now: datetime) -> Conditi
     return stored if timed == stored else timed
 
 
-def _stored(observed: Sequence[ObservedStep]) -> tuple[list[StepCondition], list[StepEnd | None]]:
+def _stored(
+    observed: Sequence[ObservedStep], facts: Facts
+) -> tuple[list[StepCondition], list[StepEnd | None]]:
     """Return the stored conditions, and how the steps have ended by them."""
     standing = [each.stored for each in observed]
-    return standing, [get_end(each.step, each.stored) for each in observed]
+    ends = bool(facts.lifecycle.ending_reason)
+    return standing, [get_end(each.step, each.stored, is_cancelled=ends) for each in observed]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.control import ConcurrencyPolicy
@@ -37,7 +37,7 @@ HALTS = frozenset({CANCELLED, TIMEOUT})
 class Pause(NamedTuple):
     """Why no step of a flow starts at present."""
 
-    reason: StepReason
+    reason: StepReason | Literal[""]
     message: str
 
 

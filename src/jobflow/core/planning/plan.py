@@ -152,7 +152,7 @@ def _decide(ctx: PlanContext) -> tuple[PlanContext, list[StepDecision]]:
     """Return one decision a step, by position, and the context with all facts.
 
     Every step is decided again while the facts grow. That ends: a round adds a step that fails to
-    `ended`, or sets one of three fields that are set once. Vcjobs that the last round finds to be
+    `ended`, or sets one of four fields that are set once. Vcjobs that the last round finds to be
     impossible are left to the next plan.
     """
     while True:
@@ -174,9 +174,12 @@ def _more_facts(
     facts, stop = ctx.facts, steps.stopping
     if steps.failing:
         return replace(facts, ended=steps.ended())
-    if not facts.aborted_for and stop.failed and policy_of(ctx.flow) is FailurePolicy.ABORT:
-        spared = stop.spared()
-        return replace(facts, ended=steps.ended(), aborted_for=stop.why, spared=spared)
+    if stop.is_active and policy_of(ctx.flow) is FailurePolicy.ABORT:
+        if stop.failed and not facts.aborted_for:
+            spared = stop.spared()
+            return replace(facts, ended=steps.ended(), aborted_for=stop.why, spared=spared)
+        if not (stop.failed or facts.failing):
+            return replace(facts, ended=steps.ended(), failing=stop.pause)
     if not facts.daemons_done and ctx.layout.has_daemons:
         if finally_and_daemons.are_done(ctx, decisions):
             return replace(facts, ended=steps.ended(), daemons_done=True)

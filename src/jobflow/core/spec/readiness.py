@@ -226,9 +226,10 @@ def build_requirement(
     return Requirement(targets, how, wants, rows, probe, to_run, handled, matched, is_mixed)
 
 
-def get_end(step: Step, condition: RunCondition) -> StepEnd | None:
+def get_end(step: Step, condition: RunCondition, *, is_cancelled: bool) -> StepEnd | None:
     """Return how a step, or one run of it, has ended, by its condition, or None if it has not. A
-    cancelled step is Stopped, because its failure must not start steps that handle failures."""
+    step that is cancelled with its flow (`is_cancelled`) is Stopped, because its failure must not
+    start steps that handle failures; a child flow that a user cancels has failed."""
     phase = condition.phase
     if phase not in ENDED_STEP_PHASES:
         return None
@@ -236,7 +237,7 @@ def get_end(step: Step, condition: RunCondition) -> StepEnd | None:
         return StepEnd.COMPLETED
     if phase == StepPhase.SKIPPED:
         return _SKIPPED.get(condition.reason, StepEnd.NOT_TAKEN)
-    if condition.reason == CANCELLED:
+    if is_cancelled and condition.reason == CANCELLED:
         return StepEnd.STOPPED
     return StepEnd.FORGIVEN if step.continue_on_failure else StepEnd.FAILED
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jobflow.api import labels
-from jobflow.api.flow.control import ForEach, Retry
+from jobflow.api.flow.control import Approval, Backoff, ForEach, Retry
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.core.planning.status.flow_state import name_failed
 from support.plan.loop_worlds import end_jobs, for_each
@@ -103,6 +103,27 @@ def test_a_step_that_fails_before_it_starts_aborts_the_others_too() -> None:
     world = world.with_jobs(x="Running", a="Running").settled().ended("f-a", "Completed")
     assert world.plan().conditions["x"].reason == "FailurePolicy"
     assert world.plan().conditions["x"].message == "is being aborted: b failed"
+
+
+def test_abort_starts_nothing_beside_a_failure_that_is_being_stored() -> None:
+    """No item and no attempt, which the next plan would abort."""
+    world = flow(
+        ok=step(approval=Approval(timeout="5s")),
+        items=step(for_each=ForEach(count=2, parallelism=1)),
+        again=step(retry=Retry(limit=1, backoff=Backoff(duration="5s"))),
+    ).with_spec(failure_policy="Abort")
+    world = world.settled().ended("f-again", "Failed").settled().ended("f-items-0", "Completed")
+    planned = world.later(5).plan()
+    assert (planned.phases["ok"], planned.creates) == ("Failed", [])
+
+
+@pytest.mark.parametrize("policy", ["Stop", "Abort", "Continue"])
+def test_a_failure_that_is_being_read_holds_back_items_only_with_abort(policy: str) -> None:
+    world = flow(a=step(), items=step(for_each=ForEach(count=2, parallelism=1)))
+    world = world.with_spec(failure_policy=policy).settled()
+    world = replace(world, failed_pods_read=False).ended("f-a", "Failed")
+    planned = world.ended("f-items-0", "Completed").plan()
+    assert planned.creates == ([] if policy == "Abort" else ["f-items-1"])
 
 
 @pytest.mark.parametrize("condition", [None, "Completed", "Failed", "Finished", "Running"])

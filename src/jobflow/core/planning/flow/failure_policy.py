@@ -14,6 +14,7 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
+from jobflow.core.planning.lifecycle import Pause
 from jobflow.core.planning.observed import FAILURES, ObservedRun
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import is_to_be_stored
@@ -123,6 +124,11 @@ class FailureStop:
     def why(self) -> str:
         """The clause that names the failed steps."""
         return f"{join_names(self.failed)} failed"
+
+    @property
+    def pause(self) -> Pause:
+        """Why no step starts while a failure is being read or stored."""
+        return Pause("", f"waits until it is known how {join_names(self.failing)} ended")
 
     def stopped_by(self, position: int, condition: StepCondition) -> bool:
         """Whether this condition of a step stops the flow."""

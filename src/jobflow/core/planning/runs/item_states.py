@@ -19,7 +19,6 @@ from jobflow.core.spec.readiness import (
     StepEnd,
     TargetState,
     combine_states,
-    get_end,
 )
 from jobflow.core.text import MAX_NAMES, join_names
 
@@ -87,7 +86,7 @@ class ItemStates:
 
     def _state(self, target: _Target, index: int) -> TargetState:
         run = target.runs.get(index)
-        end = None if run is None else get_end(target.step, run)
+        end = None if run is None else self._ctx.end_of(target.step, run)
         if end is None and run is not None and self._completing and run.phase != StepPhase.WAITING:
             end = StepEnd.COMPLETED
         if end is None and target.end is StepEnd.FAILED:

@@ -17,7 +17,6 @@ from jobflow.core.planning.target_ends import (
     recorded_ends,
 )
 from jobflow.core.spec.approvals import is_to_be_stored
-from jobflow.core.spec.readiness import get_end
 
 
 def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
@@ -44,7 +43,7 @@ def begun_steps(ctx: PlanContext) -> list[StepDecision | None]:
             found[position] = decision
             ctx.standing[position] = decision.condition
             if not is_to_be_stored(observed.step, decision.condition):
-                ctx.progress.ends[position] = get_end(observed.step, decision.condition)
+                ctx.progress.ends[position] = ctx.end_of(observed.step, decision.condition)
     return found
 
 

@@ -21,7 +21,7 @@ from jobflow.core.planning.steps.probes import ProbeState
 from jobflow.core.planning.steps.target_messages import TargetStates
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
-from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState, get_end
+from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState
 
 _PHASE = attrgetter("phase")
 _WAITING, _PARALLELISM = StepPhase.WAITING, StepReason.PARALLELISM
@@ -84,7 +84,7 @@ class Forecast(PendingSteps):
         """Let a step's vcjobs complete, those of now and those that are created now."""
         step = self.ctx.steps[position]
         self._changes = True
-        if (end := get_end(step, condition)) is not None:  # an answer that is being stored
+        if (end := self.ctx.end_of(step, condition)) is not None:  # an answer that is being stored
             self.ends[position] = end
             self._decide_dependants_again(position)
             return

@@ -44,9 +44,8 @@ from jobflow.core.spec.readiness import (
     StepEnd,
     TargetState,
     combine_states,
-    get_end,
 )
-from jobflow.core.text import join_names, shorten
+from jobflow.core.text import shorten
 
 _NOT_YET, _UNSATISFIABLE = TargetState.NOT_YET, TargetState.UNSATISFIABLE
 
@@ -102,7 +101,7 @@ class PendingSteps:
         self.decisions[position] = decision
         self.ctx.standing[position] = condition
         if condition.phase in ENDED_STEP_PHASES:
-            self.ends[position] = get_end(self.ctx.steps[position], condition)
+            self.ends[position] = self.ctx.end_of(self.ctx.steps[position], condition)
             if self.stopping.stopped_by(position, condition):
                 self.failing.append(position)
 
@@ -221,8 +220,7 @@ class PendingSteps:
         if stopping.failed:
             message = skipped_for(StepEnd.STOPPED, self.ctx, targets, stopping.failed)
             return self._skipped(observed, StepReason.STOPPED, message)
-        message = f"waits until it is known how {join_names(stopping.failing)} ended"
-        return StepDecision(wait(observed, "", message))
+        return StepDecision(wait(observed, *stopping.pause))
 
     def _target_states(self, position: int, *, began: bool = False) -> TargetStates:
         """`began`: a step that has begun does not need its probe any more."""
