@@ -15,6 +15,7 @@ from jobflow.api.resources import COMMANDS
 from support.cluster.kubectl import Kubectl
 from support.cluster.real_cluster import RealCluster
 from support.cluster.release_checks import state
+from support.cluster.rights import allow
 from support.cluster.served import Served
 from support.sandbox.manifests import jobflow, template
 from support.sandbox.servers import Server
@@ -22,7 +23,6 @@ from support.sandbox.volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 
-ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}"
 BY = "flow.volcano.sh/by"
 REFUSED = 'user "bob" may not {} jobflows.flow.volcano.sh "release" in namespace "{}"'
 
@@ -49,22 +49,6 @@ def answer(real: RealCluster, api: Server, tmp_path: Path) -> Answer:
     return run
 
 
-def allow(real: RealCluster, namespace: str, user: str, *verbs: str) -> None:
-    """Let the user read flows, create Commands, and use these verbs on flows of the namespace."""
-    flows = {"apiGroups": ["flow.volcano.sh"], "resources": ["jobflows"]}
-    commands = {"apiGroups": ["bus.volcano.sh"], "resources": ["commands"], "verbs": ["create"]}
-    group = "rbac.authorization.k8s.io"
-    head = {"apiVersion": f"{group}/v1", "metadata": {"name": user}}
-    rules = [{**flows, "verbs": ["get", *verbs]}, commands]
-    subject = {"apiGroup": group, "kind": "User", "name": user}
-    role = {"apiGroup": group, "kind": "Role", "name": user}
-    for plural, body in (
-        ("roles", {**head, "kind": "Role", "rules": rules}),
-        ("rolebindings", {**head, "kind": "RoleBinding", "roleRef": role, "subjects": [subject]}),
-    ):
-        real.admin.post(f"{ROLES.format(namespace)}/{plural}", json=body).raise_for_status()
-
-
 async def release(api: Server, **approval: str) -> None:
     """Create a flow that waits for approval before its only job."""
     flow = jobflow("release", {"ok": [], "deploy": ["ok"]})
@@ -87,8 +71,8 @@ async def until(api: Server, phase: str, reason: str = "") -> dict[str, Any]:
 async def test_who_may_approve_a_flow_is_named_in_its_status(
     real: RealCluster, api: Server, served: Served, answer: Answer
 ) -> None:
-    allow(real, api.namespace, "bob", "update")
-    allow(real, api.namespace, "carol", "approve")
+    allow(real, api.namespace, "bob", ["get", "update"])
+    allow(real, api.namespace, "carol", ["get", "approve"])
     await release(api, message="Deploy?")
     await until(api, "Pending", "WaitingForApproval")
     for verb in ("approve", "reject"):
@@ -111,8 +95,8 @@ async def test_who_may_approve_a_flow_is_named_in_its_status(
 async def test_other_commands_need_the_right_to_update_the_flow(
     real: RealCluster, api: Server, served: Served, answer: Answer
 ) -> None:
-    allow(real, api.namespace, "bob", "approve")
-    allow(real, api.namespace, "dave", "update")
+    allow(real, api.namespace, "bob", ["get", "approve"])
+    allow(real, api.namespace, "dave", ["get", "update"])
     await release(api)
     await until(api, "Pending", "WaitingForApproval")
     refused = await asyncio.to_thread(answer, "bob", "cancel", "release")

@@ -288,3 +288,44 @@ async def test_an_unknown_action_does_nothing(world: PageWorld) -> None:
             headers={"origin": world.home},
         )
         assert answer.status == 404
+
+
+def approved_items(name: str) -> dict[str, Any]:
+    """Return a flow whose step b waits for an approval of each of its items."""
+    made = approved(name)
+    made["spec"]["flows"][0]["forEach"] = {"items": ["eu", "us", "asia"]}
+    made["spec"]["flows"][0]["approval"] = {"message": "Release $(item)?"}
+    made["spec"]["flows"][0]["continueOnFailure"] = True
+    return made
+
+
+async def test_items_are_listed_and_answered_one_by_one(world: PageWorld) -> None:
+    tab = await opened(world, approved_items("f"), "?step=b")
+    asked = tab.get_by_role("region", name="Waiting for an answer")
+    await expect(asked.locator("li")).to_have_text(
+        [
+            "b/0 waits for approval: Release eu?",
+            "b/1 waits for approval: Release us?",
+            "b/2 waits for approval: Release asia?",
+        ]
+    )
+    panel = tab.get_by_role("region", name="Approval")
+    await expect(panel).to_contain_text("b/0, b/1, b/2 wait for approval.")
+    await panel.get_by_role("link", name="b/1").click()
+    await expect(panel).to_contain_text("Release us?")
+    dialog = await ask(tab, "Reject")
+    await dialog.get_by_label("Comment").fill("too early")
+    await expect(dialog.locator("code")).to_have_text("jobflow reject f b/1 -m 'too early'")
+    await confirm(dialog, "Reject")
+    await expect(panel).to_contain_text("Rejected")
+    await expect(asked.locator("li")).to_have_count(2)
+    for item in ("b/0", "b/2"):
+        await asked.get_by_role("link", name=item).click()
+        await expect(panel.locator(".question")).to_be_visible()
+        await confirm(await ask(tab, "Approve"), "Approve")
+        await expect(panel).to_contain_text("Approved")
+    runs = ((await world.ended("f")).status.conditions or {})["f-b"].runs or ()
+    assert [run.phase for run in runs] == ["Completed", "Failed", "Completed"]
+    await tab.goto(f"{world.home}/flows/default/f?step=b")
+    await expect(panel).to_contain_text("2 of 3 items approved, 1 rejected.")
+    await expect(panel.get_by_role("button")).to_have_count(0)

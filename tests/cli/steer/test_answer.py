@@ -31,6 +31,7 @@ STEPS: list[dict[str, Any]] = [
     {"name": "a"},
     {"name": "ok", "approval": {"message": "Deploy?"}},
     {"name": "each", "approval": {}, "forEach": {"count": 3}},
+    {"name": "none", "approval": {}, "forEach": {"count": 2}},
     {"name": "later", "approval": {}, "dependsOn": {"targets": ["ok"]}},
 ]
 
@@ -89,6 +90,7 @@ async def test_the_answer_as_json(world: Cluster, kubeconfig: Path, verb: str) -
     [
         ("a", 1, "JobFlow f: step a has no approval"),
         ("each", 1, "JobFlow f: step each has items; name one that waits for approval: each/1"),
+        ("none", 1, "JobFlow f: step none has items, and none of them waits for approval"),
         ("each/0", 1, "JobFlow f: item each/0 is Completed: approved by ann"),
         ("each/2", 1, "JobFlow f: item each/2 does not wait for approval yet"),
         ("each/3", 1, 'JobFlow f: step "each" has no item "3": it has 3 items, 0 to 2'),

@@ -112,8 +112,10 @@ def refuse_answer(flow: JobFlow, step: Step, number: str | None) -> str:
         return "" if asks(condition) else f"step {step.name} {_state(condition)}"
     if number is None:
         open_items = [f"{step.name}/{run.index}" for run in condition.runs or () if asks(run)]
-        listed = f": {join_names(open_items, shown=10)}" if open_items else ""
-        return f"step {step.name} has items; name one that waits for approval{listed}"
+        if not open_items:
+            return f"step {step.name} has items, and none of them waits for approval"
+        listed = join_names(open_items, shown=10)
+        return f"step {step.name} has items; name one that waits for approval: {listed}"
     if unknown := describe_unknown_item(flow, step, number):
         return unknown
     item = next((run for run in condition.runs or () if run.index == int(number)), RunCondition())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,8 @@ from jobflow.cli.steer.answer import refuse_answer
 from jobflow.cli.ui.panels.step.selected import SelectedStep
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.spec.approvals import asks
+from jobflow.core.spec.items import get_items
+from jobflow.core.text import format_count
 
 MAX_LINKS = 10
 """Items that wait; the list of items has all."""
@@ -37,6 +40,8 @@ class Approval:
     """Why it cannot be answered now; "" if it can."""
     items: tuple[str, ...] = ()
     """`STEP/INDEX` of the items that wait, if the step has items and none is selected."""
+    answers: str = ""
+    """`2 of 3 items approved, 1 rejected.`, if the step has items and none is selected."""
 
 
 def approval(selected: SelectedStep) -> Fragment:
@@ -49,9 +54,11 @@ def approval(selected: SelectedStep) -> Fragment:
     if spec.timeout:
         timeout = f"After {spec.timeout} without an answer: {spec.default or 'Reject'}."
     items: tuple[str, ...] = ()
+    answers = ""
     if selected.has_many_runs:
         waiting = (each for each in selected.condition.runs or () if asks(each))
         items = tuple(f"{choice}/{each.index}" for each in islice(waiting, MAX_LINKS))
+        answers = _count(selected)
     shown = Approval(
         step=str(choice),
         question=run.message if asks(run) else spec.message or "",
@@ -61,5 +68,15 @@ def approval(selected: SelectedStep) -> Fragment:
         time=result.time,
         refusal=refuse_answer(selected.flow, selected.step, number),
         items=items,
+        answers=answers,
     )
     return Fragment("step-approval", "step-approval.html", shown)
+
+
+def _count(selected: SelectedStep) -> str:
+    runs = selected.condition.runs or ()
+    given = Counter(run.approval.answer for run in runs if run.approval)
+    known = get_items(selected.step, selected.condition.decisions) or ()
+    total = format_count(max(len(runs), len(known)), "item")
+    rejected = f", {count} rejected" if (count := given[ApprovalAnswer.REJECT]) else ""
+    return f"{given[ApprovalAnswer.APPROVE]} of {total} approved{rejected}."
