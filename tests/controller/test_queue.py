@@ -60,6 +60,23 @@ async def test_taking_a_key_cancels_its_requeue(timed: Timed) -> None:
     assert await timed.take() == []
 
 
+async def test_events_of_a_resting_key_wait_and_are_one(timed: Timed) -> None:
+    timed.queue.add("a")
+    timed.queue.add("b")
+    assert await timed.queue.get() == "a"
+    timed.queue.rest("a", 2)
+    timed.queue.add("a")
+    timed.queue.done("a")
+    timed.queue.add("a")
+    assert await timed.take() == ["b"]
+    timed.pass_time(1.9)
+    assert await timed.take() == []
+    timed.pass_time(0.1)
+    assert await timed.take() == ["a"]
+    timed.queue.add("a")
+    assert await timed.take() == ["a"], "it rests once"
+
+
 async def test_outdated_times_are_not_kept(timed: Timed) -> None:
     timed.queue.add_after("b", 86400.0)
     for _ in range(1000):

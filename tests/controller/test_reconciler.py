@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import JobFlowStatus
+from jobflow.api.flow.status import JobFlowStatus, StepCondition
 from jobflow.controller import reconciler as module
 from jobflow.core.planning.actions import Event, EventType, Plan
 from jobflow.core.planning.view import View
@@ -33,6 +33,42 @@ async def test_a_status_that_is_not_urgent_is_written_once_a_second(
         set_plan(monkeypatch, says=str(number))
         outcome = await world.reconciler.reconcile(KEY)
         assert (world.writes, outcome.after) == (writes, wait)
+
+
+async def test_the_status_of_a_large_flow_is_written_more_rarely(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conditions = {f"f-{number}": StepCondition() for number in range(3000)}
+    for passed, message, wait in [
+        (0.0, "first", None),
+        (1.0, "second", 2.0),
+        (2.0, "second", None),
+    ]:
+        world.now += passed
+        status = msgspec.structs.replace(running_status(message), conditions=conditions)
+        set_plan(monkeypatch, status=status)
+        assert (await world.reconciler.reconcile(KEY)).after == wait
+
+
+async def test_events_after_a_long_plan_share_the_next_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan_slowly(flow: JobFlow, view: View, *, now: datetime) -> Plan:
+        world.now += 0.01
+        return Plan(actions=(), status=flow.status)
+
+    monkeypatch.setattr(module, "plan_flow", plan_slowly)
+    world.queue.add(KEY)
+    assert await world.queue.get() == KEY
+    await world.reconciler.reconcile(KEY)
+    world.queue.done(KEY)
+    world.queue.add(KEY)
+    world.now += 0.035
+    world.queue.release()
+    assert not world.queue._ready
+    world.now += 0.01
+    world.queue.release()
+    assert await world.queue.get() == KEY
 
 
 async def test_a_status_that_is_not_urgent_waits_for_room(

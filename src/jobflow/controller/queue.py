@@ -46,7 +46,8 @@ class WorkQueue(Generic[K]):
     - in backoff (`retry`): at the end of the backoff. A requeue waits for that too. An event does
       not, because it may have nothing to do with the failure: the worker then asks `backoff` and
       does not repeat what failed;
-    - while a server asked to wait (`retry` with `at_least`): not at all.
+    - while a server asked to wait (`retry` with `at_least`), and while it rests (`rest`): not at
+      all.
 
     The queue hands out one key per iteration of the event loop, so that other tasks can run between
     two keys. A key that is added while it is worked on is handed out again after `done`. `clock`
@@ -72,6 +73,8 @@ class WorkQueue(Generic[K]):
         """A heap. An entry is outdated if `_due` has another time for its key."""
         self._count = 0
         self._failing: dict[K, FailedKey] = {}
+        self._resting: dict[K, float] = {}
+        """Keys that wait after long work, and until when."""
         self._turn = asyncio.Lock()
         """Held by the worker that takes the next key."""
         self._news = asyncio.Event()
@@ -122,6 +125,11 @@ class WorkQueue(Generic[K]):
         failing = self._failing.get(key)
         return max(0.0, failing.until - self._clock()) if failing is not None else 0.0
 
+    def rest(self, key: K, seconds: float) -> None:
+        """Let events of the key wait for so long, so that the next work includes them all. Called
+        by the worker that has the key."""
+        self._resting[key] = self._clock() + seconds
+
     def forget(self, key: K) -> None:
         """End the backoff after a success; the next one is the shortest again."""
         self._failing.pop(key, None)
@@ -143,6 +151,7 @@ class WorkQueue(Generic[K]):
             key = self._ready.popleft()
         self._working.add(key)
         self._due.pop(key, None)
+        self._resting.pop(key, None)
         self._hooks.waited(self._clock() - self._since.pop(key))
         self._hooks.depth(len(self._ready))
         return key
@@ -202,11 +211,12 @@ class WorkQueue(Generic[K]):
             self._timer = asyncio.get_running_loop().call_later(wait, self.release)
 
     def _push(self, key: K) -> None:
-        """Make the key ready, unless a server asked to wait."""
+        """Make the key ready, unless it has to wait."""
         failing = self._failing.get(key)
-        if failing is not None and failing.asked_until > self._clock():
+        until = max(failing.asked_until if failing else 0.0, self._resting.get(key, 0.0))
+        if until > self._clock():
             del self._since[key]
-            self._schedule(key, failing.asked_until)
+            self._schedule(key, until)
             return
         self._ready.append(key)
         self._hooks.depth(len(self._ready))

@@ -36,6 +36,13 @@ log = structlog.get_logger(__name__)
 
 STATUS_SECONDS = 1.0
 """Minimum time between two status writes of a flow that nothing waits for."""
+SECONDS_A_STEP = 0.001
+"""The part of that time for each step, because everybody who follows the flow reads all steps."""
+LONG_PLAN = 0.005
+"""Seconds of a plan after which the flow rests: the events of that time share the next plan."""
+RESTS = 4
+"""Length of the rest in plans, so that a flow of thousands of steps, whose jobs change many times a
+second, is planned for at most a fifth of the time."""
 PROGRESS_SECONDS = 30.0
 """Time after which such a write no longer waits for room among the writes under way."""
 SETTLE_SECONDS = 0.1
@@ -199,7 +206,10 @@ class Reconciler(Listener):
         answers = self._memory.of(flow)
         if not self._queue.backoff(key):
             answers.failed.clear()
+        began = self._clock()
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
+        if (took := self._clock() - began) > LONG_PLAN:
+            self._queue.rest(key, took * RESTS)
         if flow.status.start_time is None and plan.status.start_time is not None:
             self._places.take(flow)  # before anything is awaited
         self._prober.want(key, flow.metadata.uid, plan.probes)
@@ -252,7 +262,8 @@ class Reconciler(Listener):
         now = self._clock()
         if answers.changed_at is None:
             answers.changed_at = now
-        due = max(answers.changed_at + SETTLE_SECONDS, answers.written_at + self._status_seconds)
+        seconds = max(self._status_seconds, SECONDS_A_STEP * len(plan.status.conditions or ()))
+        due = max(answers.changed_at + SETTLE_SECONDS, answers.written_at + seconds)
         if due > now:
             return due - now
         late = answers.changed_at + PROGRESS_SECONDS

@@ -30,7 +30,7 @@ class Reviews(Rules):
 
     denied: set[str] = field(default_factory=set)
 
-    def complete(self, obj: Object) -> list[str]:
+    def complete(self, obj: Object, old: Object | None = None) -> list[str]:
         asked = obj["spec"]["resourceAttributes"]
         obj.setdefault("metadata", {})["name"] = str(uuid4())
         obj["status"] = {"allowed": f"{asked['verb']} {asked['resource']}" not in self.denied}

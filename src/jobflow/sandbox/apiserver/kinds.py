@@ -23,8 +23,9 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 class Rules:
     """Requirements of a kind beyond metadata. The base class has none."""
 
-    def complete(self, obj: Object) -> list[str]:
-        """Drop unknown fields and set defaults, in place; return the dropped paths."""
+    def complete(self, obj: Object, old: Object | None = None) -> list[str]:
+        """Drop unknown fields and set defaults, in place; return the dropped paths. Parts that are
+        shared with `old`, the stored object, stay as they are."""
         return []
 
     def begin(self, obj: Object) -> None:

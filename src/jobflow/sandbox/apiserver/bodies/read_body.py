@@ -6,6 +6,7 @@ Unknown and duplicate fields are an error (Strict), a warning (Warn) or dropped 
 from collections.abc import Callable
 from typing import Any
 
+from jobflow.core.json_values import copy_json
 from jobflow.core.violations import Reason, Violation
 from jobflow.sandbox.apiserver.bodies import checks, codec, patches
 from jobflow.sandbox.apiserver.kinds import Kind, Object
@@ -115,10 +116,17 @@ def check_patch_type(kind: Kind, media_type: str) -> None:
 def revised(target: Target, request: Request, write: WriteOptions) -> Callable[[Stored], Object]:
     """Return the change that a PATCH asks for. Raises RequestFailure."""
     patch = _patch(request)
+    shares = request.content_type == patches.MERGE and target.kind.custom
 
     def change(current: Stored) -> Object:
-        shown = target.kind.projection.show(codec.load(current.body))
-        return _revision(target, request, write, patch(shown), current)
+        """A merge patch shares all that it leaves alone with the stored object, whose status may
+        be large."""
+        if shares:
+            obj = {**current.obj, "metadata": copy_json(current.obj["metadata"])}
+        else:
+            obj = codec.load(current.body)
+        obj = patch(target.kind.projection.show(obj))
+        return _revision(target, request, write, obj, current)
 
     return change
 
@@ -158,7 +166,7 @@ def _revision(
     checks.check_address(target, obj)
     new = target.kind.projection.take(obj)
     new["metadata"].setdefault("resourceVersion", str(current.revision))
-    if faults := _strict_faults(request, write, target.kind.rules.complete(new)):
+    if faults := _strict_faults(request, write, target.kind.rules.complete(new, current.obj)):
         message = f"strict decoding error: {', '.join(faults)}"
         raise failures.invalid_patch(encode(new).decode(), message)
     return new

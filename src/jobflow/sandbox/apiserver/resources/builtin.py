@@ -42,7 +42,7 @@ class NamespaceRules(Rules):
 
 
 class SecretRules(Rules):
-    def complete(self, obj: Object) -> list[str]:
+    def complete(self, obj: Object, old: Object | None = None) -> list[str]:
         texts = obj.pop("stringData", None) or {}
         encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
         if encoded:

@@ -17,7 +17,7 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 class DefinitionRules(Rules):
     """Rules of a CustomResourceDefinition. Its objects are served as soon as it is stored."""
 
-    def complete(self, obj: Object) -> list[str]:
+    def complete(self, obj: Object, old: Object | None = None) -> list[str]:
         spec = obj.get("spec")
         if isinstance(spec, dict):
             spec.setdefault("conversion", {"strategy": "None"})

@@ -42,22 +42,26 @@ class SchemaNode:
         self.keeps_unknown |= additional is True
         self.faults = _value_faults(schema)
 
-    def complete(self, value: Any, path: str, dropped: list[str]) -> None:
+    def complete(self, value: Any, path: str, dropped: list[str], old: Any = _ABSENT) -> None:
         """Prune unknown fields and forbidden nulls, and set defaults, in place. A null in a list
-        stays, so that validation refuses it."""
+        stays, so that validation refuses it. Parts that are those of `old`, which was completed
+        before, stay as they are."""
+        if value is old:
+            return
         if isinstance(value, dict):
-            self._complete_object(value, path, dropped)
+            self._complete_object(value, path, dropped, old if isinstance(old, dict) else {})
         elif isinstance(value, list) and self.items is not None:
             for index, item in enumerate(value):
                 self.items.complete(item, f"{path}[{index}]", dropped)
 
-    def _complete_object(self, value: Object, path: str, dropped: list[str]) -> None:
+    def _complete_object(self, value: Object, path: str, dropped: list[str], old: Object) -> None:
         for key in list(value):
             node = self.properties.get(key, self.additional)
             if node is not None and value[key] is None and node.type and not node.nullable:
                 del value[key]
             elif node is not None:
-                node.complete(value[key], f"{path}.{key}" if path else key, dropped)
+                where = f"{path}.{key}" if path else key
+                node.complete(value[key], where, dropped, old.get(key, _ABSENT))
             elif not self.keeps_unknown and not (self.embedded and key in _TYPE_FIELDS):
                 del value[key]
                 dropped.append(f"{path}.{key}" if path else key)
@@ -118,12 +122,12 @@ class SchemaRules(Rules):
             self._root.properties.pop(name, None)
         self._root.embedded = True
 
-    def complete(self, obj: Object) -> list[str]:
+    def complete(self, obj: Object, old: Object | None = None) -> list[str]:
         dropped: list[str] = []
         for key in [key for key in obj["metadata"] if key not in _OBJECT_META]:
             del obj["metadata"][key]
             dropped.append(f"metadata.{key}")
-        self._root.complete(obj, "", dropped)
+        self._root.complete(obj, "", dropped, _ABSENT if old is None else old)
         return dropped
 
     def violations(self, obj: Object, old: Object | None) -> Iterator[Violation]:

@@ -16,7 +16,7 @@ _OPERATIONS = ("*", "CREATE", "UPDATE", "DELETE", "CONNECT")
 class WebhookRules(Rules):
     """Rules of webhook configurations (k8s.io/kubernetes pkg/apis/admissionregistration)."""
 
-    def complete(self, obj: Object) -> list[str]:
+    def complete(self, obj: Object, old: Object | None = None) -> list[str]:
         defaults: Object = {"failurePolicy": "Fail", "matchPolicy": "Equivalent"}
         defaults |= {"timeoutSeconds": 10, "namespaceSelector": {}, "objectSelector": {}}
         if obj["kind"].startswith("Mutating"):
