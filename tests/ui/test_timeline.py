@@ -140,6 +140,23 @@ async def test_a_retry_keeps_the_bars_of_earlier_attempts(world: PageWorld) -> N
     await expect(tab.locator("#header")).to_contain_text("running for 1m")
 
 
+async def test_a_job_that_took_no_second_is_seen(world: PageWorld) -> None:
+    clock = Clock()
+    done = {"phase": "Completed", "job": "f-a", "attempts": 1}
+    made = flow_with_status("f", {"a": "", "b": "a"}, {"a": done, "b": {**done, "job": "f-b"}})
+    made["status"]["state"]["phase"] = "Succeed"
+    made["status"] |= {
+        "startTime": clock.ago(200),
+        "completionTime": clock.ago(20),
+        "jobStatusList": [record(clock, "f-a", 200, 200, 20), record(clock, "f-b", 20, 20, 20)],
+    }
+    await world.put(made)
+    tab = await world.open("/flows/default/f?view=timeline")
+    end, bar = await box(tab, "#lanes .marks"), await box(tab, "[id='lane:b'] rect.running")
+    assert bar["width"] >= 1
+    assert bar["x"] + bar["width"] <= end["x"] + end["width"] + 1
+
+
 async def test_queued_has_one_colour(world: PageWorld) -> None:
     await world.put(timed_flow())
     tab = await world.open(PATH)

@@ -222,6 +222,24 @@ def test_items_before_a_retry_had_ended_with_their_jobs() -> None:
     ]
 
 
+def test_the_end_of_a_child_flow_before_a_retry_is_unknown() -> None:
+    again = StepCondition(
+        phase="Running",
+        flow="f-a",
+        attempts=2,
+        past_attempts=1,
+        create_time=at(5),
+        last_transition_time=at(55),
+    )
+    flow = flow_of({"a": again}, [record("x", (0, 1, 10))], start_time=at(50))
+    assert [phases(flow, second) for second in (4, 30, 50, 55)] == [
+        "a:Waiting",
+        "a:Unknown",
+        "a:Unknown",
+        "a:Running",
+    ]
+
+
 def test_a_daemon_that_ended_with_its_flow_had_not_failed_before_the_retry() -> None:
     again = StepCondition(
         phase="Waiting", job="f-a", attempts=1, past_attempts=1, last_transition_time=at(50)

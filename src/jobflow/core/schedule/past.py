@@ -167,6 +167,8 @@ class _Past:
             return _without_progress(run)
         if not begun:
             return self._past(run, StepPhase.WAITING, begun)
+        if run.flow and run.past_attempts:
+            return self._past(run, UNKNOWN, begun)  # its end before the retry is not kept
         last = begun[-1]
         if not _is_before(last.end_timestamp, self._moment):
             return self._past(run, phase_of_job(last, self._moment), begun)

@@ -20,6 +20,8 @@ from jobflow.core.schedule.spans import Span, State
 from jobflow.core.schedule.timeline import PathStep, StepTimeline, first_start, last_retry
 from jobflow.core.text import format_count, format_duration
 
+MIN_WIDTH = 0.25
+"""Percent of the width of the axis, so that a job of less than a second is seen."""
 MAX_SPANS = 8
 """Times that are told one by one; more are summed up."""
 _UNSUCCESSFUL = frozenset(
@@ -164,8 +166,8 @@ def _lane(
 
 
 def _bar(span: Span, line: StepTimeline, axis: Axis) -> Bar:
-    x = axis.share(span.start)
-    width = 0.0 if span.is_open else round(axis.share(span.end) - x, 3)
+    x = min(axis.share(span.start), 100 - MIN_WIDTH)
+    width = 0.0 if span.is_open else max(round(axis.share(span.end) - x, 3), MIN_WIDTH)
     since = span.start if span.is_open else None
     return Bar(span.state.value, _look(span, line), x, width, since, axis.seconds)
 
