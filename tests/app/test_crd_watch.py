@@ -12,7 +12,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import CRDS, JOBFLOWS, JOBTEMPLATES
 from jobflow.api.schema.crd import crd
 from jobflow.app import crd_watch as schema_guard
-from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
+from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.kube.client import ApiError, Client
 from jobflow.sandbox.nodes.simulate import SimulateRunner
 from support.sandbox.manifests import jobflow, template

@@ -18,7 +18,7 @@ from jobflow.api.resources import (
     PODS,
     VALIDATING_WEBHOOKS,
 )
-from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
+from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.kube.client import ApiError, Client
 from jobflow.runtime.http_listener import PortInUse
 from jobflow.runtime.task_group import PartDied

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from jobflow.api.resources import JOBFLOWS
-from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
+from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.authoring import (
     ClusterError,
     CronFlow,

@@ -12,7 +12,7 @@ import pytest
 
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, PODS
 from jobflow.api.volcano.pod import Pod
-from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
+from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.sandbox.nodes.process.runner import ProcessRunner, RestartLimits
 from support.cluster.kubectl import Answer, Kubectl
 from support.sandbox.flow_commands import run_process

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from jobflow.app.serve import SandboxWorld, sandbox_world
+from jobflow.app.sandbox_world import SandboxWorld, sandbox_world
 from jobflow.cli.cluster.doctor.command import CHECKS, diagnose
 from jobflow.cli.flags import ClusterOptions, Output
 from support.sandbox.doctor_world import Doctor, prepared

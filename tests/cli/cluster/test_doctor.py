@@ -15,7 +15,7 @@ from jobflow.api.resources import (
     SECRETS,
     VALIDATING_WEBHOOKS,
 )
-from jobflow.app.serve import SandboxWorld
+from jobflow.app.sandbox_world import SandboxWorld
 from jobflow.cli.cluster.doctor.command import CHECKS
 from jobflow.kube.election.lease import micro_time
 from jobflow.webhook.certificates.pki import make_pki

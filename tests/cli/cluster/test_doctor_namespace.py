@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, QUEUES
-from jobflow.app.serve import SandboxWorld
+from jobflow.app.sandbox_world import SandboxWorld
 from jobflow.cli.errors import CommandError
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault

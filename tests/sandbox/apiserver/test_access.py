@@ -10,7 +10,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from jobflow.app.serve import SandboxOptions, sandbox_world
+from jobflow.app.sandbox_world import SandboxOptions, sandbox_world
 from jobflow.kube.credentials import ConfigError
 from jobflow.sandbox.apiserver.kubeconfig import kubeconfig, written
 from jobflow.sandbox.apiserver.requests.access import Access

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES
-from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
+from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
 from support.network.probed_pods import pod, web
 from support.sandbox.running_controller import Cluster, flow, template

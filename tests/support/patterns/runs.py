@@ -16,7 +16,7 @@ from jobflow.api.flow.status import StepCondition
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES, NAMESPACES
 from jobflow.api.volcano.job import Job
-from jobflow.app.serve import SandboxOptions, SandboxWorld, sandbox_world
+from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.core.names import format_job_name
 from jobflow.kube.cache import Cache
 from jobflow.kube.reflector import Reflector

@@ -12,7 +12,7 @@ from jobflow.api.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from jobflow.app.serve import SandboxWorld
+from jobflow.app.sandbox_world import SandboxWorld
 from jobflow.sandbox.apiserver.kinds import Kind, Object, Rules
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault

@@ -19,7 +19,8 @@ from rich.text import Text
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.resources import JOBFLOWS
-from jobflow.app.serve import START_ERRORS, SandboxOptions, SandboxWorld, sandbox_world
+from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
+from jobflow.app.serve import START_ERRORS
 from jobflow.cli.console import columns_of, make_console, print_lines
 from jobflow.cli.display.live import ChangeLog, Display, LiveTrees
 from jobflow.cli.display.report import print_fault, print_report, print_warnings

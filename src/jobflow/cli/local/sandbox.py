@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.app.serve import START_ERRORS, SandboxOptions, sandbox_world
+from jobflow.app.sandbox_world import SandboxOptions, sandbox_world
+from jobflow.app.serve import START_ERRORS
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on
 from jobflow.cli.flags import NodeOptions, RunnerName
 from jobflow.cli.manifests.objects import Manifest

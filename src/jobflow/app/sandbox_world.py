@@ -1,0 +1,122 @@
+"""The sandbox: an API server, a replica and a replacement for Volcano in one process.
+
+If a part dies, all end and PartDied is raised.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from jobflow.api.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from jobflow.app.replica import (
+    MakeSource,
+    ReplicaOptions,
+    ServingReplica,
+    WebhookOptions,
+    from_files,
+)
+from jobflow.controller.probes.pod_check import check_pod
+from jobflow.controller.probes.prober import CheckPod
+from jobflow.kube.client import Client
+from jobflow.runtime.http_listener import in_use
+from jobflow.runtime.task_group import together
+from jobflow.sandbox.apiserver.kubeconfig import kubeconfig, written
+from jobflow.sandbox.apiserver.requests.access import Access
+from jobflow.sandbox.apiserver.server import ApiServer
+from jobflow.sandbox.nodes.runner import Runner
+from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
+from jobflow.sandbox.volcano.controller import JobController
+from jobflow.webhook.certificates.files import write_development_pki
+from jobflow.webhook.configuration import command_configuration, webhook_configuration
+
+LOOPBACK = "127.0.0.1"
+STATUS_SECONDS = 0.2
+"""Status interval of the sandbox, where people watch, jobs take a second and writes are cheap."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxOptions:
+    """Options of a sandbox. Port 0 takes any free port."""
+
+    port: int = 0
+    webhook_port: int = 0
+    kubeconfig: Path | None = None
+    """File to write the kubeconfig to; None: a temporary one."""
+    runner: Runner = field(default_factory=SimulateRunner)
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxWorld:
+    """An API server in this process, a replica that uses it, and a replacement for Volcano."""
+
+    url: str
+    """URL of the API server."""
+    webhook_url: str
+    kubeconfig: Path
+    client: Client
+    """For the user of the sandbox; the parts have clients of their own."""
+    server: ApiServer
+    replica: ServingReplica
+
+
+@asynccontextmanager
+async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[SandboxWorld]:
+    """Run a sandbox that is ready when the body begins.
+
+    The body is cancelled and PartDied is raised if a part dies. Raises PortInUse, ConfigError.
+    """
+    options = options or SandboxOptions()
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="jobflow-")))
+        pki = write_development_pki(folder, [LOOPBACK, "localhost"])
+        access = Access(tls=pki.serving.context(), ca=pki.ca_certificate.read_bytes())
+        server = await _start_api_server(stack, options, access)
+        path = options.kubeconfig or folder / "kubeconfig"
+        stack.enter_context(written(path, kubeconfig(server.url, access)))
+        trust = access.client_tls()
+        users, volcanos, ours = [
+            await stack.enter_async_context(Client.at(server.url, token=access.token, tls=trust))
+            for _ in range(3)
+        ]
+        replica = ServingReplica(ours, _sandbox_replica(options, from_files(pki.serving)))
+        parts = await stack.enter_async_context(together())
+        parts.start("the stand-in for Volcano", JobController(volcanos, options.runner).run)
+        await stack.enter_async_context(replica.running())
+        await replica.wait_ready()
+        url = f"https://{LOOPBACK}:{replica.webhook_port}"
+        for kind, make in (
+            (VALIDATING_WEBHOOKS, webhook_configuration),
+            (MUTATING_WEBHOOKS, command_configuration),
+        ):
+            await users.create(kind, "", msgspec.json.encode(make(url, access.ca)))
+        yield SandboxWorld(server.url, url, path, users, server, replica)
+
+
+async def _start_api_server(
+    stack: AsyncExitStack, options: SandboxOptions, access: Access
+) -> ApiServer:
+    server = ApiServer(LOOPBACK, options.port, access=access, logs=options.runner)
+    try:
+        return await stack.enter_async_context(server)
+    except OSError as error:
+        raise in_use(f"{LOOPBACK}:{options.port}", "--port", error) from error
+
+
+def _sandbox_replica(options: SandboxOptions, certificates: MakeSource) -> ReplicaOptions:
+    return ReplicaOptions(
+        webhook=WebhookOptions(
+            options.webhook_port, certificates, host=LOOPBACK, flow_rights=False
+        ),
+        check=_check(options.runner),
+        status_seconds=STATUS_SECONDS,
+    )
+
+
+def _check(runner: Runner) -> CheckPod:
+    """Probe processes of this machine over real connections, and simulated pods by assumption."""
+    return assume if isinstance(runner, SimulateRunner) else partial(check_pod, loopback=True)
