@@ -36,6 +36,7 @@ async def test_queues_that_start_no_jobs_are_found(world: SandboxWorld, doctor: 
         await create(world, JOBTEMPLATES, obj)
     flow = jobflow("f", {"a": [], "b": []})
     flow["metadata"]["namespace"] = "default"
+    flow["spec"]["suspend"] = True  # it has not ended when the doctor looks
     flow["spec"]["flows"][0]["jobSpec"] = {**template("f")["spec"], "queue": "nowhere"}
     await create(world, JOBFLOWS, flow)
     for name in ("research", "idle"):
