@@ -144,6 +144,51 @@ async def test_a_key_passes_on_if_its_worker_is_cancelled(timed: Timed) -> None:
     assert first.cancelled() or await asyncio.gather(first, return_exceptions=True)
 
 
+class Yielding(Timed):
+    """A queue in which keys in capitals give way, and at most two of them are worked on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = WorkQueue[str](gives_way=str.isupper, most_yielding=2)
+
+    async def begin(self, keys: int) -> str:
+        """Take some keys without giving them back."""
+        return "".join([str(await self.queue.get()) for _ in range(keys)])
+
+
+@pytest.fixture
+async def yielding() -> Yielding:
+    return Yielding()
+
+
+async def test_keys_that_give_way_come_after_the_others(yielding: Yielding) -> None:
+    for key in "ABCxyz":
+        yielding.queue.add(key)
+    assert await yielding.begin(5) == "AxyzB"
+
+
+async def test_one_key_that_gives_way_is_always_worked_on(yielding: Yielding) -> None:
+    for key in "ABxyz":
+        yielding.queue.add(key)
+    assert await yielding.begin(2) == "Ax"
+    yielding.queue.done("A")
+    assert await yielding.begin(3) == "Byz"
+
+
+async def test_keys_that_give_way_leave_workers_to_the_others(yielding: Yielding) -> None:
+    for key in "ABC":
+        yielding.queue.add(key)
+    assert await yielding.begin(2) == "AB"
+    third = asyncio.create_task(yielding.queue.get())
+    await asyncio.sleep(0)
+    yielding.queue.add("x")
+    assert await third == "x"
+    fourth = asyncio.create_task(yielding.queue.get())
+    await asyncio.sleep(0)
+    yielding.queue.done("B")
+    assert await fourth == "C"
+
+
 async def test_a_closed_queue_ends_its_workers(timed: Timed) -> None:
     workers = [asyncio.create_task(timed.queue.get()) for _ in range(3)]
     await asyncio.sleep(0)

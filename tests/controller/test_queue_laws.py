@@ -1,6 +1,7 @@
 """Laws of the work queue, in virtual time, for any events, work and outcomes."""
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -41,6 +42,8 @@ class History:
     """The work, key after key; later work succeeds."""
     workers: int = 4
     jitter: float = 0.0
+    yielding: str = ""
+    """Keys that give way to the others; one of them is worked on at a time."""
 
 
 @dataclass
@@ -58,6 +61,7 @@ class Pass:
 @dataclass
 class Run:
     workers: int
+    yielding: str = ""
     passes: list[Pass] = field(default_factory=list)
     events: list[tuple[float, str]] = field(default_factory=list)
     most_at_once: dict[str, int] = field(default_factory=dict)
@@ -120,8 +124,13 @@ def run_history(history: History) -> Run:
     """Run the history, followed by QUIET seconds without an event."""
 
     async def main() -> Run:
-        run, loop = Run(history.workers), asyncio.get_running_loop()
-        queue = WorkQueue[str](clock=loop.time, dice=lambda: history.jitter)
+        loop = asyncio.get_running_loop()
+        run = Run(history.workers, history.yielding)
+        queue = WorkQueue[str](
+            clock=loop.time,
+            dice=lambda: history.jitter,
+            gives_way=lambda key: key in history.yielding,
+        )
         worker = Worker(queue, list(history.script), run)
         async with asyncio.TaskGroup() as group:
             for _ in range(history.workers):
@@ -152,6 +161,7 @@ histories = st.builds(
     st.lists(works, max_size=25),
     st.sampled_from([1, 2, 4, 4]),
     st.floats(0.0, 1.0),
+    st.sampled_from(["", "a", "ab", "abc"]),
 )
 SPINNING = History([(0.0, "a")], [Work(after=0.0)] * 20)
 BROKEN = History([(0.0, "a")], [Work(ends="failed", after=0.0, early=True)] * 8)
@@ -173,8 +183,8 @@ def no_request_is_lost(run: Run) -> None:
 
 
 def work_is_on_time_while_a_worker_is_free(run: Run) -> None:
-    if run.workers < len(KEYS):
-        return  # a key may wait for a worker
+    if run.workers < len(KEYS) or len(run.yielding) > 1:
+        return  # a key may wait for a worker, or for one that gives way like it
     for one, other, events in run.with_next():
         due = [max(at, one.end, one.server_until) for at in events if at > one.begin]
         if one.work.after is not None:
@@ -204,6 +214,12 @@ def without_an_event_no_work_starts_before_the_floor(run: Run) -> None:
             assert other.begin >= one.end + FLOOR - EPSILON
 
 
+def keys_that_give_way_are_worked_on_one_at_a_time(run: Run) -> None:
+    passes = [entry for entry in run.passes if entry.key in run.yielding]
+    for one, other in itertools.pairwise(passes):
+        assert other.begin >= one.end - EPSILON
+
+
 LAWS = (
     no_key_is_worked_on_twice_at_once,
     no_request_is_lost,
@@ -211,6 +227,7 @@ LAWS = (
     only_an_event_interrupts_a_backoff,
     no_work_starts_before_the_time_that_a_server_asked_for,
     without_an_event_no_work_starts_before_the_floor,
+    keys_that_give_way_are_worked_on_one_at_a_time,
 )
 
 

@@ -82,6 +82,46 @@ def test_a_write_is_as_urgent_as_what_waits_for_it(
     assert urgency_of(method, resource) is urgency
 
 
+def test_a_create_of_a_flow_that_has_not_started_is_less_urgent() -> None:
+    assert urgency_of("POST", "jobs", is_start=True) is Urgency.START
+    assert urgency_of("PATCH", "jobflows/status", is_start=True) is Urgency.NEEDED
+    assert urgency_of("POST", "events", is_start=True) is Urgency.EVENT
+
+
+async def test_one_start_is_always_under_way_and_others_wait_for_what_is_needed() -> None:
+    writes = Writes(places=2)
+    await writes.send("a", Urgency.NEEDED)
+    await writes.send("b", Urgency.NEEDED)
+    for name, urgency in (
+        ("start", Urgency.START),
+        ("next start", Urgency.START),
+        ("delete", Urgency.DELETE),
+        ("c", Urgency.NEEDED),
+        ("d", Urgency.NEEDED),
+    ):
+        await writes.send(name, urgency)
+    await writes.end("a")
+    await writes.end("b")
+    assert writes.began == ["a", "b", "start", "c"]
+    await writes.end("c")
+    await writes.end("d")
+    assert writes.began[4:] == ["d", "next start"]
+    await writes.end("start")
+    assert writes.began[6:] == ["delete"]
+    await writes.finish()
+
+
+async def test_a_start_that_is_given_up_leaves_its_place_to_the_next_start() -> None:
+    writes = Writes(places=1)
+    await writes.send("a", Urgency.NEEDED)
+    for name, urgency in (("s", Urgency.START), ("t", Urgency.START), ("b", Urgency.NEEDED)):
+        await writes.send(name, urgency)
+    await writes.cancel("s")
+    await writes.end("a")
+    assert writes.began == ["a", "t"]
+    await writes.finish()
+
+
 async def test_the_most_urgent_write_is_next_and_equals_keep_their_order() -> None:
     writes = Writes(places=1)
     await writes.send("first", Urgency.EVENT)

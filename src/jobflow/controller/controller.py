@@ -19,7 +19,7 @@ from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod, Prober
 from jobflow.controller.queue import WorkQueue
-from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler
+from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler, is_unstarted
 from jobflow.controller.template_status import TemplateStatuses
 from jobflow.kube.cache import Key
 from jobflow.kube.client import Client
@@ -63,7 +63,13 @@ class Controller:
         client = OrderedClient(client, order)
         self._stopping = asyncio.Event()
         answers = Memory(dice=dice)
-        self._queue: WorkQueue[Key] = WorkQueue(hooks=hooks, clock=clock, dice=dice)
+        self._queue: WorkQueue[Key] = WorkQueue(
+            hooks=hooks,
+            clock=clock,
+            dice=dice,
+            gives_way=self._is_unstarted,
+            most_yielding=max(1, workers // 2),
+        )
         self._recorder = Recorder(client, hooks=hooks, now=now, per_second=events_per_second)
         self._prober = Prober(store.pods.of, self._queue.add, hooks, check=check)
         self._templates = TemplateStatuses(client, store, clock=clock, dice=dice)
@@ -115,6 +121,10 @@ class Controller:
         finally:
             for listener in listeners:
                 self._store.listeners.remove(listener)
+
+    def _is_unstarted(self, key: Key) -> bool:
+        flow = self._store.flows.get(*key)
+        return flow is not None and is_unstarted(flow)
 
     def stop(self) -> None:
         """Start nothing new; `run` returns when the work in flight has finished."""

@@ -24,6 +24,48 @@ VOID_ENTRIES = 64
 number: a flow that has days left to its timeout requests a new time with each reconcile."""
 
 
+class ReadyKeys(Generic[K]):
+    """Keys that wait for a worker, in the order in which they became ready. Keys that give way come
+    after all others, but one of them may always be worked on, and never more than `most_yielding`.
+    """
+
+    def __init__(self, gives_way: Callable[[K], bool], most_yielding: int) -> None:
+        self._gives_way = gives_way
+        self._most_yielding = most_yielding
+        self._first: deque[K] = deque()
+        self._yielding: deque[K] = deque()
+        self._yielding_work: set[K] = set()
+        """Keys that gave way and are being worked on."""
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._yielding)
+
+    def push(self, key: K) -> None:
+        """Add a key that has become ready."""
+        (self._yielding if self._gives_way(key) else self._first).append(key)
+
+    @property
+    def has_next(self) -> bool:
+        """Whether a key may be worked on now."""
+        return bool(self._first) or self._may_yielding_begin
+
+    def pop(self) -> K:
+        """Return the next key; only if there is one."""
+        if self._may_yielding_begin and not (self._first and self._yielding_work):
+            key = self._yielding.popleft()
+            self._yielding_work.add(key)
+            return key
+        return self._first.popleft()
+
+    def done(self, key: K) -> None:
+        """Note that the work on a key has ended."""
+        self._yielding_work.discard(key)
+
+    @property
+    def _may_yielding_begin(self) -> bool:
+        return bool(self._yielding) and len(self._yielding_work) < self._most_yielding
+
+
 @dataclass(slots=True)
 class FailedKey:
     """A key whose work has failed and has not succeeded since."""
@@ -51,7 +93,9 @@ class WorkQueue(Generic[K]):
 
     The queue hands out one key per iteration of the event loop, so that other tasks can run between
     two keys. A key that is added while it is worked on is handed out again after `done`. `clock`
-    returns seconds and `dice` a number from 0 to 1; tests set both.
+    returns seconds and `dice` a number from 0 to 1; tests set both. `gives_way` tells of a key that
+    becomes ready whether it comes after the others, and `most_yielding` how many of those may be
+    worked on at once, so that they do not keep all workers.
     """
 
     def __init__(
@@ -60,11 +104,13 @@ class WorkQueue(Generic[K]):
         hooks: Hooks | None = None,
         clock: Callable[[], float] = time.monotonic,
         dice: Callable[[], float] = random.random,
+        gives_way: Callable[[K], bool] = lambda key: False,
+        most_yielding: int = 1,
     ) -> None:
         self._hooks = hooks or Hooks()
         self._clock = clock
         self._dice = dice
-        self._ready: deque[K] = deque()
+        self._ready = ReadyKeys(gives_way, most_yielding)
         self._since: dict[K, float] = {}
         """Keys that wait to be handed out, and since when."""
         self._working: set[K] = set()
@@ -143,12 +189,12 @@ class WorkQueue(Generic[K]):
         """
         async with self._turn:
             await asyncio.sleep(0)
-            while not self._ready and not self._closed:
+            while not self._ready.has_next and not self._closed:
                 self._news.clear()
                 await self._news.wait()
             if self._closed:
                 return None
-            key = self._ready.popleft()
+            key = self._ready.pop()
         self._working.add(key)
         self._due.pop(key, None)
         self._resting.pop(key, None)
@@ -160,8 +206,11 @@ class WorkQueue(Generic[K]):
         """End the work on the key. It is handed out again after an event in the meantime, and at
         the end of its backoff."""
         self._working.discard(key)
+        self._ready.done(key)
         if self._closed:
             return
+        if self._ready.has_next:
+            self._news.set()
         if key in self._since:
             self._push(key)
         if (failing := self._failing.get(key)) is not None:
@@ -218,6 +267,6 @@ class WorkQueue(Generic[K]):
             del self._since[key]
             self._schedule(key, until)
             return
-        self._ready.append(key)
+        self._ready.push(key)
         self._hooks.depth(len(self._ready))
         self._news.set()

@@ -29,7 +29,7 @@ from jobflow.core.planning.actions import Plan
 from jobflow.core.planning.plan import plan as plan_flow
 from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key, key_of
-from jobflow.kube.write_order import WriteOrder
+from jobflow.kube.write_order import WriteOrder, starting
 from jobflow.store import Listener, Store, flow_of, owner_uid
 
 log = structlog.get_logger(__name__)
@@ -216,7 +216,8 @@ class Reconciler(Listener):
         due = due_of(plan, self._status_wait(flow, plan, answers), answers.failed)
         applied = Applied()
         if due.plan.actions or due.write:
-            applied = await self._applier.apply(flow, due.plan, write_status=due.write)
+            with starting(is_unstarted(flow)):
+                applied = await self._applier.apply(flow, due.plan, write_status=due.write)
         if applied.status_written:
             self._hooks.recorded(flow.status, plan.status)
             for event in plan.events:
@@ -292,6 +293,12 @@ class Reconciler(Listener):
             retry_after=applied.retry_after,
             held=due.held,
         )
+
+
+def is_unstarted(flow: JobFlow) -> bool:
+    """Whether the flow gives way to others: it has not started, and it is no part of a flow that
+    has."""
+    return flow.status.start_time is None and not flow.is_child
 
 
 def _suspension(flow: JobFlow) -> tuple[datetime | None, str, bool]:

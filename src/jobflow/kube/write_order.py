@@ -10,8 +10,9 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from enum import IntEnum
 from typing import Any
 
@@ -45,23 +46,42 @@ class Urgency(IntEnum):
 
     NEEDED = 0
     """A create, and the status of a flow: users and other writes wait for it."""
-    DELETE = 1
-    SUMMARY = 2
+    START = 1
+    """A create of a flow that has not started: those that have started finish sooner without it."""
+    DELETE = 2
+    SUMMARY = 3
     """The status of a JobTemplate or CronJobFlow, which counts what others have done."""
-    EVENT = 3
+    EVENT = 4
 
 
-def urgency_of(method: str, resource: str) -> Urgency | None:
-    """Return the urgency of a request (`resource_of` its path), or None for a read."""
+def urgency_of(method: str, resource: str, *, is_start: bool = False) -> Urgency | None:
+    """Return the urgency of a request (`resource_of` its path), or None for a read. `is_start`:
+    whether it is for a flow that has not started."""
     if method == "GET":
         return None
     if resource == EVENTS.plural:
         return Urgency.EVENT
     if method == "DELETE":
         return Urgency.DELETE
-    if method == "POST" or resource.startswith(JOBFLOWS.plural):
+    if method == "POST":
+        return Urgency.START if is_start else Urgency.NEEDED
+    if resource.startswith(JOBFLOWS.plural):
         return Urgency.NEEDED
     return Urgency.SUMMARY
+
+
+_is_start: ContextVar[bool] = ContextVar("is_start", default=False)
+
+
+@contextmanager
+def starting(is_start: bool = True) -> Iterator[None]:
+    """Within the body, and in tasks that it creates, creates are those of a flow that has not
+    started, if `is_start`."""
+    token = _is_start.set(is_start)
+    try:
+        yield
+    finally:
+        _is_start.reset(token)
 
 
 class Places:
@@ -175,16 +195,26 @@ class WriteOrder:
 
     def _go_on(self) -> None:
         """Begin the writes that may begin now, then call those who wait for room."""
+        while self._free >= 1 and not self._under_way[Urgency.START] and self._begin(Urgency.START):
+            pass
         for urgency, waiting in self._waiting.items():
             while waiting and (self._free >= 1 or self._is_overdue(urgency)):
-                turn = waiting.popleft()
-                if not turn.comes.done():
-                    turn.comes.set_result(None)
-                    self._under_way[urgency] += 1
+                self._begin(urgency)
         for _ in range(int(self._free) if self.has_room else 0):
             if not self._wants_room:
                 break
             self._wants_room.pop(next(iter(self._wants_room)))()
+
+    def _begin(self, urgency: Urgency) -> bool:
+        """Begin the first write that waits and return True; False if none waits."""
+        waiting = self._waiting[urgency]
+        if not waiting:
+            return False
+        turn = waiting.popleft()
+        if not turn.comes.done():
+            turn.comes.set_result(None)
+            self._under_way[urgency] += 1
+        return True
 
     def _is_overdue(self, urgency: Urgency) -> bool:
         first = self._waiting[urgency][0]
@@ -214,7 +244,7 @@ class OrderedClient(Client):
     async def request(self, method: str, path: str, **options: Any) -> bytes:
         """Like Client.request. The time limit of a write begins with its turn."""
         resource = resource_of(path)
-        urgency = urgency_of(method, resource)
+        urgency = urgency_of(method, resource, is_start=_is_start.get())
         if urgency is None:
             return await self._client.request(method, path, **options)
         async with self._order.turn(urgency, (method, resource)):
