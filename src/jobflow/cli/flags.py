@@ -1,142 +1,17 @@
-"""Arguments and flags that several commands share, and the examples below a command's help.
+"""Arguments and flags that several commands share.
 
-A command takes a set of them as one value: its parameter is a dataclass such as ClusterOptions,
-and `expand_options` makes an argument or flag of each field once the command is called.
+A command takes a set of them as one value: its parameter is a dataclass such as ClusterOptions
+(`commands.command`).
 """
 
 from __future__ import annotations
 
-import copy
-import inspect
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property, partial, wraps
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def examples(*lines: str) -> str:
-    """Return the examples below a command's help; \b keeps click from joining the lines."""
-    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
-
-
-def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with a parameter for each field of its parameters that are dataclasses."""
-    sets: dict[str, Any] = {}
-    flags: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        kind: Any = parameter.annotation
-        if is_dataclass(parameter.annotation):
-            sets[parameter.name] = kind
-            flags += inspect.signature(kind, eval_str=True).parameters.values()
-        else:
-            flags.append(parameter)
-    flags = [
-        flag.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=_with_parser(flag.annotation))
-        for flag in flags
-    ]
-
-    @wraps(command)
-    def run(**values: Any) -> None:
-        for name, kind in sets.items():
-            values[name] = kind(**{each.name: values.pop(each.name) for each in fields(kind)})
-        command(**values)
-
-    run.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
-    run.__annotations__ = {flag.name: flag.annotation for flag in flags}
-    return run
-
-
-def _with_parser(annotation: Any) -> Any:
-    """Return the annotation of a flag with a parser whose errors are sentences, if it needs one."""
-    kind, option = annotation.__origin__, copy.copy(annotation.__metadata__[0])
-    kind = next((each for each in get_args(kind) if each is not type(None)), kind)
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        option.parser = partial(_word, kind)
-        option.metavar = option.metavar or f"<{'|'.join(kind)}>"
-    elif kind in (int, float):
-        option.parser = partial(_number, kind, option.min, option.max)
-        option.min = option.max = None  # help would show them as a formula
-    else:
-        return annotation
-    return Annotated[annotation.__origin__, option]
-
-
-def _word(words: type[StrEnum], value: str) -> StrEnum:
-    if value in list(words):
-        return words(value)
-    from jobflow.core.suggest import Suggester, did_you_mean
-
-    guess = did_you_mean(Suggester(list(words)).nearest(value))
-    raise typer.BadParameter(f'"{value}" is not one of {", ".join(words)}{guess}')
-
-
-def _number(kind: Any, low: float | None, high: float | None, value: Any) -> Any:
-    with suppress(ValueError):
-        number = kind(value)
-        if (low is None or number >= low) and (high is None or number <= high):
-            return number
-    name = "a whole number" if kind is int else "a number"
-    span = f" from {low} to {high}" if high is not None else f" of {low} or more"
-    raise typer.BadParameter(f'"{value}" is not {name}{span if low is not None else ""}')
-
-
-class Command(TyperCommand):
-    """A command whose callback returns the function to run, whose parameters are the arguments and
-    flags. The callback is called only with the command or its help, because it takes long."""
-
-    @cached_property
-    def _command(self) -> Any:
-        assert self.callback is not None
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command()(self.callback())
-        return typer.main.get_command(app)
-
-    def get_params(self, ctx: Any) -> Any:
-        return self._command.get_params(ctx)
-
-    def invoke(self, ctx: Any) -> Any:
-        return self._command.invoke(ctx)
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Show the name of an argument without the type in Python."""
-        records: dict[str, list[tuple[Any, str]]] = {"argument": [], "option": []}
-        for param in self.get_params(ctx):
-            name, text = param.get_help_record(ctx) or ("", "")
-            is_argument = param.param_type_name == "argument"
-            records[param.param_type_name].append((param.metavar if is_argument else name, text))
-        for kind, rows in records.items():
-            if rows:
-                with formatter.section(f"{kind.title()}s"):
-                    formatter.write_dl(rows)
-
-
-class Commands(typer.Typer):
-    """A group of commands."""
-
-    def command(
-        self, name: str | None = None, *, deferred: bool = False, **settings: Any
-    ) -> Callable[[F], F]:
-        """Register a function as a command; `expand_options` makes its flags. With `deferred`, the
-        function imports and returns the function to run."""
-
-        def register(function: F) -> F:
-            def function_to_run() -> Callable[..., None]:
-                if deferred:
-                    return function()  # type: ignore[no-any-return]
-                return expand_options(function)
-
-            settings.update(cls=Command, help=function.__doc__)
-            typer.Typer.command(self, name or function.__name__, **settings)(function_to_run)
-            return function
-
-        return register
 
 
 class RunnerName(StrEnum):

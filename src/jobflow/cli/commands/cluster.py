@@ -8,15 +8,9 @@ from typing import Annotated
 
 import typer
 
+from jobflow.cli.commands.command import Commands, examples
 from jobflow.cli.errors import UNUSABLE, exit_on
-from jobflow.cli.flags import (
-    COMPLETE_VARIABLE,
-    KUBECONFIG,
-    ClusterOptions,
-    Commands,
-    Shell,
-    examples,
-)
+from jobflow.cli.flags import COMPLETE_VARIABLE, KUBECONFIG, ClusterOptions, Shell
 
 commands = Commands()
 

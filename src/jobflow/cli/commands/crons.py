@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from jobflow.cli.flags import Commands, Connection, CronName, examples
+from jobflow.cli.commands.command import Commands, examples
+from jobflow.cli.flags import Connection, CronName
 from jobflow.cli.new_flow_flags import FollowOptions, Params, SentOutput
 
 commands = Commands()

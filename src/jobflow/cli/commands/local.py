@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobflow.cli.flags import (
-    Commands,
-    FileOptions,
-    NodeOptions,
-    Output,
-    examples,
-)
+from jobflow.cli.commands.command import Commands, examples
+from jobflow.cli.flags import FileOptions, NodeOptions, Output
 
 if TYPE_CHECKING:
     from jobflow.cli.local.sandbox import ShowPage

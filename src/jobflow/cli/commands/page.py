@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from jobflow.cli.commands.command import Commands, examples
 from jobflow.cli.errors import UNUSABLE, exit_on
-from jobflow.cli.flags import Commands, Connection, examples
+from jobflow.cli.flags import Connection
 
 commands = Commands()
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from jobflow.cli.commands.command import Commands, examples
 from jobflow.cli.flags import (
     ClusterOptions,
-    Commands,
     Connection,
     DrawingOutput,
     FlowName,
@@ -21,7 +21,6 @@ from jobflow.cli.flags import (
     PlanOutput,
     Selection,
     complete_step,
-    examples,
 )
 
 commands = Commands()

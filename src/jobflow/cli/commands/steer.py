@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from jobflow.cli.commands.command import Commands, examples
 from jobflow.cli.flags import (
     ClusterOptions,
-    Commands,
     Connection,
     DryRun,
     FileOptions,
@@ -20,7 +20,6 @@ from jobflow.cli.flags import (
     Selection,
     Wait,
     complete_step,
-    examples,
 )
 from jobflow.cli.new_flow_flags import FollowOptions, Params
 

@@ -210,7 +210,7 @@ class TableLog(Display):
         self._wanted = wanted
         self._flows: dict[FlowKey, JobFlow] = {}
         self._by_uid: dict[str, JobFlow] = {}
-        """Those that are wanted."""
+        """The flows that are wanted, by namespace and name."""
         self._levels: dict[FlowKey, int] = {}
         self._is_printing = False
 

@@ -32,9 +32,9 @@ class PhaseLook:
     rank: int
     """Priority if there are too few lines: 0 is shown first."""
     text: Colour
-    """Of texts and icons on the page: their contrast is at least 4.5."""
+    """The colour of texts and icons on the page, whose contrast is at least 4.5."""
     line: Colour | None = None
-    """Of lines and bars in SVG, Mermaid and dot; None for that of steps without a phase."""
+    """The colour of lines and bars in SVG, Mermaid and dot; None: that of steps without a phase."""
 
 
 _LOOKS: Mapping[str, PhaseLook] = {

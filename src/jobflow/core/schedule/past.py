@@ -287,7 +287,7 @@ def _sentences(
     flow: JobFlow, *, again: bool, unknown: list[str], children: list[str], long: list[str]
 ) -> Iterator[str]:
     if again:
-        yield "The flow was retried. Of the time before, only its jobs are known."
+        yield "The flow was retried. Only its jobs are known of the time before that."
     if seconds := flow.status.suspended_seconds:
         length = format_duration(timedelta(seconds=seconds))
         yield f"The flow was suspended for {length} in all; it is not known when."
