@@ -1,5 +1,5 @@
-"""Commands from functions: a parameter is an argument or a flag, and a parameter that is a dataclass
-is a set of them, one for each field.
+"""Commands from functions: a parameter is an argument or a flag, and a parameter that is a
+dataclass is a set of them, one for each field.
 """
 
 from __future__ import annotations
