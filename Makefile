@@ -66,8 +66,8 @@ bench-cluster: $(VENV)/installed ## compare with peers on a real kube-apiserver,
 	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/python -m bench cluster $(BENCH_ARGS)
 	$(BIN)/python -m bench copies
 
-bench-peers: $(VENV)/installed ## build controllers to compare with by Go, and print the variables that bench-cluster reads
-	@$(BIN)/python -m bench.build_peers
+bench-peers: $(VENV)/installed ## build controllers to compare with by Go, and print the variables that bench-cluster reads; VOLCANO_SOURCE=DIR is a checkout of Volcano
+	@VOLCANO_SOURCE="$(VOLCANO_SOURCE)" $(BIN)/python -m bench.build_peers
 
 DIST ?= dist
 dist: $(VENV)/installed ## build the wheel and the sdist of volcano-jobflow, without network

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 MODULE = Path(__file__).parents[2] / "cluster"
@@ -40,14 +40,19 @@ def build() -> Path | None:
 
 
 def build_tools(
-    go: str, module: Path, folder: Path, renamed: Mapping[str, str], *flags: str
+    go: str,
+    module: Path,
+    folder: Path,
+    renamed: Mapping[str, str],
+    *flags: str,
+    packages: Sequence[str] = ("tool",),
 ) -> Path:
-    """Build the tools of a Go module into a folder, and return the folder. `renamed`: file names
-    by those that Go gives. Raises CalledProcessError if Go fails."""
+    """Build the tools of a Go module, or some of its packages, into a folder, and return the
+    folder. `renamed`: file names by those that Go gives. Raises CalledProcessError if Go fails."""
     target = folder.with_name(f"{folder.name}.{os.getpid()}")
     target.mkdir(parents=True)
-    print(f"building the tools of {module / 'go.mod'} into {folder}", file=sys.stderr)
-    subprocess.run([go, "build", *flags, "-o", f"{target}/", "tool"], cwd=module, check=True)
+    print(f"building {' '.join(packages)} of {module} into {folder}", file=sys.stderr)
+    subprocess.run([go, "build", *flags, "-o", f"{target}/", *packages], cwd=module, check=True)
     for made, name in renamed.items():
         (target / made).rename(target / name)
     shutil.rmtree(folder, ignore_errors=True)
@@ -57,9 +62,14 @@ def build_tools(
 
 def cache_of(module: Path, name: str) -> Path:
     """Return a folder outside the repository for exactly the versions that a Go module requires."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     text = (module / "go.mod").read_bytes() + (module / "go.sum").read_bytes()
-    return Path(home) / "jobflow" / f"{name}-{hashlib.sha256(text).hexdigest()[:16]}"
+    return cached(f"{name}-{hashlib.sha256(text).hexdigest()[:16]}")
+
+
+def cached(name: str) -> Path:
+    """Return a folder outside the repository."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "jobflow" / name
 
 
 def _cache() -> Path:
