@@ -102,27 +102,29 @@ def test_an_undecided_step_has_a_target_that_may_still_change(strategy, states) 
 
 
 @pytest.mark.parametrize(
-    ("phase", "reason", "end"),
+    ("phase", "reason", "is_cancelled", "end"),
     [
-        ("", "", None),
-        ("Waiting", "JobLost", None),
-        ("Running", "", None),
-        ("Completed", "", StepEnd.COMPLETED),
-        ("Failed", "JobAborted", StepEnd.FAILED),
-        ("Failed", "FailurePolicy", StepEnd.FAILED),
-        ("Failed", "Cancelled", StepEnd.STOPPED),
-        ("Skipped", "NotTaken", StepEnd.NOT_TAKEN),
-        ("Skipped", "UpstreamFailed", StepEnd.UPSTREAM_FAILED),
-        ("Skipped", "Stopped", StepEnd.STOPPED),
+        ("", "", False, None),
+        ("Waiting", "JobLost", False, None),
+        ("Running", "", True, None),
+        ("Completed", "", True, StepEnd.COMPLETED),
+        ("Failed", "JobAborted", False, StepEnd.FAILED),
+        ("Failed", "FailurePolicy", False, StepEnd.FAILED),
+        ("Failed", "Cancelled", True, StepEnd.STOPPED),
+        ("Failed", "Cancelled", False, StepEnd.FAILED),
+        ("Skipped", "NotTaken", False, StepEnd.NOT_TAKEN),
+        ("Skipped", "UpstreamFailed", False, StepEnd.UPSTREAM_FAILED),
+        ("Skipped", "Stopped", True, StepEnd.STOPPED),
     ],
 )
 def test_the_end_of_a_step_follows_from_its_condition(
-    phase: str, reason: str, end: StepEnd | None
+    phase: str, reason: str, is_cancelled: bool, end: StepEnd | None
 ) -> None:
     condition = StepCondition(phase=phase, reason=reason)
-    assert get_end(Step(name="a"), condition) is end
+    assert get_end(Step(name="a"), condition, is_cancelled=is_cancelled) is end
     forgiving = Step(name="a", continue_on_failure=True)
-    assert get_end(forgiving, condition) is (StepEnd.FORGIVEN if end is StepEnd.FAILED else end)
+    forgiven = StepEnd.FORGIVEN if end is StepEnd.FAILED else end
+    assert get_end(forgiving, condition, is_cancelled=is_cancelled) is forgiven
 
 
 @pytest.mark.parametrize("condition", [None, *Condition])
