@@ -2,8 +2,9 @@
 
 `core` (the default) needs only this machine, `copies` more memory. `counts` counts requests and
 instructions instead of timing, compares them with `bench/counts.json`, and exits with 1 if one is
-over it by more than a tenth. `cluster` needs a real
-kube-apiserver, etcd and kube-controller-manager in the folder that KUBEBUILDER_ASSETS names, and
+over it by more than a tenth. `growth` measures time and memory at 1, 4 and 16 times a size.
+`cluster` needs a real kube-apiserver, etcd and kube-controller-manager in the folder that
+KUBEBUILDER_ASSETS names, and
 compares JobFlow with Volcano's controller if VOLCANO_ASSETS names a folder with its binaries, and
 with Argo's if ARGO_ASSETS does.
 """
@@ -13,7 +14,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import admission, cluster, copies, core, counts
+from bench import admission, cluster, copies, core, counts, growth
 from bench.figures import Figure, show
 from bench.loads import LOADS
 from jobflow.app import serve
@@ -52,7 +53,7 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("core", "cluster", "copies", "counts"),
+        choices=("core", "cluster", "copies", "counts", "growth"),
         default="core",
         help="see above",
     )
@@ -68,6 +69,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.what == "cluster":
         _compare(options)
+        return
+    if options.what == "growth":
+        growth.show(growth.measured(options.runs))
         return
     if options.what == "counts":
         _count(options)

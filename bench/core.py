@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -104,18 +104,10 @@ def virtual_times(runs: int) -> dict[str, list[float]]:
     """Measure the milliseconds in which `jobflow plan` runs a flow of 1,000 steps in virtual time,
     by shape. Durations of the vcjobs differ, so that nearly every end needs a plan of its own."""
 
-    def annotate(step: str, manifest: Mapping[str, Any]) -> dict[str, str]:
-        seconds = 10 + int(step.partition("-")[2]) * 37 % 499
-        return {**manifest["metadata"]["annotations"], DURATION: f"{seconds}s"}
-
     def timed(flow: JobFlow) -> float:
-        cluster = VirtualCluster(NOW, annotate=annotate)
-        cluster.add(flow, [samples.template()])
         begin = time.process_time()
-        cluster.run()
-        took = time.process_time() - begin
-        assert cluster.flows[0].final
-        return took * 1000
+        run_in_virtual_time(flow)
+        return (time.process_time() - begin) * 1000
 
     shapes = {
         "chain": samples.flow(samples.chain(1000)),
@@ -124,6 +116,19 @@ def virtual_times(runs: int) -> dict[str, list[float]]:
         "forEach of 1,000": samples.searching(1000),
     }
     return {shape: [timed(flow) for _ in range(runs)] for shape, flow in shapes.items()}
+
+
+def run_in_virtual_time(flow: JobFlow) -> None:
+    """Run a flow of the samples to its end, as `jobflow plan` does."""
+
+    def annotate(step: str, annotations: Mapping[str, str]) -> dict[str, str]:
+        seconds = 10 + int(step.partition("-")[2]) * 37 % 499
+        return {**annotations, DURATION: f"{seconds}s"}
+
+    cluster = VirtualCluster(NOW, annotate=annotate)
+    cluster.add(flow, [samples.template()])
+    cluster.run()
+    assert cluster.flows[0].final
 
 
 def reconciles(runs: int) -> dict[str, list[float]]:
@@ -138,7 +143,7 @@ async def _reconciled(flow: JobFlow, view: View, runs: int) -> list[float]:
     client = Answering(flow, view)
 
     async def once() -> float:
-        reconciler = _reconciler(flow, view, client)
+        reconciler = reconciler_of(store_of(flow, view), client)
         begin = time.process_time()
         outcome = await reconciler.reconcile(key_of(flow))
         took = time.process_time() - begin
@@ -174,13 +179,19 @@ class Answering(Client):
         return self._jobs[body] if method == "POST" else self._flow
 
 
-def _reconciler(flow: JobFlow, view: View, client: Client) -> Reconciler:
-    """Create a reconciler over a store with the objects of the view."""
-    store, memory = Store(), Memory()
+def store_of(flow: JobFlow, view: View, others: Sequence[JobFlow] = ()) -> Store:
+    """Return a store with a flow, the objects of its view, and other flows."""
+    store = Store()
     store.templates.replace(view.templates.values(), "1")
-    store.flows.replace([flow], "1")
+    store.flows.replace([flow, *others], "1")
     store.jobs.replace([slim_job(job) for job in view.jobs.values()], "1")
     store.commands.replace([], "1")
+    return store
+
+
+def reconciler_of(store: Store, client: Client) -> Reconciler:
+    """Create a reconciler over a store."""
+    memory = Memory()
     applier, recorder = Applier(client, store, memory), Recorder(client)
     queue = WorkQueue[Key]()
     prober = Prober(store.pods.of, queue.add)
