@@ -9,8 +9,9 @@ import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowState, JobFlowStatus
-from jobflow.api.volcano.job import JobState
-from jobflow.core.planning.actions import CreateJob, DeleteJob, Plan
+from jobflow.api.volcano.command import Action as CommandAction
+from jobflow.api.volcano.job import Job, JobState
+from jobflow.core.planning.actions import CommandFlow, CreateJob, DeleteJob, Plan
 from jobflow.core.planning.view import View
 from jobflow.core.spec.concurrency import NO_GROUP
 from model.explorer.__main__ import summary
@@ -19,7 +20,7 @@ from model.explorer.search import Explored, Search
 from model.explorer.sight import Planner, planned
 from support.plan.plan_world import flow
 
-SMALLEST = CONFIGURATIONS[:24]
+SMALLEST = CONFIGURATIONS[:25]
 """Configurations that are explored to their end in a few seconds altogether."""
 TEN_MINUTES = 570.0
 """Ten minutes in seconds, with a reserve."""
@@ -122,6 +123,35 @@ def _sees_no_other_flow(flow: JobFlow, view: View, now: datetime) -> Plan:
     return planned(flow, replace(view, group=NO_GROUP), now)
 
 
+def _takes_failed_children_for_successes(flow: JobFlow, view: View, now: datetime) -> Plan:
+    planner = planned if flow.is_child else _takes_failures_for_successes
+    return planner(flow, view, now)
+
+
+def _knows_no_parent(flow: JobFlow, view: View, now: datetime) -> Plan:
+    return planned(flow, replace(view, parent=None), now)
+
+
+def _retries_children_at_once(flow: JobFlow, view: View, now: datetime) -> Plan:
+    failed = [job for job in view.jobs.values() if job.phase == "Failed"]
+    return _commanding(failed, CommandAction.RESTART_JOB, flow, view, now)
+
+
+def _cancels_children_at_once(flow: JobFlow, view: View, now: datetime) -> Plan:
+    running = [job for job in view.jobs.values() if not job.ended]
+    return _commanding(running, CommandAction.TERMINATE_JOB, flow, view, now)
+
+
+def _commanding(
+    jobs: list[Job], action: CommandAction, flow: JobFlow, view: View, now: datetime
+) -> Plan:
+    """Return the plan with a Command on each of these child flows, once."""
+    plan = planned(flow, view, now)
+    sent = [CommandFlow(job.metadata.name, job.metadata.uid, action) for job in jobs]
+    new = [each for each in sent if each.key not in view.aborts]
+    return plan if flow.is_child else replace(plan, actions=(*plan.actions, *new))
+
+
 def _with_status(plan: Plan, **fields: object) -> Plan:
     status: JobFlowStatus = msgspec.structs.replace(plan.status, **fields)
     return replace(plan, status=status)
@@ -157,6 +187,26 @@ def test_the_explorer_finds_a_job_that_starts_before_its_approval_is_stored() ->
 def test_the_explorer_finds_a_planner_that_breaks_a_law(law: str, planner: Planner) -> None:
     explored = Search(SMALL, planner).run(states=200)
     assert law in explored.violations
+
+
+FAULTY_WITH_CHILDREN: dict[str, tuple[Planner, str]] = {
+    "nothing_starts_below_a_suspension": (_knows_no_parent, "suspend"),
+    "child_flows_are_retried_with_their_parent": (_retries_children_at_once, "fail"),
+    "child_flows_agree_with_their_parent": (_takes_failed_children_for_successes, "fail"),
+    "only_what_is_recorded_is_deleted": (_cancels_children_at_once, "fail"),
+}
+
+
+@pytest.mark.parametrize(
+    ("law", "planner", "rare"),
+    [(law, *entry) for law, entry in FAULTY_WITH_CHILDREN.items()],
+    ids=FAULTY_WITH_CHILDREN.keys(),
+)
+def test_the_explorer_finds_a_planner_that_breaks_a_law_of_families(
+    law: str, planner: Planner, rare: str
+) -> None:
+    child = Configuration(FLOWS["child flow"], {rare: 1}, name="child")
+    assert law in Search(child, planner).run(states=400).violations
 
 
 def test_the_explorer_finds_a_second_flow_in_a_place() -> None:

@@ -7,7 +7,8 @@ Volcano moves a vcjob; a watch event arrives; time passes; a user deletes a vcjo
 template or creates a Command; the controller restarts. Each `Configuration` has a budget of rare
 events, so the number of states is finite. `cluster` is the API server's side of a plan and
 follows `controller/apply/apply.py` and `controller/reconciler.py`; `sight` has the copies
-of the controller and follows `store/copies.py`. `laws` has the properties that must hold, with
+of the controller and follows `store/copies.py`. A child flow is a job with a state
+of its own (`families`). `laws` and `family_laws` have the properties that must hold, with
 reasons. States that differ only in their times are one state (`keys`). A violation is printed with
 the shortest sequence of moves that leads to it.
 

@@ -9,6 +9,7 @@ from jobflow.core.planning.actions import (
     AbortJob,
     Action,
     CancelFlow,
+    CommandFlow,
     CreateClaim,
     CreateJob,
     DeleteCommand,
@@ -18,8 +19,9 @@ from jobflow.core.planning.actions import (
     ReadJob,
     ReadPods,
 )
+from model.explorer.families import with_child
 from model.explorer.sight import Sight
-from model.explorer.states import Event, Flow, State, Vcjob
+from model.explorer.states import Command, Event, Flow, State, Vcjob
 
 CAN_BE_ABORTED = frozenset({"Pending", "Running"})
 
@@ -54,10 +56,22 @@ def apply_plan(sight: Sight, state: State, plan: Plan, part: Part) -> State:
 def restart(state: State) -> State:
     """Return the state after another process, which lists everything, has taken over."""
     jobs = tuple(
-        replace(job, seen=0 if job.gone else len(job.phases), seen_gone=job.gone)
+        replace(
+            job,
+            seen=0 if job.gone else len(job.phases),
+            seen_gone=job.gone,
+            child=None if job.child is None else restart(job.child),
+        )
         for job in state.jobs
     )
-    state = replace(state, known=state.flow, known_commands=state.commands, events=(), jobs=jobs)
+    state = replace(
+        state,
+        known=state.flow,
+        known_commands=state.commands,
+        events=(),
+        jobs=jobs,
+        crashed=False,
+    )
     return _without_notes(state)
 
 
@@ -113,6 +127,7 @@ def _new(sight: Sight, state: State, action: CreateJob) -> Vcjob:
         manifest=sight.manifest(action),
         phases=(("Pending", state.now if sight.configuration.times_jobs else 0),),
         round=state.round,
+        child=State(()) if action.is_flow else None,
     )
 
 
@@ -141,10 +156,36 @@ def _abort(sight: Sight, state: State, action: Action, answered: bool) -> State:
     job = state.job(action.uid)
     if not job.gone and not job.ended:
         state = replace_job(state, replace(job, asked=True))
-    if answered:
-        aborts = tuple(sorted({**dict(state.aborts), action.uid: state.now}.items()))
-        state = replace(state, aborts=aborts)
-    return state
+    return _remember(state, action.uid) if answered else state
+
+
+def _command_child(sight: Sight, state: State, action: Action, answered: bool) -> State:
+    """Create the Command on a child flow, unless there is one of its name."""
+    assert isinstance(action, CommandFlow)
+    job = state.job(action.uid)
+    assert job.child is not None
+    name = f"{action.name}-{action.action.lower()}"
+    if not job.gone and all(command.name != name for command in job.child.commands):
+        command = Command(name, action.action, number=_unused(name, job.child))
+        child = replace(job.child, commands=(*job.child.commands, command))
+        state = with_child(state, job, child)
+    return _remember(state, action.key) if answered else state
+
+
+def _unused(name: str, child: State) -> int:
+    """Return the first number that gives a Command of this name a UID that nobody remembers."""
+    remembered = {command.uid for command in child.known_commands}
+    for flow in (child.flow, child.known):
+        remembered.update(flow.status.value.handled_commands or ())
+    number = 0
+    while Command(name, "", number=number).uid in remembered:
+        number += 1
+    return number
+
+
+def _remember(state: State, key: str) -> State:
+    """Return the state after the controller has noted when it sent a Command."""
+    return replace(state, aborts=tuple(sorted({**dict(state.aborts), key: state.now}.items())))
 
 
 def _delete_command(sight: Sight, state: State, action: Action, answered: bool) -> State:
@@ -183,6 +224,7 @@ _ACTIONS: dict[type[Action], Callable[[Sight, State, Action, bool], State]] = {
     CancelFlow: _cancel_flow,
     DeleteJob: _delete,
     AbortJob: _abort,
+    CommandFlow: _command_child,
     DeleteCommand: _delete_command,
     DeleteFlow: _delete_flow,
     ReadJob: _read_job,
@@ -199,8 +241,11 @@ def _existing(state: State, name: str) -> Vcjob | None:
 
 
 def _learn(state: State, job: Vcjob) -> State:
-    """Return the state after the controller received this vcjob as an answer."""
-    state = replace_job(state, seen(job, len(job.phases), gone=False))
+    """Return the state after the controller received this vcjob or child flow as an answer."""
+    job = seen(job, len(job.phases), gone=False)
+    if job.child is not None:
+        job = replace(job, child=replace(job.child, known=job.child.flow))
+    state = replace_job(state, job)
     return replace(state, not_found=state.not_found - {job.name})
 
 

@@ -59,6 +59,8 @@ class Configuration:
     def __post_init__(self) -> None:
         assert not validate_flow(self.world.flow, Known(templates=self.world.templates)).violations
         assert set(self.budget) <= RARE, self.budget
+        timed = [step.name for step in self.world.flow.all_steps if step.flow and step.timeout]
+        assert not timed, "states do not differ in the time since which a child flow has run"
         object.__setattr__(self, "rare", tuple(sorted(self.budget)))
 
     @cached_property
@@ -144,6 +146,10 @@ CASES = [Case(when='steps["a"].phase == "Failed"', template="c"), Case(template=
 FAILED = 'steps["a"].phase == "Failed"'
 UNKNOWN_CODE = 'steps["a"].failure.exitCode == -1'
 
+CHILD = {"flows": [{"name": "i"}]}
+CHILD_OF_TWO = {"flows": [{"name": "i"}, {"name": "j", "dependsOn": {"targets": ["i"]}}]}
+CHILD_WITH_FINALLY = {"flows": [{"name": "i"}], "finally": [{"name": "z"}]}
+
 FLOWS: dict[str, World] = {
     "one step": flow("a"),
     "chain": flow("a", b="a"),
@@ -224,6 +230,18 @@ FLOWS: dict[str, World] = {
     "concurrency: Replace": grouped(flow("a"), policy="Replace"),
     "concurrency: Forbid": grouped(flow("a").with_finally("z"), policy="Forbid"),
     "retain policy delete": flow("a", b="a", retain="delete"),
+    "child flow": flow(a=step(flow=CHILD)).with_spec(),
+    "chain and a child flow": flow(a=step(flow=CHILD), b="a").with_spec(),
+    "child flow of two steps": flow(a=step(flow=CHILD_OF_TWO)).with_spec(),
+    "child flow with finally": flow(a=step(flow=CHILD_WITH_FINALLY)).with_spec(),
+    "child flow and a handler": flow(
+        a=step(flow=CHILD), h=step("a", condition="Failed"), b="a"
+    ).with_spec(),
+    "child flow and Abort": flow(
+        "b", a=step(flow=CHILD_WITH_FINALLY)
+    ).with_spec(failure_policy="Abort"),
+    "child flow and retry": flow(a=step(flow=CHILD, retry=AT_ONCE)).with_spec(),
+    "child flows of items": flow(a=step(flow=CHILD, for_each=TWICE)).with_spec(),
 }  # fmt: skip
 
 
@@ -239,6 +257,7 @@ def _configuration(name: str, *rare: str, reads: bool = False) -> Configuration:
 CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("one step", "fail", "crash", reads=True),
     _configuration("one step", "crash", "fail", "retry"),
+    _configuration("child flow", "crash", "fail"),
     _configuration("outputs", "crash", "retry", "fail"),
     _configuration("ttl of the flow", "crash", "retry", "fail"),
     _configuration("one step", "crash", "lost answer", "fail"),
@@ -261,6 +280,10 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("approval and Running", "approve", "crash", "lost answer"),
     _configuration("approval of items and matching items", "approve 2", "crash"),
     _configuration("approval in finally", "cancel", "fail", "reject", "crash"),
+    _configuration("chain and a child flow", "crash", "lost answer", "fail"),
+    _configuration("child flow", "crash", "fail", "retry"),
+    _configuration("child flow", "crash", "suspend", "resume"),
+    _configuration("child flow and retry", "crash", "fail 2"),
     _configuration("chain", "crash", "late", "fail", reads=True),
     _configuration("when", "crash", "lost answer", "fail"),
     _configuration("when by failure", "crash", "fail", reads=True),
@@ -273,6 +296,10 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("forEach", "crash", "fail"),
     _configuration("switch", "crash", "lost answer", "fail"),
     _configuration("on failure", "crash", "lost answer", "fail"),
+    _configuration("child flow and a handler", "crash", "fail"),
+    _configuration("child flow of two steps", "crash", "fail", "retry"),
+    _configuration("child flow and Abort", "crash", "fail"),
+    _configuration("child flows of items", "crash", "fail"),
     _configuration("retry", "crash", "template", "fail"),
     _configuration("forEach from", "crash", "fail"),
     _configuration("forEach that continues", "crash", "fail"),
@@ -330,5 +357,8 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("flow timeout", "delete flow", "fail", "crash"),
     _configuration("chain", "crash", "fail", "suspend and abort", "resume"),
     _configuration("forEach one by one", "suspend and abort", "resume", "fail"),
+    _configuration("child flow and a handler", "cancel"),
+    _configuration("child flow with finally", "fail", "cancel"),
+    _configuration("child flow", "suspend and abort", "resume"),
 )
 """The smallest come first, by the states that they have."""

@@ -6,8 +6,9 @@ from dataclasses import replace
 from jobflow.core.reasons import FlowReason, StepReason
 from model.explorer.cluster import apply_plan, move_job, seen
 from model.explorer.configurations import COMMANDS
+from model.explorer.families import family, with_child
 from model.explorer.keys import Key, Keys
-from model.explorer.moves import ALL, find_open_approvals, probing
+from model.explorer.moves import ALL, find_open_approvals, probing, wait_of
 from model.explorer.sight import Sight
 from model.explorer.states import Command, State
 
@@ -33,8 +34,9 @@ class Fairness:
             path.append(key)
             after = next_state(self._sight, state)
             if after is None:
-                if why := _stuck(state):
-                    return why
+                for member in family(self._sight, state):
+                    if why := _stuck(member.state):
+                        return f"{member.name}: {why}"
                 break
             state = after
         else:
@@ -45,23 +47,28 @@ class Fairness:
 
 def next_state(sight: Sight, state: State) -> State | None:
     """Return the next state; None: nothing follows. Events arrive, then the controller acts, then
-    vcjobs move, then time passes, and at last the flow gets what its status asks for."""
+    vcjobs move, then time passes, and at last a flow gets what its status asks for."""
     if state.flow.gone:
         return None
-    if state.events or state.known != state.flow or state.known_commands != state.commands:
+    if _is_late(state):
         return _observe_all(state)
-    plan = sight.plan(state)
-    if not sight.idles(state):
-        return apply_plan(sight, state, plan, ALL)
-    after = _volcano(sight, state) or next((to for _, to in probing(sight, state)), None)
-    if after is not None:
-        return after
+    flows = list(family(sight, state))
+    for act in (_controller, _volcano, _probe):
+        for member in flows:
+            if (after := act(member.sight, member.state)) is not None:
+                return member.put(after)
     if state.busy:
         return replace(state, busy=False, cancelled_at=None)
-    if plan.requeue_after is not None:
-        seconds = max(1, -int(-plan.requeue_after.total_seconds() // 1))
+    if (seconds := wait_of(sight, state)) is not None:
         return replace(state, now=state.now + seconds)
-    return _grant(state)
+    grants = ((member, _grant(member.sight, member.state)) for member in flows)
+    return next((member.put(after) for member, after in grants if after is not None), None)
+
+
+def _is_late(state: State) -> bool:
+    """Whether the controller has not seen everything."""
+    late = state.events or state.known != state.flow or state.known_commands != state.commands
+    return bool(late) or any(j.child is not None and _is_late(j.child) for j in state.jobs)
 
 
 def _observe_all(state: State) -> State:
@@ -71,7 +78,18 @@ def _observe_all(state: State) -> State:
             for job in state.jobs
         )
         state = replace(state, jobs=jobs)
+    for job in state.jobs:
+        if job.child is not None:
+            state = with_child(state, job, _observe_all(job.child))
     return replace(state, events=(), known=state.flow, known_commands=state.commands)
+
+
+def _controller(sight: Sight, state: State) -> State | None:
+    return None if sight.idles(state) else apply_plan(sight, state, sight.plan(state), ALL)
+
+
+def _probe(sight: Sight, state: State) -> State | None:
+    return next((after for _, after in probing(sight, state)), None)
 
 
 def _volcano(sight: Sight, state: State) -> State | None:
@@ -79,7 +97,7 @@ def _volcano(sight: Sight, state: State) -> State | None:
     aborted."""
     now = state.now if sight.configuration.times_jobs else 0
     for job in state.jobs:
-        if not job.alive:
+        if not job.alive or job.child is not None:
             continue
         if job.phase == "Aborting":
             return move_job(state, job, "Aborted", now)
@@ -92,7 +110,7 @@ def _volcano(sight: Sight, state: State) -> State | None:
     return None
 
 
-def _grant(state: State) -> State | None:
+def _grant(sight: Sight, state: State) -> State | None:
     """Return the state after a user has done what the status asks for."""
     status = state.flow.status.value
     reasons = {step.reason for step in (status.conditions or {}).values()}
@@ -100,10 +118,11 @@ def _grant(state: State) -> State | None:
         return None
     if StepReason.WAITING_FOR_TEMPLATE in reasons and state.missing:
         return replace(state, missing=frozenset())
-    if status.state.reason == FlowReason.SUSPENDED:
+    of_parent = status.suspended_by.startswith("parent/")
+    if status.state.reason == FlowReason.SUSPENDED and not of_parent:
         resume = Command(f"resume at {state.now}", COMMANDS["resume"])
         return replace(state, commands=(*state.commands, resume))
-    for step in find_open_approvals(status):
+    for step in find_open_approvals(sight, status):
         approve = Command(f"approve {step} at {state.now}", COMMANDS["approve"], step)
         return replace(state, commands=(*state.commands, approve))
     return None

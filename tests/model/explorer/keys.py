@@ -54,6 +54,9 @@ class Keys:
         return self._number((flow.status.shape, moments, flow.terminating, flow.gone))
 
     def _job(self, job: Vcjob, now: int) -> int:
+        if job.child is not None:
+            child = self.fair_key(replace(job.child, now=now))
+            return self._number((replace(job, child=None), child))
         if not self._times_jobs:
             return self._number(job)
         ages = tuple((phase, min(now - at, LONG_AGO)) for phase, at in job.phases)

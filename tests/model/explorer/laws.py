@@ -12,14 +12,15 @@ from jobflow.api.flow.control import to_number
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
     JobFlowStatus,
-    RunCondition,
     StepCondition,
     StepPhase,
 )
 from jobflow.api.schema.crd import openapi_schema
+from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.api.volcano.job import ENDED_PHASES, JobPhase
 from jobflow.core.planning.actions import (
     CancelFlow,
+    CommandFlow,
     CreateJob,
     DeleteCommand,
     DeleteFlow,
@@ -29,6 +30,12 @@ from jobflow.core.planning.lifecycle import HALTS
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from model.carrying import mounted_by
 from model.explorer.configurations import DISRUPTIONS
+from model.explorer.family_laws import (
+    child_flows_agree_with_their_parent,
+    child_flows_are_retried_with_their_parent,
+    condition_of,
+    nothing_starts_below_a_suspension,
+)
 from model.explorer.sight import Sight
 from model.explorer.states import State, Vcjob
 from model.explorer.statuses import Status
@@ -62,7 +69,7 @@ def nothing_outlives_its_flow(sight: Sight, state: State) -> Broken:
         return
     named = {record.name for record in state.flow.status.value.job_status_list or ()}
     for job in state.jobs:
-        if job.alive and job.name not in named:
+        if job.alive and job.child is None and job.name not in named:
             yield f"{job.name} goes on after the end of its flow"
 
 
@@ -101,7 +108,7 @@ def one_flow_has_the_place(sight: Sight, state: State) -> Broken:
 def claims_come_before_jobs(sight: Sight, state: State) -> Broken:
     """The pods of a vcjob whose claim does not exist would wait for it without end."""
     for action in sight.plan(state).actions:
-        if isinstance(action, CreateJob):
+        if isinstance(action, CreateJob) and not action.is_flow:
             for name in mounted_by(dict(action.manifest["spec"])) - state.claims:
                 yield f"{action.name} is created before its claim {name}"
 
@@ -115,7 +122,7 @@ def nothing_starts_unapproved(sight: Sight, state: State) -> Broken:
             continue
         step = sight.configuration.steps[action.step]
         for target in step.targets:
-            condition = conditions.get(f"f-{target}", StepCondition())
+            condition = conditions.get(f"{sight.flow_name}-{target}", StepCondition())
             index = action.manifest["metadata"]["labels"].get(labels.INDEX)
             of_item = [run for run in condition.runs or () if str(run.index) == index]
             answered = of_item[0] if step.matches_items and of_item else condition
@@ -125,10 +132,13 @@ def nothing_starts_unapproved(sight: Sight, state: State) -> Broken:
 
 
 def only_what_is_recorded_is_deleted(sight: Sight, state: State) -> Broken:
-    """The status is the only memory: the next process does not know the reason of a deletion that
-    was not stored."""
+    """The status is the only memory: the next process does not know the reason of a deletion, or of
+    the cancel of a child flow, that was not stored."""
     status = state.known.status.value
     for action in sight.plan(state).actions:
+        if isinstance(action, CommandFlow) and action.action != CommandAction.RESTART_JOB:
+            if not may_be_deleted(sight, state, state.job(action.uid)):
+                yield f"{action.name} is cancelled, and the status does not say why"
         if isinstance(action, DeleteJob) and not may_be_deleted(
             sight, state, state.job(action.uid)
         ):
@@ -143,12 +153,12 @@ def may_be_deleted(sight: Sight, state: State, job: Vcjob) -> bool:
     status = state.known.status.value
     seen = job.phases[job.seen - 1][0]
     records = {record.name: record.state for record in status.job_status_list or ()}
-    if seen in ENDED_PHASES:
+    if seen in ENDED_PHASES and job.child is None:
         return records.get(job.name) == seen
     if state.known.final and job.name not in records:
         return True  # its create arrived after the end
     aborting = sight.configuration.world.flow.spec.failure_policy == "Abort"
-    condition = condition_of(state.known.status, job)
+    condition = condition_of(sight, state.known.status, job)
     recorded = condition is not None and condition.abort_time is not None
     return recorded or aborting or status.state.reason in HALTS
 
@@ -186,7 +196,7 @@ def nothing_runs_twice(sight: Sight, before: State, after: State) -> Broken:
     for job in after.jobs:
         if job.uid in known:
             continue
-        condition = condition_of(before.flow.status, job)
+        condition = condition_of(sight, before.flow.status, job)
         if condition is not None and condition.phase in ENDED_STEP_PHASES:
             yield f"{job.name} is made, and its run is stored as {condition.phase}"
         others = [other for other in after.jobs if other.run == job.run and other.uid != job.uid]
@@ -232,12 +242,12 @@ def nothing_is_lost(sight: Sight, before: State, after: State) -> Broken:
             yield f"the flow ends while {job.name} is {job.phase}"
         if not job.ended or job.lost or job.uid not in known:
             continue
-        if records.get(job.name) != job.phase:
+        if job.child is None and records.get(job.name) != job.phase:
             yield f"{job.name} ended {job.phase}, and the status says {records.get(job.name)}"
         daemon = sight.configuration.steps[job.step].daemon
         if latest[job.run] is not job or job.phase not in ("Completed", "Failed") or daemon:
             continue
-        condition = condition_of(after.flow.status, job)
+        condition = condition_of(sight, after.flow.status, job)
         if condition is None or condition.phase != job.phase:
             phase = condition.phase if condition is not None else "not there"
             yield f"{job.name} ended {job.phase}, and its run is {phase}"
@@ -263,14 +273,6 @@ def what_has_ended_stays_ended(sight: Sight, before: State, after: State) -> Bro
             yield f"{key} had {was.attempts} attempts and has {condition.attempts}"
 
 
-def condition_of(status: Status, job: Vcjob) -> RunCondition | None:
-    """The condition of a vcjob's run."""
-    condition = (status.value.conditions or {}).get(f"f-{job.step}")
-    if condition is None or not job.index:
-        return condition
-    return next((run for run in condition.runs or () if str(run.index) == job.index), None)
-
-
 OF_A_STATE: tuple[Callable[[Sight, State], Broken], ...] = (
     no_plan_asks_for_itself,
     nothing_outlives_its_flow,
@@ -280,6 +282,9 @@ OF_A_STATE: tuple[Callable[[Sight, State], Broken], ...] = (
     one_flow_has_the_place,
     only_what_is_recorded_is_deleted,
     the_status_is_well_formed,
+    nothing_starts_below_a_suspension,
+    child_flows_are_retried_with_their_parent,
+    child_flows_agree_with_their_parent,
 )
 OF_A_MOVE: tuple[Callable[[Sight, State, State], Broken], ...] = (
     nothing_runs_twice,

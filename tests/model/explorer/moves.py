@@ -18,6 +18,7 @@ from model.explorer.cluster import (
     seen,
 )
 from model.explorer.configurations import COMMANDS
+from model.explorer.families import family
 from model.explorer.sight import Sight
 from model.explorer.states import Command, Event, State, Vcjob
 
@@ -34,8 +35,14 @@ def moves(sight: Sight, state: State) -> Iterator[Move]:
     """Yield all moves from this state."""
     if state.flow.gone:
         return
-    for mover in MOVERS:
-        yield from mover(sight, state)
+    for member in family(sight, state):
+        of_child = f"{member.name}: " if member.state.parent is not None else ""
+        for mover in MOVERS:
+            for name, after in mover(member.sight, member.state):
+                together = member.put(after)
+                yield of_child + name, restart(together) if together.crashed else together
+    yield from restarting(sight, state)
+    yield from passing(sight, state)
 
 
 def spend(sight: Sight, state: State, event: str) -> State | None:
@@ -69,10 +76,14 @@ def planning(sight: Sight, state: State) -> Iterator[Move]:
 def _crashes(sight: Sight, state: State, plan: Plan) -> Iterator[Move]:
     if plan.actions:
         half = apply_plan(sight, state, plan, Part(writes=False))
-        yield "the controller acts and crashes before it writes its status", restart(half)
+        yield "the controller acts and crashes before it writes its status", _crash(half)
     if plan.status != state.known.status.value:
         half = apply_plan(sight, state, plan, Part(acts=False))
-        yield "the controller writes its status and crashes before it acts", restart(half)
+        yield "the controller writes its status and crashes before it acts", _crash(half)
+
+
+def _crash(state: State) -> State:
+    return replace(state, crashed=True)
 
 
 def _lost_answers(sight: Sight, state: State, plan: Plan) -> Iterator[Move]:
@@ -95,12 +106,18 @@ def restarting(sight: Sight, state: State) -> Iterator[Move]:
 def passing(sight: Sight, state: State) -> Iterator[Move]:
     """Let time pass until the controller plans again; if it has something to do, or for longer,
     only with budget."""
-    after = sight.plan(state).requeue_after
-    if after is not None and sight.idles(state):
-        seconds = max(1, -int(-after.total_seconds() // 1))
+    seconds = wait_of(sight, state)
+    if seconds is not None and all(m.sight.idles(m.state) for m in family(sight, state)):
         yield f"{seconds} seconds pass", replace(state, now=state.now + seconds)
     if (paid := spend(sight, state, "late")) is not None:
         yield f"{LATE} seconds pass", replace(paid, now=paid.now + LATE)
+
+
+def wait_of(sight: Sight, state: State) -> int | None:
+    """Return the seconds until the controller plans one of the flows again, at least 1."""
+    waits = [m.sight.plan(m.state).requeue_after for m in family(sight, state)]
+    seconds = [-int(-wait.total_seconds() // 1) for wait in waits if wait is not None]
+    return max(1, min(seconds)) if seconds else None
 
 
 def watching(sight: Sight, state: State) -> Iterator[Move]:
@@ -138,7 +155,7 @@ def running(sight: Sight, state: State) -> Iterator[Move]:
         return
     now = state.now if sight.configuration.times_jobs else 0
     for job in state.jobs:
-        if job.gone or job.ended:
+        if job.gone or job.ended or job.child is not None:
             continue
         if job.phase == "Pending":
             yield f"{job.name} runs", move_job(state, job, "Running", now)
@@ -164,7 +181,7 @@ def ordering(sight: Sight, state: State) -> Iterator[Move]:
             continue
         message = ""
         if name in ("approve", "reject"):
-            message = next(find_open_approvals(status), "")
+            message = next(find_open_approvals(sight, status), "")
             if not message:
                 continue
         if (paid := spend(sight, state, name)) is not None:
@@ -173,23 +190,23 @@ def ordering(sight: Sight, state: State) -> Iterator[Move]:
             yield (f"somebody asks to {name}", replace(paid, commands=(*paid.commands, command)))
 
 
-def find_open_approvals(status: JobFlowStatus) -> Iterator[str]:
+def find_open_approvals(sight: Sight, status: JobFlowStatus) -> Iterator[str]:
     """Yield the steps and items that wait for approval, as a Command names them."""
     for key, condition in (status.conditions or {}).items():
         for run in condition.runs or (condition,):
             if run.reason == StepReason.WAITING_FOR_APPROVAL:
                 index = "" if run.index is None else f"/{run.index}"
-                yield key.removeprefix("f-") + index
+                yield key.removeprefix(f"{sight.flow_name}-") + index
 
 
 def deleting(sight: Sight, state: State) -> Iterator[Move]:
-    """A user deletes a vcjob, or the flow, which a finalizer keeps."""
+    """A user deletes a vcjob, a child flow that has ended, or the flow, which a finalizer keeps."""
     if (paid := spend(sight, state, "delete job")) is not None:
         for job in state.jobs:
-            if not job.gone:
+            if not job.gone and (job.child is None or job.ended):
                 yield f"somebody deletes {job.name}", delete_job(paid, job)
     paid = spend(sight, state, "delete flow")
-    if paid is not None and not state.flow.terminating:
+    if paid is not None and not state.flow.terminating and state.parent is None:
         yield (
             "somebody deletes the flow",
             replace(paid, flow=replace(paid.flow, terminating=True)),
@@ -221,8 +238,6 @@ def sharing(sight: Sight, state: State) -> Iterator[Move]:
 
 MOVERS: tuple[Callable[[Sight, State], Iterator[Move]], ...] = (
     planning,
-    restarting,
-    passing,
     watching,
     probing,
     running,
@@ -231,3 +246,4 @@ MOVERS: tuple[Callable[[Sight, State], Iterator[Move]], ...] = (
     templating,
     sharing,
 )
+"""The moves of each flow of a family."""

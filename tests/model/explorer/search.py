@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from model.explorer.configurations import CONFIGURATIONS, Configuration
 from model.explorer.fair import Fairness
+from model.explorer.families import family
 from model.explorer.keys import Key, Keys
 from model.explorer.laws import OF_A_MOVE, OF_A_STATE
 from model.explorer.moves import moves
@@ -76,20 +77,29 @@ class Search:
     def _expand(self, key: Key, state: State) -> Iterator[tuple[Key, State]]:
         """Return the new states that follow this one."""
         self.explored.states += 1
-        for law in OF_A_STATE:
-            for message in law(self._sight, state):
-                self._record(law.__name__, message, key)
+        for member in family(self._sight, state):
+            for law in OF_A_STATE:
+                for message in law(member.sight, member.state):
+                    self._record(law.__name__, message, key)
         if why := self._fairness.every_flow_ends(state):
             self._record("every_flow_ends", why, key)
         for number, (_, after) in enumerate(moves(self._sight, state)):
             self.explored.moves += 1
-            for move_law in OF_A_MOVE:
-                for message in move_law(self._sight, state, after):
-                    self._record(move_law.__name__, message, key, number)
+            self._judge_move(key, number, state, after)
             next_key = self._keys.key(after)
             if next_key not in self._came_from:
                 self._came_from[next_key] = key, number
                 yield next_key, after
+
+    def _judge_move(self, key: Key, number: int, state: State, after: State) -> None:
+        before = {member.name: member.state for member in family(self._sight, state)}
+        for member in family(self._sight, after):
+            was = before.get(member.name)
+            if was is None or was.jobs is member.state.jobs and was.flow is member.state.flow:
+                continue
+            for law in OF_A_MOVE:
+                for message in law(member.sight, was, member.state):
+                    self._record(law.__name__, message, key, number)
 
     # ------------------------------------------------------------------------- violations
 
@@ -144,6 +154,8 @@ def _differences(before: State, after: State) -> Iterator[str]:
             yield f"{job.name} is gone"
         elif job.asked and not was.asked:
             yield f"{job.name} is to abort"
+        elif job.child is not None and was.child is not None:
+            yield from (f"{job.name}: {each}" for each in _differences(was.child, job.child))
     for name in sorted(after.not_found - before.not_found):
         yield f"{name} is not there"
     if after.flow.status is not before.flow.status:

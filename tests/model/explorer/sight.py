@@ -1,6 +1,7 @@
 """The controller's view of a state, as `store` and `Answers` build it, and its plan."""
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -11,6 +12,7 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobCondition, JobState, JobStatus, TaskState
 from jobflow.core.planning.actions import CreateJob, Plan
+from jobflow.core.planning.children import observe
 from jobflow.core.planning.plan import plan as real_plan
 from jobflow.core.planning.view import PodsRead, ProbeResult, View
 from jobflow.core.spec.concurrency import NO_GROUP, Group, Member
@@ -20,6 +22,7 @@ from model.explorer import states
 from model.explorer.configurations import Configuration
 from model.explorer.states import State, Vcjob
 from model.explorer.statuses import Statuses
+from support.plan.plan_world import World
 from support.plan.world_state import NOW
 
 Planner = Callable[[JobFlow, View, datetime], Plan]
@@ -37,13 +40,22 @@ def planned(flow: JobFlow, view: View, now: datetime) -> Plan:
 class Sight:
     """Views and plans for the states of one configuration."""
 
-    def __init__(self, configuration: Configuration, planner: Planner = planned) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        planner: Planner = planned,
+        parent: "Sight | None" = None,
+    ) -> None:
         self.configuration = configuration
+        self.flow_name = configuration.world.flow.metadata.name
+        self.parent = parent
+        """The sight of the flow of which this one is a child."""
         self.statuses = Statuses()
         self._planner = planner
         self._manifests: dict[bytes, int] = {}
-        self._made: list[Job] = []
-        """Vcjobs by the number of their manifest."""
+        self._sent: list[bytes] = []
+        """The manifests by their number."""
+        self._children: dict[str, Sight] = {}
         self._jobs: dict[Hashable, Job] = {}
         self._plans: dict[Hashable, Plan] = {}
 
@@ -51,12 +63,12 @@ class Sight:
         """Return the controller's plan, now or so many seconds later."""
         now = state.now + after
         jobs = tuple(
-            (j.uid, j.manifest, j.phases[: j.seen], j.seen_gone, j.read)
+            (j.uid, j.manifest, j.phases[: j.seen], j.seen_gone, j.read, j.child and j.child.known)
             for j in state.jobs
             if j.seen
         )
         remembered = state.not_found, state.aborts, state.probed, state.known_claims
-        others = state.busy, state.cancelled_at
+        others = state.busy, state.cancelled_at, state.parent
         key = state.known, now, jobs, remembered, others, state.known_commands, state.missing
         plan = self._plans.get(key)
         if plan is None:
@@ -96,7 +108,12 @@ class Sight:
             templates={n: template for n, template in templates.items() if n not in state.missing},
             jobs=jobs,
             deleted=frozenset(deleted | (state.not_found - jobs.keys())),
-            commands={command.name: _command(command) for command in state.known_commands},
+            parent=None
+            if self.parent is None or state.parent is None
+            else self.parent.flow(state.parent),
+            commands={
+                command.name: _command(command, flow.metadata) for command in state.known_commands
+            },
             claims=dict.fromkeys(state.known_claims),
             group=Group((OTHER,)) if state.busy else NO_GROUP,
             cancels={}
@@ -111,23 +128,37 @@ class Sight:
         ended = job.seen and job.phases[job.seen - 1][0] in ENDED_PHASES
         return bool(ended) and (job.read or not self.configuration.reads)
 
-    # ------------------------------------------------------------------------ vcjobs
+    # ------------------------------------------------------------------------ vcjobs and children
+
+    def of_child(self, job: Vcjob) -> "Sight":
+        """Return the sight of a child flow."""
+        sight = self._children.get(job.uid)
+        if sight is None:
+            child = msgspec.json.decode(self._sent[job.manifest], type=JobFlow)
+            meta = msgspec.structs.replace(child.metadata, uid=job.uid, creation_timestamp=NOW)
+            child = msgspec.structs.replace(child, metadata=meta)
+            world = World(child, self.configuration.world.templates)
+            configuration = replace(self.configuration, world=world)
+            sight = self._children[job.uid] = Sight(configuration, self._planner, self)
+        return sight
 
     def manifest(self, action: CreateJob) -> int:
-        """Return the number of the manifest of a vcjob that is being created."""
+        """Return the number of the manifest of a vcjob or child flow that is being created."""
         sent = msgspec.json.encode(action.manifest)
         if sent not in self._manifests:
-            self._manifests[sent] = len(self._made)
-            self._made.append(msgspec.json.decode(sent, type=Job))
+            self._manifests[sent] = len(self._sent)
+            self._sent.append(sent)
         return self._manifests[sent]
 
     def _job(self, job: Vcjob) -> Job:
-        """A vcjob as the controller last saw it."""
+        """A vcjob or child flow as the controller last saw it."""
+        if job.child is not None:
+            return observe(self.of_child(job).flow(job.child.known))
         phases = job.phases[: job.seen]
         key = job.uid, job.manifest, phases
         found = self._jobs.get(key)
         if found is None:
-            parsed = self._made[job.manifest]
+            parsed = msgspec.json.decode(self._sent[job.manifest], type=Job)
             first = NOW + timedelta(seconds=phases[0][1])
             meta = msgspec.structs.replace(parsed.metadata, uid=job.uid, creation_timestamp=first)
             full = msgspec.structs.replace(parsed, metadata=meta, status=_status(phases))
@@ -149,10 +180,10 @@ def _status(phases: tuple[tuple[str, int], ...]) -> JobStatus:
     )
 
 
-def _command(command: states.Command) -> Command:
+def _command(command: states.Command, flow: ObjectMeta) -> Command:
     meta = ObjectMeta(name=command.name, namespace="ns", uid=command.uid, creation_timestamp=NOW)
     target = OwnerReference(
-        api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name="f", uid="uid-f"
+        api_version=JOBFLOWS.api_version, kind=JOBFLOWS.kind, name=flow.name, uid=flow.uid
     )
     return Command(metadata=meta, action=command.action, target=target, message=command.message)
 

@@ -1,5 +1,7 @@
 """States of the explorer: everything at one moment, as frozen values."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from jobflow.api.flow.status import FINAL_PHASES
@@ -9,7 +11,7 @@ from model.explorer.statuses import NEW, Status
 
 @dataclass(frozen=True, slots=True)
 class Vcjob:
-    """A vcjob as it is in the cluster, and what the controller has seen of it."""
+    """A vcjob or child flow as it is in the cluster, and what the controller has seen of it."""
 
     name: str
     step: str
@@ -33,6 +35,8 @@ class Vcjob:
     seen_gone: bool = False
     read: bool = False
     """Whether the controller has read its pods, and has not forgotten it."""
+    child: State | None = None
+    """The state of the child flow that it is (`families`); None: it is a vcjob."""
 
     @property
     def phase(self) -> str:
@@ -82,10 +86,12 @@ class Command:
     name: str
     action: str
     message: str = ""
+    number: int = 0
+    """Distinguishes Commands of one name, of which only one exists at a time."""
 
     @property
     def uid(self) -> str:
-        return f"uid-{self.name}"
+        return f"uid-{self.name}#{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,10 @@ class State:
     """The PersistentVolumeClaims that exist."""
     known_claims: frozenset[str] = frozenset()
     """Those that an answer has shown to the controller."""
+    parent: Flow | None = None
+    """The controller's copy of the flow of which this one is a child; None: it is no child."""
+    crashed: bool = False
+    """Whether the controller crashes at the end of this move."""
 
     def job(self, uid: str) -> Vcjob:
         return next(job for job in self.jobs if job.uid == uid)
