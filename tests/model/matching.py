@@ -135,11 +135,12 @@ class Matching:
         return reached(step, ended)
 
     def skip_items(self, state: State) -> None:
-        """Skip the items whose targets did not end as required. If the step is ended now, skip
-        those that the status shows as skipped."""
+        """Skip the items whose targets did not end as required. If the step is ended now, or starts
+        no further item because one has failed, skip those that the status shows as skipped."""
         if not self.targets(state)[0]:
             return
-        halted = self.reference.running.is_halted(state)
+        running = self.reference.running
+        halted = running.is_halted(state) or running.starts_no_more(state)
         shown = self.reference.seen.steps[state.name].runs
         for index in range(len(state.items or ())):
             if halted and shown.get(index, ("", ""))[0] != "Skipped":

@@ -238,6 +238,11 @@ class Running:
         else:
             state.end("Failed", now=self.now)
 
+    def starts_no_more(self, state: State) -> bool:
+        """Whether no further item starts, because one has failed for good."""
+        failed = any(run.phase == "Failed" for run in state.runs)
+        return failed and not self.runs_every_item(state)
+
     def runs_every_item(self, state: State) -> bool:
         """Whether all items run, regardless of the ends of others."""
         policy = self.reference.flow.spec.failure_policy
@@ -254,8 +259,10 @@ class Running:
             return
         if strict and reference.unstarted.may_be_omitted(state):
             return
-        sure = strict or not reference.seen.blurred
-        if state.phase == "Running" and self.is_halted(state) and sure:
+        unsure = reference.seen.blurred or (
+            reference.aborts(state) and reference.unstarted.stops_later()
+        )
+        if state.phase == "Running" and self.is_halted(state) and (strict or not unsure):
             return
         if has_items(state.step):
             yield from self.ready_items(state, strict=strict)
@@ -293,8 +300,7 @@ class Running:
         if (most := to_number(for_each.parallelism)) is not None:
             places = most - under_way
         in_order = strict or not self.reference.seen.blurred
-        failed = any(run.phase == "Failed" for run in state.runs)
-        if failed and not self.runs_every_item(state):
+        if self.starts_no_more(state):
             return
         for index in range(len(state.items or ())):
             tried = not strict and (state.name, index) in self.reference.batch.refused

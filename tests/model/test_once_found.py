@@ -321,6 +321,37 @@ ROWS = [
         parallelism=2,
         jobs="a-0 f e-0 e-1",
     ),
+    row(
+        "an item starts in the plan that stores the decision of a step that fails",
+        {"a": "", "b": "ItemsMismatch", "c": "FailurePolicy"},
+        step("a", for_each=ForEach(from_="[]")),
+        step("b", depends_on=matching("a"), for_each=ForEach(count=2)),
+        step("c", for_each=ForEach(count=2)),
+        failure_policy="Abort",
+        jobs="c-0 c-1",
+    ),
+    row(
+        "a retry keeps completed items if from reads no step that runs again",
+        {"a": "", "b": ""},
+        step("a"),
+        step("b", depends_on=after("a", condition="Running"), for_each=ForEach(from_='["x", "y"]')),
+        commands=((9, "RestartJob"),),
+        scripts={
+            "a": (*FAILS, Script()),
+            "b": (Script(lasts=2), Script(lasts=3, end="Failed"), Script()),
+        },
+        jobs="a a-r1 b-0 b-1 b-1-r1",
+    ),
+    # c-0 fails at the same moment as a-1.
+    row(
+        "no item is skipped after another one has failed",
+        {"a": "JobFailed", "c": "JobFailed", "d": ""},
+        step("a", for_each=ForEach(count=2)),
+        step("c", depends_on=matching("a", condition="Running")),
+        step("d", depends_on=matching("c", condition="Failed")),
+        scripts={"a": (Script(lasts=9), Script(runs=False, end="Failed", pending=3)), "c": FAILS},
+        jobs="a-0 a-1 c-0 d-0",
+    ),
     # All other steps end in that second.
     row(
         "a daemon between two attempts ends for the timeout of the flow",

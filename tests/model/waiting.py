@@ -106,13 +106,15 @@ class Waiting:
             or not state.decided
         ):
             return False
-        if self.gate_closed(state):
-            broken = [s for s in reference.states.values() if s.broken]
-            new = all(s.failed_at == reference.now for s in broken)
-            return new and (
-                reference.seen.blurred or all(waits_for_storage(reference, s) for s in broken)
-            )
-        return True
+        return not self.gate_closed(state) or self.stops_later()
+
+    def stops_later(self) -> bool:
+        """Whether the plan of this batch does not know yet that the flow stops."""
+        reference = self.reference
+        broken = [state for state in reference.states.values() if state.broken]
+        new = all(state.failed_at == reference.now for state in broken)
+        late = all(waits_for_storage(reference, state) for state in broken)
+        return new and (reference.seen.blurred or late)
 
     def may_be_omitted(self, state: State) -> bool:
         """Whether a vcjob of the step may be created, but does not have to be."""

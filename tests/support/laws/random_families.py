@@ -26,7 +26,8 @@ from jobflow.core.planning.children import ChildFlow, observe
 from jobflow.core.planning.lifecycle import HALTS
 from model.random_flows import METADATA, Drawing
 from model.random_values import TEMPLATES
-from support.laws.random_walk import OUTCOMES, Walk, key_of
+from support.laws.random_walk import OUTCOMES, Walk
+from support.laws.walk_checks import key_of
 from support.plan.plan_world import World
 from support.plan.planned import Planned
 from support.plan.steps import template

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from jobflow.api.flow.control import ForEach
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
@@ -190,6 +192,24 @@ def test_a_retry_keeps_the_items_of_a_step_that_is_decided_again() -> None:
         assert [run.phase for run in runs] == ["Completed", "Waiting"]
         world = world.apply()
     assert sorted(world.settled().jobs) == ["f-a-0", "f-a-1", "f-a-1-r1"]
+
+
+@pytest.mark.parametrize(
+    ("items", "again"),
+    [
+        ('["x", "y"]', False),
+        ('[steps["b"].phase, "y"]', False),
+        ('[steps["a"].phase, "y"]', True),
+    ],
+)
+def test_completed_items_run_again_only_if_from_reads_a_step_that_runs_again(
+    items: str, again: bool
+) -> None:
+    loop = step("a b", condition="Finished", for_each=ForEach(from_=items))
+    world = flow("a", "b", c=loop).settled().ended("f-a", "Failed").ended("f-b", "Completed")
+    world = world.settled().ended("f-c-0", "Completed").ended("f-c-1", "Failed").settled()
+    world = retried(world).ended("f-a-r1", "Completed").settled().settled()
+    assert ("f-c-0-r1" in world.jobs, "f-c-1-r1" in world.jobs) == (again, True)
 
 
 def test_an_item_that_completed_before_the_retry_does_not_count_as_running() -> None:

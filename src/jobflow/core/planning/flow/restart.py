@@ -23,6 +23,7 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.volcano.job import JobPhase
+from jobflow.core.cel.expression import Expression, parse_expression
 from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.view import View
@@ -44,7 +45,7 @@ def restarted(flow: JobFlow, view: View, now: datetime, handled: list[str] | Non
     again = set[int]()
     """Steps of which all runs run again."""
     for position in ctx.graph.order:
-        if position in back and _runs_all_again(ctx, position, changed, again):
+        if position in back and _runs_all_again(ctx, position, back, again):
             again.add(position)
     for position in back:
         observed = ctx.observed[position]
@@ -119,15 +120,24 @@ def _behind(ctx: PlanContext, back: set[int]) -> set[int]:
     return found
 
 
-def _runs_all_again(ctx: PlanContext, position: int, changed: set[int], again: set[int]) -> bool:
+def _runs_all_again(ctx: PlanContext, position: int, back: set[int], again: set[int]) -> bool:
     """Return whether all runs of a loop run again: its items may differ now, or all of its repeats
     have completed and `until` did not hold. `again`: the steps before it of which this is known."""
     observed = ctx.observed[position]
     if takes_items(observed.step):
         return not again.isdisjoint(ctx.layout.needs[position].matched)
     if (each := observed.step.for_each) is not None:
-        return each.from_ is not None and position in changed
+        return each.from_ is not None and _may_return_others(each.from_, ctx, back)
     return all(run.phase == StepPhase.COMPLETED for run in observed.stored.runs or ())
+
+
+def _may_return_others(text: str, ctx: PlanContext, back: set[int]) -> bool:
+    """Return whether `forEach.from` may return other items, because it reads a step that goes
+    back."""
+    expression = parse_expression(text)
+    mentions = expression.mentions if isinstance(expression, Expression) else ()
+    read = {mention.keys[0] for mention in mentions if mention.root == "steps" and mention.keys}
+    return any(ctx.graph.index.get(name) in back for name in read)
 
 
 def _back_to_waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
