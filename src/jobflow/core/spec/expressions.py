@@ -91,11 +91,15 @@ def find_needed_outputs(spec: JobFlowSpec) -> frozenset[str]:
 
 
 def reads_of_outputs(spec: JobFlowSpec) -> Iterator[StepRead]:
-    """Yield all that the outputs of the flow read."""
-    for text in (spec.outputs or {}).values():
-        expression = parse_expression(text)
-        for mention in expression.mentions if isinstance(expression, Expression) else ():
-            yield from _read("", mention.root, mention.keys)
+    """Return all that the outputs of the flow read."""
+    return chain.from_iterable(map(reads_of_text, (spec.outputs or {}).values()))
+
+
+def reads_of_text(text: str) -> Iterator[StepRead]:
+    """Yield the steps that an expression reads, if it cannot read its own step."""
+    expression = parse_expression(text)
+    for mention in expression.mentions if isinstance(expression, Expression) else ():
+        yield from _read("", mention.root, mention.keys)
 
 
 def reads_of(step: Step) -> Iterator[StepRead]:

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from jobflow.api.flow.control import ForEach
+from jobflow.api.flow.control import ForEach, Param
+from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.step import Step
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
 
@@ -197,19 +199,26 @@ def test_a_retry_keeps_the_items_of_a_step_that_is_decided_again() -> None:
 @pytest.mark.parametrize(
     ("items", "again"),
     [
-        ('["x", "y"]', False),
-        ('[steps["b"].phase, "y"]', False),
-        ('[steps["a"].phase, "y"]', True),
+        ("params.l", ["f-b-1-r1"]),
+        ('steps["x"].phase == "Completed" ? params.l : []', ["f-b-1-r1"]),
+        ('steps["a"].phase == "Skipped" ? [] : params.l', ["f-b-0-r1", "f-b-1-r1", "f-c-0-r1"]),
     ],
 )
-def test_completed_items_run_again_only_if_from_reads_a_step_that_runs_again(
-    items: str, again: bool
+def test_completed_items_run_again_only_if_a_step_that_their_list_uses_does(
+    items: str, again: list[str]
 ) -> None:
-    loop = step("a b", condition="Finished", for_each=ForEach(from_=items))
-    world = flow("a", "b", c=loop).settled().ended("f-a", "Failed").ended("f-b", "Completed")
-    world = world.settled().ended("f-c-0", "Completed").ended("f-c-1", "Failed").settled()
-    world = retried(world).ended("f-a-r1", "Completed").settled().settled()
-    assert ("f-c-0-r1" in world.jobs, "f-c-1-r1" in world.jobs) == (again, True)
+    """The items of c are those of b, which handles the failure of a."""
+    depends_on = after("a x", condition="Finished")
+    b = Step(depends_on=depends_on, for_each=ForEach(from_=items))
+    c = Step(depends_on=DependsOn(targets=["b"], items="Matching"))
+    world = flow("a", "x", b=b, c=c).with_spec(params=[Param(name="l", value=["i", "j"])])
+    world = world.settled().ended("f-a", "Failed").ended("f-x", "Completed").settled()
+    world = world.ended("f-b-0", "Completed").ended("f-b-1", "Failed").settled()
+    world = world.ended("f-c-0", "Completed").settled()
+    assert world.flow.final
+    before = world.jobs.keys()
+    world = retried(world).run()
+    assert sorted(world.jobs.keys() - before) == ["f-a-r1", *again, "f-c-1"]
 
 
 def test_an_item_that_completed_before_the_retry_does_not_count_as_running() -> None:

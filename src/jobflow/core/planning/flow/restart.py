@@ -23,12 +23,12 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.volcano.job import JobPhase
-from jobflow.core.cel.expression import Expression, parse_expression
 from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.view import View
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.expressions import reads_of_text
 from jobflow.core.spec.items import takes_items
 from jobflow.core.text import format_progress
 from jobflow.core.timestamps import truncate_to_second
@@ -121,23 +121,16 @@ def _behind(ctx: PlanContext, back: set[int]) -> set[int]:
 
 
 def _runs_all_again(ctx: PlanContext, position: int, back: set[int], again: set[int]) -> bool:
-    """Return whether all runs of a loop run again: its items may differ now, or all of its repeats
-    have completed and `until` did not hold. `again`: the steps before it of which this is known."""
+    """Return whether all runs of a loop run again: its items may differ now, because
+    `forEach.from` reads a step that goes back, or all of its repeats have completed and `until` did
+    not hold. `again`: the steps before it of which this is known."""
     observed = ctx.observed[position]
     if takes_items(observed.step):
         return not again.isdisjoint(ctx.layout.needs[position].matched)
     if (each := observed.step.for_each) is not None:
-        return each.from_ is not None and _may_return_others(each.from_, ctx, back)
+        reads = reads_of_text(each.from_ or "")
+        return any(ctx.graph.index.get(read.step) in back for read in reads)
     return all(run.phase == StepPhase.COMPLETED for run in observed.stored.runs or ())
-
-
-def _may_return_others(text: str, ctx: PlanContext, back: set[int]) -> bool:
-    """Return whether `forEach.from` may return other items, because it reads a step that goes
-    back."""
-    expression = parse_expression(text)
-    mentions = expression.mentions if isinstance(expression, Expression) else ()
-    read = {mention.keys[0] for mention in mentions if mention.root == "steps" and mention.keys}
-    return any(ctx.graph.index.get(name) in back for name in read)
 
 
 def _back_to_waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
