@@ -60,6 +60,7 @@ from jobflow.core.admission.warnings import (
 )
 from jobflow.core.cron.flows import sample_flow
 from jobflow.core.manifests.unknown_fields import misfits
+from jobflow.core.spec.outline import Outline
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 
 PASS = Verdict()
@@ -114,10 +115,10 @@ def validate_facts(facts: FlowFacts) -> Verdict:
     return Verdict(tuple(violations), tuple(warnings), tuple(field_warnings))
 
 
-def find_violations(flow: JobFlow) -> Sequence[Violation]:
+def find_violations(flow: JobFlow, outline: Outline | None = None) -> Sequence[Violation]:
     """Return the violations of a flow, whatever objects the cluster has, without the work for
-    warnings."""
-    facts = FlowFacts(flow, Known())
+    warnings. `outline`: that of `spec.flows`, if it is known."""
+    facts = FlowFacts(flow, Known(), outline=outline)
     if facts.children:
         return validate_facts(facts).violations
     return _too_deep(facts) or sorted(findings(CREATE_RULES, facts), key=_position)

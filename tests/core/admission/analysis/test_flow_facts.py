@@ -1,43 +1,16 @@
-"""Facts of a flow: fields that rules look at by default, and the order of fields."""
+"""Facts of a flow: steps and dependencies with options, and the order of fields."""
 
 import typing
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import pytest
 
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
-from jobflow.core.admission.analysis.options import (
-    PLAIN_DEPENDENCY_FIELDS,
-    PLAIN_FIELDS,
-    PLAIN_SPEC_FIELDS,
-    _with_options,
-)
 from jobflow.core.admission.validate import _position
 from jobflow.core.violations import Reason, Violation
 from support.admission.reviewed import flow_of
-
-
-class StepOfTomorrow(Step, frozen=True, kw_only=True):
-    field_of_tomorrow: int | None = None
-
-
-@pytest.mark.parametrize(
-    ("struct", "plain"),
-    [
-        (StepOfTomorrow, PLAIN_FIELDS),
-        (DependsOn, PLAIN_DEPENDENCY_FIELDS),
-        (JobFlowSpec, PLAIN_SPEC_FIELDS),
-    ],
-)
-def test_every_field_is_an_option_unless_it_is_plain(struct: Any, plain: frozenset[str]) -> None:
-    fields = {field.name for field in msgspec.structs.fields(struct)}
-    select = _with_options(struct, plain)
-    assert {name for name in fields if select([struct(**{name: 1})])} == fields - plain
 
 
 def test_plain_steps_have_no_options() -> None:
