@@ -24,7 +24,7 @@ from jobflow.core.admission.validate import (
     validate_template,
     validate_template_delete,
 )
-from jobflow.core.admission.warnings import FLOW_WARNINGS
+from jobflow.core.admission.warnings import FLOW_FIELD_WARNINGS, FLOW_WARNINGS
 from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.violations import Verdict, Violation
 from support.admission.places import has_place
@@ -295,6 +295,7 @@ def test_skipped_rules_would_find_nothing(known: Known):
     flow = flow_of("a", "b: a")
     assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
     assert passed_by(FLOW_WARNINGS, FlowFacts(flow, known)) == []
+    assert passed_by(FLOW_FIELD_WARNINGS, FlowFacts(flow, known)) == []
 
 
 @tries(100)
@@ -303,6 +304,7 @@ def test_skipped_rules_would_find_nothing_in_any_flow(obj: Any, known: Known):
     flow = decoded(obj, JobFlow)
     assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
     assert passed_by(FLOW_WARNINGS, FlowFacts(flow, known)) == []
+    assert passed_by(FLOW_FIELD_WARNINGS, FlowFacts(flow, known)) == []
 
 
 @tries(100)

@@ -15,14 +15,15 @@ from support.admission.reviewed import flow_of
 
 def test_plain_steps_have_no_options() -> None:
     facts = FlowFacts(flow_of("a", "b: a", {"name": "c", "continueOnFailure": True}), Known())
-    assert (facts.steps_with_options, facts.has_options) == ([], False)
-    assert FlowFacts(flow_of("a", timeout="1h"), Known()).has_options
+    assert (facts.steps_with_options, facts.is_plain) == ([], True)
+    assert not FlowFacts(flow_of("a", timeout="1h"), Known()).is_plain
 
 
 def test_dependencies_with_options_are_those_with_another_field_than_targets() -> None:
     waits = {"name": "c", "dependsOn": {"targets": ["a"], "condition": "Finished"}}
     facts = FlowFacts(flow_of("a", "b: a", waits), Known())
     assert facts.dependencies_with_options == [(2, facts.steps[2].depends_on)]
+    assert not facts.is_plain
 
 
 def paths(kind: Any, at: str) -> Iterator[str]:

@@ -98,29 +98,46 @@ class FlowFacts:
         if last.steps:
             self.dependencies_with_options = select_dependencies(self.steps)
             self.steps_with_options = select_steps(self.steps)
-        self.probes: list[tuple[int, Probe]] = [
-            (i, depends_on.probe)
-            for i, depends_on in self.dependencies_with_options
-            if depends_on.probe is not None and not depends_on.probe.empty
-        ]
-        self.has_options: bool = bool(self.steps_with_options) or bool(select_specs([flow.spec]))
-        self.owners: list[Owner] = owners_of(self.steps_with_options, self.path)
-        """Steps and cases that may have layers, or run a flow."""
-        self.approvals: list[tuple[int, Approval]] = [
-            (i, step.approval) for i, step in self.steps_with_options if step.approval is not None
-        ]
-        self.cases: list[tuple[int, int, Case]] = [
-            (i, at, case)
-            for i, step in self.steps_with_options
-            if step.switch
-            for at, case in enumerate(step.switch)
-        ]
-        """Every case of a switch, with its step and its index."""
+        self.is_plain = not (
+            self.steps_with_options or self.dependencies_with_options or select_specs((flow.spec,))
+        )
+        """Whether no field is set but those of plain steps, plain dependencies and plain flows."""
 
     def path(self, step: int) -> str:
         """Return the JSON path of a step: `spec.flows[3]`, `spec.finally[0]`."""
         in_finally = step - len(self.flows)
         return f"spec.flows[{step}]" if in_finally < 0 else f"spec.finally[{in_finally}]"
+
+    @lazy_property
+    def probes(self) -> list[tuple[int, Probe]]:
+        """Probes that are not empty, by step."""
+        return [
+            (i, depends_on.probe)
+            for i, depends_on in self.dependencies_with_options
+            if depends_on.probe is not None and not depends_on.probe.empty
+        ]
+
+    @lazy_property
+    def owners(self) -> list[Owner]:
+        """Steps and cases that may have layers, or run a flow."""
+        return owners_of(self.steps_with_options, self.path)
+
+    @lazy_property
+    def approvals(self) -> list[tuple[int, Approval]]:
+        """Approvals, by step."""
+        return [
+            (i, step.approval) for i, step in self.steps_with_options if step.approval is not None
+        ]
+
+    @lazy_property
+    def cases(self) -> list[tuple[int, int, Case]]:
+        """Every case of a switch, with its step and its index."""
+        return [
+            (i, at, case)
+            for i, step in self.steps_with_options
+            if step.switch
+            for at, case in enumerate(step.switch)
+        ]
 
     @lazy_property
     def unsound_graphs(self) -> list[tuple[int, Graph]]:
@@ -338,7 +355,9 @@ class FlowFacts:
     @lazy_property
     def templates(self) -> list[str]:
         """Names of the JobTemplates that steps may run, in the order of the flow."""
-        if self.cases or self.children or self.has_work or self.approvals:
+        if self.steps_with_options and (
+            self.cases or self.children or self.has_work or self.approvals
+        ):
             pairs = ((step, case) for step in self.steps for case in step.switch or (None,))
             return list(dict.fromkeys(filter(None, (s.template_for(case) for s, case in pairs))))
         return list(dict.fromkeys([step.template or step.name for step in self.steps]))
@@ -347,7 +366,7 @@ class FlowFacts:
     def resolved_specs(self) -> list[ResolvedSpec]:
         """The distinct specs of steps whose templates are known, and of those without a template.
         Unchanged templates are shared."""
-        if self.resolved_layers:
+        if self.steps_with_options and self.resolved_layers:
             return list({id(use.resolved): use.resolved for use in self.resolved_steps}.values())
         found = map(self._resolver.plain, self.templates) if self.known.templates else ()
         return [resolved for resolved in found if resolved is not None]
