@@ -24,7 +24,8 @@ from jobflow.core.admission.validate import (
     validate_template,
     validate_template_delete,
 )
-from jobflow.core.admission.warnings import FLOW_WARNINGS
+from jobflow.core.admission.warnings import FLOW_FIELD_WARNINGS, FLOW_WARNINGS
+from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.violations import Verdict, Violation
 from support.admission.places import has_place
 from support.admission.reviewed import flow_of, knowing, passed_by, template_of
@@ -294,6 +295,7 @@ def test_skipped_rules_would_find_nothing(known: Known):
     flow = flow_of("a", "b: a")
     assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
     assert passed_by(FLOW_WARNINGS, FlowFacts(flow, known)) == []
+    assert passed_by(FLOW_FIELD_WARNINGS, FlowFacts(flow, known)) == []
 
 
 @tries(100)
@@ -302,13 +304,16 @@ def test_skipped_rules_would_find_nothing_in_any_flow(obj: Any, known: Known):
     flow = decoded(obj, JobFlow)
     assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
     assert passed_by(FLOW_WARNINGS, FlowFacts(flow, known)) == []
+    assert passed_by(FLOW_FIELD_WARNINGS, FlowFacts(flow, known)) == []
 
 
 @tries(100)
 @given(FLOWS)
 def test_the_planner_finds_the_violations_that_admission_finds(obj: Any):
     flow = decoded(obj, JobFlow)
-    assert tuple(find_violations(flow)) == validate_flow(flow, Known()).violations
+    violations = validate_flow(flow, Known()).violations
+    assert tuple(find_violations(flow)) == violations
+    assert tuple(find_violations(flow, compile_flow(flow).outline_of_flows)) == violations
 
 
 @tries(100)

@@ -96,3 +96,19 @@ def test_a_flow_larger_than_the_limit_is_not_kept() -> None:
     large = flow_of(Step(name="a" * 3 * MIN_ENTRY_BYTES))
     assert cache.get(large).graph.names == ["a" * 3 * MIN_ENTRY_BYTES]
     assert len(cache) == 0
+
+
+@pytest.mark.parametrize(
+    ("flow", "is_shared"),
+    [
+        (flow_of(Step(name="a"), Step(name="b", daemon=True)), True),
+        (flow_of(Step(name="a"), Step(name="a")), False),
+        (flow_of(Step(name="a"), finally_=[Step(name="b")]), False),
+        (flow_of(Step(name="a"), finally_=[Step(name="a")]), True),
+    ],
+    ids=["only flows", "a name twice", "finally", "a name in both lists"],
+)
+def test_admission_shares_the_outline_of_all_steps_only_if_it_is_that_of_flows(
+    flow: JobFlow, is_shared: bool
+) -> None:
+    assert (compile_flow(flow).outline_of_flows is not None) == is_shared

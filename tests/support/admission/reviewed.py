@@ -9,7 +9,7 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rule import Group
+from jobflow.core.admission.rule import Section
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.admission.volcano.job import job_violations
 from jobflow.core.violations import Verdict
@@ -56,12 +56,13 @@ def knowing(*templates: JobTemplate, queues: Mapping[str, str] | None = None) ->
     return Known(templates={t.metadata.name: t for t in templates}, queues=queues)
 
 
-def passed_by(groups: Iterable[Group[Any]], facts: FlowFacts) -> list[Any]:
+def passed_by(sections: Iterable[Section[Any]], facts: FlowFacts) -> list[Any]:
     """Return the findings of rules that do not apply to the flow, which should be none."""
     return [
         found
+        for applies, groups in sections
         for about, rules in groups
-        if not about(facts)
+        if not (applies(facts) and about(facts))
         for rule in rules
         for found in rule(facts)
     ]

@@ -1,8 +1,9 @@
-"""Rules of flows, and the groups that run them.
+"""Rules of flows, and the groups and sections that run them.
 
 A rule is a generator of findings. A group names the part of a flow that its rules check, such as
 the probes, and is skipped for a flow without that part, because a rule that finds nothing to check
-takes as long as one that does (docs/decisions/rules-passed-by.md).
+takes as long as one that does. A section has groups that are skipped together, because to ask each
+of them takes as long as all other checks of a small flow (docs/decisions/rules-passed-by.md).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,14 +29,34 @@ class Group(NamedTuple, Generic[R]):
     rules: tuple[R, ...]
 
 
+class Section(NamedTuple, Generic[R]):
+    """Groups that are skipped together. Their rules find nothing in a flow that is skipped."""
+
+    applies: Callable[[FlowFacts], object]
+    """Return whether any part of the groups may be in the flow."""
+    groups: tuple[Group[R], ...]
+
+
 def findings(
-    groups: Iterable[Group[Callable[[FlowFacts], Iterator[T]]]], facts: FlowFacts
+    sections: Iterable[Section[Callable[[FlowFacts], Iterator[T]]]], facts: FlowFacts
 ) -> list[T]:
     """Return the first MAX_FINDINGS findings of the rules, in the order of the rules."""
-    found = (rule(facts) for about, rules in groups if about(facts) for rule in rules)
+    found = (
+        rule(facts)
+        for applies, groups in sections
+        if applies(facts)
+        for about, rules in groups
+        if about(facts)
+        for rule in rules
+    )
     return list(islice(chain.from_iterable(found), MAX_FINDINGS))
 
 
 def every_flow(facts: FlowFacts) -> bool:
     """Return True, for rules that check every flow."""
     return True
+
+
+def flow_with_options(facts: FlowFacts) -> bool:
+    """Return whether any field beyond those of a plain flow is set."""
+    return not facts.is_plain

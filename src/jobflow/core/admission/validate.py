@@ -26,7 +26,13 @@ from jobflow.core.admission.changes import (
     template_is_not_needed,
 )
 from jobflow.core.admission.object_names import object_name_violations
-from jobflow.core.admission.rule import findings
+from jobflow.core.admission.rule import (
+    Rule,
+    Section,
+    every_flow,
+    findings,
+    flow_with_options,
+)
 from jobflow.core.admission.rules.flow.child_flows import CHILD_FLOW_RULES
 from jobflow.core.admission.rules.flow.concurrency import CONCURRENCY_RULES
 from jobflow.core.admission.rules.flow.schedules import (
@@ -44,7 +50,7 @@ from jobflow.core.admission.rules.jobs.work import WORK_RULES
 from jobflow.core.admission.rules.steps.approvals import APPROVAL_RULES
 from jobflow.core.admission.rules.steps.control import CONTROL_RULES
 from jobflow.core.admission.rules.steps.matching import MATCHING_RULES
-from jobflow.core.admission.rules.steps.names_and_targets import STEP_RULES
+from jobflow.core.admission.rules.steps.names_and_targets import DEPENDENCY_RULES, STEP_RULES
 from jobflow.core.admission.rules.steps.probes import PROBE_RULES
 from jobflow.core.admission.rules.steps.timeouts_and_retries import TIMEOUT_AND_RETRY_RULES
 from jobflow.core.admission.rules.values.expressions import EXPRESSION_RULES, REASON_RULES
@@ -60,31 +66,36 @@ from jobflow.core.admission.warnings import (
 )
 from jobflow.core.cron.flows import sample_flow
 from jobflow.core.manifests.unknown_fields import misfits
+from jobflow.core.spec.outline import Outline
 from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 
 PASS = Verdict()
 
 CREATE_RULES = (
-    *STEP_RULES,
-    *PARAM_RULES,
-    *SETTING_RULES,
-    *VARS_RULES,
-    *EXPRESSION_RULES,
-    *REASON_RULES,
-    *CONTROL_RULES,
-    *MATCHING_RULES,
-    *CHILD_FLOW_RULES,
-    *APPROVAL_RULES,
-    *TIMEOUT_AND_RETRY_RULES,
-    *OUTPUT_RULES,
-    *PROBE_RULES,
-    *JOB_DEFAULTS_RULES,
-    *VOLUME_CLAIM_RULES,
-    *CONCURRENCY_RULES,
-    *GENERATED_NAME_RULES,
-    *STATUS_SIZE_RULES,
-    *WORK_RULES,
-    *PATCH_RULES,
+    Section[Rule](every_flow, STEP_RULES),
+    Section[Rule](
+        flow_with_options,
+        (
+            *DEPENDENCY_RULES,
+            *PARAM_RULES,
+            *SETTING_RULES,
+            *VARS_RULES,
+            *EXPRESSION_RULES,
+            *REASON_RULES,
+            *CONTROL_RULES,
+            *MATCHING_RULES,
+            *CHILD_FLOW_RULES,
+            *APPROVAL_RULES,
+            *TIMEOUT_AND_RETRY_RULES,
+            *OUTPUT_RULES,
+            *PROBE_RULES,
+            *JOB_DEFAULTS_RULES,
+            *VOLUME_CLAIM_RULES,
+            *CONCURRENCY_RULES,
+        ),
+    ),
+    Section[Rule](every_flow, (*GENERATED_NAME_RULES, *STATUS_SIZE_RULES)),
+    Section[Rule](flow_with_options, (*WORK_RULES, *PATCH_RULES)),
 )
 
 
@@ -114,10 +125,10 @@ def validate_facts(facts: FlowFacts) -> Verdict:
     return Verdict(tuple(violations), tuple(warnings), tuple(field_warnings))
 
 
-def find_violations(flow: JobFlow) -> Sequence[Violation]:
+def find_violations(flow: JobFlow, outline: Outline | None = None) -> Sequence[Violation]:
     """Return the violations of a flow, whatever objects the cluster has, without the work for
-    warnings."""
-    facts = FlowFacts(flow, Known())
+    warnings. `outline`: that of `spec.flows`, if it is known."""
+    facts = FlowFacts(flow, Known(), outline=outline)
     if facts.children:
         return validate_facts(facts).violations
     return _too_deep(facts) or sorted(findings(CREATE_RULES, facts), key=_position)

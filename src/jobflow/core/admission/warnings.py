@@ -16,7 +16,14 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import as_written, innermost, locations_of
 from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
 from jobflow.core.admission.mistaken_references import MAX_MISTAKEN, mistaken_references
-from jobflow.core.admission.rule import FieldWarningRule, Group, WarningRule, every_flow
+from jobflow.core.admission.rule import (
+    FieldWarningRule,
+    Group,
+    Section,
+    WarningRule,
+    every_flow,
+    flow_with_options,
+)
 from jobflow.core.admission.volcano.job_view import JobView, job_view
 from jobflow.core.cel.references import find_references
 from jobflow.core.cel.variables import Comparison
@@ -142,12 +149,21 @@ def compared_phases_exist(facts: FlowFacts) -> Iterator[str]:
 
 
 FLOW_WARNINGS = (
-    Group[WarningRule](every_flow, (templates_exist, queues_take_jobs)),
-    Group[WarningRule](lambda facts: facts.dependencies_with_options, (dependencies_have_targets,)),
-    Group[WarningRule](lambda facts: facts.probes, (probes_leave_conditions_alone,)),
-    Group[WarningRule](_outside_patches, (references_stand_in_patches,)),
-    Group[WarningRule](lambda facts: facts.written_expressions, (compared_phases_exist,)),
-    Group[WarningRule](lambda facts: facts.steps_with_options, (daemons_have_other_steps,)),
+    Section[WarningRule](
+        every_flow, (Group[WarningRule](every_flow, (templates_exist, queues_take_jobs)),)
+    ),
+    Section[WarningRule](
+        flow_with_options,
+        (
+            Group[WarningRule](
+                lambda facts: facts.dependencies_with_options, (dependencies_have_targets,)
+            ),
+            Group[WarningRule](lambda facts: facts.probes, (probes_leave_conditions_alone,)),
+            Group[WarningRule](_outside_patches, (references_stand_in_patches,)),
+            Group[WarningRule](lambda facts: facts.written_expressions, (compared_phases_exist,)),
+            Group[WarningRule](lambda facts: facts.steps_with_options, (daemons_have_other_steps,)),
+        ),
+    ),
 )
 
 
@@ -312,15 +328,20 @@ def mounted_volumes_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 
 FLOW_FIELD_WARNINGS = (
-    Group[FieldWarningRule](
-        lambda facts: facts.references,
-        (fields_of_layers_exist, patched_elements_exist, references_are_spelled_right),
-    ),
-    Group[FieldWarningRule](lambda facts: facts.has_work, (jobs_have_pods,)),
-    Group[FieldWarningRule](lambda facts: facts.children, (fields_of_child_flows_exist,)),
-    Group[FieldWarningRule](
-        lambda facts: facts.flow.spec.volume_claims,
-        (fields_of_claims_exist, claims_are_mounted, mounted_volumes_exist),
+    Section[FieldWarningRule](
+        flow_with_options,
+        (
+            Group[FieldWarningRule](
+                lambda facts: facts.references,
+                (fields_of_layers_exist, patched_elements_exist, references_are_spelled_right),
+            ),
+            Group[FieldWarningRule](lambda facts: facts.has_work, (jobs_have_pods,)),
+            Group[FieldWarningRule](lambda facts: facts.children, (fields_of_child_flows_exist,)),
+            Group[FieldWarningRule](
+                lambda facts: facts.flow.spec.volume_claims,
+                (fields_of_claims_exist, claims_are_mounted, mounted_volumes_exist),
+            ),
+        ),
     ),
 )
 

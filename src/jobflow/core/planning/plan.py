@@ -51,7 +51,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
         return _final(flow, view, now)
     ctx = PlanContext.of(flow, view, now)
     if not view.jobs and not ctx.terminating and untouched(flow):
-        if violations := find_violations(flow):
+        if violations := find_violations(flow, ctx.layout.outline_of_flows):
             status = invalid_status(ctx, violations)
             events = tuple(flow_events(flow, status))
             return Plan(actions=(), status=status, urgent=True, events=events)

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.step import Step, with_fan_out
+from jobflow.api.flow.step import Step
 from jobflow.core.lazy import lazy_property
 from jobflow.core.names import format_job_name, to_label_value
 from jobflow.core.spec.expressions import find_needed_outputs
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
+from jobflow.core.spec.outline import Outline
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.spec.readiness import Requirement, build_requirement
 
@@ -33,25 +34,31 @@ class CompiledFlow:
         """The spec, with the values of params in its numbers and timeouts."""
         self.has_param_values = spec is not written
         first, last = _remove_duplicates(spec.flows or (), spec.finally_ or ())
-        self.steps: Sequence[Step] = with_fan_out([*first, *last])
+        outline = Outline([*first, *last])
+        is_whole = not last and len(first) == len(spec.flows or ())
+        self.outline_of_flows: Outline | None = outline if is_whole else None
+        """The outline of `spec.flows`; None if not all of its steps, or others, are in `steps`."""
+        self.steps: Sequence[Step] = outline.steps
         """All steps, those of `finally` last. If admission was bypassed and a name is used twice,
         only the first step counts."""
         self.last_from: int = len(first)
         """The position of the first step of `finally`."""
         self.keys: list[str] = [format_job_name(name, step.name) for step in self.steps]
         """For each step the name of its first vcjob, which is its key in the status."""
-        self.loops: list[bool] = [
-            step.for_each is not None or step.repeat is not None for step in self.steps
-        ]
+        options = outline.with_options
+        self.loops: list[bool] = [False] * len(self.steps)
         """For each step whether it has runs of its own, by forEach or repeat."""
-        self.runs_flow: list[bool] = [step.may_run_flow for step in self.steps]
+        self.runs_flow: list[bool] = [False] * len(self.steps)
         """For each step whether it, or a case of its `switch`, runs a child flow."""
+        for i, step in options:
+            self.loops[i] = step.for_each is not None or step.repeat is not None
+            self.runs_flow[i] = step.may_run_flow
         self.has_children: bool = any(self.runs_flow)
-        self.approvals = [i for i, step in enumerate(self.steps) if step.approval is not None]
+        self.approvals = [i for i, step in options if step.approval is not None]
         """Positions of the steps that run no vcjob but wait for approval."""
-        self.graph = Graph(self.steps)
-        looped = frozenset([i for i, step in enumerate(self.steps) if step.for_each is not None])
-        daemons = frozenset([i for i, step in enumerate(self.steps) if step.daemon])
+        self.graph = outline.graph
+        looped = frozenset([i for i, step in options if step.for_each is not None])
+        daemons = frozenset([i for i, step in options if step.daemon])
         self.has_daemons = bool(daemons)
         self.needs: list[Requirement] = [
             build_requirement(step, targets, self.graph.names, daemons, looped)

@@ -1,55 +1,29 @@
-"""Facts of a flow: fields that rules look at by default, and the order of fields."""
+"""Facts of a flow: steps and dependencies with options, and the order of fields."""
 
 import typing
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import pytest
 
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.admission.analysis.flow_facts import FlowFacts, Known
-from jobflow.core.admission.analysis.options import (
-    PLAIN_DEPENDENCY_FIELDS,
-    PLAIN_FIELDS,
-    PLAIN_SPEC_FIELDS,
-    _with_options,
-)
 from jobflow.core.admission.validate import _position
 from jobflow.core.violations import Reason, Violation
 from support.admission.reviewed import flow_of
 
 
-class StepOfTomorrow(Step, frozen=True, kw_only=True):
-    field_of_tomorrow: int | None = None
-
-
-@pytest.mark.parametrize(
-    ("struct", "plain"),
-    [
-        (StepOfTomorrow, PLAIN_FIELDS),
-        (DependsOn, PLAIN_DEPENDENCY_FIELDS),
-        (JobFlowSpec, PLAIN_SPEC_FIELDS),
-    ],
-)
-def test_every_field_is_an_option_unless_it_is_plain(struct: Any, plain: frozenset[str]) -> None:
-    fields = {field.name for field in msgspec.structs.fields(struct)}
-    select = _with_options(struct, plain)
-    assert {name for name in fields if select([struct(**{name: 1})])} == fields - plain
-
-
 def test_plain_steps_have_no_options() -> None:
     facts = FlowFacts(flow_of("a", "b: a", {"name": "c", "continueOnFailure": True}), Known())
-    assert (facts.steps_with_options, facts.has_options) == ([], False)
-    assert FlowFacts(flow_of("a", timeout="1h"), Known()).has_options
+    assert (facts.steps_with_options, facts.is_plain) == ([], True)
+    assert not FlowFacts(flow_of("a", timeout="1h"), Known()).is_plain
 
 
 def test_dependencies_with_options_are_those_with_another_field_than_targets() -> None:
     waits = {"name": "c", "dependsOn": {"targets": ["a"], "condition": "Finished"}}
     facts = FlowFacts(flow_of("a", "b: a", waits), Known())
     assert facts.dependencies_with_options == [(2, facts.steps[2].depends_on)]
+    assert not facts.is_plain
 
 
 def paths(kind: Any, at: str) -> Iterator[str]:

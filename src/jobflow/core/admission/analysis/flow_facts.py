@@ -14,7 +14,7 @@ from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.flow.probe import HTTPGetProbe, Probe, TaskStatusProbe, TCPSocketProbe
-from jobflow.api.flow.step import Step, with_fan_out
+from jobflow.api.flow.step import Step
 from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows
 from jobflow.core.admission.analysis.flow_expressions import FlowExpressions, WrittenExpression
 from jobflow.core.admission.analysis.jobs.job_counts import ONE_JOB, JobCount, job_counts
@@ -33,7 +33,6 @@ from jobflow.core.admission.analysis.jobs.resolved_specs import (
 from jobflow.core.admission.analysis.jobs.volume_claims import VolumeClaim, list_claims
 from jobflow.core.admission.analysis.names.places import OUTPUTS, ExpressionPlace
 from jobflow.core.admission.analysis.names.visible_names import NameScope
-from jobflow.core.admission.analysis.options import select_dependencies, select_specs, select_steps
 from jobflow.core.admission.analysis.probe_entries import AnyProbeEntry as AnyProbeEntry
 from jobflow.core.admission.analysis.probe_entries import ProbeEntry as ProbeEntry
 from jobflow.core.lazy import lazy_property
@@ -43,6 +42,8 @@ from jobflow.core.spec.expressions import list_expressions
 from jobflow.core.spec.graph import Graph
 from jobflow.core.spec.items import takes_items
 from jobflow.core.spec.named_failures import NamedFailure, find_named_failures
+from jobflow.core.spec.options import select_dependencies, select_specs, select_steps
+from jobflow.core.spec.outline import NO_STEPS, Outline
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.violations import MAX_FINDINGS, Verdict, join_path
 
@@ -66,59 +67,77 @@ class Known:
 class FlowFacts:
     """Facts of one flow. A step's position is its index in `steps`."""
 
-    def __init__(self, flow: JobFlow, known: Known, level: int = 1) -> None:
+    def __init__(
+        self, flow: JobFlow, known: Known, level: int = 1, outline: Outline | None = None
+    ) -> None:
+        """`outline`: that of `spec.flows` with the values of params, if it is known."""
         self.written_flow = flow
         """The flow as the user wrote it, with references in numbers and timeouts."""
         self.flow = flow = with_param_values(flow)
         self.known = known
         self.level = level
         """1 for an outermost flow, 2 for its child flows, and so on."""
-        self.flows: Sequence[Step] = with_fan_out(flow.spec.flows or ())
-        self.finally_steps: Sequence[Step] = with_fan_out(flow.spec.finally_ or ())
-        self.steps: Sequence[Step] = (
-            [*self.flows, *self.finally_steps] if self.finally_steps else self.flows
-        )
+        first = Outline(flow.spec.flows or ()) if outline is None else outline
+        last = Outline(flow.spec.finally_) if flow.spec.finally_ else NO_STEPS
+        self.flows: Sequence[Step] = first.steps
+        self.finally_steps: Sequence[Step] = last.steps
+        self.steps: Sequence[Step] = [*first.steps, *last.steps] if last.steps else first.steps
         """All steps, those of `finally` last. One with the items of its targets has an empty
         `forEach`."""
-        self.graph = Graph(self.flows)
+        self.graph = first.graph
         """Dependencies of `flows`; steps of `finally` are not in it."""
-        self.finally_graph = Graph(self.finally_steps)
+        self.finally_graph = last.graph
         """Dependencies of `finally`, by position in it."""
-        self.graphs: list[tuple[int, Graph]] = [
-            (0, self.graph),
-            (len(self.flows), self.finally_graph),
-        ]
+        self.graphs: list[tuple[int, Graph]] = [(0, first.graph), (len(first.steps), last.graph)]
         """Both graphs, each with the position of its first step."""
-        self.names: list[str] = self.graph.names + [step.name for step in self.finally_steps]
-        self.dependencies_with_options: list[tuple[int, DependsOn]] = select_dependencies(
-            self.steps
-        )
+        self.names: list[str] = first.graph.names + last.graph.names
+        self.dependencies_with_options = first.dependencies_with_options
         """Dependencies with a field set beyond targets."""
-        self.probes: list[tuple[int, Probe]] = [
-            (i, depends_on.probe)
-            for i, depends_on in self.dependencies_with_options
-            if depends_on.probe is not None and not depends_on.probe.empty
-        ]
-        self.steps_with_options: list[tuple[int, Step]] = select_steps(self.steps)
+        self.steps_with_options = first.with_options
         """Steps with a field set beyond PLAIN_FIELDS. Rules of options walk only these."""
-        self.has_options: bool = bool(self.steps_with_options) or bool(select_specs([flow.spec]))
-        self.owners: list[Owner] = owners_of(self.steps_with_options, self.path)
-        """Steps and cases that may have layers, or run a flow."""
-        self.approvals: list[tuple[int, Approval]] = [
-            (i, step.approval) for i, step in self.steps_with_options if step.approval is not None
-        ]
-        self.cases: list[tuple[int, int, Case]] = [
-            (i, at, case)
-            for i, step in self.steps_with_options
-            if step.switch
-            for at, case in enumerate(step.switch)
-        ]
-        """Every case of a switch, with its step and its index."""
+        if last.steps:
+            self.dependencies_with_options = select_dependencies(self.steps)
+            self.steps_with_options = select_steps(self.steps)
+        self.is_plain = not (
+            self.steps_with_options or self.dependencies_with_options or select_specs((flow.spec,))
+        )
+        """Whether no field is set but those of plain steps, plain dependencies and plain flows."""
 
     def path(self, step: int) -> str:
         """Return the JSON path of a step: `spec.flows[3]`, `spec.finally[0]`."""
         in_finally = step - len(self.flows)
         return f"spec.flows[{step}]" if in_finally < 0 else f"spec.finally[{in_finally}]"
+
+    @lazy_property
+    def probes(self) -> list[tuple[int, Probe]]:
+        """Probes that are not empty, by step."""
+        return [
+            (i, depends_on.probe)
+            for i, depends_on in self.dependencies_with_options
+            if depends_on.probe is not None and not depends_on.probe.empty
+        ]
+
+    @lazy_property
+    def owners(self) -> list[Owner]:
+        """Steps and cases that may have layers, or run a flow."""
+        return owners_of(self.steps_with_options, self.path)
+
+    @lazy_property
+    def approvals(self) -> list[tuple[int, Approval]]:
+        """Approvals, by step."""
+        return [
+            (i, step.approval) for i, step in self.steps_with_options if step.approval is not None
+        ]
+
+    @lazy_property
+    def cases(self) -> list[tuple[int, int, Case]]:
+        """Every case of a switch, with its step and its index."""
+        return [
+            (i, at, case)
+            for i, step in self.steps_with_options
+            if step.switch
+            for at, case in enumerate(step.switch)
+        ]
 
     @lazy_property
     def unsound_graphs(self) -> list[tuple[int, Graph]]:
@@ -336,7 +355,9 @@ class FlowFacts:
     @lazy_property
     def templates(self) -> list[str]:
         """Names of the JobTemplates that steps may run, in the order of the flow."""
-        if self.cases or self.children or self.has_work or self.approvals:
+        if self.steps_with_options and (
+            self.cases or self.children or self.has_work or self.approvals
+        ):
             pairs = ((step, case) for step in self.steps for case in step.switch or (None,))
             return list(dict.fromkeys(filter(None, (s.template_for(case) for s, case in pairs))))
         return list(dict.fromkeys([step.template or step.name for step in self.steps]))
@@ -345,7 +366,7 @@ class FlowFacts:
     def resolved_specs(self) -> list[ResolvedSpec]:
         """The distinct specs of steps whose templates are known, and of those without a template.
         Unchanged templates are shared."""
-        if self.resolved_layers:
+        if self.steps_with_options and self.resolved_layers:
             return list({id(use.resolved): use.resolved for use in self.resolved_steps}.values())
         found = map(self._resolver.plain, self.templates) if self.known.templates else ()
         return [resolved for resolved in found if resolved is not None]

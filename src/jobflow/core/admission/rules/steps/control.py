@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from jobflow.api.flow.control import FailurePolicy, to_number
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.admission.rule import Group, Rule, flow_with_options
 from jobflow.core.limits import MAX_INT32, MAX_RUNS
 from jobflow.core.suggest import list_supported
 from jobflow.core.violations import Reason, Violation
@@ -141,7 +141,7 @@ def finally_steps_end(facts: FlowFacts) -> Iterator[Violation]:
 
 CONTROL_RULES = (
     Group[Rule](
-        lambda facts: facts.has_options,
+        flow_with_options,
         (
             switches_have_cases,
             default_cases_come_last,

@@ -216,6 +216,8 @@ STEP_RULES = (
             dependencies_have_an_order,
         ),
     ),
+)
+DEPENDENCY_RULES = (
     Group[Rule](
         lambda facts: facts.dependencies_with_options,
         (strategies_and_conditions_are_known, conditions_are_of_targets),

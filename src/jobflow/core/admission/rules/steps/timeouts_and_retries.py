@@ -6,7 +6,7 @@ from jobflow.api.duration import parse_duration
 from jobflow.api.flow.control import Backoff, to_number
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.job_counts import MOST_DISRUPTIONS, MOST_RETRIES
-from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.admission.rule import Group, Rule, flow_with_options
 from jobflow.core.limits import MAX_TTL
 from jobflow.core.violations import Reason, Violation
 
@@ -101,7 +101,7 @@ def ttls_are_numbers_of_seconds(facts: FlowFacts) -> Iterator[Violation]:
 
 TIMEOUT_AND_RETRY_RULES = (
     Group[Rule](
-        lambda facts: facts.has_options,
+        flow_with_options,
         (
             timeouts_are_positive_durations,
             retries_are_limited,

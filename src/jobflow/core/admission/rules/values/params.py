@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from jobflow.core.admission.analysis.flow_expressions import is_unknown
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.rule import Group, Rule
+from jobflow.core.admission.rule import Group, Rule, flow_with_options
 from jobflow.core.cel.language.parser import RESERVED
 from jobflow.core.cel.language.values import describe_type
 from jobflow.core.cel.references import measure_json
@@ -129,7 +129,7 @@ def _settings(facts: FlowFacts) -> Iterator[tuple[str, Setting]]:
             yield f"{facts.path(i)}.{each.field}", each
 
 
-SETTING_RULES = (Group[Rule](lambda facts: facts.has_options, (settings_refer_to_params,)),)
+SETTING_RULES = (Group[Rule](flow_with_options, (settings_refer_to_params,)),)
 PARAM_RULES = (
     Group[Rule](
         lambda facts: facts.flow.spec.params,

@@ -14,10 +14,8 @@ PLAIN_FIELDS = frozenset({"name", "template", "depends_on", "continue_on_failure
 """Fields of a step that are no options. Every other field is one, a new field too."""
 PLAIN_DEPENDENCY_FIELDS = frozenset({"targets"})
 """Fields of dependsOn that are no options."""
-PLAIN_SPEC_FIELDS = frozenset(
-    {"flows", "targets", "job_retain_policy", "params", "job_defaults", "suspend"}
-)
-"""Fields of a flow's spec that are no options: rules of their own look at them."""
+PLAIN_SPEC_FIELDS = frozenset({"flows", "job_retain_policy", "suspend"})
+"""Fields of a flow's spec that are no options."""
 
 
 Select = Callable[[Iterable[Any]], list[tuple[int, Any]]]
