@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.types import ASGIApp
+from fastapi import FastAPI
 
 from jobflow.app.metrics import Metrics
 from jobflow.runtime.http_listener import HttpListener, PortInUse
@@ -27,7 +27,7 @@ GOOD = review("CREATE", stored(jobflow("diamond", DIAMOND)))
 BAD = review("CREATE", jobflow("diamond", {"a": ["x"], "b": ["y"]}))
 
 
-def in_process(app: ASGIApp) -> httpx.AsyncClient:
+def in_process(app: FastAPI) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://webhook")
 
 
@@ -37,11 +37,11 @@ def metrics() -> Metrics:
 
 
 @pytest.fixture
-def app(metrics: Metrics) -> ASGIApp:
+def app(metrics: Metrics) -> FastAPI:
     return create_app(FakeCluster(), metrics.reviewed)
 
 
-async def test_a_review_is_answered_on_its_path(app: ASGIApp) -> None:
+async def test_a_review_is_answered_on_its_path(app: FastAPI) -> None:
     async with in_process(app) as client:
         answer = await client.post(PATH, content=GOOD, params={"timeout": "10s"})
     assert answer.status_code == 200
@@ -49,14 +49,14 @@ async def test_a_review_is_answered_on_its_path(app: ASGIApp) -> None:
     assert answer.json()["response"]["uid"] == UID
 
 
-async def test_other_methods_are_refused_with_405(app: ASGIApp) -> None:
+async def test_other_methods_are_refused_with_405(app: FastAPI) -> None:
     async with in_process(app) as client:
         answer = await client.get(PATH)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert answer.json()["message"] == "a review is requested by POST, not by GET"
 
 
-async def test_unknown_paths_are_404_and_the_index_lists_paths(app: ASGIApp) -> None:
+async def test_unknown_paths_are_404_and_the_index_lists_paths(app: FastAPI) -> None:
     async with in_process(app) as client:
         assert (await client.post("/pods/validate", content=GOOD)).status_code == 404
         index = (await client.get("/")).json()
@@ -69,7 +69,7 @@ async def test_unknown_paths_are_404_and_the_index_lists_paths(app: ASGIApp) -> 
 
 
 @pytest.mark.parametrize("size", [8 * 1024**2, MAX_DRAINED + 2 * 1024**2])
-async def test_a_body_over_the_limit_is_refused_with_413(app: ASGIApp, size: int) -> None:
+async def test_a_body_over_the_limit_is_refused_with_413(app: FastAPI, size: int) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(size // 2**20):
             yield b" " * 2**20
@@ -84,7 +84,7 @@ async def test_a_body_over_the_limit_is_refused_with_413(app: ASGIApp, size: int
 
 
 class Uploads:
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: FastAPI) -> None:
         self._app = app
         self._tasks: list[asyncio.Task[dict[str, Any]]] = []
 
@@ -125,7 +125,7 @@ class Uploads:
 
 
 @pytest.fixture
-async def uploads(app: ASGIApp) -> AsyncIterator[Uploads]:
+async def uploads(app: FastAPI) -> AsyncIterator[Uploads]:
     running = Uploads(app)
     yield running
     await running.cancel()
@@ -185,7 +185,7 @@ async def test_concurrent_reviews_are_limited(monkeypatch: pytest.MonkeyPatch) -
     await uploads.cancel()
 
 
-async def test_a_body_at_the_limit_is_read(app: ASGIApp) -> None:
+async def test_a_body_at_the_limit_is_read(app: FastAPI) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield GOOD
         yield b" " * (MAX_BODY - len(GOOD))
@@ -200,7 +200,7 @@ async def test_a_disconnected_client_gets_no_answer(uploads: Uploads, metrics: M
     assert "jobflow_admission_seconds_count" not in metrics.text().decode()
 
 
-async def test_reviews_and_violations_are_counted(app: ASGIApp, metrics: Metrics) -> None:
+async def test_reviews_and_violations_are_counted(app: FastAPI, metrics: Metrics) -> None:
     async with in_process(app) as client:
         for body in (GOOD, GOOD, b"?", BAD, BAD):
             answer = await client.post(PATH, content=body)
@@ -228,7 +228,7 @@ async def test_reviews_and_violations_are_counted(app: ASGIApp, metrics: Metrics
 class TestTLS:
     @asynccontextmanager
     async def listening(
-        self, app: ASGIApp, folder: Path
+        self, app: FastAPI, folder: Path
     ) -> AsyncIterator[tuple[HttpListener, ssl.SSLContext]]:
         pki = write_development_pki(folder, ["127.0.0.1"])
         tls = pki.serving.context()
@@ -244,14 +244,14 @@ class TestTLS:
 
     @asynccontextmanager
     async def connected_client(
-        self, app: ASGIApp, folder: Path
+        self, app: FastAPI, folder: Path
     ) -> AsyncIterator[httpx.AsyncClient]:
         async with self.listening(app, folder) as (listener, trust):
             url = f"https://127.0.0.1:{listener.port}"
             async with httpx.AsyncClient(verify=trust, base_url=url, trust_env=False) as client:
                 yield client
 
-    async def test_reviews_share_a_connection(self, app: ASGIApp, tmp_path: Path) -> None:
+    async def test_reviews_share_a_connection(self, app: FastAPI, tmp_path: Path) -> None:
         async with self.connected_client(app, tmp_path) as client:
             for body in (GOOD, BAD, GOOD):
                 assert (await client.post(PATH, content=body)).status_code == 200
@@ -261,13 +261,13 @@ class TestTLS:
             assert answer.json()["response"]["allowed"] is True
 
     async def test_a_body_of_eight_mebibytes_is_answered(
-        self, app: ASGIApp, tmp_path: Path
+        self, app: FastAPI, tmp_path: Path
     ) -> None:
         async with self.connected_client(app, tmp_path) as client:
             assert (await client.post(PATH, content=b"{" * 8 * 1024**2)).status_code == 413
             assert (await client.post(PATH, content=GOOD)).status_code == 200
 
-    async def test_a_started_request_is_answered(self, app: ASGIApp, tmp_path: Path) -> None:
+    async def test_a_started_request_is_answered(self, app: FastAPI, tmp_path: Path) -> None:
         head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(GOOD)}\r\n"
         async with self.listening(app, tmp_path) as (listener, trust):
             reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, ssl=trust)
@@ -278,7 +278,7 @@ class TestTLS:
             assert (await reader.read()).startswith(b"HTTP/1.1 200")
             writer.close()
 
-    async def test_a_cancelled_server_releases_its_port(self, app: ASGIApp) -> None:
+    async def test_a_cancelled_server_releases_its_port(self, app: FastAPI) -> None:
         listener = HttpListener(app, port=0, host="127.0.0.1", flag="--port")
         serving = asyncio.create_task(listener.serve())
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
@@ -291,7 +291,7 @@ class TestTLS:
         HttpListener(app, port=listener.port, host="127.0.0.1", flag="--port").close()
 
 
-async def test_a_port_in_use_is_an_error_that_names_the_flag(app: ASGIApp) -> None:
+async def test_a_port_in_use_is_an_error_that_names_the_flag(app: FastAPI) -> None:
     first = HttpListener(app, port=0, flag="--webhook-port")
     with pytest.raises(PortInUse, match=rf"{first.port}.*choose another port by --webhook-port"):
         HttpListener(app, port=first.port, flag="--webhook-port")

@@ -1,4 +1,4 @@
-"""ASGI middleware that answers the review paths before FastAPI: bytes in, bytes out.
+"""ASGI middleware that answers the review paths before FastAPI's router: bytes in, bytes out.
 
 It limits the size, the time and the number of request bodies; `jobflow.webhook.review` judges them.
 Pure ASGI answers half as many again as a FastAPI route (docs/performance.md).
