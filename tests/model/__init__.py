@@ -49,8 +49,8 @@ docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
 
 Approvals and child flows: to ask for approval is an attempt without a vcjob (`asking`), and a
 child flow follows a script as a vcjob does (`child_flows`): it runs, succeeds with outputs, fails,
-or is cancelled by its parent. The model does not retry a flow with child flows, and a child flow
-goes on while its parent is suspended, as running vcjobs do.
+is cancelled by its parent, or is retried with it. A child flow continues while its parent is
+suspended, as running vcjobs do.
 
 The reference accepts either answer for: a daemon when everything is aborted, whose vcjob ends when
 all other steps have ended, or that could start only then; the reason of a step that was ended

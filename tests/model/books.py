@@ -107,6 +107,8 @@ class State:
     runs: list[Run] = field(default_factory=list)
     past: Counter[int | None] = field(default_factory=Counter)
     """Attempts before a retry of the flow, by index, of runs that start again."""
+    continued: dict[int | None, Vcjob] = field(default_factory=dict)
+    """Failed child flows, by index, that a retry of the flow retries instead of new ones."""
     failed_at: float | None = None
 
     @property
@@ -142,14 +144,25 @@ class State:
         return self.past.total() + sum(len(run.attempts) for run in self.runs)
 
     def number(self, index: int | None) -> int:
-        """Return the number of attempts of a run, with those before a retry of the flow."""
+        """Return the number of attempts of a run, with those before a retry of the flow. A child
+        flow that is retried is the same attempt."""
         run = self.run(index)
-        return self.past[index] + (len(run.attempts) if run else 0)
+        return self.past[index] - (index in self.continued) + (len(run.attempts) if run else 0)
 
     def forget(self, run: Run) -> None:
-        """Let a run start again. The names of its vcjobs stay in use."""
+        """Let a run start again. The names of its vcjobs stay in use, and its last child flow is
+        retried if that has failed."""
         self.past[run.index] += len(run.attempts)
         self.runs.remove(run)
+        if self.step.flow is not None and run.last and run.last.vcjob.phase == "Failed":
+            self.continued[run.index] = run.last.vcjob
+
+    def start(self, run: Run, vcjob: Vcjob) -> None:
+        """Add an attempt. A child flow that is retried is the last attempt once more."""
+        if self.continued.pop(run.index, None):
+            self.past[run.index] -= 1
+        run.attempts.append(Attempt(vcjob))
+        run.again_at = None
 
     def run(self, index: int | None) -> Run | None:
         return next((run for run in self.runs if run.index == index), None)
@@ -174,6 +187,8 @@ class Created:
     spec: dict[str, Any]
     manifest: str
     vcjob: Vcjob
+    retried: bool = False
+    """Whether it is a failed child flow that was retried instead."""
 
     @property
     def container(self) -> dict[str, Any]:

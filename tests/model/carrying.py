@@ -15,6 +15,7 @@ import msgspec
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus, RunCondition, StepCondition
+from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.core.admission.validate import Known, validate_flow
 from jobflow.core.planning.actions import (
     AbortJob,
@@ -28,7 +29,7 @@ from jobflow.core.planning.actions import (
 from jobflow.core.planning.view import Refusal
 from model.acting import Script, Vcjob, pods, with_phase
 from model.books import ENDED, SLACK, Batch, Created, Seen, ShownStep
-from model.child_flows import CANCELLED, Child, observed
+from model.child_flows import CANCELLED, Child, observed, retried
 from model.reference import Reference
 from support.plan.plan_world import World
 from support.plan.steps import template
@@ -106,6 +107,8 @@ class Simulation:
         self.world = World(case.flow, templates)
         self.reference = Reference(case.flow, dict(case.templates), case.free_at)
         self.vcjobs: dict[str, Vcjob] = {}
+        self.made: dict[str, Created] = {}
+        """How each vcjob and child flow was created, by name."""
         self.commands = list(case.commands)
         self.moment = Moment()
         self.commands_sent = 0
@@ -248,6 +251,9 @@ class Simulation:
             case AbortJob():
                 self.moment.aborted.add(action.name)
                 self.vcjobs[action.name].abort(self.now)
+            case CommandFlow(action=CommandAction.RESTART_JOB):
+                self.retry_child(action.name)
+                return
             case CommandFlow():
                 self.moment.aborted.add(action.name)
                 self.cancel_child(action.name)
@@ -277,20 +283,26 @@ class Simulation:
         uid = self.world.jobs[action.name].metadata.uid
         kind = Child if is_flow else Vcjob
         vcjob = self.vcjobs[action.name] = kind(action.name, uid, script, self.now)
-        self.moment.batches[-1].created.append(
-            Created(
-                name=action.name,
-                step=action.step,
-                index=index,
-                attempt=attempt,
-                template=metadata["annotations"]
-                .get(labels.CREATED_BY_TEMPLATE, "")
-                .partition(".")[2],
-                spec=dict(action.manifest["spec"]),
-                manifest=json.dumps(action.manifest),
-                vcjob=vcjob,
-            )
+        template = metadata["annotations"].get(labels.CREATED_BY_TEMPLATE, "").partition(".")[2]
+        made = self.made[action.name] = Created(
+            name=action.name,
+            step=action.step,
+            index=index,
+            attempt=attempt,
+            template=template,
+            spec=dict(action.manifest["spec"]),
+            manifest=json.dumps(action.manifest),
+            vcjob=vcjob,
         )
+        self.moment.batches[-1].created.append(made)
+
+    def retry_child(self, name: str) -> None:
+        """Retry a failed child flow, which says so at once."""
+        made, retries = self.made[name], self.world.flow.status.retries
+        script = self.case.script(made.step, made.index, made.attempt + retries)
+        child = self.vcjobs[name] = Child(name, made.vcjob.uid, script, self.now)
+        self.world = self.world.with_job(retried(self.world.jobs[name], retries))
+        self.moment.batches[-1].created.append(replace(made, vcjob=child, retried=True))
 
     def cancel_child(self, name: str) -> None:
         """Cancel a child flow, which says so at once."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.status import StepFailure
-from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.job import Job, JobPhase, JobState, JobStatus
 from jobflow.core.planning.children import ChildFlow
 from model.acting import Vcjob, with_phase
 
@@ -57,6 +57,12 @@ def observed(job: Job, child: Child, at: datetime) -> Job:
         outputs=None if child.output is None else dict(child.output),
         failure=failure if failed else None,
     )
+
+
+def retried(job: Job, retries: int) -> Job:
+    """Return a child flow as its parent sees it after a retry."""
+    new = ChildFlow(metadata=job.metadata, retries=retries)
+    return msgspec.structs.replace(new, status=JobStatus(state=JobState(phase=JobPhase.PENDING)))
 
 
 def params_of(flow: dict[str, Any]) -> dict[str, Any]:

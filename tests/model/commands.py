@@ -79,13 +79,21 @@ class Commands:
         services = {s.name for s in states if s.step.daemon and s.reason == "DaemonEnded"}
         return names | {name for name in services if self.dependants_of(name) & names}
 
-    def dependants_of(self, name: str) -> set[str]:
+    def dependants_of(self, name: str, *, in_any_case: bool = False) -> set[str]:
+        """Return the steps behind a step; `in_any_case`: those that cannot start without it."""
         found: set[str] = set()
         for _ in self.reference.states:
             for state in self.reference.states.values():
-                if ({name} | found) & set(state.step.targets):
+                depends_on, behind = state.step.depends_on, {name} | found
+                targets = set(state.step.targets)
+                one_suffices = depends_on is not None and depends_on.strategy == "any"
+                if (
+                    targets and targets <= behind
+                    if in_any_case and one_suffices
+                    else targets & behind
+                ):
                     found.add(state.name)
-        return found
+        return found - {name}
 
     def reset(self, state: State, names: set[str]) -> None:
         """Reset a step, except for completed items and the repeats before the one that failed."""
@@ -100,6 +108,8 @@ class Commands:
             run.completed_before = run.phase == "Completed" and looped
             if not run.completed_before or state.finally_ or other_items or none_failed:
                 state.forget(run)
+        if state.finally_ or any(state.name in self.dependants_of(name) for name in names):
+            state.continued.clear()
 
     def has_other_items(self, state: State, names: set[str]) -> bool:
         """Whether the items of a step that runs again may differ."""

@@ -9,6 +9,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.api.meta import ObjectMeta
 from model import carrying
+from model.acting import Script
 from model.matching import has_items
 from model.random_steps import StepDrawing, some_or_none
 from model.random_values import ANSWERS, CLAIMS, PARAMS, POLICIES, TEMPLATES
@@ -125,8 +126,6 @@ class Drawing(StepDrawing):
         actions: tuple[str, ...] = (
             "SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob",
         )  # fmt: skip
-        if any(step.flow is not None for step in self.steps.values()):
-            actions = tuple(action for action in actions if action != "RestartJob")
         approvals = [step for step in self.steps.values() if step.approval is not None]
         keys = [f"{s.name}/{i}" for s in approvals if has_items(s) for i in (0, 1)]
         keys += [step.name for step in approvals if not has_items(step)]
@@ -139,10 +138,27 @@ def _plain(step: Step) -> Step:
     return msgspec.structs.replace(step, daemon=None)
 
 
+class RetriedFamily(Drawing):
+    """A flow with many child flows that fail first, which is retried once or twice."""
+
+    one_child_in = 2
+
+    def scripts(self, step: Step) -> tuple[Script, ...]:
+        scripts = super().scripts(step)
+        fails = step.flow is not None and self.draw(st.integers(0, 3))
+        return (Script(end="Failed"), *scripts) if fails else scripts
+
+    def commands(self) -> tuple[tuple[int, str], ...]:
+        times = self.draw(st.lists(st.integers(15, 40), min_size=1, max_size=2, unique=True))
+        return (*super().commands(), *((time, "RestartJob") for time in sorted(times)))
+
+
 @st.composite
-def cases(draw: st.DrawFn, features: frozenset[str] = EVERY) -> carrying.Case:
+def cases(
+    draw: st.DrawFn, features: frozenset[str] = EVERY, kind: type[Drawing] = Drawing
+) -> carrying.Case:
     """A flow with some of these primitives, and its events."""
-    drawing = Drawing(draw, features)
+    drawing = kind(draw, features)
     spec = drawing.spec()
     flow = JobFlow(metadata=METADATA, spec=spec)
     scripts = {

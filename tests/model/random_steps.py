@@ -23,7 +23,7 @@ from model.random_values import (
     WORKS,
 )
 
-MAX_UNKNOWN = 3
+MAX_UNKNOWN = 2
 """Most steps of a flow whose number of items admission does not know: it counts them as 1,000."""
 
 

@@ -99,6 +99,8 @@ def stops_now(reference: Reference, state: State) -> bool:
     others = [s for s in reference.states.values() if not s.finally_ and s is not state]
     if state.finally_ or any(s.broken and s.failed_at != reference.now for s in others):
         return False
-    dependants = reference.commands.dependants_of(state.name)
+    dependants = reference.commands.dependants_of(state.name, in_any_case=True)
+    if reference.seen.blurred:  # its end may be lost after a dependant has started and failed
+        dependants = set()
     failing = [s for s in others if reference.seen.steps[s.name].phase == "Failed"]
     return any(not s.step.continue_on_failure and s.name not in dependants for s in failing)

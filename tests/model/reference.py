@@ -264,7 +264,7 @@ class Reference:
         return most is None or alive < most
 
     def take(self, created: Created) -> None:
-        """Check a vcjob that was created."""
+        """Check a vcjob or child flow that was created, or a child flow that was retried."""
         state = self.states[created.step]
         where = f"{created.name} was made at {self.now}"
         ready = list(self.running.ready(state, strict=False))
@@ -274,7 +274,20 @@ class Reference:
         number = state.number(created.index) + 1
         name = expected_name(self.flow, state.step, created.index, number)
         assert (created.name, created.attempt) == (name, number), f"{created.name} is not {name}"
+        retried = created.index in state.continued
+        assert created.retried == retried, f"{where}, and retried: {created.retried}"
         self.check_order(state, created)
+        if not retried:
+            self.check_manifest(state, created)
+        if run is None:
+            run = Run(created.index)
+            state.runs = sorted([*state.runs, run], key=lambda run: run.index or 0)
+        state.start(run, created.vcjob)
+        state.phase = "Running"
+
+    def check_manifest(self, state: State, created: Created) -> None:
+        """Check what the manifest of a new vcjob or child flow has from its step."""
+        name, run = created.name, state.run(created.index)
         expected = expected_spec(self, state, created.index)
         for field, value in expected.items():
             assert created.spec.get(field) == value, (
@@ -286,12 +299,6 @@ class Reference:
         if state.step.retry and state.step.retry.avoid_nodes and run:
             for node in self.running.nodes_to_avoid(run):
                 assert node in created.manifest, f"{name} does not keep off {node}"
-        if run is None:
-            run = Run(created.index)
-            state.runs = sorted([*state.runs, run], key=lambda run: run.index or 0)
-        run.attempts.append(Attempt(created.vcjob))
-        run.again_at = None
-        state.phase = "Running"
 
     def check_order(self, state: State, created: Created) -> None:
         """Check that vcjobs that waited for room before are created first, even if they are

@@ -8,6 +8,7 @@ from jobflow.api.flow.control import Approval, ForEach, Repeat, Retry
 from jobflow.api.flow.control import Case as Switched
 from jobflow.api.flow.step import Step
 from model.acting import NEVER, Script
+from model.random_values import CHILD
 from model.small_flows import (
     ASKS,
     EVICTED,
@@ -341,6 +342,25 @@ ROWS = [
             "b": (Script(lasts=2), Script(lasts=3, end="Failed"), Script()),
         },
         jobs="a a-r1 b-0 b-1 b-1-r1",
+    ),
+    row(
+        "a failed child flow is retried as often as its parent, unless a step before it runs again",
+        {"a": "", "b": "", "c": ""},
+        Step(name="a", flow=CHILD),
+        Step(name="b", flow=CHILD, depends_on=after("c", condition="Finished")),
+        step("c"),
+        commands=((9, "RestartJob"), (19, "RestartJob")),
+        scripts={"a": FAILS * 2 + (Script(),), "b": (*FAILS, Script()), "c": (*FAILS, Script())},
+        jobs="a b b-r1 c c-r1",
+    ),
+    row(
+        "items of a flow stop if one of two targets of another step is enough, and that fails",
+        {"a": "", "d": "Stopped", "f": "Refused"},
+        step("a"),
+        step("d", depends_on=after("a"), when="true", for_each=ForEach(count=0)),
+        step("f", depends_on=after("a d", strategy="any")),
+        scripts={"f": (Script(refused=True),)},
+        jobs="a",
     ),
     # c-0 fails at the same moment as a-1.
     row(
