@@ -69,14 +69,14 @@ def steps_with_flows_have_no_job(facts: FlowFacts) -> Iterator[Violation]:
 
 def probes_check_jobs(facts: FlowFacts) -> Iterator[Violation]:
     for i, _ in facts.probes:
+        children = {facts.names[at] for at in facts.targets(i) if facts.steps[at].may_run_flow}
         for at, target in enumerate(facts.steps[i].targets):
-            position = facts.graph.index.get(target)
-            if position is not None and facts.steps[position].may_run_flow:
+            if target in children:
                 detail = (
                     "runs a flow, and a probe checks the pods of a job; wait for a condition, or "
                     "put the probe into the flow"
                 )
-                path = f"spec.flows[{i}].dependsOn.targets[{at}]"
+                path = f"{facts.path(i)}.dependsOn.targets[{at}]"
                 yield Violation(path, Reason.INVALID, target, detail)
 
 
