@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.laws.effort_of_laws import STRIDE
 from support.paths import ROOT
 from support.sandbox.crash_restart import End, Orders, Tale, Watched, lives
 from support.sandbox.crashing_requests import Dying, Point
@@ -178,4 +179,5 @@ def test_a_command_in_some_states(story: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.replace(" ", "-"))
 def test_a_command_in_every_state(story: str) -> None:
-    check_story(story, range(1, without_commands()[1] + 1))
+    first = 1 + [*STORIES].index(story) % STRIDE
+    check_story(story, range(first, without_commands()[1] + 1, STRIDE))

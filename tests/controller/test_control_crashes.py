@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.laws.effort_of_laws import STRIDE
 from support.paths import ROOT
 from support.sandbox.crash_restart import Lives, Tale, Watched, lives
 from support.sandbox.crashing_requests import Dying, Point
@@ -155,7 +156,8 @@ def test_a_flow_ends_the_same_after_some_crashes(name: str, after: bool) -> None
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", TALES, ids=lambda name: name.replace(" ", "-"))
 def test_a_flow_ends_the_same_after_every_crash(name: str, after: bool) -> None:
-    check_crashes(name, range(len(without_crash(name).written) + 2), after=after)
+    first = [*TALES].index(name) % STRIDE
+    check_crashes(name, range(first, len(without_crash(name).written) + 2, STRIDE), after=after)
 
 
 def test_the_tales_have_the_expected_ends() -> None:

@@ -36,6 +36,11 @@ THOROUGH = settings().max_examples > USUAL
 """Whether this run may take long."""
 
 
+STRIDE = LONG // settings().max_examples
+"""Distance between two cases that this run tries of a list which a long run tries whole: 4 in a
+sampled run, 40 in `make test`, which limits it where that leaves too few."""
+
+
 def tries(count: int) -> settings:
     """Return the settings of a law with this number of examples where others have USUAL; in
     `make test`, half of them."""
