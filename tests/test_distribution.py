@@ -57,6 +57,7 @@ def test_the_wheel_runs_a_flow_in_a_clean_environment(distributions: Path, tmp_p
     assert table.count("Completed") >= 7
 
 
+@pytest.mark.long
 def test_the_sdist_contains_the_sources_of_the_wheel(distributions: Path) -> None:
     [archive] = distributions.glob("*.tar.gz")
     top = f"volcano_jobflow-{__version__}"

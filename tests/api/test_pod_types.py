@@ -4,11 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.paths import ROOT
 
 TABLE = ROOT / "src" / "jobflow" / "api" / "schema" / "pod_types.py"
 
 
+@pytest.mark.long
 def test_the_table_is_the_output_of_its_generator(tmp_path: Path) -> None:
     """`make manifests` updates it. A process runs the generator, because its models are large."""
     output = tmp_path / "pod_types.py"

@@ -86,6 +86,7 @@ async def test_nothing_is_admitted_until_the_definition_is_correct(world: Sandbo
     await create(world, template("a"), jobflow("f", {"a": []}))
 
 
+@pytest.mark.long
 async def test_nothing_is_planned_until_the_definition_is_correct(world: SandboxWorld) -> None:
     await create(world, template("a"), template("b"))
     slow = template("a", duration="2s")

@@ -124,6 +124,7 @@ async def review_flow(options: Settings, pki: PkiFiles, flow: dict[str, Any]) ->
         return await client.post(url, content=review("CREATE", flow))
 
 
+@pytest.mark.long
 async def test_a_replica_serves_until_sigterm(pki: PkiFiles, settings: Make) -> None:
     options = settings()
     async with serving(options) as ready:
@@ -140,6 +141,7 @@ async def test_a_replica_serves_until_sigterm(pki: PkiFiles, settings: Make) -> 
         assert gc.get_freeze_count() > 0
 
 
+@pytest.mark.long
 async def test_readiness_requires_an_api_server(tmp_path: Path, settings: Make) -> None:
     port = free_port()
     ApiServer(port=port).write_kubeconfig(tmp_path / "kubeconfig")
@@ -164,6 +166,7 @@ async def test_a_replica_can_stop_before_its_first_list(tmp_path: Path, settings
     assert not ready.is_set()
 
 
+@pytest.mark.long
 async def test_readiness_ends_first(monkeypatch: pytest.MonkeyPatch, settings: Make) -> None:
     answers: list[httpx.Response] = []
     stopped = Controller.stop
@@ -181,6 +184,7 @@ async def test_readiness_ends_first(monkeypatch: pytest.MonkeyPatch, settings: M
     assert answer.json()["waiting_for"] == ["its end: it is being stopped"]
 
 
+@pytest.mark.long
 async def test_a_replica_answers_and_leads_during_the_shutdown_delay(
     pki: PkiFiles, client: Client, settings: Make
 ) -> None:
@@ -212,6 +216,7 @@ async def until_leads(client: Client) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.long
 async def test_no_lease_exists_without_leader_election(server: ApiServer, settings: Make) -> None:
     options = settings(no_leader_election=True)
     async with serving(options) as ready:
@@ -232,6 +237,7 @@ async def test_readiness_names_the_missing_kind(client: Client, settings: Make) 
     assert not ready.is_set()
 
 
+@pytest.mark.long
 async def test_a_certificate_is_generated_without_files(client: Client, settings: Make) -> None:
     options = settings(tls_cert=None, tls_key=None, webhook_host="127.0.0.1")
     async with serving(options) as ready:
@@ -246,6 +252,7 @@ async def test_a_certificate_is_generated_without_files(client: Client, settings
         assert expiry in (await get(options, "/metrics")).text
 
 
+@pytest.mark.long
 async def test_a_replica_can_be_limited_to_one_namespace_without_a_controller(
     server: ApiServer, client: Client, settings: Make
 ) -> None:
@@ -260,6 +267,7 @@ async def test_a_replica_can_be_limited_to_one_namespace_without_a_controller(
     assert not [seen for seen in server.requests if seen.path.endswith("/status")]
 
 
+@pytest.mark.long
 async def test_a_replica_without_a_webhook_needs_no_certificate(settings: Make) -> None:
     options = settings(no_webhook=True, tls_cert=None, tls_key=None)
     async with serving(options) as ready:
@@ -267,6 +275,7 @@ async def test_a_replica_without_a_webhook_needs_no_certificate(settings: Make) 
         assert (await get(options, "/readyz")).status_code == 200
 
 
+@pytest.mark.long
 async def test_a_dead_part_ends_serve(monkeypatch: pytest.MonkeyPatch, settings: Make) -> None:
     async def die(self: Controller) -> None:
         raise RuntimeError("out of steam")
@@ -276,6 +285,7 @@ async def test_a_dead_part_ends_serve(monkeypatch: pytest.MonkeyPatch, settings:
         await serve(settings())
 
 
+@pytest.mark.long
 async def test_the_process_logs_json_and_obeys_sigterm(settings: Make) -> None:
     options = settings()
     variables = {

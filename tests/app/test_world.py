@@ -153,6 +153,7 @@ async def test_a_port_in_use_is_reported_with_its_flag(flag: str) -> None:
                 pytest.fail("the world came up")
 
 
+@pytest.mark.long
 async def test_the_death_of_a_part_ends_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
     async def die(self: JobController) -> None:
         raise RuntimeError("out of steam")

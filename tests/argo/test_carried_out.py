@@ -42,6 +42,7 @@ def several_values() -> dict[str, Any]:
     return workflow(*templates, arguments=parameters(word="hello"), onExit="bye", parallelism=1)
 
 
+@pytest.mark.long
 def test_values_go_from_step_to_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = migrate(several_values())
     assert found.text.code == 0

@@ -86,6 +86,7 @@ def is_ours(obj: dict[str, Any]) -> bool:
     return obj["kind"] in KINDS
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_the_file_makes_the_same_objects(path: Path) -> None:
     objects = [each.data for each in load([str(path)], io.BytesIO()).objects]

@@ -30,12 +30,14 @@ def test_an_example_runs(name: str, last_line: str, tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1].startswith(last_line)
 
 
+@pytest.mark.long
 def test_the_training_pipeline_prints_yaml() -> None:
     command = [sys.executable, str(EXAMPLES / "training_pipeline.py"), "yaml"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("apiVersion: flow.volcano.sh/v1alpha1\nkind: JobFlow\n")
 
 
+@pytest.mark.long
 async def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     notebook = json.loads((EXAMPLES / "notebook.ipynb").read_text())

@@ -48,6 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_functions_run_as_processes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logging_before = logging.getLogger().handlers, structlog.get_config()
     result = squares().run(runner="process")
@@ -61,6 +62,7 @@ def test_functions_run_as_processes(folder: Path, capsys: pytest.CaptureFixture[
     assert (logging.getLogger().handlers, structlog.get_config()) == logging_before
 
 
+@pytest.mark.long
 async def test_a_flow_runs_beside_an_event_loop(folder: Path) -> None:
     """As in a notebook, whose cells run in one."""
     result = squares().run(runner="process", params={"more": 2}, show=False)
@@ -157,6 +159,7 @@ async def refusals_and_ends(world: SandboxWorld, flow: Flow, target: dict[str, A
         await asyncio.to_thread(flow.wait)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 async def test_a_schedule_is_submitted_and_triggered() -> None:
     async with sandbox_world(SandboxOptions(runner=SimulateRunner(20.0))) as world:

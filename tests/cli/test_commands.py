@@ -80,6 +80,7 @@ def test_help_imports_no_large_modules() -> None:
     assert process.stderr == "[]\n"
 
 
+@pytest.mark.long
 def test_a_table_of_flows_imports_no_planner(tmp_path: Path) -> None:
     """`get` is the command that users type most, and its time is the time of its imports."""
     script = (
@@ -97,6 +98,7 @@ def test_a_table_of_flows_imports_no_planner(tmp_path: Path) -> None:
     assert process.stdout == "['jobflow.cli.show.get']\n"
 
 
+@pytest.mark.long
 def test_crds_match_the_chart() -> None:
     answer = jobflow("crds")
     assert answer.code == 0

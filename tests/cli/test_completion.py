@@ -81,6 +81,7 @@ def sandbox(tmp_path: Path) -> Iterator[Served]:
         yield world
 
 
+@pytest.mark.long
 @pytest.mark.kubectl
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_kubectl_runs_the_plugin(sandbox: Served, monkeypatch: pytest.MonkeyPatch) -> None:

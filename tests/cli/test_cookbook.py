@@ -72,6 +72,7 @@ def finished() -> dict[str, JobFlow]:
     return {name: msgspec.convert(flow, JobFlow) for name, flow in flows.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_command_of_a_page_prints_its_table(page: Path, finished: dict[str, JobFlow]) -> None:
     flow, found = finished[page.stem], recipe(page)

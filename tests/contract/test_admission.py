@@ -171,6 +171,7 @@ async def test_a_client_receives_the_messages_of_the_webhook(api: Server, hook: 
     assert answer.causes == {fault.path: fault.message}
 
 
+@pytest.mark.long
 async def test_match_conditions_select_objects(api: Server, hook: Hook) -> None:
     """Match conditions are CEL."""
     condition = {"name": "mine", "expression": "object.metadata.name.startsWith('mine')"}

@@ -20,6 +20,7 @@ async def kubectl(api: Server, *arguments: str, **more: Any) -> Answer:
     return await asyncio.to_thread(run, "-n", api.namespace, *arguments, **more)
 
 
+@pytest.mark.long
 async def test_apply_creates_and_updates(api: Server) -> None:
     both = as_list(template("a"), jobflow("f", {"a": []}))
     answer = await kubectl(api, "apply", "-f", "-", stdin=both)
@@ -40,6 +41,7 @@ async def test_apply_creates_and_updates(api: Server) -> None:
     assert answer.code in (0, 1), answer.err
 
 
+@pytest.mark.long
 async def test_an_unknown_field_is_refused(api: Server) -> None:
     manifest = jobflow("f", {"a": []})
     manifest["spec"]["flows"][0]["nmae"] = "x"
@@ -47,6 +49,7 @@ async def test_an_unknown_field_is_refused(api: Server) -> None:
     assert answer.code == 1 and 'unknown field "spec.flows[0].nmae"' in answer.err
 
 
+@pytest.mark.long
 async def test_get_accepts_short_names(api: Server) -> None:
     await kubectl(api, "apply", "-f", "-", stdin=as_list(template("a"), jobflow("f", {"a": []})))
     answer = await kubectl(api, "get", "jf,jt,vcjob,vj")
@@ -85,6 +88,7 @@ async def test_get_with_watch_prints_changes(api: Server) -> None:
         await watch.communicate()
 
 
+@pytest.mark.long
 async def test_wait_label_patch_and_delete_change_a_flow(api: Server) -> None:
     await api.create(api.flows, jobflow("f", {"a": []}))
     waiting = asyncio.create_task(
@@ -131,6 +135,7 @@ async def test_explain_and_api_resources_describe_flows(api: Server) -> None:
     assert (await kubectl(api, "version", "-o", "json")).code == 0
 
 
+@pytest.mark.long
 async def test_create_supports_namespaces_and_dry_runs(api: Server) -> None:
     name = f"{api.namespace}-more"
     assert (await kubectl(api, "create", "namespace", name)).code == 0

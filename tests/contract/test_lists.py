@@ -108,6 +108,7 @@ async def test_a_list_includes_all_earlier_writes(api: Server) -> None:
         assert len(cached.names) == number + 1
 
 
+@pytest.mark.long
 async def test_malformed_versions_and_tokens_are_refused(api: Server) -> None:
     answer = await api.get(api.flows, resourceVersion="x")
     assert (answer.code, answer.reason) == (400, "BadRequest")

@@ -225,6 +225,7 @@ class TestDelete:
         assert removed.code == 200
         assert (await api.get(f"{api.flows}/f")).code == 404
 
+    @pytest.mark.long
     async def test_the_selected_objects_of_a_collection_are_deleted(self, api: Server) -> None:
         await api.create(api.vcjobs, vcjob("a", labels={"x": "1"}))
         await api.create(api.vcjobs, vcjob("b"))

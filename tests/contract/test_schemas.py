@@ -87,6 +87,7 @@ ANYTHING: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 async def test_values_of_any_type_are_stored_unchanged(api: Server) -> None:
     """Nulls in lists and maps are stored at any depth. Only a value that is null itself can be
     dropped."""

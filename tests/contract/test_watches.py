@@ -32,6 +32,7 @@ async def test_changes_are_reported_in_order(api: Server) -> None:
     assert frames[2]["object"]["status"] == {"progress": "1/1"}
 
 
+@pytest.mark.long
 async def test_earlier_changes_are_reported(api: Server) -> None:
     since = await api.version()
     await api.create(api.flows, flow("f"))

@@ -96,6 +96,7 @@ def pick_writes(dice: random.Random, share: float) -> Any:
     return picks
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "fault",
     [

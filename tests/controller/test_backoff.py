@@ -115,6 +115,7 @@ async def test_a_request_is_repeated_after_the_backoff_despite_events(world: Clu
     assert len(failing.at) <= BACKOFFS
 
 
+@pytest.mark.long
 async def test_a_flow_sends_nothing_while_a_server_asks_it_to_wait(world: Cluster) -> None:
     later = failure(429, "TooManyRequests", "later", retryAfterSeconds=30)
     await world.apply(flow("f", {"a": "", "b": "a"}))

@@ -69,6 +69,7 @@ async def run_with_crash(world: Cluster, point: Point) -> bool:
     return reached
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.law
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_a_cancel_takes_effect_once_wherever_the_controller_crashes(after: bool) -> None:
@@ -79,6 +80,7 @@ async def test_a_cancel_takes_effect_once_wherever_the_controller_crashes(after:
     assert point.number >= 18, "the crash points ran out early"
 
 
+@pytest.mark.long
 async def test_a_second_cancel_and_an_action_for_jobs_are_refused(world: Cluster) -> None:
     await apply_diamond(world)
     async with volcano(Client.at(world.server.url)), world.controller():

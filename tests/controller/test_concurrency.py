@@ -58,6 +58,7 @@ async def test_flows_start_one_after_another_in_their_order(limit: int) -> None:
         assert held.started == NAMES
 
 
+@pytest.mark.long
 async def test_a_lost_answer_lets_no_second_flow_start() -> None:
     async with cluster() as world, Losing.at(world.server.url) as client:
         async with world.controller(client), world.ends():
@@ -84,6 +85,7 @@ async def test_a_flow_that_comes_first_by_name_does_not_start_beside_one_that_ma
         assert (await world.flow("e")).status.state.reason == "Concurrency"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", range(2, 20, 4))
 @pytest.mark.parametrize("after", [False, True], ids=["before sending", "after the commit"])
 async def test_a_crash_lets_no_second_flow_start(number: int, after: bool) -> None:

@@ -160,6 +160,7 @@ def test_a_flow_ends_the_same_after_every_crash(name: str, after: bool) -> None:
     check_crashes(name, range(first, len(without_crash(name).written) + 2, STRIDE), after=after)
 
 
+@pytest.mark.long
 def test_the_tales_have_the_expected_ends() -> None:
     assert {name: without_crash(name).end.state["phase"] for name in TALES} == {
         "the big example": "Succeed",

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
@@ -71,6 +72,7 @@ async def test_a_flow_starts_at_each_scheduled_time(world: Cluster) -> None:
     )
 
 
+@pytest.mark.long
 async def test_a_restart_and_a_second_leader_start_no_second_flow(world: Cluster) -> None:
     await apply(world)
     async with world.controller(), world.controller(), world.ends():
@@ -152,6 +154,7 @@ async def test_a_copy_that_is_too_old_starts_no_flow_of_a_suspended_cron(world: 
     assert await flows(world) == []
 
 
+@pytest.mark.long
 async def test_history_is_kept_within_its_limits(world: Cluster) -> None:
     await apply(world, successfulJobsHistoryLimit=2)
     async with world.controller(), world.ends():

@@ -212,6 +212,7 @@ async def test_a_controller_that_stops_finishes_its_requests_and_starts_nothing(
         assert await world.jobs() == {"f-a": "Completed"}
 
 
+@pytest.mark.long
 async def test_many_flows_at_once_each_create_their_jobs_once() -> None:
     flows = 20
     async with cluster() as world, world.controller(), world.ends():

@@ -61,6 +61,7 @@ async def started(
         await set_phase(world.client, f"{name}-a", "Completed")
 
 
+@pytest.mark.long
 async def test_a_hand_over_comes_before_the_starts_of_others(
     world: Cluster, creates: Creates
 ) -> None:
@@ -71,6 +72,7 @@ async def test_a_hand_over_comes_before_the_starts_of_others(
     assert "old-b" in creates.names[:2]
 
 
+@pytest.mark.long
 async def test_a_hand_over_comes_before_starts_that_wait_already(
     world: Cluster, creates: Creates
 ) -> None:

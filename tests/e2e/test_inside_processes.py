@@ -74,6 +74,7 @@ WAITING = {
 }
 
 
+@pytest.mark.long
 async def test_answers_of_services_are_limited_and_reported(
     world: SandboxWorld, tmp_path: Path
 ) -> None:
@@ -111,6 +112,7 @@ async def test_answers_of_services_are_limited_and_reported(
         assert re.search(r":84\d\d(/readyz)? of pod f-serve-t-0 ", step_states(finished)[name])
 
 
+@pytest.mark.long
 async def test_a_probe_waits_for_the_replacement_of_a_lost_pod(
     world: SandboxWorld, tmp_path: Path
 ) -> None:
@@ -147,6 +149,7 @@ TCPServer((os.environ["POD_IP"], 8411), Handler).serve_forever()
 """
 
 
+@pytest.mark.long
 async def test_termination_messages_become_outputs(world: SandboxWorld) -> None:
     log = "/dev/termination-log"
     tasks = {

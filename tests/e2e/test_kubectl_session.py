@@ -27,6 +27,7 @@ def jobs(kubectl: Kubectl, namespace: str) -> dict[str, Any]:
     return {item["metadata"]["name"]: item for item in answer["items"]}
 
 
+@pytest.mark.long
 def test_the_documentation_sample_succeeds(kubectl: Kubectl, namespace: str) -> None:
     applied = kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
     assert "jobflow.flow.volcano.sh/test created" in applied.out
@@ -109,6 +110,7 @@ def test_explain_describes_the_fields(kubectl: Kubectl) -> None:
     assert "Commands" in kubectl("explain", "jf.status.handledCommands").out
 
 
+@pytest.mark.long
 def test_a_running_flow_keeps_its_spec_and_gets_a_label(kubectl: Kubectl, namespace: str) -> None:
     kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond(duration="60s"))
     wait_for(kubectl, namespace, "Running")
@@ -136,6 +138,7 @@ def test_a_template_in_use_is_not_deleted(kubectl: Kubectl, namespace: str) -> N
     kubectl("-n", namespace, "delete", "jt", "e")
 
 
+@pytest.mark.long
 def test_deleting_a_finished_flow_deletes_its_jobs(kubectl: Kubectl, namespace: str) -> None:
     kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
     wait_for(kubectl, namespace, "Succeed")
@@ -159,6 +162,7 @@ def test_all_faults_of_a_flow_are_in_one_answer(kubectl: Kubectl, namespace: str
     assert "a -> b -> c -> a" in dry_run_refusal
 
 
+@pytest.mark.long
 def test_a_command_from_kubectl_cancels_a_flow(kubectl: Kubectl, namespace: str) -> None:
     kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond(duration="1h"))
     wait_for(kubectl, namespace, "Running")

@@ -54,6 +54,7 @@ async def until_running(cluster: Cluster) -> None:
     await cluster.seen(PODS, Pod, lambda pods: any(pod.phase == "Running" for pod in pods.values()))
 
 
+@pytest.mark.long
 @pytest.mark.kubectl
 async def test_kubectl_reads_the_log_of_a_process(world: SandboxWorld, kubectl: Run) -> None:
     cluster = await apply(world, sh("printf 'one\\ntwo\\nthree\\n'; exit 3"))
@@ -87,6 +88,7 @@ async def test_kubectl_follows_a_process_to_its_end(
     assert (await following).out == "one\ntwo\n"
 
 
+@pytest.mark.long
 @pytest.mark.kubectl
 async def test_kubectl_reads_the_previous_run(
     world: SandboxWorld, kubectl: Run, tmp_path: Path
@@ -99,6 +101,7 @@ async def test_kubectl_reads_the_previous_run(
     assert (await kubectl("logs", POD, "--previous")).out == "first\n"
 
 
+@pytest.mark.long
 async def test_jobflow_logs_follows_processes(world: SandboxWorld) -> None:
     await apply(world, sh("printf '\\033[31mred\\033[0m\\n'"), sh("echo beside", name="side"))
     result = await run_process(world.kubeconfig, "logs", "f", "-f")

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 
 def run(*lines: str) -> list[str]:
     """Run Python in a process of its own, and return the lines that it prints."""
@@ -17,10 +19,12 @@ LOAD = "from jobflow.kube.kubeconfig_loader import import_config; config = impor
 MODELS = "print('kubernetes_asyncio.client.models' in sys.modules)"
 
 
+@pytest.mark.long
 def test_the_models_are_not_imported() -> None:
     assert run(LOAD, "print(callable(config.load_kube_config))", MODELS) == ["True", "False"]
 
 
+@pytest.mark.long
 def test_the_whole_package_can_be_imported_later() -> None:
     assert run(
         LOAD,
@@ -32,6 +36,7 @@ def test_the_whole_package_can_be_imported_later() -> None:
     ) == ["Pod", "True", "True"]
 
 
+@pytest.mark.long
 def test_the_whole_package_may_be_imported_before() -> None:
     assert run("import kubernetes_asyncio", LOAD, "print(kubernetes_asyncio.config is config)") == [
         "True"

@@ -185,6 +185,7 @@ def test_the_explorer_finds_a_job_that_starts_before_its_approval_is_stored() ->
     assert "nothing_starts_unapproved" in explored.violations
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("law", "planner"), FAULTY.items(), ids=FAULTY.keys())
 def test_the_explorer_finds_a_planner_that_breaks_a_law(law: str, planner: Planner) -> None:
     explored = Search(SMALL, planner).run(states=200)
@@ -217,6 +218,7 @@ def test_the_explorer_finds_a_second_flow_in_a_place() -> None:
     assert "one_flow_has_the_place" in explored.violations
 
 
+@pytest.mark.long
 def test_the_explorer_finds_a_needless_plan() -> None:
     assert "no_plan_asks_for_itself" in Search(SMALL, _wakes_for_nothing).run(states=50).violations
 

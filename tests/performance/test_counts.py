@@ -5,6 +5,7 @@ from bench import counts
 from bench.counts import Count
 
 
+@pytest.mark.long
 def test_no_count_is_over_the_stored_one_by_more_than_a_tenth() -> None:
     found = list(counts.counted())
     assert [count for count in found if count.is_over] == []

@@ -152,6 +152,7 @@ def test_a_flow_without_a_group_is_not_indexed() -> None:
     assert groups.group_of(("ns", "p")) is None
 
 
+@pytest.mark.long
 def test_the_index_is_as_if_it_were_made_anew() -> None:
     dice, groups, flows = Random(1), Groups(), dict[str, JobFlow]()
     states = [WAITING, HOLDING, ENDED, WAITING | {"suspended_at": NOW}, {}]

@@ -52,6 +52,7 @@ async def interrupt(process: Process) -> tuple[int | None, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
+@pytest.mark.long
 async def test_the_printed_link_opens_the_page_until_ctrl_c(tmp_path: Path) -> None:
     async with cluster() as world:
         path = tmp_path / "kubeconfig"

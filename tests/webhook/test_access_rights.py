@@ -73,6 +73,7 @@ class TestAccessReviews:
             assert await rights.lacking(ANNA, "team") == ""
             assert len(server.requests) == 4
 
+    @pytest.mark.long
     async def test_at_most_a_thousand_answers_are_stored(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             rights = AccessRights(client)

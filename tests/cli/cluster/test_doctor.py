@@ -38,6 +38,7 @@ async def test_a_sandbox_has_no_faults(doctor: Doctor) -> None:
     assert found["leader"][0].endswith("in a sandbox and with --no-leader-election.")
 
 
+@pytest.mark.long
 async def test_text_has_a_line_for_each_finding(world: SandboxWorld) -> None:
     result: Result = await run_process(world.kubeconfig, "doctor")
     *lines, end = result.out.splitlines()
@@ -188,6 +189,7 @@ async def test_a_namespace_without_reviews_is_found(world: SandboxWorld, doctor:
     assert accepted.startswith("fault: The API server accepted a JobFlow that depends on itself")
 
 
+@pytest.mark.long
 async def test_a_namespace_that_does_not_exist_is_a_warning(doctor: Doctor) -> None:
     assert (await doctor("nowhere"))["webhook"] == [
         "warning: Namespace nowhere does not exist, so no review was tried. | Choose another "
@@ -219,6 +221,7 @@ async def test_cas_that_api_servers_do_not_trust_are_found(
     assert (await doctor())["certificate"][0].startswith(text)
 
 
+@pytest.mark.long
 async def test_a_release_in_the_cluster_has_a_secret_and_a_lease(
     world: SandboxWorld, doctor: Doctor
 ) -> None:

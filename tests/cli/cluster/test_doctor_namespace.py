@@ -28,6 +28,7 @@ async def test_rights_that_commands_need_are_named(world: SandboxWorld, doctor: 
     assert flows.startswith("fault: You have no right to get jobflows.flow.volcano.sh in")
 
 
+@pytest.mark.long
 async def test_queues_that_start_no_jobs_are_found(world: SandboxWorld, doctor: Doctor) -> None:
     for name, spec in (("a", {}), ("b", {"queue": "research"}), ("c", {"queue": "nowhere"})):
         obj = template(name)
@@ -89,6 +90,7 @@ async def test_what_may_not_be_read_is_a_warning(world: SandboxWorld, doctor: Do
         assert warned.startswith(f"warning: This was not checked: it needs the right to {right}.")
 
 
+@pytest.mark.long
 async def test_checks_that_need_the_same_right_are_in_one_line(world: SandboxWorld) -> None:
     forbid(world, "/validatingwebhookconfigurations")
     result = await run_process(world.kubeconfig, "doctor")
@@ -112,6 +114,7 @@ async def test_an_expired_login_ends_the_command(world: SandboxWorld, doctor: Do
         await doctor()
 
 
+@pytest.mark.long
 async def test_no_cluster_is_exit_code_2(world: SandboxWorld) -> None:
     lost = world.kubeconfig.with_name("lost")
     lost.write_text(world.kubeconfig.read_text().replace(world.url, "https://127.0.0.1:1"))

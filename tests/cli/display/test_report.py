@@ -32,6 +32,7 @@ def test_carets_are_below_the_place(
     assert lines(text, column, width) == [f"    1 | {line}", f"      | {carets}"]
 
 
+@pytest.mark.long
 def test_a_long_line_is_shortened_around_the_place() -> None:
     text = "x" * 1_000_000 + "HERE" + "y" * 1_000_000
     line, carets = lines(text, 1_000_001, 4)

@@ -145,6 +145,7 @@ async def test_a_missing_controller_gets_a_warning(
         assert await waiting == 0
 
 
+@pytest.mark.long
 async def test_several_flows_are_waited_for(world: Cluster, kubeconfig: Path) -> None:
     await world.apply(flow("f", {"a": ""}), flow("g", {"a": ""}))
     for name in "fg":
@@ -161,6 +162,7 @@ async def test_several_flows_are_waited_for(world: Cluster, kubeconfig: Path) ->
     ]
 
 
+@pytest.mark.long
 async def test_ctrl_c_ends_the_wait(world: Cluster, kubeconfig: Path) -> None:
     await world.apply(flow("f", {"a": ""}))
     process = await asyncio.create_subprocess_exec(
@@ -186,6 +188,7 @@ async def running_flow(world: Cluster) -> AsyncIterator[None]:
         yield
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("running_flow")
 @pytest.mark.parametrize("output", ["text", "json"])
 async def test_a_running_flow_is_cancelled(kubeconfig: Path, output: str) -> None:
@@ -208,6 +211,7 @@ async def test_a_running_flow_is_cancelled(kubeconfig: Path, output: str) -> Non
     assert last == "JobFlow f: Failed, 2/2 steps finished (Cancelled): the flow was cancelled"
 
 
+@pytest.mark.long
 async def test_finally_steps_are_cancelled_too(world: Cluster, kubeconfig: Path) -> None:
     async with volcano_on(world), world.controller():
         await long_flow(world, **{"finally": [{"name": "z", "template": "a"}]})

@@ -174,6 +174,7 @@ TOO_LONG = {
 """Rules whose faults take thousands of lines; tests/core has such flows."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "rule",
     [

@@ -33,6 +33,7 @@ def logs(folder: Path) -> dict[str, str]:
     return {path.parent.name: path.read_text() for path in found}
 
 
+@pytest.mark.long
 def test_the_success_of_workers_ends_the_parameter_servers(folder: Path) -> None:
     status = run_example("parameter-server.yaml")
     assert status["conditions"]["mnist-export"]["phase"] == "Completed"
@@ -45,6 +46,7 @@ def test_the_success_of_workers_ends_the_parameter_servers(folder: Path) -> None
     }
 
 
+@pytest.mark.long
 def test_clients_start_when_every_pod_of_the_service_answers(folder: Path) -> None:
     status = run_example("probed-service.yaml")
     jobs = {entry["name"]: entry for entry in status["jobStatusList"]}
@@ -55,6 +57,7 @@ def test_clients_start_when_every_pod_of_the_service_answers(folder: Path) -> No
         assert '"GET /readyz HTTP/1.1" 200' in logs(folder)[pod]
 
 
+@pytest.mark.long
 def test_the_pipeline_trains_and_publishes_a_model(folder: Path) -> None:
     status = run_example("training-pipeline.yaml")
     outputs = {name: each.get("outputs") for name, each in status["conditions"].items()}
@@ -65,6 +68,7 @@ def test_the_pipeline_trains_and_publishes_a_model(folder: Path) -> None:
     assert (folder / "training" / "model.json").exists()
 
 
+@pytest.mark.long
 def test_the_search_retrains_until_the_result_is_good_enough(folder: Path) -> None:
     status = run_example("hyperparameter-search.yaml")
     conditions = status["conditions"]

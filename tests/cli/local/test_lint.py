@@ -129,6 +129,7 @@ def test_more_than_a_hundred_faults_are_printed() -> None:
     assert len(found) == 300
 
 
+@pytest.mark.long
 def test_a_cycle_of_5000_steps_is_shortened() -> None:
     steps = "".join(
         f"    - name: s{i}\n      dependsOn: {{targets: [s{(i - 1) % 5000}]}}\n"

@@ -101,6 +101,7 @@ def test_the_faults_of_the_first_user_are_reported() -> None:
         assert fault in answer.err
 
 
+@pytest.mark.long
 def test_a_refusal_of_the_server_has_a_place_in_the_file() -> None:
     labelled = template("a")
     labelled["metadata"]["labels"] = {"team": "ml/vision"}
@@ -203,6 +204,7 @@ def run_and_interrupt(*arguments: str, after: str) -> tuple[int, str]:
     return process.returncode, "".join(first) + out
 
 
+@pytest.mark.long
 def test_ctrl_c_prints_the_table(tmp_path: Path) -> None:
     file = tmp_path / "flow.yaml"
     file.write_text(documents(flow("f", A), template("a", duration="10m")))
@@ -213,6 +215,7 @@ def test_ctrl_c_prints_the_table(tmp_path: Path) -> None:
     assert table == [["STEP", "JOB", "PHASE"], ["a", "f-a", "Running"]]
 
 
+@pytest.mark.long
 def test_the_sandbox_prints_its_kubeconfig_and_deletes_it_at_the_end(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "some folder" / "kubeconfig"
     code, out = run_and_interrupt("sandbox", "--kubeconfig", str(kubeconfig), after="ready")

@@ -51,6 +51,7 @@ def test_the_log_of_a_failed_item_is_printed(home: Path) -> None:
     assert "a: pod f-a-0-t-0 (c), exit code 3, log:\n  │ no disk\n" in answer.out
 
 
+@pytest.mark.long
 def test_the_log_of_a_failed_step_of_a_child_flow_is_printed(home: Path) -> None:
     inner = {"flows": [{"name": "b", "template": "a"}]}
     step = {"name": "a", "forEach": {"count": 2}, "flow": inner, "continueOnFailure": True}
@@ -59,6 +60,7 @@ def test_the_log_of_a_failed_step_of_a_child_flow_is_printed(home: Path) -> None
     assert "a/1/b: pod f-a-1-b-t-0 (c), exit code 3, log:\n  │ no disk\n" in answer.out
 
 
+@pytest.mark.long
 def test_the_last_lines_of_a_failed_steps_log_are_printed(home: Path) -> None:
     script = "seq 30; printf '\\033[31mred\\033[0m\\a\\n10%%\\r20%%\\n' >&2; exit 3"
     answer = run(flow({"name": "a"}, a=pod_task(sh(script))))
@@ -95,6 +97,7 @@ def test_a_container_without_a_command_gets_advice(home: Path) -> None:
     assert "write the command out" in item["status"]["conditions"]["f-a"]["message"]
 
 
+@pytest.mark.long
 @linux
 def test_a_step_starts_when_a_real_service_answers(home: Path) -> None:
     serve = (
@@ -145,6 +148,7 @@ class RunningCommand:
         return self.process.returncode, out
 
 
+@pytest.mark.long
 @linux
 def test_ctrl_c_leaves_no_process_behind(home: Path, pids: Pids) -> None:
     running = RunningCommand(home, pids)
@@ -154,6 +158,7 @@ def test_ctrl_c_leaves_no_process_behind(home: Path, pids: Pids) -> None:
     assert out.splitlines()[-3].split()[:3] == ["a", "f-a", "Running"]
 
 
+@pytest.mark.long
 @linux
 def test_sigkill_leaves_no_process_behind(home: Path, pids: Pids) -> None:
     running = RunningCommand(home, pids)

@@ -73,6 +73,7 @@ async def refusal(logs: Print, *arguments: Any, **options: Any) -> str:
 # ---------------------------------------------------------------------- which logs
 
 
+@pytest.mark.long
 async def test_pods_come_one_after_another_as_they_started(
     world: Cluster, pods: LoggedPods, kubeconfig: Path
 ) -> None:
@@ -127,6 +128,7 @@ async def test_logs_are_selected(
     assert [line.partition(" │ ")[2] for line in lines] == texts
 
 
+@pytest.mark.long
 async def test_a_container_is_named_if_its_pod_has_several(
     world: Cluster, pods: LoggedPods, logs: Print
 ) -> None:
@@ -228,6 +230,7 @@ def test_a_long_line_continues_on_rows_with_the_prefix(
     ]
 
 
+@pytest.mark.long
 async def test_a_closed_pipe_ends_the_command_quietly(
     world: Cluster, pods: LoggedPods, kubeconfig: Path
 ) -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from jobflow.api import labels
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.server import InjectedFault
@@ -72,6 +74,7 @@ async def test_a_graph_has_the_phases_of_child_flows(world: Cluster, kubeconfig:
     ]
 
 
+@pytest.mark.long
 async def test_a_live_tree_has_the_steps_of_a_child_flow_that_starts_later(
     world: Cluster, kubeconfig: Path
 ) -> None:
@@ -89,6 +92,7 @@ async def test_a_live_tree_has_the_steps_of_a_child_flow_that_starts_later(
         assert await process.wait() == 0
 
 
+@pytest.mark.long
 async def test_without_the_right_to_list_flows_a_live_tree_has_only_the_flow(
     world: Cluster, kubeconfig: Path
 ) -> None:
@@ -110,6 +114,7 @@ async def test_without_the_right_to_list_flows_a_live_tree_has_only_the_flow(
     assert "fetch" not in shown
 
 
+@pytest.mark.long
 async def test_submit_watch_shows_child_flows_at_the_end_too(
     world: Cluster, kubeconfig: Path, tmp_path: Path
 ) -> None:

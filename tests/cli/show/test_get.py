@@ -147,6 +147,7 @@ async def test_one_flow_is_a_tree(world: Cluster, kubeconfig: Path) -> None:
     ]
 
 
+@pytest.mark.long
 async def test_items_are_listed_below_their_step(world: Cluster, kubeconfig: Path) -> None:
     manifest = flow("f", {"a": "", "b": "a"})
     manifest["spec"]["flows"][0]["forEach"] = {"items": ["eu", "us", "asia"]}
@@ -229,6 +230,7 @@ async def test_a_wrong_call_is_an_error(
     assert result == Result(2, "", f"jobflow: error: {sentence}\n")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("more", [(), ("-w",)])
 async def test_a_step_behind_its_flow_is_an_error(
     world: Cluster, kubeconfig: Path, more: tuple[str, ...]
@@ -250,6 +252,7 @@ async def test_a_missing_flow_does_not_hide_the_others(world: Cluster, kubeconfi
     assert result == Result(2, "jobflow.flow.volcano.sh/f\n", missing)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arguments", [(), ("f",), ("-w",)])
 async def test_a_missing_right_is_an_error(
     world: Cluster, kubeconfig: Path, arguments: tuple[str, ...]
@@ -282,6 +285,7 @@ def move_server(kubeconfig: Path, url: str, to: str) -> None:
     kubeconfig.write_text(kubeconfig.read_text().replace(url, to))
 
 
+@pytest.mark.long
 async def test_a_cluster_that_is_not_there_is_an_error(world: Cluster, kubeconfig: Path) -> None:
     move_server(kubeconfig, world.server.url, "http://127.0.0.1:1")
     sentence = (
@@ -293,6 +297,7 @@ async def test_a_cluster_that_is_not_there_is_an_error(world: Cluster, kubeconfi
         assert result == Result(2, "", f"jobflow: error: {sentence}\n")
 
 
+@pytest.mark.long
 async def test_a_pipe_that_closes_ends_the_command_quietly(
     world: Cluster, kubeconfig: Path
 ) -> None:

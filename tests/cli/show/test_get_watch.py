@@ -54,6 +54,7 @@ async def watch(kubeconfig: Path, *arguments: str) -> Watching:
     return Watching(process)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("status", "code"), [(SUCCEED, 0), (FAILED, 1)])
 async def test_one_flow_is_watched_until_it_ends(
     world: Cluster, kubeconfig: Path, status: dict[str, Any], code: int
@@ -67,6 +68,7 @@ async def test_one_flow_is_watched_until_it_ends(
     assert f"f  {status['state']['phase']}" in result.out.splitlines()[-1]
 
 
+@pytest.mark.long
 async def test_several_flows_are_watched_until_all_have_ended(
     world: Cluster, kubeconfig: Path
 ) -> None:
@@ -88,6 +90,7 @@ async def test_several_flows_are_watched_until_all_have_ended(
     ]
 
 
+@pytest.mark.long
 async def test_a_flow_that_is_deleted_while_it_is_watched_is_an_error(
     world: Cluster, kubeconfig: Path
 ) -> None:
@@ -100,6 +103,7 @@ async def test_a_flow_that_is_deleted_while_it_is_watched_is_an_error(
     assert result.err == "jobflow: error: JobFlow f was deleted before it had finished\n"
 
 
+@pytest.mark.long
 async def test_all_flows_are_watched_until_ctrl_c(world: Cluster, kubeconfig: Path) -> None:
     await apply_flow(world, "f", SUCCEED)
     watching = await watch(kubeconfig)
@@ -122,6 +126,7 @@ async def test_all_flows_are_watched_until_ctrl_c(world: Cluster, kubeconfig: Pa
     ]
 
 
+@pytest.mark.long
 async def test_a_watch_shows_only_the_phase_that_was_asked_for(
     world: Cluster, kubeconfig: Path
 ) -> None:
@@ -136,6 +141,7 @@ async def test_a_watch_shows_only_the_phase_that_was_asked_for(
     assert (await watching.ended()).code == 130
 
 
+@pytest.mark.long
 async def test_objects_are_printed_again_after_each_change(
     world: Cluster, kubeconfig: Path
 ) -> None:
@@ -149,6 +155,7 @@ async def test_objects_are_printed_again_after_each_change(
     assert phases == ["Running", "Succeed"]
 
 
+@pytest.mark.long
 async def test_a_terminal_gets_one_live_tree(world: Cluster, kubeconfig: Path) -> None:
     await apply_flow(world, "f", RUNNING)
     async with terminal(kubeconfig, "get", "f", "-w") as (process, read):
@@ -159,6 +166,7 @@ async def test_a_terminal_gets_one_live_tree(world: Cluster, kubeconfig: Path) -
         assert await process.wait() == 0
 
 
+@pytest.mark.long
 async def test_a_terminal_gets_one_live_table(world: Cluster, kubeconfig: Path) -> None:
     await apply_flow(world, "f", RUNNING)
     async with terminal(kubeconfig, "get", "-w") as (process, read):

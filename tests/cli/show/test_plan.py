@@ -298,6 +298,7 @@ def test_a_flow_that_never_ends_is_an_error(
     assert answer.err.splitlines()[-1] == f"jobflow: error: JobFlow f never ends: {sentence}"
 
 
+@pytest.mark.long
 def test_a_large_flow_has_a_critical_path(tmp_path: Path) -> None:
     """The status of this flow has no room for all records of its vcjobs."""
     steps = {f"s{number}": f"s{number - 1}" if number % 700 else "" for number in range(1000)}

@@ -208,6 +208,7 @@ async def test_without_earlier_runs_the_time_left_is_unknown(
     assert "time left: unknown, because no job" in text
 
 
+@pytest.mark.long
 async def test_a_flow_that_waits_for_a_template_has_no_estimate(
     world: Cluster, kubeconfig: Path
 ) -> None:

@@ -51,6 +51,7 @@ async def ended(process: asyncio.subprocess.Process) -> Result:
     return Result(process.returncode, out.decode(), err.decode())
 
 
+@pytest.mark.long
 async def test_a_line_is_printed_when_each_flow_ends(world: Cluster, kubeconfig: Path) -> None:
     await apply(world, "f", RUNNING)
     await apply(world, "g", RUNNING)
@@ -62,6 +63,7 @@ async def test_a_line_is_printed_when_each_flow_ends(world: Cluster, kubeconfig:
     assert await ended(process) == Result(0, "JobFlow f: Succeed, 2/2 steps finished\n", "")
 
 
+@pytest.mark.long
 async def test_a_failed_flow_does_not_end_the_wait_for_others(
     world: Cluster, kubeconfig: Path
 ) -> None:
@@ -75,6 +77,7 @@ async def test_a_failed_flow_does_not_end_the_wait_for_others(
     assert (result.code, result.err, sorted(result.out.splitlines())) == (1, "", lines)
 
 
+@pytest.mark.long
 async def test_a_deleted_flow_is_an_error(world: Cluster, kubeconfig: Path) -> None:
     await apply(world, "f", RUNNING)
     process = await start(world, kubeconfig, "f")
@@ -83,6 +86,7 @@ async def test_a_deleted_flow_is_an_error(world: Cluster, kubeconfig: Path) -> N
     assert await ended(process) == Result(1, "", sentence)
 
 
+@pytest.mark.long
 async def test_a_flow_that_is_deleted_once_it_has_finished_is_no_error(
     world: Cluster, kubeconfig: Path
 ) -> None:
@@ -93,6 +97,7 @@ async def test_a_flow_that_is_deleted_once_it_has_finished_is_no_error(
     assert (await ended(process)).code == 0
 
 
+@pytest.mark.long
 async def test_the_timeout_has_its_own_exit_code(world: Cluster, kubeconfig: Path) -> None:
     await apply(world, "f", RUNNING)
     await apply(world, "g", SUCCEED)
@@ -102,6 +107,7 @@ async def test_the_timeout_has_its_own_exit_code(world: Cluster, kubeconfig: Pat
     assert result.err == f"jobflow: error: {sentence}\n"
 
 
+@pytest.mark.long
 async def test_a_lost_server_is_a_warning_in_words(world: Cluster, kubeconfig: Path) -> None:
     await apply(world, "f", RUNNING)
     process = await start(world, kubeconfig, "f")
@@ -120,6 +126,7 @@ async def test_a_lost_server_is_a_warning_in_words(world: Cluster, kubeconfig: P
     assert (await ended(process)).code == 0
 
 
+@pytest.mark.long
 async def test_ctrl_c_ends_the_wait(world: Cluster, kubeconfig: Path) -> None:
     await apply(world, "f", RUNNING)
     process = await start(world, kubeconfig, "f")
@@ -152,6 +159,7 @@ def test_only_a_terminal_shows_the_line() -> None:
         assert bool(shown) is is_terminal
 
 
+@pytest.mark.long
 async def test_json_has_the_finished_flows(world: Cluster, kubeconfig: Path) -> None:
     await apply(world, "f", FAILED)
     await apply(world, "g", SUCCEED)
@@ -165,12 +173,14 @@ async def test_json_has_the_finished_flows(world: Cluster, kubeconfig: Path) -> 
     assert result.out.splitlines() == [f"jobflow.flow.volcano.sh/{name}" for name in "gf"]
 
 
+@pytest.mark.long
 async def test_without_an_end_json_is_empty(world: Cluster, kubeconfig: Path) -> None:
     await apply(world, "f", RUNNING)
     result = await run_process(kubeconfig, "wait", "f", "-o", "json", "--timeout", "100ms")
     assert (result.code, result.out) == (124, "")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

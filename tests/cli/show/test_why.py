@@ -42,6 +42,7 @@ async def apply_waiting_flow(world: Cluster) -> None:
         await world.until("test", lambda flow: bool(flow.status.state.reason))
 
 
+@pytest.mark.long
 async def test_the_installed_command_prints_a_sentence_a_line(
     world: Cluster, kubeconfig: Path
 ) -> None:
@@ -128,6 +129,7 @@ async def test_a_flow_in_another_namespace_is_explained(world: Cluster, why: Why
     assert "JobFlow test " in await why("test", namespace="team")
 
 
+@pytest.mark.long
 async def test_each_selected_flow_is_explained(world: Cluster, kubeconfig: Path) -> None:
     await world.apply(flow("b", {"x": ""}), flow("a", {"x": ""}))
     result = await run_process(kubeconfig, "why", "-A")

@@ -129,6 +129,7 @@ async def test_a_job_that_is_not_admitted_names_what_its_queue_has(
     assert waits in (await why("train"))["sentences"]
 
 
+@pytest.mark.long
 async def test_each_selected_flow_has_the_sentences_of_one(
     world: Cluster, why: Why, kubeconfig: Path
 ) -> None:

@@ -89,6 +89,7 @@ async def test_the_deleted_flows_are_printed_as_objects(world: Cluster, kubeconf
     assert result == Result(1, "", REFUSED.format("i"))
 
 
+@pytest.mark.long
 async def test_names_are_the_only_output_of_a_cancel(world: Cluster, kubeconfig: Path) -> None:
     async with volcano_on(world), world.controller():
         await long_flow(world)
@@ -120,6 +121,7 @@ async def test_a_forced_deletion_needs_no_end(world: Cluster, kubeconfig: Path) 
     assert await run_command(kubeconfig, "delete", "f") == Result(0, deleted("f"), "")
 
 
+@pytest.mark.long
 async def test_a_missing_right_is_an_error(world: Cluster, kubeconfig: Path) -> None:
     await apply(world, DONE, "f", "g")
     forbid(world, "DELETE", "/jobflows/f")
@@ -138,6 +140,7 @@ async def test_another_flow_of_the_same_name_is_not_deleted(
     assert result == Result(1, "", f"jobflow: error: {sentence}\n")
 
 
+@pytest.mark.long
 async def test_a_running_flow_is_cancelled_first(world: Cluster, kubeconfig: Path) -> None:
     async with volcano_on(world), world.controller():
         await long_flow(world)
@@ -151,6 +154,7 @@ async def test_a_running_flow_is_cancelled_first(world: Cluster, kubeconfig: Pat
     assert await world.flow_names() == []
 
 
+@pytest.mark.long
 async def test_a_flow_that_is_being_cancelled_gets_no_second_command(
     world: Cluster, kubeconfig: Path
 ) -> None:
@@ -165,6 +169,7 @@ async def test_a_flow_that_is_being_cancelled_gets_no_second_command(
     assert await world.raw(COMMANDS) == []
 
 
+@pytest.mark.long
 async def test_an_interrupted_cancel_deletes_nothing(world: Cluster, kubeconfig: Path) -> None:
     await apply(world, RUNNING, "f")
     process = await asyncio.create_subprocess_exec(
@@ -182,6 +187,7 @@ async def test_an_interrupted_cancel_deletes_nothing(world: Cluster, kubeconfig:
     assert await world.flow_names() == ["f"]
 
 
+@pytest.mark.long
 async def test_wait_ends_once_the_flow_is_gone(world: Cluster, kubeconfig: Path) -> None:
     await apply(world, DONE, "f", finalizers=["example.com/hold"])
     running = asyncio.create_task(run_process(kubeconfig, "delete", "f", "--wait"))

@@ -88,6 +88,7 @@ async def test_a_missing_flow_is_an_error(world: Cluster, kubeconfig: Path) -> N
     assert result == Result(2, "", f"jobflow: error: {sentence}\n")
 
 
+@pytest.mark.long
 async def test_wait_ends_with_the_new_flow(world: Cluster, kubeconfig: Path) -> None:
     async with volcano_on(world), world.controller():
         await world.apply(template("a"), jobflow("train", {"a": []}))

@@ -281,6 +281,7 @@ async def test_an_existing_flow_is_refused_before_templates_change(
     assert await stored_names(world) == ([], ["train"])
 
 
+@pytest.mark.long
 async def test_a_refused_template_stops_the_flow(
     world: Cluster, kubeconfig: Path, tmp_path: Path
 ) -> None:

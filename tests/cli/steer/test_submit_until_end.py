@@ -20,6 +20,7 @@ from support.sandbox.running_controller import NAMESPACE, Cluster
 from support.sandbox.submitted import CREATED, STEPS, train, write_flow
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("exit_code", "code", "end"),
     [(0, 0, "Succeed, 2/2 steps finished"), (3, 1, "Failed, 2/2 steps finished (StepFailed)")],
@@ -35,6 +36,7 @@ async def test_wait_ends_with_the_flow(
     assert result.out.splitlines()[-1].startswith(f"JobFlow train: {end}")
 
 
+@pytest.mark.long
 async def test_wait_with_json_prints_the_finished_flow(
     world: Cluster, kubeconfig: Path, tmp_path: Path
 ) -> None:
@@ -45,6 +47,7 @@ async def test_wait_with_json_prints_the_finished_flow(
     assert (result.json["kind"], result.json["status"]["state"]["phase"]) == ("JobFlow", "Succeed")
 
 
+@pytest.mark.long
 async def test_watch_prints_each_change_in_a_pipe(
     world: Cluster, kubeconfig: Path, tmp_path: Path
 ) -> None:
@@ -55,6 +58,7 @@ async def test_watch_prints_each_change_in_a_pipe(
     assert any(line.endswith("  train/a  Completed") for line in result.out.splitlines())
 
 
+@pytest.mark.long
 async def test_log_prints_the_logs_and_ends_with_the_flow(
     world: Cluster, kubeconfig: Path, tmp_path: Path
 ) -> None:
@@ -67,6 +71,7 @@ async def test_log_prints_the_logs_and_ends_with_the_flow(
     assert {path.split("/")[-2] for path in read} == {"train-a-main-0", "train-b-main-0"}
 
 
+@pytest.mark.long
 async def test_a_flow_is_waited_for_without_the_right_to_its_logs(
     world: Cluster, kubeconfig: Path, tmp_path: Path
 ) -> None:
@@ -78,6 +83,7 @@ async def test_a_flow_is_waited_for_without_the_right_to_its_logs(
     assert result.err.startswith("jobflow: warning: logs need the rights to list pods and get ")
 
 
+@pytest.mark.long
 async def test_a_flow_that_is_deleted_while_it_runs_is_an_error(
     world: Cluster, kubeconfig: Path, tmp_path: Path
 ) -> None:
@@ -105,6 +111,7 @@ async def test_a_missing_controller_gets_a_warning(
     assert (await waiting).code == 0
 
 
+@pytest.mark.long
 async def test_an_interruption_leaves_the_flow_running(
     world: Cluster, kubeconfig: Path, tmp_path: Path
 ) -> None:

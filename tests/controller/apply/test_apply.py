@@ -181,6 +181,7 @@ async def test_errors_are_retried(world: World, error: RequestFailure | None, wa
     assert world.answers.refusals == {}
 
 
+@pytest.mark.long
 async def test_a_failed_action_does_not_stop_the_others(world: World) -> None:
     world.fails("POST", "/jobs", failure(500, "", "x"))
     applied = await world.apply(world.create("f-a"), world.create("f-b"), status=RUNNING)

@@ -54,6 +54,7 @@ async def test_equal_events_are_counted(world: Recording) -> None:
     assert await world.counts() == {"x": 3, "y": 1}
 
 
+@pytest.mark.long
 async def test_the_next_process_continues_the_count(world: Recording) -> None:
     for _ in range(2):
         await Recording(world.cluster, world.subject).send("x")

@@ -65,6 +65,7 @@ class Namespace:
         self.world = replace(self.world.with_status(planned.status), held=held)
 
 
+@pytest.mark.long
 def test_a_namespace_that_refuses_all_creates_receives_few() -> None:
     namespace = Namespace(for_each(200))
     namespace.run(15)
@@ -98,6 +99,7 @@ def test_after_a_create_succeeds_the_others_follow_at_once() -> None:
     assert len(namespace.tried) - before == 200
 
 
+@pytest.mark.long
 def test_a_free_place_is_filled_after_few_attempts() -> None:
     places = 0
 

@@ -5,6 +5,8 @@ import asyncio
 from bisect import bisect_left
 from collections import Counter
 
+import pytest
+
 from jobflow.controller.probes.fair_slots import AT_ONCE
 from support.network.probed_pods import Lab, pod, probe, web
 
@@ -23,6 +25,7 @@ def probe_flows(lab: Lab, flows: int) -> None:
         lab.want(probe(job=name), flow=("ns", name), uid=f"uid-of-{name}")
 
 
+@pytest.mark.long
 def test_a_thousand_probes_share_the_budget_evenly() -> None:
     lab = Lab(answers=lambda name: "answers 503", roll=0.5)
     probe_flows(lab, 1000)
@@ -33,6 +36,7 @@ def test_a_thousand_probes_share_the_budget_evenly() -> None:
     assert max(lab.count.values()) - min(lab.count.values()) <= 1
 
 
+@pytest.mark.long
 def test_pods_that_never_answer_hold_no_more_connections_than_allowed() -> None:
     lab = Lab(answers=lambda name: "accepts no connection", takes=1.0)
     probe_flows(lab, 1000)
@@ -47,6 +51,7 @@ def test_pods_that_never_answer_hold_no_more_connections_than_allowed() -> None:
     assert 0 < most <= AT_ONCE
 
 
+@pytest.mark.long
 def test_a_storm_of_events_does_not_exceed_the_budget() -> None:
     lab = Lab(answers=lambda name: "answers 503")
     probe_flows(lab, 200)

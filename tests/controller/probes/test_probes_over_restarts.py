@@ -72,6 +72,7 @@ def has_message(flow: JobFlow, step: str, words: str) -> bool:
     return condition is not None and words in f"{condition.message} {condition.passed_targets}"
 
 
+@pytest.mark.long
 async def test_the_next_controller_sends_a_waiting_probe(world: Cluster, pods: Pods) -> None:
     await world.apply(template("t"), template("a"))
     await world.apply(flow("f", {}, flows=[{"name": "a"}, probing_step("b", "a", pods.port)]))
@@ -120,6 +121,7 @@ async def test_a_pass_counts_after_the_target_has_ended(world: Cluster, pods: Po
     assert pods.asked[FIRST, "/ready"] == 1
 
 
+@pytest.mark.long
 async def test_two_flows_with_fifty_probes_share_the_budget(world: Cluster, pods: Pods) -> None:
     paths = [f"/{number}" for number in range(50)]
     await world.apply(template("t"), template("a"))

@@ -34,6 +34,7 @@ for name in "lkji":
     EVIL = f"{TEN}.exists({name}, {EVIL})"
 
 
+@pytest.mark.long
 @pytest.mark.law
 def test_a_hostile_expression_takes_at_most_a_tenth_of_a_second() -> None:
     random = Random(23)
@@ -62,6 +63,7 @@ def test_a_hostile_expression_takes_at_most_ten_megabytes() -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 def test_an_expression_uses_the_same_budget_each_time() -> None:
     random = Random(5)
     for _ in range(50):

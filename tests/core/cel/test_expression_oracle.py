@@ -196,10 +196,11 @@ def test_handwritten_expressions_have_equal_values() -> None:
     assert differences(HANDWRITTEN) == []
 
 
+@pytest.mark.long
 @pytest.mark.law
 def test_random_expressions_have_equal_values() -> None:
     random = Random(11)
     texts = [sensible(random) for _ in range(40_000 // STRIDE)]
     assert differences(texts) == []
     values = [own for text in texts[:1_000] if (own := own_value(text)) != FAILED]
-    assert len(values) > 600
+    assert len(values) > 0.6 * len(texts[:1_000])

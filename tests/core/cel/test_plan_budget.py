@@ -35,6 +35,7 @@ def test_decisions_use_up_the_budget() -> None:
     assert allowance.spent
 
 
+@pytest.mark.long
 def test_many_long_conditions_are_decided_by_several_plans() -> None:
     names = [f"s{number}" for number in range(9)]
     world = flow(**{name: step(when=LONG) for name in names}).with_spec(

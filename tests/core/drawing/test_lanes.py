@@ -77,6 +77,7 @@ def test_small_graphs(targets: Targets, picture: list[str]) -> None:
     assert [text for _, text in draw(targets)] == picture
 
 
+@pytest.mark.long
 def test_a_thousand_nodes_and_ten_thousand_arrows_take_little_work() -> None:
     targets = random_graph(1000, 10_000, reach=1000)
     assert lines_run(lambda: draw(targets)) < 20_000_000

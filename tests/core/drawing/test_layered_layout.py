@@ -70,12 +70,14 @@ def test_branches_that_would_cross_change_places() -> None:
     assert (rows[0] < rows[1]) == (rows[3] < rows[2])
 
 
+@pytest.mark.long
 def test_the_work_is_nearly_linear() -> None:
     small = lines_run(lambda: lay_out(random_graph(250, 500, reach=10)))
     large = lines_run(lambda: lay_out(random_graph(1000, 2000, reach=10)))
     assert large < 6 * small
 
 
+@pytest.mark.long
 def test_a_thousand_nodes_and_ten_thousand_arrows_take_little_work() -> None:
     targets = random_graph(1000, 10_000, reach=20)
     assert lines_run(lambda: lay_out(targets)) < 6_000_000

@@ -109,6 +109,7 @@ def deep(depth: int, key: str) -> dict[str, Any]:
     return node
 
 
+@pytest.mark.long
 def test_values_may_be_nested_deep():
     node: Any = merge(deep(3000, "a"), deep(3000, "b"))
     for _ in range(3000):

@@ -153,6 +153,7 @@ def test_a_reference_without_a_value_fits_any_type() -> None:
     assert fault.path == f"{POD}.containers[0].stdin"
 
 
+@pytest.mark.long
 def test_the_number_of_misfits_is_limited() -> None:
     many = {f"comman{i}": 1 for i in range(MAX_FINDINGS)} | {"command": "x"}
     found = misfits(pod(many) | {"tasks2": 1}, "spec")

@@ -117,6 +117,7 @@ def test_a_cycle_through_all_of_5000_steps_is_found():
     assert cycle == [*range(SIZE), 0]
 
 
+@pytest.mark.long
 def test_2500_cycles_of_5000_steps_are_found():
     found = Graph(numbered(SIZE, lambda i: [i ^ 1])).cycles
     assert found == [[i, i + 1, i] for i in range(0, SIZE, 2)]

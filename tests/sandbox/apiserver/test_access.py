@@ -96,6 +96,7 @@ async def test_web_pages_are_refused_by_a_server_without_a_token() -> None:
     assert answer.status_code == 403
 
 
+@pytest.mark.long
 async def test_each_sandbox_writes_its_own_token_to_a_private_file(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     tokens = []

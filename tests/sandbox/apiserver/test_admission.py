@@ -120,6 +120,7 @@ async def test_all_webhooks_are_called_and_one_refusal_is_enough(api: Rest, hook
     assert len(hook.requests) == len(other.requests) == 1
 
 
+@pytest.mark.long
 async def test_a_mutating_webhook_changes_the_stored_object(api: Rest, hook: Hook) -> None:
     patch = [{"op": "add", "path": "/spec/jobRetainPolicy", "value": "delete"}]
     encoded = base64.b64encode(json.dumps(patch).encode()).decode()

@@ -144,6 +144,7 @@ async def test_an_injected_fault_answers_requests(api: Rest) -> None:
     assert [(await api.post(FLOWS, flow())).code for _ in range(3)] == [429, 429, 201]
 
 
+@pytest.mark.long
 async def test_an_injected_fault_breaks_the_connection(api: Rest) -> None:
     def is_post(request: Any) -> bool:
         return bool(request.method == "POST")

@@ -52,6 +52,7 @@ async def test_an_update_keeps_the_finalizer_and_label_of_a_namespace(api: Rest)
     assert (await api.get(FLOWS.replace("namespaces/default/", ""))).names == []
 
 
+@pytest.mark.long
 async def test_a_dry_run_of_a_delete_returns_the_finalizers(api: Rest) -> None:
     await api.create(FLOWS, flow())
     options = {"propagationPolicy": "Foreground"}

@@ -50,6 +50,7 @@ def test_a_built_in_kind_is_applied_without_a_warning(kubectl: Kubectl) -> None:
     assert images == "c d two"
 
 
+@pytest.mark.long
 def test_get_prints_the_columns_of_crds(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=TEMPLATE)
     kubectl("create", "-f", "-", stdin=as_list(flow(), vcjob("j")))
@@ -68,6 +69,7 @@ def test_get_prints_the_columns_of_crds(kubectl: Kubectl) -> None:
     assert kubectl("get", "vj", "-o", "wide").rows[0][-1] == "QUEUE"
 
 
+@pytest.mark.long
 def test_get_prints_the_usual_columns_of_built_in_kinds(kubectl: Kubectl) -> None:
     containers = [{"name": "c", "image": "i"}]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
@@ -84,6 +86,7 @@ def test_get_prints_the_usual_columns_of_built_in_kinds(kubectl: Kubectl) -> Non
     assert kubectl("get", "queue").rows[1] == ["default"]
 
 
+@pytest.mark.long
 def test_edit_and_replace_update_a_flow(kubectl: Kubectl, tmp_path: Path) -> None:
     kubectl("apply", "-f", "-", stdin=json.dumps(flow(labels={"team": "a"})))
     edited = subprocess.run(
@@ -102,6 +105,7 @@ def test_edit_and_replace_update_a_flow(kubectl: Kubectl, tmp_path: Path) -> Non
     assert "please apply your changes to the latest version and try again" in refused
 
 
+@pytest.mark.long
 def test_delete_accepts_labels_all_and_names(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=as_list(flow("a", labels={"t": "x"}), flow("b"), flow("c")))
     assert kubectl("delete", "jf", "-l", "t=x").out == 'jobflow.flow.volcano.sh "a" deleted\n'
@@ -112,6 +116,7 @@ def test_delete_accepts_labels_all_and_names(kubectl: Kubectl) -> None:
     assert kubectl("delete", "jf", "--all").out == 'jobflow.flow.volcano.sh "c" deleted\n'
 
 
+@pytest.mark.long
 def test_events_are_listed_by_both_commands(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=json.dumps(flow()))
     created = json.loads(kubectl("get", "jf", "f", "-o", "json").out)

@@ -99,6 +99,7 @@ async def test_string_data_of_a_secret_is_encoded(api: Rest) -> None:
     assert created["data"] == {"a": "Yg=="} and created["type"] == "Opaque"
 
 
+@pytest.mark.long
 async def test_nulls_in_metadata_are_removed(api: Rest) -> None:
     created = await api.create(FLOWS, flow(labels={"a": None}, annotations=None, finalizers=None))
     assert created["metadata"]["labels"] == {"a": ""}

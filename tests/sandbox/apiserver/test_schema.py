@@ -144,6 +144,7 @@ def test_invalid_values_that_do_not_change_are_allowed() -> None:
     assert [violation.path for violation in schema.violations(changed, old)] == ["spec.a"]
 
 
+@pytest.mark.long
 async def test_an_unknown_field_of_metadata_gives_a_warning(api: Rest) -> None:
     await api.create(FLOWS, flow())
     answer = await api.patch(f"{FLOWS}/f", {"metadata": {"x": 1}})

@@ -55,6 +55,7 @@ def in_sandbox() -> dict[Path, JobFlow]:
     return dict(zip(EXAMPLES, simulated([read(path) for path in EXAMPLES]), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_as_in_the_sandbox(path: Path, in_sandbox: dict[Path, JobFlow]) -> None:
     check_same(planned(read(path)), in_sandbox[path])

@@ -100,6 +100,7 @@ async def test_correct_objects_are_not_written_again(world: Shared) -> None:
         assert writes(world) == before
 
 
+@pytest.mark.long
 async def test_the_ca_renews_a_certificate_after_two_thirds_of_its_life(world: Shared) -> None:
     async with serving(world, 2) as (one, other):
         first = await world.ring()
@@ -245,6 +246,7 @@ class TestWaitingFor:
             (reason,) = one.source.waiting_for()
             assert reason.startswith("a certificate: Secret default/certificate has not been read")
 
+    @pytest.mark.long
     async def test_a_missing_namespace_is_a_reason_to_wait(self, world: Shared) -> None:
         live = Live()
         source = SharedCertificate(

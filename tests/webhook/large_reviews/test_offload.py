@@ -169,6 +169,7 @@ async def test_a_slow_review_is_ended_and_the_next_one_judged(cluster: FakeClust
         assert (await respond(MANY_PATCHES, cluster, elsewhere=aside)).allowed
 
 
+@pytest.mark.long
 async def test_a_killed_process_is_restarted(cluster: FakeCluster) -> None:
     async with aside_of(cluster) as aside:
         await respond(MANY_PATCHES, cluster, elsewhere=aside)
@@ -184,6 +185,7 @@ async def test_a_killed_process_is_restarted(cluster: FakeCluster) -> None:
         assert aside.pid not in (None, first)
 
 
+@pytest.mark.long
 async def test_a_review_that_needs_too_much_memory_is_refused(cluster: FakeCluster) -> None:
     body = flow({"name": "a", "patch": {"jobSpec": {"tasks": [{}] * 2_000_000}}})
     async with aside_of(cluster, seconds=60) as aside:
@@ -193,6 +195,7 @@ async def test_a_review_that_needs_too_much_memory_is_refused(cluster: FakeClust
         assert (await respond(MANY_PATCHES, cluster, elsewhere=aside)).allowed
 
 
+@pytest.mark.long
 async def test_more_large_reviews_than_the_limit_are_asked_to_retry(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

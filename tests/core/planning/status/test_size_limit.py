@@ -132,6 +132,7 @@ def test_fields_are_dropped_in_order(
     assert world.apply(planned).plan().nothing
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.no_cover
 @pytest.mark.parametrize(("phase", "end"), [("Completed", "Succeed"), ("Aborted", "Failed")])
 def test_five_thousand_steps_fit(phase: str, end: str) -> None:
@@ -148,6 +149,7 @@ def test_five_thousand_steps_fit(phase: str, end: str) -> None:
     assert len(lists or ()) == 5000
 
 
+@pytest.mark.long
 @pytest.mark.no_cover
 def test_dropped_fields_do_not_return_and_are_not_needed() -> None:
     world = large(1400, "Completed")
@@ -184,6 +186,7 @@ def test_fields_of_running_jobs_do_not_reappear_after_a_drop() -> None:
     assert world.plan().status is world.flow.status
 
 
+@pytest.mark.long
 @pytest.mark.no_cover
 def test_a_status_with_five_thousand_running_jobs_fits_and_settles() -> None:
     """Data that the jobs still have may be dropped too, because the next plan reads it again."""
