@@ -19,7 +19,7 @@ EXAMPLES = ROOT / "examples" / "python"
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "last_line"),
     [("training_pipeline", "y = "), ("hyperparameter_search", "0.009 -> 0.000 (tried 0.009,")],

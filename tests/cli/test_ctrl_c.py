@@ -12,6 +12,8 @@ import pytest
 from support.paths import ROOT
 from support.sandbox.flow_commands import JOBFLOW
 
+pytestmark = pytest.mark.long
+
 COMMANDS = [
     ("get", "-w", "--kubeconfig", "missing"),
     ("run", str(ROOT / "examples" / "diamond.yaml")),
@@ -22,7 +24,6 @@ IMPORTED = ("typer.models", "typer.main", "jobflow.cli.program", "pydantic", "ai
 """Modules in the order in which a command imports them."""
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("module", IMPORTED)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_while_modules_are_imported(command: tuple[str, ...], module: str, tmp_path: Path) -> None:
@@ -44,7 +45,6 @@ def test_while_modules_are_imported(command: tuple[str, ...], module: str, tmp_p
     assert [line for line in rest.splitlines() if not line.startswith(b"import time:")] == []
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("more", [0.0, 0.001, 0.01, 0.05, 0.1, 0.2])
 def test_a_second_one_while_the_sandbox_ends(more: float, tmp_path: Path) -> None:
     """The sandbox ends with 0 after one, and with 130 after two, unless it has ended before."""
@@ -118,7 +118,6 @@ def test_several_before_the_first_is_handled(times: int, code: int) -> None:
     assert (process.returncode, process.stderr) == (code, b"")
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arguments", ["get -h", "crds", "lint -o json {}", "graph {}", "plan {}"])
 def test_a_pipe_that_closes_is_no_error(arguments: str) -> None:
     """The reader is gone before the command writes."""

@@ -10,6 +10,7 @@ from jobflow.api.flow.status import FINAL_PHASES
 from model.acting import Script
 from model.big_flow import big_flow
 from model.carrying import Case, Simulation
+from support.laws.effort_of_laws import STRIDE
 
 COMMANDS = ("SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob")
 FLOWS = {
@@ -34,18 +35,12 @@ def test_a_flow_without_commands_ends_as_expected(flow: str) -> None:
     assert world.flow.status.state.phase == ("Succeed" if flow == "succeeds" else "Failed")
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("flow", FLOWS)
-def test_a_command_in_some_states(flow: str, command: str) -> None:
-    send_in_states(FLOWS[flow], command, SHARE)
-
-
-@pytest.mark.long
+@pytest.mark.law
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("flow", FLOWS)
 def test_a_command_in_every_state(flow: str, command: str) -> None:
-    send_in_states(FLOWS[flow], command, 1)
+    send_in_states(FLOWS[flow], command, min(STRIDE, SHARE))
 
 
 def send_in_states(case: Case, command: str, share: int) -> None:

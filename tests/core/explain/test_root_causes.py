@@ -46,6 +46,7 @@ def test_further_root_causes_are_counted() -> None:
     assert causes("a b c")[-1].startswith("Step c has been Running")
 
 
+@pytest.mark.long
 @pytest.mark.no_cover
 def test_5000_root_causes_are_counted() -> None:
     entries = [f"s{i}" for i in range(4999)]

@@ -33,7 +33,7 @@ def test_our_definitions_have_no_faults(kind: str) -> None:
     assert definition_faults(kind, crd(kind)) == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.no_cover
 @pytest.mark.parametrize("kind", ["JobFlow", "JobTemplate"])
 def test_a_missing_field_is_a_fault(kind: str) -> None:

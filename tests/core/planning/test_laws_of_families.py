@@ -29,6 +29,7 @@ def test_every_flow_of_a_family_ends_and_nothing_is_made_twice(family: Family, m
         assert set(member.handled.values()) <= {1}, "a Command was obeyed twice"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "action", ["SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "TerminateNow"]
 )

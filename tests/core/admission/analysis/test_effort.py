@@ -198,7 +198,7 @@ CASES: dict[str, Callable[[int], Callable[[], object]]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_four_times_the_input_takes_at_most_six_times_the_work(case) -> None:
     assert lines_run(case(800)) < 6 * lines_run(case(200))
