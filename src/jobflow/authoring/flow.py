@@ -27,7 +27,7 @@ class _Runnable(Manifest):
     def run(
         self,
         *,
-        runner: str = "simulate",
+        runner: str | None = None,
         speed: float | None = None,
         max_restarts: int | None = None,
         params: Mapping[str, Any] | None = None,
@@ -37,9 +37,11 @@ class _Runnable(Manifest):
         """Run the flow, or one flow of a schedule, on this machine, as `jobflow run` does, and
         return how it ended.
 
-        `runner="process"` runs the commands of containers as processes; "simulate" runs nothing,
-        and `speed` makes its jobs faster. `params` replaces values. `show` prints the progress.
-        Raises InvalidFlow, and RunError if the flow cannot end here."""
+        `runner="process"` runs the commands of containers as processes, "simulate" runs nothing.
+        The default is "process" for a flow with functions, because later steps need what they
+        return; "simulate" for other flows, and if `speed` is given, which makes its jobs faster.
+        `params` replaces values. `show` prints the progress. Raises InvalidFlow, and RunError if
+        the flow cannot end here."""
         from jobflow.authoring.sandbox import RunOptions, run
 
         return run(
