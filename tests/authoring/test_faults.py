@@ -169,6 +169,24 @@ def test_lenient_makes_warnings_of_what_admission_accepts() -> None:
     assert warning.file == str(Path(__file__).relative_to(Path.cwd()))
 
 
+def test_a_warning_has_the_line_and_the_path_of_its_field() -> None:
+    flow = Flow("f")
+    work = flow.step("work", image="x", command=["y"])
+    flow.step("next", image="x", when=work.phase == "Succeeded")  # here
+    flow.finally_(
+        "alarm",
+        image="x",
+        when=flow.phase == "Faild",  # and here
+    )
+    found = flow.lint()
+    lines = Path(__file__).read_text().splitlines()
+    assert [lines[each.line - 1].partition("  # ")[2] for each in found] == ["here", "and here"]
+    assert [(each.path, each.message.partition(" is")[0]) for each in found] == [
+        ("spec.flows[1].when", '"Succeeded" (write "Completed")'),
+        ("spec.finally[0].when", '"Faild" (write "Failed")'),
+    ]
+
+
 def test_a_value_that_is_no_json_is_one_fault(faults: Callable[[str], list[Fault]]) -> None:
     [fault] = faults(
         """\
