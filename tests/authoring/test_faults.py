@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobflow.authoring import Fault, Flow, InvalidFlow
+from jobflow.authoring import ChildFlow, CronFlow, Fault, Flow, InvalidFlow
 from jobflow.authoring.objects.faults import display_name
 
 HEAD = "from jobflow.authoring import *\n"
@@ -185,6 +185,30 @@ def test_a_warning_has_the_line_and_the_path_of_its_field() -> None:
         ("spec.flows[1].when", '"Succeeded" (write "Completed")'),
         ("spec.finally[0].when", '"Faild" (write "Failed")'),
     ]
+
+
+def test_faults_name_the_step_and_print_as_one_line() -> None:
+    child = ChildFlow()
+    child.step("c", image="x", timeout="soon")
+    flow = Flow("f")
+    flow.step("a", image="x", retry=101, env={"X": {1}})
+    flow.step("b", flow=child)
+    flow.step("B", image="x", timeout="late")
+    flow.finally_("d", image="x", when="params.x")
+    with pytest.raises(InvalidFlow) as error:
+        CronFlow("c", "@daily", flow).lint()
+    assert [each.sentence.partition(": ")[0] for each in error.value.faults] == [
+        "b/c.timeout",
+        "a.env.X",
+        "a.retry.limit",
+        "spec.jobFlowTemplate.spec.flows[2].name",
+        "spec.jobFlowTemplate.spec.flows[2].timeout",
+        "d.when",
+    ]
+    fault = error.value.faults[2]
+    file = Path(__file__).relative_to(Path.cwd())
+    assert f"{[fault]}" == f"[{file}:{fault.line}: a.retry.limit: {fault.message}]"
+    assert fault.path == "spec.jobFlowTemplate.spec.flows[0].retry.limit"
 
 
 def test_a_value_that_is_no_json_is_one_fault(faults: Callable[[str], list[Fault]]) -> None:

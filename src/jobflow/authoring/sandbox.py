@@ -75,7 +75,7 @@ def run(flow: Manifest, options: RunOptions) -> Result:
     except (CommandError, PartDied, *START_ERRORS) as error:
         raise RunError(str(error)) from None
     if result.faults:
-        raise InvalidFlow([*map(from_manifest, result.faults)])
+        raise InvalidFlow([from_manifest(each, report) for each in result.faults])
     if options.show:
         print_tables(result, console)
     return _first(result)
