@@ -191,3 +191,24 @@ def test_a_patched_function_may_have_other_outputs(flow: Flow) -> None:
     step = flow.task(patch=patch)(train)()  # type: ignore[arg-type]
     flow.step("next", image="x", env={"A": step.outputs.los, "B": item})
     assert all("output" not in each.message for each in faults_of(flow))
+
+
+@pytest.mark.parametrize("use", [lambda step: step.outputs, lambda step: step.outputs.loss + 1.0])
+def test_outputs_of_items_are_advised_in_python(flow: Flow, use: Callable[[Step], Any]) -> None:
+    step = flow.task("train-all", for_each=[1, 2])(train)()
+    flow.step("next", image="x", env={"A": use(step)})
+    [fault] = faults_of(flow)
+    assert fault.message.endswith(
+        '"train-all" has for_each, so each of its items has outputs: '
+        "write train_all.items.map(lambda each: each.outputs)"
+    )
+
+
+def test_an_output_is_not_an_attribute_of_the_step(flow: Flow) -> None:
+    step = flow.task()(train)()
+    with pytest.raises(
+        AttributeError, match=r'step train has no "accuracy"; an output is \.outputs\.a'
+    ):
+        _ = step.accuracy  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match='has no "output"; did you mean "outputs"'):
+        _ = step.output  # type: ignore[attr-defined]

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _SCHEDULED = "spec.jobFlowTemplate.spec."
 _STEP = re.compile(r"(?:spec|flow)\.(flows|finally)\[(\d+)\]\.?")
+_ITEMS = re.compile(
+    r'"([^"]+)" has forEach: each of its items has outputs, as in '
+    r'steps\["\1"\]\.items\[0\]\.outputs'
+)
+"""The advice of admission, which writes CEL."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -124,7 +129,17 @@ def from_manifest(fault: ManifestFault, report: Report) -> Fault:
         if (each.kind, each.name) == (fault.kind, fault.name)
     ]
     step_path = step_path_of(fault.path, known[0]) if len(known) == 1 else ""
-    return Fault(place, fault.message, fault.path, fault.reason, fault.kind, fault.name, step_path)
+    message = _ITEMS.sub(_in_python, fault.message)
+    return Fault(place, message, fault.path, fault.reason, fault.kind, fault.name, step_path)
+
+
+def _in_python(found: re.Match[str]) -> str:
+    """Return the advice to read the outputs of all items as Python writes it."""
+    variable = found[1].replace("-", "_")
+    return (
+        f'"{found[1]}" has for_each, so each of its items has outputs: '
+        f"write {variable}.items.map(lambda each: each.outputs)"
+    )
 
 
 def step_path_of(path: str, data: Mapping[str, Any]) -> str:

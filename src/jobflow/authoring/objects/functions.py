@@ -14,7 +14,7 @@ import json
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack
@@ -116,6 +116,8 @@ class Source:
     file: str
     line: int
     """The line of the file with `def`."""
+    indent: int = 0
+    """Columns of the file to the left of the text."""
 
     @property
     def short_file(self) -> str:
@@ -126,6 +128,18 @@ class Source:
     def place(self, line: int = 1) -> Place:
         """Return the place of a line of the text."""
         return Place(self.file, self.line + line - 1)
+
+    def place_of(self, at: dis.Positions | None) -> Place:
+        """Return the place of a name in the text, which is compiled below one line of imports."""
+        if at is None or at.lineno is None:
+            return self.place()
+        place = self.place(at.lineno - 1)
+        if at.col_offset is None or at.end_col_offset is None:
+            return place
+        line = self.text.splitlines()[at.lineno - 2].encode()
+        before, name = line[: at.col_offset], line[at.col_offset : at.end_col_offset]
+        column = self.indent + len(before.decode()) + 1
+        return replace(place, column=column, width=len(name.decode()))
 
 
 class TaskFunction(Generic[P]):
@@ -275,7 +289,8 @@ def read_function(function: Callable[..., Any]) -> tuple[Source, ast.FunctionDef
     text = "\n".join(
         textwrap.dedent("".join(lines)).splitlines()[node.lineno - 1 : node.end_lineno]
     )
-    source = Source(name, text, place.file, first + node.lineno - 1)
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    source = Source(name, text, place.file, first + node.lineno - 1, indent)
     _check(source, node)
     return source, node
 
@@ -296,11 +311,10 @@ def _check(source: Source, node: ast.FunctionDef) -> None:
               if each.opname in _STORES}  # fmt: skip
     unknown = [*_unknown(code, stored)]
     if unknown:
-        first = unknown[0].positions
         names = ", ".join(found := [*dict.fromkeys(str(each.argval) for each in unknown)])
         it, one = ("it", "a parameter") if len(found) == 1 else ("them", "parameters")
         refuse(
-            source.place(((first.lineno if first else None) or 2) - 1),
+            source.place_of(unknown[0].positions),
             f"{name} uses {names}, which it does not define: import or define {it} inside the "
             f"function, or make {it} {one}",
         )
