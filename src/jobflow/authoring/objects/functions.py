@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack
 from jobflow.authoring.objects.expressions import Expr, has_expr, has_reference, to_cel
 from jobflow.authoring.objects.faults import display_name, refuse
 from jobflow.authoring.objects.places import Place, caller
-from jobflow.authoring.objects.returns import find_output_names
+from jobflow.authoring.objects.returns import find_outputs
 from jobflow.authoring.objects.steps import Step
 from jobflow.core.suggest import Suggester, did_you_mean
 
@@ -163,7 +163,7 @@ class TaskFunction(Generic[P]):
         self._place = place
         self._is_finally = is_finally
         self._source, definition = read_function(function)
-        self._outputs = find_output_names(function, definition)
+        self._outputs = find_outputs(function, definition)
         self._is_called = False
         body._functions.append(self)
 
