@@ -1,6 +1,7 @@
 """Faults of flows in Python: all at once, each with the file and line that made it."""
 
 import linecache
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -221,6 +222,33 @@ flow.lint()
     )
     assert (fault.path, fault.message) == (
         "spec.params[0].value", "a float is no value of JSON: nan")  # fmt: skip
+
+
+def call_lint(flow: Flow) -> None:
+    flow.lint()
+
+
+def call_yaml(flow: Flow) -> None:
+    flow.yaml()
+
+
+def call_run(flow: Flow) -> None:
+    flow.run(show=False)
+
+
+def call_task(flow: Flow) -> None:
+    flow.task()(call_lint).options(name="a")(print)
+
+
+@pytest.mark.parametrize("call", [call_lint, call_yaml, call_run, call_task])
+def test_the_traceback_ends_in_the_file_of_the_user(call: Callable[[Flow], None]) -> None:
+    flow = Flow("f", timeout="soon")
+    flow.step("a", image="x")
+    with pytest.raises(InvalidFlow) as error:
+        call(flow)
+    frames = traceback.extract_tb(error.tb)
+    assert [each.name for each in frames][1:] == [call.__name__]
+    assert "During handling" not in "".join(traceback.format_exception(error.value))
 
 
 def test_two_objects_with_one_name(faults: Callable[[str], list[Fault]]) -> None:

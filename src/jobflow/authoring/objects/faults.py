@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from jobflow.authoring.objects.places import Place, read_source
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from jobflow.cli.manifests.check import Report
     from jobflow.cli.manifests.faults import ManifestFault
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _WIDTH = 100
 _SCHEDULED = "spec.jobFlowTemplate.spec."
 _STEP = re.compile(r"(?:spec|flow)\.(flows|finally)\[(\d+)\]\.?")
@@ -93,6 +96,22 @@ for _error in (InvalidFlow, RunError, ClusterError):
 
 class FlowWarning(UserWarning):
     """Something suspicious in a flow."""
+
+
+def ends_at_caller(function: Callable[P, T]) -> Callable[P, T]:
+    """Let the traceback of InvalidFlow end where the user called this function. Frames of this
+    package say nothing about the faults, which have their own places."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except InvalidFlow as error:
+            error.__traceback__ = None
+            error.__suppress_context__ = True
+            raise
+
+    return call
 
 
 def refuse(place: Place, message: str) -> NoReturn:

@@ -20,7 +20,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack
 
 from jobflow.authoring.objects.expressions import Expr, has_expr, has_reference, to_cel
-from jobflow.authoring.objects.faults import display_name, refuse
+from jobflow.authoring.objects.faults import display_name, ends_at_caller, refuse
 from jobflow.authoring.objects.places import Place, caller
 from jobflow.authoring.objects.returns import find_outputs
 from jobflow.authoring.objects.steps import Step
@@ -189,6 +189,7 @@ class TaskFunction(Generic[P]):
             is_finally=self._is_finally,
         )
 
+    @ends_at_caller
     def __call__(self, *args: Any, **kwargs: Any) -> Step:
         """Add a step that runs the function with these arguments."""
         place = caller()
