@@ -77,12 +77,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
+
+from jobflow.core.suggest import Suggester, did_you_mean
 
 
 class Fields:
     """An object of the API. Its fields have the names of the API in snake_case; fields that are
     None are not set."""
+
+    def __new__(cls, **fields: Any) -> Self:
+        """Raises TypeError for a field that does not exist."""
+        known = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        for name in fields.keys() - known.keys():
+            guess = did_you_mean(Suggester([*known]).nearest(name))
+            raise TypeError(f"{cls.__name__} has no field {name}{guess}")
+        return super().__new__(cls)
 '''
 
 

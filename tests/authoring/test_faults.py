@@ -1,12 +1,13 @@
 """Faults of flows in Python: all at once, each with the file and line that made it."""
 
 import linecache
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from jobflow.authoring import Fault, Flow, InvalidFlow
+from jobflow.authoring import ChildFlow, CronFlow, Fault, Flow, InvalidFlow
 from jobflow.authoring.objects.faults import display_name
 
 HEAD = "from jobflow.authoring import *\n"
@@ -169,6 +170,48 @@ def test_lenient_makes_warnings_of_what_admission_accepts() -> None:
     assert warning.file == str(Path(__file__).relative_to(Path.cwd()))
 
 
+def test_a_warning_has_the_line_and_the_path_of_its_field() -> None:
+    flow = Flow("f")
+    work = flow.step("work", image="x", command=["y"])
+    flow.step("next", image="x", when=work.phase == "Succeeded")  # here
+    flow.finally_(
+        "alarm",
+        image="x",
+        when=flow.phase == "Faild",  # and here
+    )
+    found = flow.lint()
+    lines = Path(__file__).read_text().splitlines()
+    assert [lines[each.line - 1].partition("  # ")[2] for each in found] == ["here", "and here"]
+    assert [(each.path, each.message.partition(" is")[0]) for each in found] == [
+        ("spec.flows[1].when", '"Succeeded" (write "Completed")'),
+        ("spec.finally[0].when", '"Faild" (write "Failed")'),
+    ]
+
+
+def test_faults_name_the_step_and_print_as_one_line() -> None:
+    child = ChildFlow()
+    child.step("c", image="x", timeout="soon")
+    flow = Flow("f")
+    flow.step("a", image="x", retry=101, env={"X": {1}})
+    flow.step("b", flow=child)
+    flow.step("B", image="x", timeout="late")
+    flow.finally_("d", image="x", when="params.x")
+    with pytest.raises(InvalidFlow) as error:
+        CronFlow("c", "@daily", flow).lint()
+    assert [each.sentence.partition(": ")[0] for each in error.value.faults] == [
+        "b/c.timeout",
+        "a.env.X",
+        "a.retry.limit",
+        "spec.jobFlowTemplate.spec.flows[2].name",
+        "spec.jobFlowTemplate.spec.flows[2].timeout",
+        "d.when",
+    ]
+    fault = error.value.faults[2]
+    file = Path(__file__).relative_to(Path.cwd())
+    assert f"{[fault]}" == f"[{file}:{fault.line}: a.retry.limit: {fault.message}]"
+    assert fault.path == "spec.jobFlowTemplate.spec.flows[0].retry.limit"
+
+
 def test_a_value_that_is_no_json_is_one_fault(faults: Callable[[str], list[Fault]]) -> None:
     [fault] = faults(
         """\
@@ -179,6 +222,33 @@ flow.lint()
     )
     assert (fault.path, fault.message) == (
         "spec.params[0].value", "a float is no value of JSON: nan")  # fmt: skip
+
+
+def call_lint(flow: Flow) -> None:
+    flow.lint()
+
+
+def call_yaml(flow: Flow) -> None:
+    flow.yaml()
+
+
+def call_run(flow: Flow) -> None:
+    flow.run(show=False)
+
+
+def call_task(flow: Flow) -> None:
+    flow.task()(call_lint).options(name="a")(print)
+
+
+@pytest.mark.parametrize("call", [call_lint, call_yaml, call_run, call_task])
+def test_the_traceback_ends_in_the_file_of_the_user(call: Callable[[Flow], None]) -> None:
+    flow = Flow("f", timeout="soon")
+    flow.step("a", image="x")
+    with pytest.raises(InvalidFlow) as error:
+        call(flow)
+    frames = traceback.extract_tb(error.tb)
+    assert [each.name for each in frames][1:] == [call.__name__]
+    assert "During handling" not in "".join(traceback.format_exception(error.value))
 
 
 def test_two_objects_with_one_name(faults: Callable[[str], list[Fault]]) -> None:

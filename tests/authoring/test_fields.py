@@ -94,3 +94,10 @@ def test_expressions_are_written_as_expressions() -> None:
     )
     found = {each.kind.rpartition(".")[2] for each in list_expressions(step)}
     assert found - {"switch"} | {"outputs"} == {to_json_name(name) for name in EXPRESSIONS}
+
+
+def test_a_wrong_field_of_an_object_has_a_suggestion() -> None:
+    with pytest.raises(TypeError, match='Retry has no field limits; did you mean "limit"'):
+        fields.Retry(limits=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="Retry has no field foo$"):
+        fields.Retry(foo=2)  # type: ignore[call-arg]

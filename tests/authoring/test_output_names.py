@@ -191,3 +191,77 @@ def test_a_patched_function_may_have_other_outputs(flow: Flow) -> None:
     step = flow.task(patch=patch)(train)()  # type: ignore[arg-type]
     flow.step("next", image="x", env={"A": step.outputs.los, "B": item})
     assert all("output" not in each.message for each in faults_of(flow))
+
+
+@pytest.mark.parametrize("use", [lambda step: step.outputs, lambda step: step.outputs.loss + 1.0])
+def test_outputs_of_items_are_advised_in_python(flow: Flow, use: Callable[[Step], Any]) -> None:
+    step = flow.task("train-all", for_each=[1, 2])(train)()
+    flow.step("next", image="x", env={"A": use(step)})
+    [fault] = faults_of(flow)
+    assert fault.message.endswith(
+        '"train-all" has for_each, so each of its items has outputs: '
+        "write train_all.items.map(lambda each: each.outputs)"
+    )
+
+
+def test_an_output_is_not_an_attribute_of_the_step(flow: Flow) -> None:
+    step = flow.task()(train)()
+    with pytest.raises(
+        AttributeError, match=r'step train has no "accuracy"; an output is \.outputs\.a'
+    ):
+        _ = step.accuracy  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match='has no "output"; did you mean "outputs"'):
+        _ = step.output  # type: ignore[attr-defined]
+
+
+def named(result: float) -> dict[str, str | int]:
+    return {"name": "a", "result": result}
+
+
+@pytest.mark.parametrize(
+    ("function", "use", "message"),
+    [
+        (
+            train,
+            lambda step: step.outputs.accuracy >= "0.8",
+            'train.outputs.accuracy is a number, so >= cannot compare it with a text: "0.8"',
+        ),
+        (
+            typed,
+            lambda step: (step.phase == "Failed") | (cel('"0.8"') < step.outputs.accuracy),
+            'typed.outputs.accuracy is a number, so < cannot compare it with a text: "0.8"',
+        ),
+        (
+            number,
+            lambda step: step.result > True,
+            "number.outputs.result is a number, so > cannot compare it with a boolean: true",
+        ),
+        (
+            single,
+            lambda step: step.result > 0,
+            "single.outputs.result is a list, so > cannot compare it with a number: 0",
+        ),
+        (train, lambda step: step.outputs.accuracy >= 1, None),
+        (single, lambda step: step.result[0] > "a", None),
+        (single, lambda step: step.result.size() > 0, None),
+        (train, lambda step: step.outputs.text > "a", None),
+        (computed, lambda step: step.outputs.accuracy >= 0, None),
+        (unresolved, lambda step: step.outputs.accuracy >= "0.8", None),
+    ],
+)
+def test_an_output_is_compared_with_its_type(
+    flow: Flow, function: Callable[[], Any], use: Callable[[Step], Expr], message: str | None
+) -> None:
+    step = flow.task()(function)()
+    flow.step("next", image="x", when=use(step))
+    assert [each.message for each in faults_of(flow)] == ([message] if message else [])
+
+
+def test_outputs_of_items_and_of_several_types_are_compared_too(flow: Flow) -> None:
+    step = flow.task(for_each=[1])(train)()
+    other = flow.task()(named)(0.5)
+    flow.step("next", image="x", when=step.items.exists(lambda each: each.outputs.loss < "1"))
+    flow.step("last", image="x", when=other.outputs.name > 1)
+    assert [each.message for each in faults_of(flow)] == [
+        'train.outputs.loss is a number, so < cannot compare it with a text: "1"'
+    ]

@@ -53,6 +53,16 @@ def test_a_function_that_needs_its_module_is_refused(flow: Flow) -> None:
     )
 
 
+def test_the_missing_name_is_marked(flow: Flow) -> None:
+    def uses_a_module(x: float) -> tuple[str, float]:
+        return "Höhe", math.floor(x)
+
+    with pytest.raises(InvalidFlow) as error:
+        flow.task()(uses_a_module)
+    *_, line, carets = str(error.value).splitlines()
+    assert line[carets.index("^") : carets.rindex("^") + 1] == "math"
+
+
 def test_a_function_with_a_closure_or_a_default_of_its_module_is_refused(flow: Flow) -> None:
     local = 1
 

@@ -11,6 +11,7 @@ import structlog
 from jobflow.api.resources import JOBFLOWS
 from jobflow.app.sandbox_world import SandboxOptions, SandboxWorld, sandbox_world
 from jobflow.authoring import (
+    ChildFlow,
     ClusterError,
     CronFlow,
     Flow,
@@ -95,8 +96,29 @@ def test_a_failed_flow_is_a_result(folder: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_simulation_of_functions_is_a_warning(folder: Path) -> None:
     with pytest.warns(FlowWarning, match="so square and total have no outputs") as warned:
-        assert squares().run(show=False, speed=10).phase == "Failed"
+        assert squares().run(runner="simulate", show=False, speed=10).phase == "Failed"
     assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize("is_child", [False, True])
+def test_functions_run_without_naming_a_runner(folder: Path, is_child: bool) -> None:
+    flow = squares()
+    if is_child:
+        child = ChildFlow(outputs={"total": 'steps["total"].outputs.n'})
+        flow = Flow("f", outputs={"total": 'steps["site"].outputs.total'})
+
+        @child.task()
+        def total() -> dict[str, int]:
+            return {"n": 15}
+
+        total()
+        flow.step("site", flow=child)
+    assert flow.run(show=False).check().outputs == {"total": 15}
+
+
+def test_speed_chooses_the_simulation(folder: Path) -> None:
+    with pytest.warns(FlowWarning, match=r'write run\(runner="process"\)'):
+        assert squares().run(show=False, speed=10).phase == "Failed"
 
 
 def test_flows_that_cannot_end_here_are_errors(folder: Path) -> None:
@@ -115,7 +137,7 @@ def test_flows_that_cannot_end_here_are_errors(folder: Path) -> None:
     [
         ({"runner": "docker"}, 'runner "docker" is not one of simulate, process'),
         ({"runner": "process", "speed": 2}, "speed needs runner simulate"),
-        ({"max_restarts": 2}, "max_restarts needs runner process"),
+        ({"max_restarts": 2, "runner": "simulate"}, "max_restarts needs runner process"),
     ],
 )
 def test_wrong_options_are_errors(options: dict[str, Any], message: str) -> None:

@@ -126,7 +126,7 @@ def _send(
         if sent.missing_rights:
             raise ClusterError("\n".join(sent.missing_rights.values()))
         if sent.faults:
-            raise InvalidFlow([*map(from_manifest, sent.faults)])
+            raise InvalidFlow([from_manifest(each, report) for each in sent.faults])
         return sent
 
     return _with_client(target, sent_to)

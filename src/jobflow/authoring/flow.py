@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jobflow.authoring.objects.faults import Fault
+from jobflow.authoring.objects.faults import Fault, ends_at_caller
 from jobflow.authoring.objects.flows import Manifest, NamedCron, NamedFlow
 
 if TYPE_CHECKING:  # they take long, and a flow that only prints itself needs less
@@ -14,20 +14,23 @@ if TYPE_CHECKING:  # they take long, and a flow that only prints itself needs le
 
 
 class _Runnable(Manifest):
+    @ends_at_caller
     def yaml(self, *, check: bool = True, lenient: bool = False) -> str:
         """Return the templates and the object as YAML. Raises InvalidFlow, unless `check` is
         false."""
         return to_yaml(self, check=check, lenient=lenient)
 
+    @ends_at_caller
     def lint(self, *, lenient: bool = False) -> list[Fault]:
         """Check it as `jobflow lint` does, and return the warnings. Raises InvalidFlow with
         all faults. `lenient` makes warnings of those that admission only warns about."""
         return lint(self, lenient=lenient)
 
+    @ends_at_caller
     def run(
         self,
         *,
-        runner: str = "simulate",
+        runner: str | None = None,
         speed: float | None = None,
         max_restarts: int | None = None,
         params: Mapping[str, Any] | None = None,
@@ -37,9 +40,11 @@ class _Runnable(Manifest):
         """Run the flow, or one flow of a schedule, on this machine, as `jobflow run` does, and
         return how it ended.
 
-        `runner="process"` runs the commands of containers as processes; "simulate" runs nothing,
-        and `speed` makes its jobs faster. `params` replaces values. `show` prints the progress.
-        Raises InvalidFlow, and RunError if the flow cannot end here."""
+        `runner="process"` runs the commands of containers as processes, "simulate" runs nothing.
+        The default is "process" for a flow with functions, because later steps need what they
+        return; "simulate" for other flows, and if `speed` is given, which makes its jobs faster.
+        `params` replaces values. `show` prints the progress. Raises InvalidFlow, and RunError if
+        the flow cannot end here."""
         from jobflow.authoring.sandbox import RunOptions, run
 
         return run(
@@ -54,6 +59,7 @@ class Flow(_Runnable, NamedFlow):
 
     _submitted: Submitted | None = None
 
+    @ends_at_caller
     def submit(
         self,
         *,
@@ -87,6 +93,7 @@ class CronFlow(_Runnable, NamedCron):
     _target: Target | None = None
     """Where it was submitted last."""
 
+    @ends_at_caller
     def submit(
         self,
         *,
@@ -118,6 +125,7 @@ class CronFlow(_Runnable, NamedCron):
         return trigger(self.name, target, params or {})
 
 
+@ends_at_caller
 def to_yaml(*objects: Manifest, check: bool = True, lenient: bool = False) -> str:
     """Return flows, schedules and templates as YAML, templates first, each once. Raises
     InvalidFlow, unless `check` is false."""
@@ -126,6 +134,7 @@ def to_yaml(*objects: Manifest, check: bool = True, lenient: bool = False) -> st
     return manifests.to_yaml(*objects, check=check, lenient=lenient)
 
 
+@ends_at_caller
 def lint(*objects: Manifest, lenient: bool = False) -> list[Fault]:
     """Check flows, schedules and templates together, and return the warnings. Raises
     InvalidFlow."""

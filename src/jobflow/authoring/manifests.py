@@ -16,6 +16,7 @@ from jobflow.authoring.objects.faults import (
     InvalidFlow,
     from_manifest,
     refuse,
+    step_path_of,
 )
 from jobflow.authoring.objects.fields import CronFields
 from jobflow.authoring.objects.flows import Manifest as Object
@@ -48,7 +49,7 @@ def lint(*objects: Object, lenient: bool = False) -> list[Fault]:
     """Check flows, schedules and templates together, and return the warnings. Raises
     InvalidFlow."""
     report = check_objects(objects, lenient=lenient)
-    return [*map(from_manifest, report.warnings), *_uncalled(objects)]
+    return [*_warnings(report), *_uncalled(objects)]
 
 
 def check_objects(
@@ -67,7 +68,14 @@ def check_objects(
         for place, written in found
     ]
     problems = [
-        Fault(written.place_of(path, place), message, path, Reason.INVALID, written.data["kind"])
+        Fault(
+            written.place_of(path, place),
+            message,
+            path,
+            Reason.INVALID,
+            written.data["kind"],
+            step_path=step_path_of(path, written.data),
+        )
         for place, written in found
         for path, message in written.problems
     ]
@@ -77,7 +85,7 @@ def check_objects(
     report = check_manifests(Manifests([*sources.values()], [*manifests]), lenient=lenient)
     if problems or report.faults:
         known = {each.path for each in problems}
-        found_later = (from_manifest(each) for each in report.faults)
+        found_later = (from_manifest(each, report) for each in report.faults)
         later = [each for each in found_later if not _follows(each, known)]
         faults = [*problems, *_with_uncalled(later, objects)]
         raise InvalidFlow(sorted(faults, key=lambda fault: (fault.place.file, fault.place.line)))
@@ -133,9 +141,13 @@ def _uncalled(objects: Iterable[Object]) -> Iterator[Fault]:
 
 def show_warnings(report: Report, objects: Iterable[Object]) -> None:
     """Give Python's warnings for those of a report, at the lines that they are about."""
-    for fault in [*map(from_manifest, report.warnings), *_uncalled(objects)]:
+    for fault in [*_warnings(report), *_uncalled(objects)]:
         message = FlowWarning(fault.sentence)
         warnings.warn_explicit(message, None, fault.place.file, fault.line)
+
+
+def _warnings(report: Report) -> list[Fault]:
+    return [from_manifest(each, report) for each in report.warnings]
 
 
 def _all_written(objects: Iterable[Object]) -> Iterator[tuple[Place, Written]]:

@@ -1,16 +1,18 @@
-"""Names of outputs in expressions and references: one that no function returns is a fault.
+"""Outputs in expressions and references: a name that no function returns is a fault, and so is the
+comparison of an output with a value of another type.
 
 Admission cannot know them, because outputs are decided when a job runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
 from jobflow.authoring.dependencies import typed_step
+from jobflow.authoring.objects.returns import Outputs
 from jobflow.core.cel.expression import MAX_LENGTH
 from jobflow.core.cel.language.macros import MACROS
 from jobflow.core.cel.language.parser import parse
@@ -21,6 +23,7 @@ from jobflow.core.cel.language.tree import (
     IndexNode,
     LiteralNode,
     NameNode,
+    OperationNode,
     Selector,
     SyntaxNode,
 )
@@ -28,12 +31,23 @@ from jobflow.core.cel.references import find_references
 from jobflow.core.spec.expressions import list_expressions
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
+from jobflow.core.violations import quote
 
-OutputNames = Mapping[str, Set[str] | None]
-"""The names of the outputs of each step; None if they are not known."""
+KnownOutputs = Mapping[str, Outputs]
+"""The outputs of the steps that run functions."""
 _OF_FAILURES = "text"
 """The output of a function that failed: its error."""
 _ENTRY_FIELDS = ("outputs", "phase")
+_ORDER = frozenset({"<", "<=", ">", ">="})
+_TYPE_NAMES: Mapping[type, str] = {
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    tuple: "a list",
+    dict: "a map",
+}
 
 
 class _Kind(Enum):
@@ -42,6 +56,7 @@ class _Kind(Enum):
     ENTRY = auto()
     """An entry of `items`."""
     OUTPUTS = auto()
+    OUTPUT = auto()
 
 
 class _Value(NamedTuple):
@@ -51,13 +66,15 @@ class _Value(NamedTuple):
     step: str = ""
     lists: int = 0
     """In how many lists it is."""
+    output: str = ""
+    """The name of one output."""
 
 
 _Variables = Mapping[str, _Value | None]
 
 
 def find_misnamed_outputs(
-    spec: Mapping[str, Any], path: str, known: OutputNames
+    spec: Mapping[str, Any], path: str, known: KnownOutputs
 ) -> Iterator[tuple[str, str]]:
     """Yield the JSON path and a message of each wrong name in the spec of a flow at `path`."""
     texts = [(f"outputs.{name}", text) for name, text in (spec.get("outputs") or {}).items()]
@@ -75,7 +92,7 @@ def find_misnamed_outputs(
         yield from ((f"{path}.{place}", message) for message in _check(text, known))
 
 
-def _check(text: str, known: OutputNames) -> Iterable[str]:
+def _check(text: str, known: KnownOutputs) -> Iterable[str]:
     """Return the messages about an expression. One that is not valid has none."""
     if len(text) > MAX_LENGTH:
         return ()
@@ -88,8 +105,8 @@ def _check(text: str, known: OutputNames) -> Iterable[str]:
     return dict.fromkeys(reader.faults)
 
 
-def _check_name(step: str, name: str, known: OutputNames) -> Iterator[str]:
-    names = known.get(step)
+def _check_name(step: str, name: str, known: KnownOutputs) -> Iterator[str]:
+    names = known[step].names if step in known else None
     if names is not None and name not in names and name != _OF_FAILURES:
         listed = sorted(names)
         guess = did_you_mean(Suggester(listed).nearest(name))
@@ -99,7 +116,7 @@ def _check_name(step: str, name: str, known: OutputNames) -> Iterator[str]:
 class _Reader:
     """Follows the outputs of steps through one expression."""
 
-    def __init__(self, known: OutputNames) -> None:
+    def __init__(self, known: KnownOutputs) -> None:
         self.faults: list[str] = []
         self._known = known
 
@@ -112,9 +129,31 @@ class _Reader:
             for selector in node.selectors:
                 value = self._select(value, selector, variables)
             return value
+        if isinstance(node, OperationNode):
+            self._operation(node, variables)
+            return None
         for part in chain.from_iterable(map(_nodes, node)):
             self.read(part, variables)
         return None
+
+    def _operation(self, node: OperationNode, variables: _Variables) -> None:
+        """Read the operands; note an output that is compared with a literal of another type."""
+        operands = [node.first, *(each for _, each in node.rest)]
+        values = [self.read(each, variables) for each in operands]
+        for i, (sign, _) in enumerate(node.rest):
+            for at, other in ((i, i + 1), (i + 1, i)) if sign in _ORDER else ():
+                literal = operands[other]
+                if (value := values[at]) is not None and isinstance(literal, LiteralNode):
+                    self.faults += self._check_types(value, sign, literal.value)
+
+    def _check_types(self, value: _Value, sign: str, literal: Any) -> Iterator[str]:
+        if value.kind is not _Kind.OUTPUT or value.lists or value.output == _OF_FAILURES:
+            return
+        known = self._known.get(value.step, Outputs())
+        own, other = _name_of_type(known.type_of(value.output)), _name_of_type(type(literal))
+        if own is not None and other is not None and own != other:
+            name = f"{value.step}.outputs.{value.output}"
+            yield f"{name} is {own}, so {sign} cannot compare it with {other}: {quote(literal)}"
 
     def _select(
         self, value: _Value | None, selector: Selector, variables: _Variables
@@ -146,6 +185,7 @@ class _Reader:
                 return _Value(_Kind.ENTRY, value.step, lists=1)
             case _Kind.OUTPUTS, _:
                 self.faults += _check_name(value.step, key, self._known)
+                return _Value(_Kind.OUTPUT, value.step, output=key)
             case _Kind.ENTRY, _ if key not in _ENTRY_FIELDS:
                 guess = Suggester(_ENTRY_FIELDS).nearest(key) or f"outputs.{key}"
                 self.faults.append(f'an item has no "{key}"{did_you_mean(guess)}')
@@ -170,6 +210,11 @@ class _Reader:
                 inner = self._entry(inner, key)
             return entry
         return None
+
+
+def _name_of_type(hint: Any) -> str | None:
+    kind = get_origin(hint) or hint
+    return _TYPE_NAMES.get(kind) if isinstance(kind, type) else None
 
 
 def _nodes(value: Any) -> Iterator[SyntaxNode]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,8 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.app.serve import START_ERRORS
 from jobflow.authoring.manifests import check_objects, show_warnings
 from jobflow.authoring.objects.faults import FlowWarning, InvalidFlow, RunError, from_manifest
-from jobflow.authoring.objects.flows import Manifest, NamedCron, NamedFlow
+from jobflow.authoring.objects.flows import FlowBody, Manifest, NamedCron
+from jobflow.authoring.objects.steps import Step
 from jobflow.authoring.results import Result
 from jobflow.cli.console import make_console
 from jobflow.cli.display.live import Display
@@ -33,28 +34,34 @@ from jobflow.runtime.task_group import PartDied
 class RunOptions:
     """Arguments of `flow.run()`."""
 
-    runner: str = "simulate"
+    runner: str | None = None
+    """None chooses one by the flow."""
     speed: float | None = None
     max_restarts: int | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     lenient: bool = False
     show: bool = True
 
-    @property
-    def nodes(self) -> NodeOptions:
-        """How pods run. Raises ValueError."""
-        if self.runner not in list(RunnerName):
-            raise ValueError(f'runner "{self.runner}" is not one of {", ".join(RunnerName)}')
+    def nodes(self, flow: Manifest) -> NodeOptions:
+        """Return how the pods of this flow run. Raises ValueError."""
+        runner = self.runner or self._default(flow)
+        if runner not in list(RunnerName):
+            raise ValueError(f'runner "{runner}" is not one of {", ".join(RunnerName)}')
         try:
-            return NodeOptions(RunnerName(self.runner), self.speed, self.max_restarts)
+            return NodeOptions(RunnerName(runner), self.speed, self.max_restarts)
         except typer.BadParameter as error:
             raise ValueError(error.message.replace("--", "").replace("-", "_")) from None
+
+    def _default(self, flow: Manifest) -> RunnerName:
+        """Return "process" for a flow with functions, unless `speed` asks for a simulation."""
+        has_functions = any(step._function is not None for step in _all_steps(flow))
+        return RunnerName.PROCESS if has_functions and self.speed is None else RunnerName.SIMULATE
 
 
 def run(flow: Manifest, options: RunOptions) -> Result:
     """Run a flow, or one of a schedule, until it ends, and return the result. Raises InvalidFlow,
     and RunError if it cannot end here."""
-    nodes = options.nodes
+    nodes = options.nodes(flow)
     try:
         report = check_objects([flow], params=options.params, lenient=options.lenient)
         add_flows_of_crons(report)
@@ -68,7 +75,7 @@ def run(flow: Manifest, options: RunOptions) -> Result:
     except (CommandError, PartDied, *START_ERRORS) as error:
         raise RunError(str(error)) from None
     if result.faults:
-        raise InvalidFlow([*map(from_manifest, result.faults)])
+        raise InvalidFlow([from_manifest(each, report) for each in result.faults])
     if options.show:
         print_tables(result, console)
     return _first(result)
@@ -76,14 +83,25 @@ def run(flow: Manifest, options: RunOptions) -> Result:
 
 def _warn_of_functions(flow: Manifest) -> None:
     """Warn that steps which run functions have no outputs."""
-    body = flow.flow if isinstance(flow, NamedCron) else flow
-    steps = [*body._steps, *body._finally] if isinstance(body, NamedFlow) else []
-    if functions := [step for step in steps if step._function is not None]:
+    functions = [step for step in _all_steps(flow) if step._function is not None]
+    if functions:
         names = join_names([step.name for step in functions])
         have = "has" if len(functions) == 1 else "have"
         message = f'no function runs, so {names} {have} no outputs: write run(runner="process")'
         place = functions[0]._place
         warnings.warn_explicit(FlowWarning(message), None, place.file, place.line)
+
+
+def _all_steps(flow: Manifest) -> Iterator[Step]:
+    """Yield the steps of a flow, or of the flow of a schedule, each before those of its child."""
+    body = flow.flow if isinstance(flow, NamedCron) else flow
+    pending: list[FlowBody] = [body] if isinstance(body, FlowBody) else []
+    while pending:
+        found = pending.pop()
+        for step in (*found._steps, *found._finally):
+            yield step
+            child, _ = step._values.get("flow", (None, step._place))
+            pending += [child] if isinstance(child, FlowBody) else []
 
 
 def _first(result: RunResult) -> Result:

@@ -48,6 +48,15 @@ def test_unreadable_files_are_faults(folder: Path) -> None:
     ]
 
 
+def test_a_python_file_says_how_to_check_its_flow(folder: Path) -> None:
+    Path("a flow.py").write_text("from jobflow.authoring import Flow\n")
+    assert read_names("a flow.py", "missing.py") == [
+        "a flow.py: is Python, not YAML: run `python 'a flow.py'`, or `python 'a flow.py' | "
+        "jobflow lint -` if it prints YAML",
+        "missing.py: no such file",
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -61,6 +61,8 @@ def test_phases_and_user_fields_have_no_warning(text: str) -> None:
 def test_an_unknown_phase_has_a_warning() -> None:
     step = {"name": "b", "dependsOn": {"targets": ["a"]}}
     flow = flow_of("a", step | {"when": "steps.a.phase == 'Succeeded'"})
-    assert validate_flow(flow, Known()).warnings == (
-        '"Succeeded" (write "Completed") is no phase, so no phase ever equals it',
+    [warning] = validate_flow(flow, Known()).field_warnings
+    assert str(warning) == (
+        'spec.flows[1].when: "Succeeded" (write "Completed") is no phase, '
+        "so no phase ever equals it"
     )

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from jobflow.authoring.objects.places import Place, read_source
 
 if TYPE_CHECKING:
+    from jobflow.cli.manifests.check import Report
     from jobflow.cli.manifests.faults import ManifestFault
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _WIDTH = 100
+_SCHEDULED = "spec.jobFlowTemplate.spec."
+_STEP = re.compile(r"(?:spec|flow)\.(flows|finally)\[(\d+)\]\.?")
+_ITEMS = re.compile(
+    r'"([^"]+)" has forEach: each of its items has outputs, as in '
+    r'steps\["\1"\]\.items\[0\]\.outputs'
+)
+"""The advice of admission, which writes CEL."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Fault:
     """A fault or a warning: its place in the Python file, its path in the object, and what to
-    do."""
+    do. It prints as one line: `flow.py:8: train.retry.limit: Invalid value: …`."""
 
     place: Place
     message: str
@@ -30,6 +43,8 @@ class Fault:
     reason: str = ""
     kind: str = ""
     name: str = ""
+    step_path: str = ""
+    """The path from the name of its step, such as `train.retry.limit`; empty if it has none."""
 
     @property
     def file(self) -> str:
@@ -43,11 +58,14 @@ class Fault:
 
     @property
     def sentence(self) -> str:
-        """`path: message`, or the message if there is no path."""
-        return f"{self.path}: {self.message}" if self.path else self.message
+        """`path: message`, with the name of the step if it is known, or only the message."""
+        shown = self.step_path or self.path
+        return f"{shown}: {self.message}" if shown else self.message
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.sentence}"
+
+    __repr__ = __str__  # as in the list that `lint` returns
 
 
 class InvalidFlow(Exception):  # noqa: N818 - the name that users read
@@ -80,6 +98,22 @@ class FlowWarning(UserWarning):
     """Something suspicious in a flow."""
 
 
+def ends_at_caller(function: Callable[P, T]) -> Callable[P, T]:
+    """Let the traceback of InvalidFlow end where the user called this function. Frames of this
+    package say nothing about the faults, which have their own places."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except InvalidFlow as error:
+            error.__traceback__ = None
+            error.__suppress_context__ = True
+            raise
+
+    return call
+
+
 def refuse(place: Place, message: str) -> NoReturn:
     """Raise InvalidFlow for one fault."""
     raise InvalidFlow([Fault(place, message)])
@@ -104,11 +138,43 @@ def _cell_number(file: str) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def from_manifest(fault: ManifestFault) -> Fault:
-    """Return a fault of a manifest that was made from objects of Python."""
+def from_manifest(fault: ManifestFault, report: Report) -> Fault:
+    """Return a fault of a manifest that was made from objects of Python; the report has them."""
     at = fault.place
     place = Place(at.source.name, at.line, at.column, at.width)
-    return Fault(place, fault.message, fault.path, fault.reason, fault.kind, fault.name)
+    known = [
+        each.data
+        for each in (*report.flows, *report.crons)
+        if (each.kind, each.name) == (fault.kind, fault.name)
+    ]
+    step_path = step_path_of(fault.path, known[0]) if len(known) == 1 else ""
+    message = _ITEMS.sub(_in_python, fault.message)
+    return Fault(place, message, fault.path, fault.reason, fault.kind, fault.name, step_path)
+
+
+def _in_python(found: re.Match[str]) -> str:
+    """Return the advice to read the outputs of all items as Python writes it."""
+    variable = found[1].replace("-", "_")
+    return (
+        f'"{found[1]}" has for_each, so each of its items has outputs: '
+        f"write {variable}.items.map(lambda each: each.outputs)"
+    )
+
+
+def step_path_of(path: str, data: Mapping[str, Any]) -> str:
+    """Return a path of this flow or schedule from the name of its step, `site/fit` in a child flow;
+    "" if it is of no step, or the step has no name."""
+    names: list[str] = []
+    body, rest = data.get("spec"), path
+    if rest.startswith(_SCHEDULED) and isinstance(body, Mapping):
+        body, rest = body["jobFlowTemplate"]["spec"], f"spec.{rest.removeprefix(_SCHEDULED)}"
+    while (found := _STEP.match(rest)) and isinstance(body, Mapping):
+        step = body[found[1]][int(found[2])]
+        names.append(str(step.get("name")))
+        body, rest = step.get("flow"), rest[found.end() :]
+    if not names or not all(map(_NAME.fullmatch, names)):
+        return ""
+    return "/".join(names) + (f".{rest}" if rest else "")
 
 
 def _with_excerpt(fault: Fault) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
 from jobflow.authoring.objects.expressions import Expr, variable
-from jobflow.authoring.objects.faults import refuse
+from jobflow.authoring.objects.faults import ends_at_caller, refuse
 from jobflow.authoring.objects.functions import TaskFunction
 from jobflow.authoring.objects.places import Place, caller
 from jobflow.authoring.objects.steps import Step, Values
@@ -93,6 +93,7 @@ class FlowBody:
         place = caller()
         return self._add(name, _placed(dict(fields), place), place, is_finally=True)
 
+    @ends_at_caller
     def task(
         self, name: str | None = None, *, is_finally: bool = False, **fields: Unpack[StepFields]
     ) -> Callable[[Callable[P, Any]], TaskFunction[P]]:
@@ -103,6 +104,7 @@ class FlowBody:
         if callable(name):
             refuse(place, "write @flow.task(), with brackets")
 
+        @ends_at_caller
         def decorate(function: Callable[P, Any]) -> TaskFunction[P]:
             return TaskFunction(self, function, name, fields, place, is_finally=is_finally)
 

@@ -14,15 +14,15 @@ import json
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack
 
 from jobflow.authoring.objects.expressions import Expr, has_expr, has_reference, to_cel
-from jobflow.authoring.objects.faults import display_name, refuse
+from jobflow.authoring.objects.faults import display_name, ends_at_caller, refuse
 from jobflow.authoring.objects.places import Place, caller
-from jobflow.authoring.objects.returns import find_output_names
+from jobflow.authoring.objects.returns import find_outputs
 from jobflow.authoring.objects.steps import Step
 from jobflow.core.suggest import Suggester, did_you_mean
 
@@ -116,6 +116,8 @@ class Source:
     file: str
     line: int
     """The line of the file with `def`."""
+    indent: int = 0
+    """Columns of the file to the left of the text."""
 
     @property
     def short_file(self) -> str:
@@ -126,6 +128,18 @@ class Source:
     def place(self, line: int = 1) -> Place:
         """Return the place of a line of the text."""
         return Place(self.file, self.line + line - 1)
+
+    def place_of(self, at: dis.Positions | None) -> Place:
+        """Return the place of a name in the text, which is compiled below one line of imports."""
+        if at is None or at.lineno is None:
+            return self.place()
+        place = self.place(at.lineno - 1)
+        if at.col_offset is None or at.end_col_offset is None:
+            return place
+        line = self.text.splitlines()[at.lineno - 2].encode()
+        before, name = line[: at.col_offset], line[at.col_offset : at.end_col_offset]
+        column = self.indent + len(before.decode()) + 1
+        return replace(place, column=column, width=len(name.decode()))
 
 
 class TaskFunction(Generic[P]):
@@ -149,7 +163,7 @@ class TaskFunction(Generic[P]):
         self._place = place
         self._is_finally = is_finally
         self._source, definition = read_function(function)
-        self._outputs = find_output_names(function, definition)
+        self._outputs = find_outputs(function, definition)
         self._is_called = False
         body._functions.append(self)
 
@@ -175,6 +189,7 @@ class TaskFunction(Generic[P]):
             is_finally=self._is_finally,
         )
 
+    @ends_at_caller
     def __call__(self, *args: Any, **kwargs: Any) -> Step:
         """Add a step that runs the function with these arguments."""
         place = caller()
@@ -275,7 +290,8 @@ def read_function(function: Callable[..., Any]) -> tuple[Source, ast.FunctionDef
     text = "\n".join(
         textwrap.dedent("".join(lines)).splitlines()[node.lineno - 1 : node.end_lineno]
     )
-    source = Source(name, text, place.file, first + node.lineno - 1)
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    source = Source(name, text, place.file, first + node.lineno - 1, indent)
     _check(source, node)
     return source, node
 
@@ -296,11 +312,10 @@ def _check(source: Source, node: ast.FunctionDef) -> None:
               if each.opname in _STORES}  # fmt: skip
     unknown = [*_unknown(code, stored)]
     if unknown:
-        first = unknown[0].positions
         names = ", ".join(found := [*dict.fromkeys(str(each.argval) for each in unknown)])
         it, one = ("it", "a parameter") if len(found) == 1 else ("them", "parameters")
         refuse(
-            source.place(((first.lineno if first else None) or 2) - 1),
+            source.place_of(unknown[0].positions),
             f"{name} uses {names}, which it does not define: import or define {it} inside the "
             f"function, or make {it} {one}",
         )

@@ -1,9 +1,10 @@
-"""Names of the outputs of a function, as far as its annotation or its source tells them."""
+"""What is known of the outputs of a function from its annotation or its source."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -14,17 +15,39 @@ _SINGLE = frozenset({bool, int, float, str, list, tuple})
 _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
-def find_output_names(
-    function: Callable[..., Any], definition: ast.FunctionDef
-) -> frozenset[str] | None:
-    """Return the names of the outputs, or None if they are not known: the keys of the TypedDict
-    that is the annotation, the keys of the dicts that it returns, or `result`."""
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What is known of the outputs of a function."""
+
+    names: frozenset[str] | None = None
+    """None if they are not known."""
+    types: Mapping[str, Any] = field(default_factory=dict)
+    """Types by name; "" is that of all other names."""
+
+    def type_of(self, name: str) -> Any:
+        """Return the annotation of an output, or None if it is not known."""
+        return self.types.get(name, self.types.get(""))
+
+
+def find_outputs(function: Callable[..., Any], definition: ast.FunctionDef) -> Outputs:
+    """Return the names of the outputs, as far as they are known: the keys of the TypedDict that is
+    the annotation, the keys of the dicts that it returns, or `result`; with their types."""
     hint = _return_type(function)
     if is_typeddict(hint):
-        return frozenset(hint.__required_keys__ | hint.__optional_keys__)
+        keys = frozenset(hint.__required_keys__ | hint.__optional_keys__)
+        return Outputs(keys, _hints(hint))
     if (get_origin(hint) or hint) in _SINGLE:
-        return frozenset({RESULT})
-    return _literal_keys(definition)
+        return Outputs(frozenset({RESULT}), {RESULT: hint})
+    inner = get_args(hint) if get_origin(hint) in (dict, Mapping) else ()
+    types = {"": inner[1]} if len(inner) == 2 else {}
+    return Outputs(_literal_keys(definition), types)
+
+
+def _hints(typed_dict: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(typed_dict)
+    except Exception:  # its annotations may name what is missing
+        return {}
 
 
 def _return_type(function: Callable[..., Any]) -> Any:

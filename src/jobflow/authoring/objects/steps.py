@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from jobflow.authoring.objects.expressions import Expr, step_value
 from jobflow.authoring.objects.places import Place, caller
+from jobflow.core.suggest import Suggester, did_you_mean
 
 if TYPE_CHECKING:
     from jobflow.authoring.objects.flows import FlowBody
@@ -76,6 +77,16 @@ class Step:
     def tasks(self) -> Expr:
         """The number of pods by task and phase: `tasks.worker.Succeeded`."""
         return step_value(self.name).tasks
+
+    if not TYPE_CHECKING:  # or a type checker accepts any name
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            known = [each for each in dir(Step) if not each.startswith("_")]
+            guess = did_you_mean(Suggester(known).nearest(name))
+            advice = f"; an output is .outputs.{name}"
+            raise AttributeError(f'step {self.name} has no "{name}"{guess or advice}', name=name)
 
     @overload
     def __rshift__(self, other: Step) -> Step: ...

@@ -143,7 +143,8 @@ def _find_faults(typed: TypedManifest, verdict: Verdict) -> Iterator[ManifestFau
         if _is_within(warning.path, schema_paths):
             continue
         if warning.reason is None:
-            yield ManifestFault(manifest.place(warning.path), "", str(warning))
+            place, path = manifest.place(warning.path), warning.path
+            yield ManifestFault(place, "", warning.detail, path, typed.kind, manifest.name)
         else:
             violation = Violation(warning.path, warning.reason, warning.value, warning.detail)
             yield _fault(typed, violation, is_field_warning=True)

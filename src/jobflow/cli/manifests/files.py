@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,6 +14,8 @@ from jobflow.cli.manifests.yaml_nodes import lines_of
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """Files that are read from a folder, as kubectl does; a file given by name may have any name."""
+PYTHON_SUFFIX = ".py"
+"""A file that writes flows and cannot be read as one."""
 MAX_BYTES = 4 * 1024 * 1024
 """The largest file; an API server accepts no object above about 1.5 MiB."""
 STDIN = "<stdin>"
@@ -56,10 +59,18 @@ def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
         return _unreadable(name, f"cannot be read: {error.strerror}")
     if len(content) > MAX_BYTES:
         return _unreadable(name, f"is larger than {MAX_BYTES // 2**20} MiB, so it is no manifest")
+    if name.endswith(PYTHON_SUFFIX):
+        return _unreadable(name, _is_python(name))
     try:
         return Source(name, content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         return _not_utf8(name, content, error.start)
+
+
+def _is_python(name: str) -> str:
+    command = f"python {shlex.quote(name)}"
+    check = f"`{command} | jobflow lint -` if it prints YAML"
+    return f"is Python, not YAML: run `{command}`, or {check}"
 
 
 def _not_utf8(name: str, content: bytes, at: int) -> ManifestFault:

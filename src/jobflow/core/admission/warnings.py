@@ -4,7 +4,7 @@ A field warning has a path, and `jobflow lint` makes a fault of it if it has a r
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -135,19 +135,6 @@ def daemons_have_other_steps(facts: FlowFacts) -> Iterator[str]:
         )
 
 
-def compared_phases_exist(facts: FlowFacts) -> Iterator[str]:
-    """A comparison with a word that is no phase has the same result for every phase."""
-    parsed = [parsed for each, parsed, _ in facts.expressions.parsed if "phase" in each.text]
-    found = dict(unknown_phases(chain.from_iterable(each.comparisons() for each in parsed)))
-    listed = [
-        f"{quote(word)} (write {quote(meant)})" if meant else quote(word)
-        for word, meant in found.items()
-    ]
-    if listed:
-        are = "are no phases" if len(listed) > 1 else "is no phase"
-        yield f"{join_names(listed)} {are}, so no phase ever equals it"
-
-
 FLOW_WARNINGS = (
     Section[WarningRule](
         every_flow, (Group[WarningRule](every_flow, (templates_exist, queues_take_jobs)),)
@@ -160,7 +147,6 @@ FLOW_WARNINGS = (
             ),
             Group[WarningRule](lambda facts: facts.probes, (probes_leave_conditions_alone,)),
             Group[WarningRule](_outside_patches, (references_stand_in_patches,)),
-            Group[WarningRule](lambda facts: facts.written_expressions, (compared_phases_exist,)),
             Group[WarningRule](lambda facts: facts.steps_with_options, (daemons_have_other_steps,)),
         ),
     ),
@@ -229,6 +215,20 @@ def unknown_phases(compared: Iterable[Comparison]) -> Iterator[tuple[str, str]]:
         if word not in known:
             meant = _SYNONYMS.get(word.lower()) or suggesters[known].nearest(word) or ""
             yield word, "Succeed" if known is FINALLY_PHASES and meant == "Completed" else meant
+
+
+def compared_phases_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
+    """A comparison with a word that is no phase has the same result for every phase."""
+    for each, parsed, _ in facts.expressions.parsed:
+        found = dict(unknown_phases(parsed.comparisons())) if "phase" in each.text else {}
+        listed = [
+            f"{quote(word)} (write {quote(meant)})" if meant else quote(word)
+            for word, meant in found.items()
+        ]
+        if listed:
+            are = "are no phases" if len(listed) > 1 else "is no phase"
+            detail = f"{join_names(listed)} {are}, so no phase ever equals it"
+            yield FieldWarning(each.path, detail)
 
 
 MAX_GUESSES = 100
@@ -334,6 +334,9 @@ FLOW_FIELD_WARNINGS = (
             Group[FieldWarningRule](
                 lambda facts: facts.references,
                 (fields_of_layers_exist, patched_elements_exist, references_are_spelled_right),
+            ),
+            Group[FieldWarningRule](
+                lambda facts: facts.written_expressions, (compared_phases_exist,)
             ),
             Group[FieldWarningRule](lambda facts: facts.has_work, (jobs_have_pods,)),
             Group[FieldWarningRule](lambda facts: facts.children, (fields_of_child_flows_exist,)),
