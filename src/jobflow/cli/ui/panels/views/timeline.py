@@ -16,8 +16,8 @@ from jobflow.cli.ui.web.filters import look
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.drawing.phase_looks import OTHER
 from jobflow.core.schedule.run_timelines import merge_spans
-from jobflow.core.schedule.spans import Span, State
-from jobflow.core.schedule.timeline import PathStep, StepTimeline, first_start, last_retry
+from jobflow.core.schedule.spans import Span, State, last_retry
+from jobflow.core.schedule.timeline import PathStep, StepTimeline, first_start
 from jobflow.core.text import format_count, format_duration
 
 MIN_WIDTH = 0.25
