@@ -329,3 +329,29 @@ async def test_items_are_listed_and_answered_one_by_one(world: PageWorld) -> Non
     await tab.goto(f"{world.home}/flows/default/f?step=b")
     await expect(panel).to_contain_text("2 of 3 items approved, 1 rejected.")
     await expect(panel.get_by_role("button")).to_have_count(0)
+
+
+async def test_an_approval_says_what_it_asks_and_what_follows(world: PageWorld) -> None:
+    made = approved("f")
+    made["spec"]["flows"].append({"name": "a", "dependsOn": {"targets": ["b"]}})
+    tab = await opened(world, made, "?step=b")
+    dialog = await ask(tab, "Approve")
+    await expect(dialog.locator(".question")).to_have_text("Release it?")
+    await expect(dialog.locator(".effect")).to_have_text(
+        "The step will be Completed. Then a will start, as soon as the other dependencies are met."
+    )
+    await confirm(dialog, "Back")
+    await expect((await ask(tab, "Reject")).locator(".effect")).to_have_text(
+        "The step will be Failed. A retry of the flow asks again."
+    )
+
+
+async def test_an_approval_in_a_stopped_flow_says_that_nothing_follows(world: PageWorld) -> None:
+    made = approved("f")
+    made["spec"]["flows"] += [{"name": "bad"}, {"name": "a", "dependsOn": {"targets": ["b"]}}]
+    tab = await opened(world, made, "?step=b")
+    await expect(tab.locator("#problems")).to_contain_text("bad")
+    await expect((await ask(tab, "Approve")).locator(".effect")).to_have_text(
+        "The step will be Completed. Then no step starts except those that handle the failure, "
+        "because bad failed."
+    )

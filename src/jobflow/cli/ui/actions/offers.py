@@ -47,7 +47,7 @@ class Action:
     """The command: `cancel`; of one with a flag: `cancel-and-delete`."""
     label: str
     effect: str
-    """The effect, in sentences."""
+    """The effect, in sentences; "" if the button says it."""
     done: str
     """The notice after it: `{name} is being cancelled.`, of the flow or its step."""
     finally_effect: str = ""
@@ -138,7 +138,7 @@ ACTIONS: Mapping[str, Action] = {
         Action(
             "approve",
             "Approve",
-            "The step is Completed, and the steps that depend on it start.",
+            "",
             "Step {name} is being approved.",
             fields=(
                 _COMMENT,
@@ -149,7 +149,7 @@ ACTIONS: Mapping[str, Action] = {
         Action(
             "reject",
             "Reject",
-            "The step is Failed. A retry of the flow asks again.",
+            "",
             "Step {name} is being rejected.",
             fields=(_COMMENT,),
             has_step=True,

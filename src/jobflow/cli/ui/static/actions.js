@@ -41,6 +41,8 @@ function open(button) {
   if (form.elements.step) {
     form.elements.step.value = button.dataset.step;
     dialog.querySelector(".about").textContent = button.dataset.step;
+    dialog.querySelector(".question").textContent = button.dataset.question;
+    dialog.querySelector(".effect").textContent = button.dataset.effect;
   }
   preview(form);
   dialog.showModal();
