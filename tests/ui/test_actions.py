@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.sandbox.apiserver.requests.failures import failure
-from support.page.flows import flow_with_status
+from support.page.flows import flow_with_status, status_of
 from support.page.page_world import PageWorld, page_world
 from support.sandbox.running_controller import flow, template, write_status
 
@@ -108,6 +108,20 @@ async def test_a_failed_flow_is_retried(world: PageWorld) -> None:
         "f", lambda flow: (flow.status.conditions or {})["f-bad"].past_attempts == 1
     )
     assert again.metadata.name == "f"
+
+
+async def test_a_retry_says_what_its_jobs_are_made_of(world: PageWorld) -> None:
+    made = flow("f", {"bad": "", "own": ""})
+    made["spec"]["flows"][1] |= {"container": {"image": "busybox"}, "continueOnFailure": True}
+    failed = dict.fromkeys(("bad", "own"), "Failed")
+    await world.put(made | {"status": status_of("f", failed, "Failed")})
+    tab = await world.open("/flows/default/f")
+    note = (await ask(tab, "Retry")).locator(".note")
+    await expect(note).to_contain_text("the current versions of their templates")
+    await expect(note.locator("code")).to_have_text("jobflow submit FILE --templates")
+    await expect(note).to_contain_text(
+        "Step own has its own container or jobSpec and runs the same"
+    )
 
 
 async def test_a_flow_is_resubmitted_with_other_params(world: PageWorld) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowPhase, StepCondition, StepPhase
 from jobflow.cli.flows.wait import state_of
 from jobflow.cli.steer.delete import refuse_delete
 from jobflow.cli.steer.send_command import Verb, refuse
@@ -18,7 +19,8 @@ from jobflow.cli.steer.verbs import (
     SUSPEND,
     SUSPEND_AND_ABORT,
 )
-from jobflow.core.text import format_command
+from jobflow.core.names import format_job_name
+from jobflow.core.text import format_command, join_names
 
 STEP = "STEP"
 """Stands for the step in a command line."""
@@ -174,6 +176,8 @@ class Offer:
     label: str
     refusal: str
     """Why the command would be refused now; "" if it would not."""
+    note: str = ""
+    """What the dialog says about this flow, in sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +200,44 @@ def list_offers(flow: JobFlow, *, is_deleted: bool) -> Offers:
         "cancel-and-delete" if refuse_delete(flow) else "delete",
     )
     gone = f"JobFlow {flow.metadata.name} was deleted" if is_deleted else ""
-    buttons = (Offer(name, ACTIONS[name].label, gone or _refusal(name, flow)) for name in names)
+    notes = {"retry": _describe_retry(flow)}
+    buttons = (
+        Offer(name, ACTIONS[name].label, gone or _refusal(name, flow), notes.get(name, ""))
+        for name in names
+    )
     return Offers(tuple(buttons), bool(flow.spec.finally_))
+
+
+def _describe_retry(flow: JobFlow) -> str:
+    """Return of which versions the jobs of a retry of a Failed flow are made, in sentences."""
+    if flow.status.state.phase != FlowPhase.FAILED:
+        return ""
+    conditions, name = flow.status.conditions or {}, flow.metadata.name
+    last = {step.name for step in flow.spec.finally_ or ()}
+    again = [
+        (step, condition)
+        for step in flow.all_steps
+        for condition in [conditions.get(format_job_name(name, step.name), StepCondition())]
+        if step.name in last or condition.phase != StepPhase.COMPLETED
+    ]
+    jobs = [(step, step.case_of(each.decisions)) for step, each in again if step.approval is None]
+    place = "" if flow.metadata.namespace in ("", "default") else f" -n {flow.metadata.namespace}"
+    own = [step.name for step, case in jobs if not (step.template_for(case) or step.may_run_flow)]
+    sentences = []
+    if len(own) < len(jobs):
+        sentences.append(
+            "Their jobs are made from the current versions of their templates: "
+            f"`jobflow submit FILE --templates{place}` changes them before the retry."
+        )
+    if own:
+        which, has = ("Step", "has its") if len(own) == 1 else ("Steps", "have their")
+        runs = "runs" if len(own) == 1 else "run"
+        sentences.append(
+            f"{which} {join_names(own)} {has} own container or jobSpec and {runs} the same again, "
+            "because the spec of a flow cannot change: to change it, submit the corrected file "
+            "under another name."
+        )
+    return " ".join(sentences)
 
 
 def _refusal(name: str, flow: JobFlow) -> str:

@@ -26,7 +26,7 @@ function flags(form) {
 function preview(form) {
   const step = form.elements.step?.value ?? "";
   const base = form.dataset.command.replace(" STEP", () => ` ${quote(step)}`);
-  form.querySelector("code").textContent = [base, ...flags(form)].join(" ");
+  form.querySelector(".same code").textContent = [base, ...flags(form)].join(" ");
 }
 
 function open(button) {
@@ -44,6 +44,8 @@ function open(button) {
     dialog.querySelector(".question").textContent = button.dataset.question;
     dialog.querySelector(".effect").textContent = button.dataset.effect;
   }
+  const note = document.getElementById(`note-${button.dataset.action}`);
+  form.querySelector(".note").replaceChildren(...(note?.cloneNode(true).childNodes ?? []));
   preview(form);
   dialog.showModal();
 }
