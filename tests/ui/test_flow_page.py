@@ -102,6 +102,15 @@ async def test_texts_do_not_leave_their_node(world: PageWorld) -> None:
     assert 40 + inner <= outer
 
 
+async def test_a_step_with_failed_items_counts_those_that_failed(world: PageWorld) -> None:
+    runs = [{"index": i, "phase": "Completed" if i < 4 else "Failed"} for i in range(5)]
+    made = flow_with_status("f", {"sweep": ""}, {"sweep": {"phase": "Failed", "runs": runs}})
+    made["spec"]["flows"][0]["forEach"] = {"count": 5}
+    await world.put(made)
+    tab = await world.open("/flows/default/f")
+    await expect(tab.locator(".step-detail")).to_have_text("Failed · 1 of 5 failed")
+
+
 async def test_items_are_one_node_with_their_counts(world: PageWorld) -> None:
     runs = [{"index": i, "phase": "Completed" if i < 2 else "Running"} for i in range(3)]
     sweep = {"phase": "Running", "runs": runs}

@@ -30,6 +30,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.pods.failure import describe_end
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import QUESTION, asks
+from jobflow.core.spec.items import name_item
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
 from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import (
@@ -311,7 +312,8 @@ def _describe_runs(step: Step, condition: StepCondition) -> Iterator[str]:
     ended = (run for run in condition.runs or () if run.phase == StepPhase.FAILED)
     failed = [run for run in ended if run.job != condition.job]
     for run in failed[:MAX_NAMES]:
-        yield f"Item {run.index} failed ({run.reason}): {run.message or 'the cause is unknown'}."
+        item = name_item(step, condition.decisions, run.index).removeprefix("item")
+        yield f"Item{item} failed ({run.reason}): {run.message or 'the cause is unknown'}."
     if len(failed) > MAX_NAMES:
         yield f"{format_count(len(failed) - MAX_NAMES, 'more item')} failed."
 
