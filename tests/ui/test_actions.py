@@ -276,6 +276,7 @@ async def test_actions_need_only_the_keyboard(world: PageWorld) -> None:
         await tab.keyboard.press("Tab")
     await tab.keyboard.press("Enter")
     await world.until("f", lambda flow: flow.status.suspended_at is not None)
+    await expect(button(tab, "Resume")).to_be_focused()
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong"])

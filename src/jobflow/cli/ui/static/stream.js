@@ -97,7 +97,7 @@ function replace(old, fresh) {
   if (old.matches("details")) fresh.open = old.open;
   old.replaceWith(fresh);
   fresh.scrollTo?.(scrollLeft, scrollTop);
-  heir?.focus({ preventScroll: true });
+  if (held) (heir ?? fresh.querySelector(FOCUSABLE))?.focus({ preventScroll: true });
   counts.replaced += 1;
 }
 
