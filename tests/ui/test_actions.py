@@ -244,6 +244,14 @@ async def test_what_the_command_would_refuse_is_disabled_with_its_reason(world: 
     assert world.count("POST", COMMANDS) == 0
 
 
+async def test_a_reason_names_the_button_beside_it(world: PageWorld) -> None:
+    await world.put(flow_with_status("f", {"b": ""}, {"b": "Completed"}, "Succeed"))
+    retry = button(await world.open("/flows/default/f"), "Retry")
+    await expect(retry).to_have_accessible_description(
+        "JobFlow f has succeeded; Resubmit runs its spec once more"
+    )
+
+
 async def test_a_refusal_that_the_page_did_not_foresee_is_shown(world: PageWorld) -> None:
     tab = await opened(world, flow("f", {"a": ""}))
     dialog = await ask(tab, "Suspend")

@@ -242,10 +242,12 @@ def _describe_retry(flow: JobFlow) -> str:
 
 def _refusal(name: str, flow: JobFlow) -> str:
     """Return the first sentence of a refusal, with the phase in place of all that the page says of
-    the state of the flow."""
+    the state of the flow, and with the buttons in place of their commands."""
     if name not in _REFUSALS:
         return ""
     why = _REFUSALS[name](flow).replace(state_of(flow), flow.status.state.phase or "Pending")
+    for each in ("resume", "retry", "resubmit"):
+        why = why.replace(format_command(f"jobflow {each}", flow.metadata), ACTIONS[each].label)
     return why.partition(". ")[0]
 
 

@@ -1,5 +1,6 @@
 // Actions: a button opens its dialog, which shows the command line that does the same; the answer of the
 // server is shown, and the stream brings what it changes.
+const connection = document.getElementById("connection");
 const done = document.getElementById("done");
 const SAID = "jobflow-said"; // what the page before this one has done
 let hiding = 0;
@@ -31,7 +32,7 @@ function preview(form) {
 
 function open(button) {
   if (button.getAttribute("aria-disabled") === "true") {
-    const why = document.getElementById(button.getAttribute("aria-describedby"));
+    const why = document.getElementById(button.getAttribute("aria-describedby")) ?? connection;
     return show({ error: why.textContent });
   }
   const dialog = document.getElementById(`action-${button.dataset.action}`);
@@ -82,6 +83,16 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest?.("[data-action]");
   if (button) open(button);
   if (event.target.closest?.("[data-close]")) event.target.closest("dialog").close();
+});
+
+// Without a connection, no action can be done.
+document.addEventListener("page-connection", () => {
+  const isLost = connection.textContent !== "";
+  for (const button of document.querySelectorAll(isLost ? "[data-action]:not([aria-disabled])" : "[data-lost]")) {
+    button.toggleAttribute("data-lost", isLost);
+    if (isLost) button.setAttribute("aria-disabled", true);
+    else button.removeAttribute("aria-disabled");
+  }
 });
 
 document.addEventListener("input", (event) => {

@@ -63,7 +63,9 @@ document.addEventListener("visibilitychange", () => {
 });
 
 function say(text) {
-  if (note.textContent !== text) note.textContent = text;
+  if (note.textContent === text) return;
+  note.textContent = text;
+  document.dispatchEvent(new Event("page-connection"));
 }
 
 function apply({ html = {}, order = {} }) {
