@@ -375,6 +375,6 @@ async def test_an_approval_in_a_stopped_flow_says_that_nothing_follows(world: Pa
     tab = await opened(world, made, "?step=b")
     await expect(tab.locator("#problems")).to_contain_text("bad")
     await expect((await ask(tab, "Approve")).locator(".effect")).to_have_text(
-        "The step will be Completed. Then no step starts except those that handle the failure, "
+        "The step will be Completed. No step will start except those that handle the failure, "
         "because bad failed."
     )

@@ -44,10 +44,10 @@ _NORMAL_WAITS = TARGET_WAITS.union({StepReason.STOPPED}, _FLOW_REASONS)
 """Reasons of a waiting step that are not a problem of its own."""
 _OUTPUT_REASONS = frozenset({FlowReason.EXPRESSION_ERROR, FlowReason.OUTPUTS_TOO_LARGE})
 """Reasons of a flow that failed although no step did."""
-NO_STEP_STARTS = "no step starts except those that handle the failure"
+_NO_STEP_STARTS = "no step starts except those that handle the failure"
 _AFTER_FAILURE: dict[FailurePolicy, str] = {
-    FailurePolicy.STOP: f"so {NO_STEP_STARTS}",
-    FailurePolicy.ABORT: f"so running jobs are aborted, and {NO_STEP_STARTS}",
+    FailurePolicy.STOP: f"so {_NO_STEP_STARTS}",
+    FailurePolicy.ABORT: f"so running jobs are aborted, and {_NO_STEP_STARTS}",
     FailurePolicy.CONTINUE: "but steps that do not depend on it continue",
 }
 _ENDS = (StepPhase.COMPLETED, StepPhase.FAILED, StepPhase.SKIPPED)

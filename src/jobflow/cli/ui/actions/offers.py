@@ -20,6 +20,7 @@ from jobflow.cli.steer.verbs import (
     SUSPEND_AND_ABORT,
 )
 from jobflow.core.names import format_job_name
+from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_command, join_names
 
 STEP = "STEP"
@@ -208,6 +209,11 @@ def list_offers(flow: JobFlow, *, is_deleted: bool) -> Offers:
     return Offers(tuple(buttons), bool(flow.spec.finally_))
 
 
+def _runs_again(condition: StepCondition) -> bool:
+    is_left_out = condition.reason in (StepReason.NOT_TAKEN, StepReason.NOT_TARGETED)
+    return condition.phase != StepPhase.COMPLETED and not is_left_out
+
+
 def _describe_retry(flow: JobFlow) -> str:
     """Return of which versions the jobs of a retry of a Failed flow are made, in sentences."""
     if flow.status.state.phase != FlowPhase.FAILED:
@@ -218,7 +224,7 @@ def _describe_retry(flow: JobFlow) -> str:
         (step, condition)
         for step in flow.all_steps
         for condition in [conditions.get(format_job_name(name, step.name), StepCondition())]
-        if step.name in last or condition.phase != StepPhase.COMPLETED
+        if step.name in last or _runs_again(condition)
     ]
     jobs = [(step, step.case_of(each.decisions)) for step, each in again if step.approval is None]
     place = "" if flow.metadata.namespace in ("", "default") else f" -n {flow.metadata.namespace}"
@@ -226,7 +232,7 @@ def _describe_retry(flow: JobFlow) -> str:
     sentences = []
     if len(own) < len(jobs):
         sentences.append(
-            "Their jobs are made from the current versions of their templates: "
+            "Jobs are made from the current versions of their templates: "
             f"`jobflow submit FILE --templates{place}` changes them before the retry."
         )
     if own:

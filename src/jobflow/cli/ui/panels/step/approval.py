@@ -13,7 +13,6 @@ from jobflow.api.flow.status import ApprovalResult, StepPhase
 from jobflow.cli.steer.answer import refuse_answer
 from jobflow.cli.ui.panels.step.selected import SelectedStep
 from jobflow.cli.ui.web.fragments import Fragment
-from jobflow.core.explain.flow import NO_STEP_STARTS
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.spec.items import get_items
@@ -105,7 +104,8 @@ def _describe_approval(selected: SelectedStep) -> str:
         and fails_flow(step, selected.view.condition(step.name))
     ]
     if failed and not is_last and policy_of(flow) is not FailurePolicy.CONTINUE:
-        return f"{first} Then {NO_STEP_STARTS}, because {join_names(failed)} failed."
+        why = f"because {join_names(failed)} failed"
+        return f"{first} No step will start except those that handle the failure, {why}."
     if not behind:
         return first
     steps = join_names(behind)
