@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.sandbox.apiserver.requests.failures import failure
-from support.page.flows import flow_with_status
+from support.page.flows import flow_with_status, status_of
 from support.page.page_world import PageWorld, page_world
 from support.sandbox.running_controller import flow, template, write_status
 
@@ -108,6 +108,20 @@ async def test_a_failed_flow_is_retried(world: PageWorld) -> None:
         "f", lambda flow: (flow.status.conditions or {})["f-bad"].past_attempts == 1
     )
     assert again.metadata.name == "f"
+
+
+async def test_a_retry_says_what_its_jobs_are_made_of(world: PageWorld) -> None:
+    made = flow("f", {"bad": "", "own": ""})
+    made["spec"]["flows"][1] |= {"container": {"image": "busybox"}, "continueOnFailure": True}
+    failed = dict.fromkeys(("bad", "own"), "Failed")
+    await world.put(made | {"status": status_of("f", failed, "Failed")})
+    tab = await world.open("/flows/default/f")
+    note = (await ask(tab, "Retry")).locator(".note")
+    await expect(note).to_contain_text("the current versions of their templates")
+    await expect(note.locator("code")).to_have_text("jobflow submit FILE --templates")
+    await expect(note).to_contain_text(
+        "Step own has its own container or jobSpec and runs the same"
+    )
 
 
 async def test_a_flow_is_resubmitted_with_other_params(world: PageWorld) -> None:
@@ -230,6 +244,14 @@ async def test_what_the_command_would_refuse_is_disabled_with_its_reason(world: 
     assert world.count("POST", COMMANDS) == 0
 
 
+async def test_a_reason_names_the_button_beside_it(world: PageWorld) -> None:
+    await world.put(flow_with_status("f", {"b": ""}, {"b": "Completed"}, "Succeed"))
+    retry = button(await world.open("/flows/default/f"), "Retry")
+    await expect(retry).to_have_accessible_description(
+        "JobFlow f has succeeded; Resubmit runs its spec once more"
+    )
+
+
 async def test_a_refusal_that_the_page_did_not_foresee_is_shown(world: PageWorld) -> None:
     tab = await opened(world, flow("f", {"a": ""}))
     dialog = await ask(tab, "Suspend")
@@ -262,6 +284,7 @@ async def test_actions_need_only_the_keyboard(world: PageWorld) -> None:
         await tab.keyboard.press("Tab")
     await tab.keyboard.press("Enter")
     await world.until("f", lambda flow: flow.status.suspended_at is not None)
+    await expect(button(tab, "Resume")).to_be_focused()
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong"])
@@ -329,3 +352,29 @@ async def test_items_are_listed_and_answered_one_by_one(world: PageWorld) -> Non
     await tab.goto(f"{world.home}/flows/default/f?step=b")
     await expect(panel).to_contain_text("2 of 3 items approved, 1 rejected.")
     await expect(panel.get_by_role("button")).to_have_count(0)
+
+
+async def test_an_approval_says_what_it_asks_and_what_follows(world: PageWorld) -> None:
+    made = approved("f")
+    made["spec"]["flows"].append({"name": "a", "dependsOn": {"targets": ["b"]}})
+    tab = await opened(world, made, "?step=b")
+    dialog = await ask(tab, "Approve")
+    await expect(dialog.locator(".question")).to_have_text("Release it?")
+    await expect(dialog.locator(".effect")).to_have_text(
+        "The step will be Completed. Then a will start, as soon as the other dependencies are met."
+    )
+    await confirm(dialog, "Back")
+    await expect((await ask(tab, "Reject")).locator(".effect")).to_have_text(
+        "The step will be Failed. A retry of the flow asks again."
+    )
+
+
+async def test_an_approval_in_a_stopped_flow_says_that_nothing_follows(world: PageWorld) -> None:
+    made = approved("f")
+    made["spec"]["flows"] += [{"name": "bad"}, {"name": "a", "dependsOn": {"targets": ["b"]}}]
+    tab = await opened(world, made, "?step=b")
+    await expect(tab.locator("#problems")).to_contain_text("bad")
+    await expect((await ask(tab, "Approve")).locator(".effect")).to_have_text(
+        "The step will be Completed. No step will start except those that handle the failure, "
+        "because bad failed."
+    )

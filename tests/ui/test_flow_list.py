@@ -82,6 +82,31 @@ async def test_keys_move_and_open(world: PageWorld) -> None:
     await expect(tab.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
 
 
+async def test_enter_in_the_filter_opens_the_only_match_and_escape_clears_it(
+    world: PageWorld,
+) -> None:
+    made = (flow_with_status(name, {"a": ""}, {"a": "Running"}) for name in ("a1", "a2", "b"))
+    await world.put(*made)
+    tab = await world.open()
+    field = tab.get_by_label("Name", exact=True)
+    await tab.keyboard.press("/")
+    await tab.keyboard.type("a")
+    await tab.keyboard.press("Enter")
+    await expect(tab.get_by_role("link", name=(await names(tab))[0], exact=True)).to_be_focused()
+    await expect(tab.locator("#rows tr")).to_have_count(2)
+    await tab.keyboard.press("/")
+    await tab.keyboard.press("Escape")
+    await expect(field).to_have_value("")
+    await expect(field).to_be_focused()
+    await expect(tab.locator("#rows tr")).to_have_count(3)
+    await tab.keyboard.press("Escape")
+    await expect(field).not_to_be_focused()
+    await tab.keyboard.press("/")
+    await tab.keyboard.type("b")
+    await tab.keyboard.press("Enter")
+    await tab.wait_for_url("**/flows/default/b")
+
+
 async def test_focus_stays_on_a_row_that_is_replaced(world: PageWorld) -> None:
     await world.put(*(flow_with_status(name, {"a": ""}, {"a": "Running"}) for name in "ab"))
     tab = await world.open()

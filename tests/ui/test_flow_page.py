@@ -1,5 +1,7 @@
 """The page of one flow, in a real browser."""
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
@@ -55,6 +57,36 @@ async def test_a_step_is_found_by_its_name(world: PageWorld) -> None:
     await expect(tab.get_by_role("complementary", name="Step second")).to_be_visible()
 
 
+@pytest.mark.parametrize("view", ["graph", "table"])
+async def test_enter_moves_to_the_first_of_several_steps(world: PageWorld, view: str) -> None:
+    steps = {"fetch": "", "train-a": "", "train-b": ""}
+    await world.put(flow_with_status("f", steps, {"fetch": "Running"}))
+    tab = await world.open(f"/flows/default/f?view={view}")
+    await tab.keyboard.press("/")
+    await tab.keyboard.type("train")
+    await tab.keyboard.press("Enter")
+    await expect(tab.locator("[data-item]:focus")).to_have_attribute(
+        "aria-label", re.compile("^train-a")
+    )
+    await expect(tab.locator("aside.step")).to_have_count(0)
+    await tab.keyboard.press("/")
+    await tab.get_by_label("Find a step").fill("fetch")
+    await tab.keyboard.press("Enter")
+    await expect(tab.get_by_role("complementary", name="Step fetch")).to_be_visible()
+
+
+async def test_a_key_moves_into_the_panel_and_escape_back_to_the_step(world: PageWorld) -> None:
+    await world.put(flow_with_status("f", DIAMOND, PHASES))
+    tab = await world.open("/flows/default/f?step=d")
+    panel = tab.get_by_role("complementary", name="Step d")
+    await tab.keyboard.press("p")
+    await expect(panel).to_be_focused()
+    await tab.keyboard.press("Tab")
+    await expect(panel.get_by_role("link", name="Close")).to_be_focused()
+    await tab.keyboard.press("Escape")
+    await expect(tab.locator("[id='node:d']")).to_be_focused()
+
+
 async def test_the_legend_counts_phases_and_leads_to_their_steps(world: PageWorld) -> None:
     await world.put(flow_with_status("f", DIAMOND, PHASES))
     tab = await world.open("/flows/default/f")
@@ -100,6 +132,15 @@ async def test_texts_do_not_leave_their_node(world: PageWorld) -> None:
     widths = "e => [e, e.parentElement.querySelector('.box')].map(x => x.width.baseVal.value)"
     inner, outer = await texts.evaluate(widths)
     assert 40 + inner <= outer
+
+
+async def test_a_step_with_failed_items_counts_those_that_failed(world: PageWorld) -> None:
+    runs = [{"index": i, "phase": "Completed" if i < 4 else "Failed"} for i in range(5)]
+    made = flow_with_status("f", {"sweep": ""}, {"sweep": {"phase": "Failed", "runs": runs}})
+    made["spec"]["flows"][0]["forEach"] = {"count": 5}
+    await world.put(made)
+    tab = await world.open("/flows/default/f")
+    await expect(tab.locator(".step-detail")).to_have_text("Failed · 1 of 5 failed")
 
 
 async def test_items_are_one_node_with_their_counts(world: PageWorld) -> None:

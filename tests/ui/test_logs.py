@@ -201,8 +201,17 @@ async def test_the_key_l_opens_the_logs_of_the_selected_step(
     await expect(tab.get_by_role("log")).to_be_focused()
     assert "logs=wide" in tab.url
     await tab.keyboard.press("Escape")
+    await expect(tab.locator("body")).not_to_have_class("wide-logs")
+    assert tab.url.endswith("/flows/default/f?step=a")
+    await tab.keyboard.press("Escape")
     await expect(tab.get_by_role("log")).to_have_count(0)
+    await expect(tab.locator("[id='node:a']")).to_be_focused()
     assert tab.url.endswith("/flows/default/f")
+
+
+async def test_the_address_has_no_wide_logs_without_a_step(world: PageWorld) -> None:
+    tab = await world.open("/flows/default/f?logs=wide")
+    await tab.wait_for_url("**/flows/default/f")
 
 
 async def test_the_lines_of_attempts_are_separated(world: PageWorld, pods: LoggedPods) -> None:

@@ -156,7 +156,7 @@ async def test_what_is_not_remembered_is_said(world: PageWorld) -> None:
     await world.put(made)
     tab = await world.open(f"{PATH}?at={clock.ago(420)}")
     await expect(tab.locator(".forgotten")).to_contain_text(
-        "Earlier reasons and messages are not remembered. The flow was suspended for 1m30s in all"
+        "Reasons and messages of this time are not kept. The flow was suspended for 1m30s in all"
     )
 
 

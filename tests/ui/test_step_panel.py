@@ -1,6 +1,7 @@
 """The panel of the selected step, in a real browser."""
 
 import json
+import re
 
 import pytest
 from playwright.async_api import Browser, ViewportSize, expect
@@ -72,12 +73,16 @@ async def test_the_panel_of_a_step_that_is_selected_comes_into_view(
     await expect(tab.locator("#step-head")).to_be_in_viewport()
 
 
-async def test_one_clock_tells_since_when_a_step_failed(world: PageWorld) -> None:
-    failed = FAILED | {"lastTransitionTime": ago(100)}
+async def test_one_clock_tells_when_a_step_failed_and_a_sentence_how_long_it_took(
+    world: PageWorld,
+) -> None:
+    failed = FAILED | {"createTime": ago(140), "lastTransitionTime": ago(100)}
     await world.put(flow_with_status("f", {"a": ""}, {"a": failed}, "Failed"))
     tab = await world.open("/flows/default/f?step=a")
-    await expect(tab.locator("#step-head")).to_contain_text("for 1m")
-    await expect(tab.locator("#step-why")).to_contain_text("Step a failed (")
+    await expect(tab.locator("#step-head")).to_contain_text("1m40s ago")
+    await expect(tab.locator("#step-why")).to_have_text(
+        re.compile(r"Step a failed \(.* UTC, JobFailed\) after 40s: pod f-a-main-0 failed")
+    )
 
 
 async def test_what_may_not_be_read_is_said_in_its_place(world: PageWorld) -> None:

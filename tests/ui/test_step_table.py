@@ -3,8 +3,10 @@
 import pytest
 from playwright.async_api import Page, expect
 
+from jobflow.cli.display.step_rows import step_rows
+from jobflow.core.text import format_duration
 from support.page.page_world import PageWorld
-from support.page.timed_flows import child_flow, timed_flow
+from support.page.timed_flows import Clock, child_flow, timed_flow
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -32,14 +34,34 @@ async def test_a_column_sorts_by_the_address(world: PageWorld) -> None:
     tab = await world.open(TABLE)
     await tab.get_by_role("link", name="Duration").click()
     await expect(tab.locator("th[aria-sort=ascending]")).to_contain_text("Duration")
-    assert await names(tab) == ["report", "lint", "prepare", "fetch", "sweep", "inner"]
+    assert await names(tab) == ["report", "lint", "fetch", "prepare", "sweep", "inner"]
     assert tab.url.endswith("?view=table&sort=duration")
     await tab.get_by_role("link", name="Duration").click()
     await expect(tab.locator("th[aria-sort=descending]")).to_contain_text("Duration")
     await tab.reload()
-    assert await names(tab) == ["sweep", "inner", "fetch", "prepare", "lint", "report"]
+    assert await names(tab) == ["sweep", "inner", "prepare", "fetch", "lint", "report"]
     await tab.goto(f"{world.home}{TABLE}&sort=nonsense")
     assert (await names(tab))[0] == "lint"
+
+
+@pytest.mark.parametrize(("measured", "shown"), [("", "1m30s"), ("4.25s", "4.2s")])
+async def test_a_duration_is_that_of_jobflow_get(
+    world: PageWorld, measured: str, shown: str
+) -> None:
+    """The duration of the last attempt, from its job's creation to its job's end."""
+    clock = Clock()
+    made = timed_flow(clock=clock)
+    condition = made["status"]["conditions"]["training-fetch"]
+    condition |= {"lastTransitionTime": clock.ago(425), "runningDuration": measured}
+    await world.put(made)
+    [row] = [each for each in step_rows(await world.flow("training")) if each.step == "fetch"]
+    assert format_duration(row.duration(clock.now), tenths=True) == shown
+    tab = await world.open(f"{TABLE}&step=fetch")
+    await expect(tab.locator("[id='row:fetch'] .number time")).to_have_text(shown)
+    await expect(tab.locator("#step-why")).to_contain_text(f"after {shown}")
+    await expect(tab.locator("#step-attempts li").first).to_contain_text(shown)
+    await tab.keyboard.press("2")
+    await expect(tab.locator("[id='lane:fetch'] .took")).to_contain_text(shown)
 
 
 async def test_items_are_sorted_below_their_step(world: PageWorld) -> None:

@@ -157,6 +157,22 @@ async def test_a_job_that_took_no_second_is_seen(world: PageWorld) -> None:
     assert bar["x"] + bar["width"] <= end["x"] + end["width"] + 1
 
 
+async def test_the_times_of_the_axis_are_within_the_card_on_a_telephone(world: PageWorld) -> None:
+    clock = Clock()
+    done = {"phase": "Completed", "job": "f-a", "attempts": 1}
+    made = flow_with_status("f", {"a": ""}, {"a": done}, "Succeed")
+    made["status"] |= {
+        "startTime": clock.ago(177),
+        "completionTime": clock.ago(20),
+        "jobStatusList": [record(clock, "f-a", 177, 177, 20)],
+    }
+    await world.put(made)
+    tab = await world.open("/flows/default/f?view=timeline")
+    await tab.set_viewport_size({"width": 390, "height": 844})
+    card, last = await box(tab, "#lanes .marks"), await box(tab, "#axis .times text:last-child")
+    assert last["x"] + last["width"] <= card["x"] + card["width"] + 1
+
+
 async def test_queued_has_one_colour(world: PageWorld) -> None:
     await world.put(timed_flow())
     tab = await world.open(PATH)

@@ -118,3 +118,21 @@ async def test_a_page_whose_server_ended_says_so(world: PageWorld) -> None:
             await expect(tab.locator("#rows")).to_contain_text("No flows")
         await expect(tab.locator("#connection")).to_have_text("Connection lost. Reconnecting…")
     await tab.close()
+
+
+async def test_actions_are_disabled_while_the_connection_is_lost(world: PageWorld) -> None:
+    await world.put(flow_with_status("f", {"a": ""}, {"a": "Running"}))
+    async with Hop(world.served) as hop:
+        tab = await world.context.new_page()
+        await tab.clock.install()
+        async with tab.expect_response(lambda answer: "/stream?" in answer.url):
+            await tab.goto(f"http://127.0.0.1:{hop.port}/flows/default/f")
+        button = tab.get_by_role("button", name="Suspend", exact=True)
+        hop.go_dark()
+        await tab.clock.fast_forward("01:00")
+        await expect(button).to_have_attribute("aria-disabled", "true")
+        await button.click(force=True)
+        await expect(tab.locator("#done")).to_contain_text("Connection lost")
+        hop.light_up()
+        await expect(button).not_to_have_attribute("aria-disabled", "true", timeout=20_000)
+        await tab.close()

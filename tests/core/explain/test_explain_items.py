@@ -53,7 +53,7 @@ def test_a_running_item_has_a_job_and_its_value() -> None:
 
 def test_a_run_of_a_repeat_is_explained() -> None:
     assert why(repeat("Completed Running"), 0) == [
-        "Step a/0 completed 1m13s ago (12:00:02 UTC).",
+        "Step a/0 completed 1m13s ago (12:00:02 UTC) after 2s.",
         'Its outputs: {"accuracy":0.9}.',
     ]
 

@@ -33,7 +33,7 @@ def progress(phases: str, phase: str = "Running") -> StepCondition:
             FORTY,
             progress("Completed Failed", "Failed"),
             "1/40 items done, 1 failed, 38 not started",
-            "1/40 items",
+            "1 of 40 failed",
         ),
         (FORTY, progress("Completed " * 40), "40/40 items done", "40/40 items"),
         (FORTY, progress("Completed " * 40, "Completed"), "40 items", "40 items"),

@@ -7,14 +7,15 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from jobflow.api.flow.control import ForEach
+from jobflow.api.flow.control import ForEach, Retry
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.core.names import format_job_name
 from jobflow.core.schedule.moments import moments
 from jobflow.core.schedule.past import UNKNOWN, flow_at, forgotten, last_time, phases_at
-from jobflow.core.schedule.timeline import first_start, last_retry, timeline
+from jobflow.core.schedule.spans import Attempts, list_retries
+from jobflow.core.schedule.timeline import first_start, timeline
 from model.carrying import Case, Simulation
 from model.random_flows import cases
 from support.laws.effort_of_laws import tries
@@ -78,11 +79,8 @@ def test_a_step_that_was_cancelled_while_it_waited_had_not_failed_before() -> No
         phase="Failed", reason="Cancelled", job="f-a", attempts=1, last_transition_time=at(60)
     )
     flow = flow_of({"a": failed}, [record("a", (0, 1, 5), "Failed")], end=60)
-    assert [phases(flow, second) for second in (5, 59, 60)] == [
-        "a:Waiting",
-        "a:Waiting",
-        "a:Failed",
-    ]
+    found = [phases(flow, second) for second in (5, 59, 60)]
+    assert found == ["a:Waiting", "a:Waiting", "a:Failed"]
 
 
 def test_items_are_as_many_as_there_were() -> None:
@@ -177,6 +175,48 @@ def test_the_attempts_before_a_retry_are_seen(seconds: float, expected: str) -> 
     assert phases(retried(), seconds) == expected
 
 
+def retried_twice() -> JobFlow:
+    """A flow whose step b failed after 20 and 60 seconds, retried at about 40 and after 80."""
+    completed = StepCondition(
+        phase="Completed", job="f-b-r2", attempts=3, past_attempts=2, last_transition_time=at(99)
+    )
+    return flow_of(
+        {"a": done("a", last_transition_time=at(10)), "b <- a": completed},
+        [
+            record("a", (0, 1, 10)),
+            record("b", (11, 12, 20), "Failed"),
+            record("b-r1", (41, 42, 60), "Failed"),
+            record("b-r2", (82, 83, 99)),
+        ],
+        start_time=at(80),
+        end=99,
+    )
+
+
+def test_a_failed_step_is_failed_until_each_retry() -> None:
+    expected = {15: "Running", 20: "Failed", 40: "Failed", 41: "Pending"}
+    expected |= {60: "Failed", 79: "Failed", 80: "Waiting", 99: "Completed"}
+    found = {second: phases_at(retried_twice(), at(second))["b"] for second in expected}
+    assert found == expected
+
+
+def test_a_step_with_retry_waits_between_the_attempts_before_a_retry() -> None:
+    again = StepCondition(
+        phase="Running", job="f-a-r2", attempts=3, past_attempts=2, last_transition_time=at(51)
+    )
+    flow = flow_of(
+        {"a": (Step(name="a", retry=Retry(limit=1)), again)},
+        [
+            record("a", (0, 1, 10), "Failed"),
+            record("a-r1", (15, 16, 20), "Failed"),
+            record("a-r2", (51, 51, None), "Running"),
+        ],
+        start_time=at(50),
+    )
+    found = [phases(flow, second) for second in (12, 20, 50)]
+    assert found == ["a:Waiting", "a:Failed", "a:Waiting"]
+
+
 def test_a_retried_flow_that_waits_for_its_place_is_seen_from_its_first_start() -> None:
     flow = retried(start_time=None, queued_time=at(50))
     assert phases(flow, 15) == "a:Completed b:Running c:Waiting"
@@ -254,7 +294,8 @@ def test_a_daemon_that_ended_with_its_flow_had_not_failed_before_the_retry() -> 
 
 def test_the_status_remembers_only_jobs_from_before_a_retry() -> None:
     assert forgotten(retried()) == [
-        "The flow was retried. Only its jobs are known of the time before that."
+        "The flow was retried. Of the time before, only its jobs are kept: a step that was skipped "
+        "then is shown as Waiting."
     ]
 
 
@@ -269,6 +310,14 @@ def test_a_retry_is_a_moment() -> None:
         (at(50), "the flow was retried"),
         (at(51), "b started"),
     ]
+
+
+def test_a_job_that_failed_before_a_start_was_seen_is_a_moment() -> None:
+    failed = StepCondition(phase="Waiting", job="f-a", attempts=1, past_attempts=1)
+    flow = flow_of({"a": failed}, [record("a", (0, None, 1), "Failed")], start_time=at(9))
+    found = timeline(flow, now=at(10), whole=True)
+    assert found is not None
+    assert moments(flow, found)[1].words == "a failed"
 
 
 def test_moments_are_one_a_second_and_say_what_happened() -> None:
@@ -336,7 +385,7 @@ def check_past(flow: JobFlow) -> None:
     ended: dict[str, str] = {}
     attempts = 0
     for time in times:
-        if time == last_retry(flow):
+        if time in list_retries(flow, Attempts(flow)):
             ended = {}
         then = flow_at(flow, time)
         conditions = (then.status.conditions or {}).values()

@@ -293,6 +293,18 @@ def test_a_time_is_divided_by_state() -> None:
     assert [time.total_seconds() for time in times.values()] == [1, 3, 3]
 
 
+@pytest.mark.parametrize("has_next_job", [True, False])
+def test_a_step_that_failed_before_a_retry_waits_from_the_retry_on(has_next_job: bool) -> None:
+    job = {"job": "f-a-r1", "attempts": 2} if has_next_job else {"job": "f-a", "attempts": 1}
+    again = StepCondition(phase="Waiting", past_attempts=1, **job)
+    records = [record("a", (0, 1, 10), "Failed"), record("a-r1", (55, 55, 57), "Failed")]
+    flow = flow_of({"a": again}, records[: 1 + has_next_job], start_time=at(50))
+    found = timeline(flow, now=at(60), whole=True)
+    assert found is not None
+    behind = "w50-55 r55-57 w57-60+" if has_next_job else "w50-60+"
+    assert spans(found.steps[0]) == f"q0-1 r1-10 {behind}"
+
+
 def test_an_approval_waits_until_it_is_answered() -> None:
     ok = Step(name="ok", approval=Approval(), depends_on=DependsOn(targets=["a"]))
     answered = StepCondition(phase="Completed", attempts=1, last_transition_time=at(25))

@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from jobflow.core.spec.items import drop_null_keys
+import pytest
+
+from jobflow.api.flow.control import ForEach
+from jobflow.api.flow.step import Step
+from jobflow.core.spec.items import drop_null_keys, name_item
 
 
 def test_null_keys_are_dropped_and_null_entries_are_kept() -> None:
@@ -20,3 +24,20 @@ def test_items_may_be_nested_deep() -> None:
     for _ in range(5_000):
         (kept,) = kept["a"]
     assert kept is None
+
+
+@pytest.mark.parametrize(
+    ("items", "name"),
+    [
+        (["eu"], "item 0 (eu)"),
+        ([7], "item 0 (7)"),
+        ([0], "item 0"),
+        (["0"], "item 0"),
+        (["x" * 25], "item 0"),
+        (["a\nb"], "item 0"),
+        ([{"a": 1}], "item 0"),
+        ([], "item 0"),
+    ],
+)
+def test_an_item_is_named_with_its_value_if_that_is_short(items: list[Any], name: str) -> None:
+    assert name_item(Step(name="a", for_each=ForEach(items=items)), None, 0) == name

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobflow.api.duration import parse_duration
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
@@ -26,6 +25,7 @@ from jobflow.core.explain.progress import format_case, format_run_progress
 from jobflow.core.names import format_job_name
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
+from jobflow.core.spec.step_times import StepTimes, times_of
 from jobflow.core.text import join_names
 from jobflow.core.timestamps import truncate_to_second
 
@@ -48,16 +48,11 @@ class StepRow:
     phase: str
     message: str
     attempts: int
-    start: datetime | None
-    """Creation of the current or last job; of forEach and repeat the first."""
-    end: datetime | None
+    times: StepTimes
     pods: Mapping[str, TaskState] | None
     """Pods by task while the step runs."""
     outputs: str
     """`acc=0.9, epochs=3` if they are short; of a repeat those of its last run."""
-    measured: timedelta | None = None
-    """Running time with fractions of a second, if Volcano reported one; other times of a status are
-    whole seconds."""
     is_item: bool = False
     """Whether it is a row of `items`, whose step is `train/0`."""
     item: str = ""
@@ -75,11 +70,7 @@ class StepRow:
 
     def duration(self, now: datetime) -> timedelta | None:
         """Time from its first job's start to its end or `now`; None before the first job."""
-        if self.start is None:
-            return None
-        if self.measured is not None:
-            return self.measured
-        return max((self.end or truncate_to_second(now)) - self.start, timedelta())
+        return self.times.duration(now)
 
     def time_in_phase(self, now: datetime) -> timedelta | None:
         """The duration, or how long a Waiting step has waited."""
@@ -177,33 +168,6 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_ITEM else text[: _MAX_ITEM - 1] + "…"
 
 
-_Times = tuple[datetime | None, datetime | None]
-
-
-def _times(condition: RunCondition, records: Mapping[str, JobRecord]) -> _Times:
-    record = records.get(condition.job)
-    start = record.start_timestamp if record else None
-    end = record.end_timestamp if record else None
-    if condition.flow and condition.phase in ENDED_STEP_PHASES:
-        end = condition.last_transition_time
-    return start or condition.create_time, end
-
-
-def _loop_times(
-    condition: StepCondition, records: Mapping[str, JobRecord], since: datetime | None
-) -> _Times:
-    """Return the start of the first run, and the end of the last once the step has finished. After
-    a retry of the flow, which was at `since`, only runs behind it count, unless all were before."""
-    times = [_times(run, records) for run in condition.runs or ()]
-    has_ended = condition.phase in ENDED_STEP_PHASES
-    again = [each for each in times if each[0] and (since is None or each[0] >= since)]
-    times = again or (times if has_ended else [])
-    start = min((start for start, _ in times if start), default=None)
-    if not has_ended:
-        return start, None
-    return start, max((end for _, end in times if end), default=condition.last_transition_time)
-
-
 def _jobs(key: str, step: Step, condition: StepCondition) -> str:
     """`train-0 … 39` of a forEach, else the current or last job or child flow; "" for an
     approval."""
@@ -223,10 +187,6 @@ def _row(
     records: Mapping[str, JobRecord],
     since: datetime | None = None,
 ) -> StepRow:
-    if condition.runs:
-        start, end = _loop_times(condition, records, since)
-    else:
-        start, end = _times(condition, records)
     last = (condition.runs or (condition,))[-1]
     is_for_each = step.fan_out is not None
     message = condition.message
@@ -239,24 +199,10 @@ def _row(
         phase=condition.phase or StepPhase.WAITING,
         message=printable(message),
         attempts=0 if is_for_each else last.attempts,
-        start=start,
-        end=end,
+        times=times_of(condition, records, since),
         pods=condition.task_status_count if _is_running(condition) and not is_for_each else None,
         outputs=_outputs_beside(message, (condition if is_for_each else last).outputs or {}),
-        measured=None if condition.runs else _measured(condition),
     )
-
-
-def _measured(condition: StepCondition) -> timedelta | None:
-    """Return how long the last job ran, if it has ended and this is known more precisely than in
-    seconds."""
-    if condition.phase not in ENDED_STEP_PHASES:
-        return None
-    try:
-        seconds = parse_duration(condition.running_duration)
-    except ValueError:
-        return None
-    return None if seconds.is_integer() else timedelta(seconds=seconds)
 
 
 def _is_running(condition: StepCondition) -> bool:

@@ -345,7 +345,7 @@ def table(flow: JobFlow, now: datetime, width: int | None = None) -> Iterator[Te
 
 
 def _cells(row: StepRow, now: datetime) -> Sequence[str]:
-    start = row.start.astimezone().strftime("%H:%M:%S") if row.start else ""
+    start = row.times.start.astimezone().strftime("%H:%M:%S") if row.times.start else ""
     duration = format_duration(row.duration(now), tenths=True)
     return row.step, row.job, row.phase, start, duration
 

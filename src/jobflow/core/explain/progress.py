@@ -21,8 +21,8 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
     """Return the progress of items or repeats; empty for other steps and before the first run.
 
     Items: `12/40 items done, 3 running, 1 failed`, at the end `40 items` or `1/8 items done,
-    1 failed, 6 not started`; `brief`: `12/40 items`. Repeats: `run 3 of at most 10`, at the end
-    `3 runs`; `brief`: `run 3`.
+    1 failed, 6 not started`; `brief`: `12/40 items`, at the end `1 of 8 failed`. Repeats: `run 3 of
+    at most 10`, at the end `3 runs`; `brief`: `run 3`.
     """
     runs = condition.runs or ()
     finished = condition.phase in ENDED_STEP_PHASES
@@ -43,9 +43,10 @@ def _format_items(total: int, runs: Sequence[RunCondition], *, finished: bool, b
     done = sum(run.phase == StepPhase.COMPLETED for run in runs)
     if finished and done == total:
         return format_count(total, "item")
+    failed = sum(run.phase == StepPhase.FAILED for run in runs)
     share = f"{done:,}/{format_count(total, 'item')}"
-    if brief:
-        return share
+    if brief:  # beside the phase Failed, the number of those that completed misleads
+        return f"{failed:,} of {total:,} failed" if finished and failed else share
     ended = sum(run.phase in ENDED_STEP_PHASES for run in runs)
     again = (StepReason.RETRYING, StepReason.JOB_LOST)
     waiting = [run for run in runs if run.phase == StepPhase.WAITING]
@@ -53,7 +54,7 @@ def _format_items(total: int, runs: Sequence[RunCondition], *, finished: bool, b
         "running": sum(has_job(run) for run in runs),
         "to approve": sum(asks(run) for run in waiting),
         "to run again": sum(run.reason in again for run in waiting),
-        "failed": sum(run.phase == StepPhase.FAILED for run in runs),
+        "failed": failed,
         "not started": total - ended if finished else 0,
     }
     return f"{share} done" + "".join(f", {n:,} {what}" for what, n in counts.items() if n)

@@ -30,7 +30,9 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.pods.failure import describe_end
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import QUESTION, asks
+from jobflow.core.spec.items import name_item
 from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
+from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import (
     MAX_NAMES,
     format_count,
@@ -191,9 +193,8 @@ class StepExplainer:
         yield from self._facts.by_step.get(self._ctx.steps[step].name, ())
 
     def _describe_completion(self, step: int, condition: StepCondition) -> Iterator[str]:
-        ran = f" after {condition.running_duration}" if condition.running_duration else ""
-        ago = self._format_ago(step)
-        yield f"Step {self.name(step)} completed{ago}{ran}{_because(condition)}."
+        when = f"{self._format_ago(step)}{self._format_took(condition)}"
+        yield f"Step {self.name(step)} completed{when}{_because(condition)}."
         if condition.outputs:
             outputs = msgspec.json.encode(condition.outputs).decode()
             if len(outputs) <= MAX_VALUE:
@@ -201,7 +202,9 @@ class StepExplainer:
 
     def _describe_failure(self, step: int, condition: StepCondition) -> Iterator[str]:
         why = _because(condition) or _describe_failed_pod(condition)
-        yield f"Step {self.name(step)} failed{self._format_ago(step, condition.reason)}{why}."
+        took = self._format_took(condition) if self._on_page else ""
+        ago = self._format_ago(step, condition.reason)
+        yield f"Step {self.name(step)} failed{ago}{took}{why}."
 
     def _describe_skip(self, step: int, condition: StepCondition) -> Iterator[str]:
         ago = self._format_ago(step, condition.reason)
@@ -235,6 +238,12 @@ class StepExplainer:
         when = self.condition(step).last_transition_time or ended
         ago = f" {format_elapsed(when, self._now)} ago" if when and not self._on_page else ""
         return ago + _in_brackets(format_time(when, self._now) if when else "", reason)
+
+    def _format_took(self, condition: StepCondition) -> str:
+        """Return ` after 1m15s`, the duration of a step that has ended; "" if it had no job."""
+        times = times_of(condition, self._ctx.records, self._ctx.flow.status.start_time)
+        took = times.duration(self._now) if times.until is not None else None
+        return f" after {format_duration(took, tenths=True)}" if took is not None else ""
 
     def _describe_remedy(self, step: int, condition: StepCondition) -> Iterator[str]:
         spec = self._ctx.observed[step].step
@@ -303,7 +312,8 @@ def _describe_runs(step: Step, condition: StepCondition) -> Iterator[str]:
     ended = (run for run in condition.runs or () if run.phase == StepPhase.FAILED)
     failed = [run for run in ended if run.job != condition.job]
     for run in failed[:MAX_NAMES]:
-        yield f"Item {run.index} failed ({run.reason}): {run.message or 'the cause is unknown'}."
+        item = name_item(step, condition.decisions, run.index).removeprefix("item")
+        yield f"Item{item} failed ({run.reason}): {run.message or 'the cause is unknown'}."
     if len(failed) > MAX_NAMES:
         yield f"{format_count(len(failed) - MAX_NAMES, 'more item')} failed."
 

@@ -11,8 +11,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.names import format_job_name
-from jobflow.core.schedule.spans import State
-from jobflow.core.schedule.timeline import StepTimeline, Timeline, last_retry
+from jobflow.core.schedule.spans import last_retry
+from jobflow.core.schedule.timeline import StepTimeline, Timeline
 from jobflow.core.text import join_names
 
 
@@ -52,12 +52,13 @@ def moments(flow: JobFlow, found: Timeline) -> list[Moment]:
 
 
 def _of_step(line: StepTimeline, condition: StepCondition) -> Iterator[tuple[datetime, MomentKind]]:
+    last = {span.job: span for span in line.spans if span.job}
     seen = {""}
     for span in line.spans:
         if span.job not in seen:
             seen.add(span.job)
             yield span.start, MomentKind.STARTED
-        if span.outcome == JobPhase.FAILED and span.state is State.RUNNING:
+        if span.outcome == JobPhase.FAILED and span is last[span.job]:
             yield span.end, MomentKind.FAILED
     if line.phase in ENDED_STEP_PHASES:
         jobs = [span.end for span in line.spans if span.job]

@@ -3,7 +3,7 @@
 A status keeps when each vcjob was created, started and ended, and since when each step is in its
 present phase. A step has its present phase from that time on. Before, its phase is that of the
 vcjob that existed at the time, or Waiting; from the end of its last vcjob before a retry of the
-flow until the retry, it is that of its end. Reasons and messages of earlier phases are lost.
+flow until that retry, it is that of its end. Reasons and messages of earlier phases are lost.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.volcano.job import JobPhase
-from jobflow.core.schedule.spans import Attempts, State, runs_of, spans_of_job
-from jobflow.core.schedule.timeline import first_start, last_retry
+from jobflow.core.schedule.spans import Attempts, State, list_retries, runs_of, spans_of_job
+from jobflow.core.schedule.timeline import first_start
 from jobflow.core.text import format_duration, join_names
 
 UNKNOWN = "Unknown"
@@ -78,7 +78,10 @@ class _Past:
     def __init__(self, flow: JobFlow, moment: datetime) -> None:
         self._flow, self._moment = flow, moment
         self._attempts = Attempts(flow)
-        self._start, self._retry = first_start(flow), last_retry(flow)
+        self._start = first_start(flow)
+        retries = list_retries(flow, self._attempts)
+        self._retry = next((each for each in retries if moment < each), None)
+        """The first retry after the time; None if there is none."""
         self._has_started = self._start is not None and moment >= self._start
         self._daemons = {
             key
@@ -104,7 +107,7 @@ class _Past:
         status = self._flow.status
         ended = sum(each.phase in ENDED_STEP_PHASES for each in conditions.values())
         suspended = status.suspended_at
-        start = self._start if self._is_before_retry() else status.start_time
+        start = self._start if self._retry is not None else status.start_time
         return JobFlowStatus(
             state=FlowState(phase=self._phase(conditions.values())),
             progress=f"{ended}/{len(self._flow.all_steps)}",
@@ -122,16 +125,16 @@ class _Past:
         has_failed = is_over and all(each.phase in rests for each in conditions)
         return FlowPhase.FAILED if has_failed else FlowPhase.RUNNING
 
-    def _is_before_retry(self) -> bool:
-        return self._retry is not None and self._moment < self._retry
-
     def _ended_before_retry(self, records: Iterable[JobRecord]) -> bool:
         """Whether the time is before a retry of the flow, and after the end of all vcjobs of these
-        that were created before it."""
-        if self._retry is None or not self._is_before_retry():
+        that were created before that retry."""
+        if self._retry is None:
             return False
+        retry = self._retry
         ends = [
-            each.end_timestamp for each in records if _is_before(each.start_timestamp, self._retry)
+            each.end_timestamp
+            for each in records
+            if each.start_timestamp is not None and each.start_timestamp < retry
         ]
         return bool(ends) and all(_is_before(end, self._moment) for end in ends)
 
@@ -287,7 +290,10 @@ def _sentences(
     flow: JobFlow, *, again: bool, unknown: list[str], children: list[str], long: list[str]
 ) -> Iterator[str]:
     if again:
-        yield "The flow was retried. Only its jobs are known of the time before that."
+        yield (
+            "The flow was retried. Of the time before, only its jobs are kept: a step that was "
+            "skipped then is shown as Waiting."
+        )
     if seconds := flow.status.suspended_seconds:
         length = format_duration(timedelta(seconds=seconds))
         yield f"The flow was suspended for {length} in all; it is not known when."

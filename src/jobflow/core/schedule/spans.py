@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import pairwise
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
@@ -134,24 +135,60 @@ class Attempts:
         return self._by_run.get(first_job(key, run), [])
 
 
+def last_retry(flow: JobFlow) -> datetime | None:
+    """Return when the flow was last retried; None if no step has attempts from before a retry."""
+    conditions = (flow.status.conditions or {}).values()
+    if not any(run.past_attempts for each in conditions for run in runs_of(each)):
+        return None
+    return flow.status.queued_time or flow.status.start_time
+
+
+def list_retries(flow: JobFlow, attempts: Attempts) -> Sequence[datetime]:
+    """Return when the flow was retried, in order. The status has only the time of the last retry.
+    An earlier one was before a vcjob that follows a failed vcjob of a step without `retry`: its
+    time is the creation of the first such vcjob."""
+    last = last_retry(flow)
+    if last is None:
+        return ()
+    conditions, earlier = flow.status.conditions or {}, set[datetime]()
+    for key, step in zip(attempts.keys, flow.all_steps, strict=True):
+        if step.retry is not None or key not in conditions:
+            continue
+        for run in runs_of(conditions[key]):
+            for failed, again in pairwise(attempts.of_run(key, run)):
+                created = again.start_timestamp
+                if failed.state == JobPhase.FAILED and created is not None and created < last:
+                    earlier.add(created)
+    return (*sorted(earlier), last)
+
+
 class RunSpans:
     """The spans of a flow's runs within a time."""
 
     def __init__(self, flow: JobFlow, start: datetime, end: datetime) -> None:
         self.attempts = Attempts(flow)
+        self._retries = list_retries(flow, self.attempts)
         self._is_final = flow.final
         self._start, self._end = start, end
 
     def of_run(self, key: str, run: RunCondition) -> list[Span]:
         """Return the spans of all attempts of a run of the step with this key, and the waits
-        between them."""
+        between them. A run that ended before a retry of the flow waits only from the retry on."""
         spans: list[Span] = []
         for record in self.attempts.of_run(key, run):
             jobs = [*filter(None, map(self._cut, spans_of_job(record, self._end)))]
-            if spans and jobs and jobs[0].start > spans[-1].end:
-                spans.append(Span(State.WAITING, spans[-1].end, jobs[0].start))
+            if spans and jobs:
+                since = self.waits_from(spans[-1].end, jobs[0].start)
+                if jobs[0].start > since:
+                    spans.append(Span(State.WAITING, since, jobs[0].start))
             spans += jobs
         return spans
+
+    def waits_from(self, ended: datetime, until: datetime) -> datetime:
+        """Return when a run whose vcjob has ended began to wait for its next vcjob, which was
+        created at `until`: at the last retry of the flow between them, or else at the end."""
+        between = (each for each in self._retries if ended < each <= until)
+        return max(between, default=ended)
 
     def _cut(self, span: Span) -> Span | None:
         """Return the part of a span that is within the time; None if there is none."""

@@ -118,14 +118,6 @@ def first_start(flow: JobFlow) -> datetime | None:
     return min((time for time in times if time is not None), default=None)
 
 
-def last_retry(flow: JobFlow) -> datetime | None:
-    """Return when the flow was last retried; None if no step has attempts from before a retry."""
-    conditions = (flow.status.conditions or {}).values()
-    if not any(run.past_attempts for each in conditions for run in runs_of(each)):
-        return None
-    return flow.status.queued_time or flow.status.start_time
-
-
 def timeline(flow: JobFlow, *, now: datetime, whole: bool = False) -> Timeline | None:
     """Return the timeline of a flow; None if its status has no time.
 
@@ -164,6 +156,7 @@ class _Steps:
         self._graph = Graph(self._steps)
         runs = RunSpans(flow, start, end)
         self._attempts, self._of_run = runs.attempts, runs.of_run
+        self._waits_from = runs.waits_from
         conditions = flow.status.conditions or {}
         waiting = StepCondition(phase=StepPhase.WAITING)
         self._conditions = [conditions.get(key, waiting) for key in self._attempts.keys]
@@ -262,7 +255,7 @@ class _Steps:
         spans = [span for run in runs_of(condition) for span in self._of_run(key, run)]
         is_open = not self._flow.final and condition.phase not in ENDED_STEP_PHASES
         if is_open and spans and not any(span.is_open for span in spans):
-            last = max(span.end for span in spans)
+            last = self._waits_from(max(span.end for span in spans), self._end)
             spans.append(Span(State.WAITING, last, self._end, is_open=True))
         return sorted(spans, key=lambda span: span.start)
 

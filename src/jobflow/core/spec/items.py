@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from jobflow.api.flow.control import to_number
@@ -12,6 +13,9 @@ from jobflow.api.flow.status import Decisions
 from jobflow.api.flow.step import Step
 from jobflow.core.json_values import copy_json
 from jobflow.core.limits import MAX_RUNS
+
+_SHORT = 24
+"""Characters of an item that is named with its index."""
 
 
 def takes_items(step: Step) -> bool:
@@ -60,3 +64,13 @@ def get_item(step: Step, decided: Decisions | None, index: int | None) -> Any:
     if items is None or index is None or index >= len(items):
         return UNSET
     return items[index]
+
+
+def name_item(step: Step, decided: Decisions | None, index: int | None) -> str:
+    """Return `item 3 (eu)`: the index, and the item if it is short and not its index."""
+    item = get_item(step, decided, index)
+    if item is UNSET or item is index or isinstance(item, dict | list):
+        return f"item {index}"
+    text = item if isinstance(item, str) else msgspec.json.encode(item).decode()
+    is_short = 0 < len(text) <= _SHORT and text.isprintable() and text != str(index)
+    return f"item {index} ({text})" if is_short else f"item {index}"

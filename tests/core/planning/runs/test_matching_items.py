@@ -86,7 +86,7 @@ def test_an_item_is_skipped_for_its_target_item_and_the_others_go_on(
     planned = end_jobs(end_jobs(world, "Completed", "f-b-0"), "Completed", "f-b-2").plan()
     assert planned.failed == {"a": "JobFailed", "b": "UpstreamFailed"}
     assert planned.conditions["b"].message == (
-        "1 of 3 items skipped; item 1: item 1 of a (Failed) did not end as required"
+        "1 of 3 items skipped; item 1 (y): item 1 of a (Failed) did not end as required"
     )
 
 
@@ -115,7 +115,7 @@ def test_an_item_that_fails_itself_stops_the_items_that_have_not_started() -> No
     world = end_jobs(end_jobs(pipeline(), "Completed", "f-a-0"), "Failed", "f-b-0")
     condition = world.plan().conditions["b"]
     assert (condition.phase, condition.message) == (
-        "Failed", "2 of 3 items not started; item 0: the job f-b-0 ended Failed"
+        "Failed", "2 of 3 items not started; item 0 (x): the job f-b-0 ended Failed"
     )  # fmt: skip
     world = end_jobs(pipeline(continue_on_failure=True), "Completed", "f-a-0")
     world = end_jobs(end_jobs(world, "Failed", "f-b-0"), "Completed", "f-a-1")

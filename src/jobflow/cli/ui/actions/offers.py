@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FlowPhase, StepCondition, StepPhase
 from jobflow.cli.flows.wait import state_of
 from jobflow.cli.steer.delete import refuse_delete
 from jobflow.cli.steer.send_command import Verb, refuse
@@ -18,7 +19,9 @@ from jobflow.cli.steer.verbs import (
     SUSPEND,
     SUSPEND_AND_ABORT,
 )
-from jobflow.core.text import format_command
+from jobflow.core.names import format_job_name
+from jobflow.core.reasons import StepReason
+from jobflow.core.text import format_command, join_names
 
 STEP = "STEP"
 """Stands for the step in a command line."""
@@ -47,7 +50,7 @@ class Action:
     """The command: `cancel`; of one with a flag: `cancel-and-delete`."""
     label: str
     effect: str
-    """The effect, in sentences."""
+    """The effect, in sentences; "" if the button says it."""
     done: str
     """The notice after it: `{name} is being cancelled.`, of the flow or its step."""
     finally_effect: str = ""
@@ -138,7 +141,7 @@ ACTIONS: Mapping[str, Action] = {
         Action(
             "approve",
             "Approve",
-            "The step is Completed, and the steps that depend on it start.",
+            "",
             "Step {name} is being approved.",
             fields=(
                 _COMMENT,
@@ -149,7 +152,7 @@ ACTIONS: Mapping[str, Action] = {
         Action(
             "reject",
             "Reject",
-            "The step is Failed. A retry of the flow asks again.",
+            "",
             "Step {name} is being rejected.",
             fields=(_COMMENT,),
             has_step=True,
@@ -174,6 +177,8 @@ class Offer:
     label: str
     refusal: str
     """Why the command would be refused now; "" if it would not."""
+    note: str = ""
+    """What the dialog says about this flow, in sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,16 +201,59 @@ def list_offers(flow: JobFlow, *, is_deleted: bool) -> Offers:
         "cancel-and-delete" if refuse_delete(flow) else "delete",
     )
     gone = f"JobFlow {flow.metadata.name} was deleted" if is_deleted else ""
-    buttons = (Offer(name, ACTIONS[name].label, gone or _refusal(name, flow)) for name in names)
+    notes = {"retry": _describe_retry(flow)}
+    buttons = (
+        Offer(name, ACTIONS[name].label, gone or _refusal(name, flow), notes.get(name, ""))
+        for name in names
+    )
     return Offers(tuple(buttons), bool(flow.spec.finally_))
+
+
+def _runs_again(condition: StepCondition) -> bool:
+    is_left_out = condition.reason in (StepReason.NOT_TAKEN, StepReason.NOT_TARGETED)
+    return condition.phase != StepPhase.COMPLETED and not is_left_out
+
+
+def _describe_retry(flow: JobFlow) -> str:
+    """Return of which versions the jobs of a retry of a Failed flow are made, in sentences."""
+    if flow.status.state.phase != FlowPhase.FAILED:
+        return ""
+    conditions, name = flow.status.conditions or {}, flow.metadata.name
+    last = {step.name for step in flow.spec.finally_ or ()}
+    again = [
+        (step, condition)
+        for step in flow.all_steps
+        for condition in [conditions.get(format_job_name(name, step.name), StepCondition())]
+        if step.name in last or _runs_again(condition)
+    ]
+    jobs = [(step, step.case_of(each.decisions)) for step, each in again if step.approval is None]
+    place = "" if flow.metadata.namespace in ("", "default") else f" -n {flow.metadata.namespace}"
+    own = [step.name for step, case in jobs if not (step.template_for(case) or step.may_run_flow)]
+    sentences = []
+    if len(own) < len(jobs):
+        sentences.append(
+            "Jobs are made from the current versions of their templates: "
+            f"`jobflow submit FILE --templates{place}` changes them before the retry."
+        )
+    if own:
+        which, has = ("Step", "has its") if len(own) == 1 else ("Steps", "have their")
+        runs = "runs" if len(own) == 1 else "run"
+        sentences.append(
+            f"{which} {join_names(own)} {has} own container or jobSpec and {runs} the same again, "
+            "because the spec of a flow cannot change: to change it, submit the corrected file "
+            "under another name."
+        )
+    return " ".join(sentences)
 
 
 def _refusal(name: str, flow: JobFlow) -> str:
     """Return the first sentence of a refusal, with the phase in place of all that the page says of
-    the state of the flow."""
+    the state of the flow, and with the buttons in place of their commands."""
     if name not in _REFUSALS:
         return ""
     why = _REFUSALS[name](flow).replace(state_of(flow), flow.status.state.phase or "Pending")
+    for each in ("resume", "retry", "resubmit"):
+        why = why.replace(format_command(f"jobflow {each}", flow.metadata), ACTIONS[each].label)
     return why.partition(". ")[0]
 
 

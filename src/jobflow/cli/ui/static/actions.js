@@ -1,5 +1,6 @@
 // Actions: a button opens its dialog, which shows the command line that does the same; the answer of the
 // server is shown, and the stream brings what it changes.
+const connection = document.getElementById("connection");
 const done = document.getElementById("done");
 const SAID = "jobflow-said"; // what the page before this one has done
 let hiding = 0;
@@ -26,12 +27,12 @@ function flags(form) {
 function preview(form) {
   const step = form.elements.step?.value ?? "";
   const base = form.dataset.command.replace(" STEP", () => ` ${quote(step)}`);
-  form.querySelector("code").textContent = [base, ...flags(form)].join(" ");
+  form.querySelector(".same code").textContent = [base, ...flags(form)].join(" ");
 }
 
 function open(button) {
   if (button.getAttribute("aria-disabled") === "true") {
-    const why = document.getElementById(button.getAttribute("aria-describedby"));
+    const why = document.getElementById(button.getAttribute("aria-describedby")) ?? connection;
     return show({ error: why.textContent });
   }
   const dialog = document.getElementById(`action-${button.dataset.action}`);
@@ -41,9 +42,22 @@ function open(button) {
   if (form.elements.step) {
     form.elements.step.value = button.dataset.step;
     dialog.querySelector(".about").textContent = button.dataset.step;
+    dialog.querySelector(".question").textContent = button.dataset.question;
+    dialog.querySelector(".effect").textContent = button.dataset.effect;
   }
+  const note = document.getElementById(`note-${button.dataset.action}`);
+  form.querySelector(".note").replaceChildren(...(note?.cloneNode(true).childNodes ?? []));
   preview(form);
   dialog.showModal();
+  dialog.addEventListener("close", () => goBack(button.dataset), { once: true });
+}
+
+// The button may have been replaced while the dialog was open: then its successor gets the focus.
+function goBack({ action, step = "" }) {
+  if (document.activeElement !== document.body) return;
+  const buttons = [...document.querySelectorAll("[data-action]")];
+  const same = buttons.find((each) => each.dataset.action === action && (each.dataset.step ?? "") === step);
+  (same ?? buttons.find((each) => each.dataset.step === step) ?? buttons[0])?.focus();
 }
 
 function show({ message, error, link }) {
@@ -69,6 +83,16 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest?.("[data-action]");
   if (button) open(button);
   if (event.target.closest?.("[data-close]")) event.target.closest("dialog").close();
+});
+
+// Without a connection, no action can be done.
+document.addEventListener("page-connection", () => {
+  const isLost = connection.textContent !== "";
+  for (const button of document.querySelectorAll(isLost ? "[data-action]:not([aria-disabled])" : "[data-lost]")) {
+    button.toggleAttribute("data-lost", isLost);
+    if (isLost) button.setAttribute("aria-disabled", true);
+    else button.removeAttribute("aria-disabled");
+  }
 });
 
 document.addEventListener("input", (event) => {

@@ -1,4 +1,7 @@
-// The keyboard: / filters, j and k move, an element with data-key is pressed by that key.
+// The keyboard: / filters, j and k move, p goes into the panel, an element with data-key is pressed by
+// that key.
+import { settle } from "./navigate.js";
+
 const items = () => [...document.querySelectorAll("[data-item]")];
 
 function move(step) {
@@ -19,15 +22,19 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   const { target, key } = event;
   if (isTyping(target)) {
-    if (key === "Escape") target.blur();
-    if (key === "Enter" && "find" in target.dataset) find(target);
+    if (key === "Escape") leave(target);
+    if (key !== "Enter" || event.isComposing || !("filter" in target.dataset)) return;
+    event.preventDefault();
+    find(target);
     return;
   }
   if (document.querySelector("dialog[open]")) return;
+  const panel = document.querySelector("aside.step");
   const act = {
     "/": () => document.querySelector("[data-filter]")?.focus(),
     j: () => move(1),
     k: () => move(-1),
+    p: panel && (() => panel.focus()),
   }[key];
   const pressed = act ? null : document.querySelector(`[data-key="${CSS.escape(key)}"]:not([hidden])`);
   if (!act && !pressed) return;
@@ -40,13 +47,26 @@ function press(element) {
   element.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, view: window }));
 }
 
-function find(field) {
+// Clears a field of a search, and leaves another one or an empty one.
+function leave(field) {
+  if (field.type !== "search" || !field.value) return field.blur();
+  field.value = "";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+const nameOf = (item) => (item.getAttribute("aria-label") ?? item.textContent).split(", ")[0].toLowerCase();
+
+// Opens the only match, or the one whose name is the text; moves to the first of several.
+async function find(field) {
+  await settle(field.form);
   const text = field.value.trim().toLowerCase();
-  const found = text && items().find((each) => each.getAttribute("aria-label").toLowerCase().includes(text));
-  if (!found) return;
-  found.focus();
-  found.scrollIntoView({ block: "nearest", inline: "center" });
-  press(found);
+  const found = items().filter((each) => nameOf(each).includes(text));
+  const exact = found.filter((each) => nameOf(each) === text);
+  const [first] = exact.length ? exact : found;
+  if (!first || document.activeElement !== field) return;
+  first.focus();
+  first.scrollIntoView({ block: "nearest", inline: "center" });
+  if (text && Math.min(found.length, exact.length || found.length) === 1) press(first);
 }
 
 document.addEventListener("click", (event) => {

@@ -323,11 +323,19 @@ function find() {
     }
   }
   if (!root) document.body.classList.remove("wide-logs");
+  if (!root && !new URLSearchParams(location.search).get("step")) replaceQuery({ logs: "" });
   pane = root ? new Pane(root) : null;
   pane?.fit();
 }
 
 document.addEventListener("page-changed", find);
+// Runs before the keys of the page, so that Escape first makes the logs narrow, and then closes the step.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || !pane || !document.body.classList.contains("wide-logs")) return;
+  if (event.target.matches("input[type=search]") || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  pane.widen(false, true);
+}, true);
 window.addEventListener("resize", () => pane?.fit());
 document.addEventListener("visibilitychange", () => {
   if (!pane) return;

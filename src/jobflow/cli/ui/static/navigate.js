@@ -6,7 +6,9 @@
 import { connect } from "./stream.js";
 
 const PAUSE = 200; // milliseconds after the last key
+const PATIENCE = 1000; // milliseconds for the answer of the server, which sends nothing if nothing changes
 let typing = 0;
+let answered = Promise.resolve();
 
 export function go(query, { replaces = false } = {}) {
   for (const [name, value] of [...query]) if (!value) query.delete(name);
@@ -30,6 +32,10 @@ export function replaceQuery(changes) {
 }
 
 function follow() {
+  answered = new Promise((resolve) => {
+    document.addEventListener("page-changed", resolve, { once: true });
+    setTimeout(resolve, PATIENCE);
+  });
   fill();
   connect();
   document.dispatchEvent(new Event("page-address"));
@@ -70,6 +76,12 @@ function read(form) {
 
 function send(form, replaces) {
   go(read(form), { replaces });
+}
+
+// Waits until the page shows what a form asks for.
+export function settle(form) {
+  if (typing) send(form, true);
+  return answered;
 }
 
 document.addEventListener("input", (event) => {

@@ -4,10 +4,19 @@ import { isLow } from "./logs.js";
 const name = () => document.getElementById("step")?.getAttribute("aria-label") ?? "";
 let shown = name();
 
+// Where the panel had the focus, the step in the view gets it.
+function goBackTo(step) {
+  if (document.activeElement !== document.body) return;
+  const all = [...document.querySelectorAll("[data-item]")];
+  const find = (path) => all.find((each) => each.getAttribute("aria-label")?.split(", ")[0] === path);
+  (find(step) ?? find(step.split("/")[0]))?.focus({ preventScroll: true });
+}
+
 document.addEventListener("page-changed", () => {
   if (name() === shown) return;
+  const before = shown;
   shown = name();
-  if (!shown) return;
+  if (!shown) return goBackTo(before.replace(/^Step /, ""));
   const panel = document.getElementById("step");
   const { top } = panel.getBoundingClientRect();
   if (top < 0 || top > innerHeight / 2 || isLow()) panel.scrollIntoView({ block: "start" });

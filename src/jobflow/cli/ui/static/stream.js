@@ -63,7 +63,9 @@ document.addEventListener("visibilitychange", () => {
 });
 
 function say(text) {
-  if (note.textContent !== text) note.textContent = text;
+  if (note.textContent === text) return;
+  note.textContent = text;
+  document.dispatchEvent(new Event("page-connection"));
 }
 
 function apply({ html = {}, order = {} }) {
@@ -97,7 +99,7 @@ function replace(old, fresh) {
   if (old.matches("details")) fresh.open = old.open;
   old.replaceWith(fresh);
   fresh.scrollTo?.(scrollLeft, scrollTop);
-  heir?.focus({ preventScroll: true });
+  if (held) (heir ?? fresh.querySelector(FOCUSABLE))?.focus({ preventScroll: true });
   counts.replaced += 1;
 }
 

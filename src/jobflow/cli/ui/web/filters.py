@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
 
 from jobflow.core.drawing.phase_looks import look_of
-from jobflow.core.text import format_elapsed, format_time
+from jobflow.core.text import format_duration, format_elapsed, format_time
 
 
 def look(phase: str) -> str:
@@ -20,8 +20,11 @@ def look(phase: str) -> str:
 
 
 def elapsed(since: datetime | None, end: datetime | None = None) -> str:
-    """Return the time from `since` to `end`, or to now: `3m20s`; "" for None."""
-    return "" if since is None else format_elapsed(since, end or datetime.now(UTC))
+    """Return the time from `since` to `end`, or to now: `3m20s`, or `4.2s` if the end has fractions
+    of a second; "" for None."""
+    if since is not None and end is not None:
+        return format_duration(max(end - since, timedelta()), tenths=True)
+    return "" if since is None else format_elapsed(since, datetime.now(UTC))
 
 
 def iso(moment: datetime | None) -> str:

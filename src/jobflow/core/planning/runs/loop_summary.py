@@ -23,6 +23,7 @@ from jobflow.core.planning.observed import ObservedRun, ObservedStep
 from jobflow.core.planning.runs.loop import Loop, LoopEnd
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import StepReason
+from jobflow.core.spec.items import name_item
 from jobflow.core.text import format_count, shorten
 
 WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
@@ -121,7 +122,7 @@ def _items(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
     if waits := _waits_for(loop):
         message += f"; item {loop.first_waiting} waits for {waits}"
     if held_up is not None:
-        message += f"; item {held_up.index}: {held_up.message}"
+        message += f"; {_name(loop.observed, held_up)}: {held_up.message}"
     all_aborted = bool(with_job) and all(c.abort_time is not None for c in with_job)
     return {
         "phase": JobPhase.RUNNING,
@@ -163,13 +164,17 @@ def _repeat(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
 
 
 def _as_waiting_run(observed: ObservedStep, condition: RunCondition) -> dict[str, Any]:
-    item = f"item {condition.index}: " if observed.step.for_each is not None else ""
+    item = f"{_name(observed, condition)}: " if observed.step.for_each is not None else ""
     return {
         "phase": StepPhase.WAITING,
         "reason": condition.reason,
         "message": shorten(f"{item}{condition.message}"),
         "next_attempt_time": condition.next_attempt_time,
     }
+
+
+def _name(observed: ObservedStep, run: RunCondition) -> str:
+    return name_item(observed.step, observed.stored.decisions, run.index)
 
 
 def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[str, Any]:
@@ -201,7 +206,8 @@ def _skipped(
         return {"phase": StepPhase.COMPLETED}
     first = next((run for run in bad if run.reason == StepReason.UPSTREAM_FAILED), skipped[0])
     items = format_count(loop.total, "item")
-    message = f"{len(bad or skipped)} of {items} skipped; item {first.index}: {first.message}"
+    item = _name(loop.observed, first)
+    message = f"{len(bad or skipped)} of {items} skipped; {item}: {first.message}"
     return {
         "phase": StepPhase.FAILED if has_begun else StepPhase.SKIPPED,
         "reason": first.reason,
@@ -220,7 +226,8 @@ def _failed(loop: Loop, failed: Sequence[RunCondition]) -> dict[str, Any]:
         counts += [f"{skipped} of {items} skipped"] if skipped else []
         counts += [f"{loop.not_started} of {items} not started"] if loop.not_started else []
         failure = by.failure if by.reason == StepReason.FLOW_FAILED else None
-        message = name_cause("; ".join([*counts, f"item {by.index}"]), by.message, failure)
+        item = _name(loop.observed, by)
+        message = name_cause("; ".join([*counts, item]), by.message, failure)
     return {
         "phase": StepPhase.FAILED,
         "reason": by.reason,

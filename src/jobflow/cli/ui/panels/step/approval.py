@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-from jobflow.api.flow.control import ApprovalAnswer
-from jobflow.api.flow.status import ApprovalResult
+from jobflow.api.flow.control import ApprovalAnswer, FailurePolicy
+from jobflow.api.flow.status import ApprovalResult, StepPhase
 from jobflow.cli.steer.answer import refuse_answer
 from jobflow.cli.ui.panels.step.selected import SelectedStep
 from jobflow.cli.ui.web.fragments import Fragment
-from jobflow.core.spec.approvals import asks
+from jobflow.core.planning.flow.failure_policy import policy_of
+from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.spec.items import get_items
-from jobflow.core.text import format_count
+from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.text import format_count, join_names
 
 MAX_LINKS = 10
 """Items that wait; the list of items has all."""
@@ -36,6 +38,11 @@ class Approval:
     answer: str
     by: str
     time: datetime | None
+    asked: str
+    """The question in the dialogs of the answers, also if the step has no message."""
+    approved: str
+    """What follows an approval, in sentences."""
+    rejected: str
     refusal: str
     """Why it cannot be answered now; "" if it can."""
     items: tuple[str, ...] = ()
@@ -66,11 +73,45 @@ def approval(selected: SelectedStep) -> Fragment:
         answer=_ANSWERS.get(result.answer, ""),
         by=result.by,
         time=result.time,
+        asked=run.message if asks(run) and run.message != QUESTION else spec.message or "",
+        approved=_describe_approval(selected),
+        rejected=f"{_subject(selected)} will be Failed. A retry of the flow asks again.",
         refusal=refuse_answer(selected.flow, selected.step, number),
         items=items,
         answers=answers,
     )
     return Fragment("step-approval", "step-approval.html", shown)
+
+
+def _subject(selected: SelectedStep) -> str:
+    return "The step" if selected.choice.index is None else "The item"
+
+
+def _describe_approval(selected: SelectedStep) -> str:
+    """Return what follows an approval, in the present state of the flow."""
+    flow, name = selected.flow, selected.step.name
+    first = f"{_subject(selected)} will be Completed."
+    behind = [
+        step.name
+        for step in flow.all_steps
+        if step.depends_on is not None and name in (step.depends_on.targets or ())
+    ]
+    is_last = any(step.name == name for step in flow.spec.finally_ or ())
+    failed = [
+        step.name
+        for step in flow.steps
+        if selected.view.condition(step.name).phase == StepPhase.FAILED
+        and fails_flow(step, selected.view.condition(step.name))
+    ]
+    if failed and not is_last and policy_of(flow) is not FailurePolicy.CONTINUE:
+        why = f"because {join_names(failed)} failed"
+        return f"{first} No step will start except those that handle the failure, {why}."
+    if not behind:
+        return first
+    steps = join_names(behind)
+    if flow.status.suspended_at is not None:
+        return f"{first} The flow is suspended: {steps} can start after it is resumed."
+    return f"{first} Then {steps} will start, as soon as the other dependencies are met."
 
 
 def _count(selected: SelectedStep) -> str:

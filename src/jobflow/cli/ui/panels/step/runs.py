@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.names import format_job_name
 from jobflow.core.schedule.spans import Attempts
 from jobflow.core.spec.items import get_items
+from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import format_count
 
 PAGE = 50
@@ -51,6 +52,8 @@ def attempts(selected: SelectedStep) -> Fragment | None:
 
 def _attempt(record: JobRecord, number: int, run: RunCondition) -> AttemptRow:
     failure = run.failure if record.name == run.job else None
+    is_last = record.name == run.job and run.phase in ENDED_STEP_PHASES
+    end = times_of(run, {record.name: record}).until if is_last else record.end_timestamp
     reason = ""
     if failure is not None:
         code = f"exit code {failure.exit_code}" if failure.exit_code is not None else ""
@@ -60,7 +63,7 @@ def _attempt(record: JobRecord, number: int, run: RunCondition) -> AttemptRow:
         record.name,
         record.state or StepPhase.WAITING,
         record.start_timestamp,
-        record.end_timestamp,
+        end,
         reason,
         failure.node if failure is not None else "",
     )
@@ -114,6 +117,7 @@ def items(selected: SelectedStep) -> list[Fragment]:
     pages = max((len(listed) + PAGE - 1) // PAGE, 1)
     page = min(max(wanted, 1), pages)
     shown = listed[(page - 1) * PAGE : page * PAGE]
+    records = {each.name: each for each in selected.flow.status.job_status_list or ()}
     noun = "run" if selected.step.repeat is not None else "item"
     first = (page - 1) * PAGE + 1 if shown else 0
     heading = ItemPages(
@@ -129,7 +133,11 @@ def items(selected: SelectedStep) -> list[Fragment]:
         pages,
     )
     rows = [
-        Fragment(f"item:{index}", "step-item.html", _item(selected, index, runs.get(index), found))
+        Fragment(
+            f"item:{index}",
+            "step-item.html",
+            _item(selected, index, runs.get(index), found, records),
+        )
         for index in shown
     ]
     return [
@@ -149,14 +157,19 @@ def _read_query(text: str, step: str) -> tuple[bool, int]:
 
 
 def _item(
-    selected: SelectedStep, index: int, run: RunCondition | None, found: Sequence[object]
+    selected: SelectedStep,
+    index: int,
+    run: RunCondition | None,
+    found: Sequence[object],
+    records: Mapping[str, JobRecord],
 ) -> ItemRow:
     run = run or RunCondition(phase=StepPhase.WAITING)
     item = found[index] if index < len(found) else index
     text = "" if item == index else value_text(item, _MAX_ITEM)
+    times = times_of(run, records)
     has_ended = run.phase in ENDED_STEP_PHASES
-    end = run.last_transition_time if has_ended else None
-    start = run.create_time if end is not None or not has_ended else None
+    end = times.until if has_ended else None
+    start = times.start if end is not None or not has_ended else None
     return ItemRow(
         selected.step.name,
         index,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from jobflow.api.flow.status import ENDED_STEP_PHASES
 from jobflow.cli.ui.panels.step.selected import SelectedStep
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.explain.explain import Explanation, explain_step, list_queued_jobs
@@ -19,6 +20,7 @@ class StepHead:
     index: int | None
     phase: str
     since: datetime | None
+    has_ended: bool
     namespace: str
     child: str
     """The child flow of its current or last run; "" if it runs none."""
@@ -38,7 +40,8 @@ def head(selected: SelectedStep, found: Explanation | None) -> Fragment:
     if found is not None:
         phase, since = found.phase, found.since
     namespace, child = selected.flow.metadata.namespace, selected.run.flow
-    shown = StepHead(choice.step, choice.index, phase, since, namespace, child)
+    has_ended = phase in ENDED_STEP_PHASES
+    shown = StepHead(choice.step, choice.index, phase, since, has_ended, namespace, child)
     return Fragment("step-head", "step-head.html", shown)
 
 

@@ -19,6 +19,7 @@ from jobflow.core.schedule.run_timelines import run_timelines
 from jobflow.core.schedule.spans import runs_of
 from jobflow.core.schedule.timeline import StepTimeline, Timeline, timeline
 from jobflow.core.spec.param_values import with_param_values
+from jobflow.core.spec.step_times import StepTimes, times_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Row:
     condition: RunCondition
     detail: str
     """`finally`, `daemon`, `flow`, `12/40 items`, `case 2 of 3`, joined by commas; "" for a run."""
+    times: StepTimes
     level: int = 0
     link: str = ""
     """The page of the child flow that the step belongs to, where it is selected; "" for a step of
@@ -133,6 +135,7 @@ def _of_flow(
     conditions = flow.status.conditions or {}
     lines = {line.step: line for line in found.steps} if found is not None else {}
     last = {step.name for step in flow.spec.finally_ or ()}
+    records = {record.name: record for record in flow.status.job_status_list or ()}
     for step in with_param_values(flow).all_steps:
         condition = conditions.get(
             format_job_name(flow.metadata.name, step.name), StepCondition(phase=StepPhase.WAITING)
@@ -145,6 +148,7 @@ def _of_flow(
             replace(line, is_critical=line.is_critical and not level),
             condition,
             _describe(step, condition, is_last=step.name in last),
+            times_of(condition, records, flow.status.start_time),
             level,
             link and f"{link}?{urlencode({'step': step.name, 'view': rows.view.query.view})}",
             bool(condition.runs) or _child(rows, condition) is not None,
@@ -162,6 +166,7 @@ def _inside(
     if not row.condition.runs:
         yield from _of_child(rows, row)
         return
+    records = {record.name: record for record in flow.status.job_status_list or ()}
     lines = run_timelines(flow, found, step.name) if found is not None else ()
     for line, run in zip(lines, runs_of(row.condition), strict=False):
         path = f"{row.path}/{run.index or 0}"
@@ -171,6 +176,7 @@ def _inside(
             line,
             run,
             "",
+            times_of(run, records),
             row.level + 1,
             row.link,
             _child(rows, run) is not None,
@@ -200,8 +206,12 @@ def _matching(rows: Iterable[Row], text: str) -> Iterator[Row]:
             yield replace(row, inside=inside)
 
 
-def until(line: StepTimeline, condition: RunCondition) -> tuple[datetime | None, datetime | None]:
-    """Return when a step or run first had a job, and when it ended; each None if unknown."""
+def until(row: Row) -> tuple[datetime | None, datetime | None]:
+    """Return when a step or run started, and when it ended, as `jobflow get` counts its duration;
+    each None if unknown. One that waits started with its first job."""
+    line, condition = row.line, row.condition
+    if row.phase != StepPhase.WAITING and row.times.start is not None:
+        return row.times.start, row.times.until
     jobs = [span for span in line.spans if span.job]
     start = jobs[0].start if jobs else condition.create_time
     if start is None:

@@ -99,13 +99,13 @@ def _keys(now: datetime) -> Mapping[str, Key]:
     """Return the key of each column. Rows with the same key keep the order of the spec."""
 
     def duration(row: Row) -> timedelta:
-        start, end = until(row.line, row.condition)
+        start, end = until(row)
         return (end or now) - start if start is not None else timedelta()
 
     return {
         "step": lambda row: row.path,
         "phase": lambda row: _rank(row.phase),
-        "start": lambda row: until(row.line, row.condition)[0] or _LAST,
+        "start": lambda row: until(row)[0] or _LAST,
         "duration": duration,
         "attempts": lambda row: row.condition.attempts,
         "reason": lambda row: (not row.condition.reason, row.condition.reason),
@@ -118,7 +118,7 @@ def _rank(phase: str) -> int:
 
 
 def _row(rows: Rows, row: Row) -> TableRow:
-    start, end = until(row.line, row.condition)
+    start, end = until(row)
     end = end or (rows.view.at if start is not None else None)
     condition = row.condition
     return TableRow(

@@ -16,8 +16,9 @@ from jobflow.cli.ui.web.filters import look
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.drawing.phase_looks import OTHER
 from jobflow.core.schedule.run_timelines import merge_spans
-from jobflow.core.schedule.spans import Span, State
-from jobflow.core.schedule.timeline import PathStep, StepTimeline, first_start, last_retry
+from jobflow.core.schedule.spans import Span, State, last_retry
+from jobflow.core.schedule.timeline import PathStep, StepTimeline, first_start
+from jobflow.core.spec.step_times import StepTimes
 from jobflow.core.text import format_count, format_duration
 
 MIN_WIDTH = 0.25
@@ -143,9 +144,14 @@ def _lane(
         bars += [_bar(span, row.line, axis) for span in ordered]
     is_critical = row.path in path and not row.level
     known = then or replace(
-        row, phase=StepPhase.WAITING, detail="", line=StepTimeline(row.path, ""), condition=_NOTHING
+        row,
+        phase=StepPhase.WAITING,
+        detail="",
+        line=StepTimeline(row.path, ""),
+        condition=_NOTHING,
+        times=StepTimes(None, None),
     )
-    start, end = until(known.line, known.condition)
+    start, end = until(known)
     count = known.line.attempts
     has_attempts = count > 1 and not row.has_more
     return Lane(

@@ -1,0 +1,81 @@
+"""When a step or a run started and ended, and how long it took: one answer for all outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from jobflow.api.duration import parse_duration
+from jobflow.api.flow.status import ENDED_STEP_PHASES, JobRecord, RunCondition, StepCondition
+from jobflow.core.timestamps import truncate_to_second
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """The times of a step or a run."""
+
+    start: datetime | None
+    """Creation of the current or last job; of forEach and repeat the first."""
+    end: datetime | None
+    measured: timedelta | None = None
+    """Running time with fractions of a second, if Volcano reported one; other times of a status are
+    whole seconds."""
+
+    def duration(self, now: datetime) -> timedelta | None:
+        """Time from its start to its end or `now`; None before the first job."""
+        if self.start is None:
+            return None
+        if self.measured is not None:
+            return self.measured
+        return max((self.end or truncate_to_second(now)) - self.start, timedelta())
+
+    @property
+    def until(self) -> datetime | None:
+        """The end of its duration."""
+        if self.start is None or self.measured is None:
+            return self.end
+        return self.start + self.measured
+
+
+def times_of(
+    condition: RunCondition, records: Mapping[str, JobRecord], since: datetime | None = None
+) -> StepTimes:
+    """Return the times of a step or a run. `records`: by the name of the vcjob. `since`: the start
+    of the flow, or its last retry."""
+    if isinstance(condition, StepCondition) and condition.runs:
+        return _of_loop(condition, records, since)
+    record = records.get(condition.job)
+    start = record.start_timestamp if record else None
+    end = record.end_timestamp if record else None
+    if end is None and condition.phase in ENDED_STEP_PHASES:
+        end = condition.last_transition_time
+    return StepTimes(start or condition.create_time, end, _measured(condition))
+
+
+def _of_loop(
+    condition: StepCondition, records: Mapping[str, JobRecord], since: datetime | None
+) -> StepTimes:
+    """Return the start of the first run, and the end of the last once the step has finished. After
+    a retry of the flow, which was at `since`, only runs behind it count, unless all were before."""
+    times = [times_of(run, records) for run in condition.runs or ()]
+    has_ended = condition.phase in ENDED_STEP_PHASES
+    again = [each for each in times if each.start and (since is None or each.start >= since)]
+    times = again or (times if has_ended else [])
+    start = min((each.start for each in times if each.start), default=None)
+    if not has_ended:
+        return StepTimes(start, None)
+    last = condition.last_transition_time
+    return StepTimes(start, max((each.end for each in times if each.end), default=last))
+
+
+def _measured(condition: RunCondition) -> timedelta | None:
+    """Return how long the last job ran, if it has ended and this is known more precisely than in
+    seconds."""
+    if condition.phase not in ENDED_STEP_PHASES:
+        return None
+    try:
+        seconds = parse_duration(condition.running_duration)
+    except ValueError:
+        return None
+    return None if seconds.is_integer() else timedelta(seconds=seconds)
