@@ -1,6 +1,7 @@
 """Set-up of all tests: signals are delivered, no task outlives its test, CI has every tool."""
 
 import asyncio
+import gc
 import inspect
 import os
 import shutil
@@ -50,6 +51,14 @@ def pids(tmp_path: Path) -> Iterator[Pids]:
     pipe = Pids(tmp_path)
     yield pipe
     pipe.close()
+
+
+def pytest_collection_finish() -> None:
+    """Exclude what the collection has made from the search for cycles: it takes a fifth of the CPU
+    time of the tests, and finds none."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 COVERING = ("tests/core/", "tests/webhook/", "tests/api/")

@@ -16,6 +16,7 @@ from support.cluster.rendered_chart import CA, CHART, NAMESPACE, VALUES, Rendere
 from support.paths import ROOT
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_helm_lint_finds_no_fault(values: dict[str, Any]) -> None:
     report = helm_python.lint(CHART, values, strict=True)
@@ -30,6 +31,7 @@ def test_the_chart_has_the_version_of_the_package() -> None:
     assert Rendered().container["image"] == f"jobflow:{package}"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_every_flag_is_a_setting_of_serve(values: dict[str, Any]) -> None:
     arguments = Rendered(values).container["args"]
@@ -40,6 +42,7 @@ def test_every_flag_is_a_setting_of_serve(values: dict[str, Any]) -> None:
     Settings.model_validate({**names, **switches})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_pods_have_no_rights_on_their_node(values: dict[str, Any]) -> None:
     rendered = Rendered(values)
@@ -363,6 +366,7 @@ def test_deploy_can_name_the_image_by_digest() -> None:
         module.rendered("jobflow@sha256:short")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_names_are_short_enough_for_kubernetes(values: dict[str, Any]) -> None:
     long = "a-release-with-a-name-as-long-as-helm-lets-it-be-jobf"

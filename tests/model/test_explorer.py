@@ -37,7 +37,7 @@ def test_every_flow_is_in_a_configuration() -> None:
     assert [name for name, world in FLOWS.items() if world not in explored] == []
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("configuration", SMALLEST, ids=lambda entry: entry.name)
 def test_every_state_of_the_smallest_flows_satisfies_the_laws(configuration: Configuration) -> None:
     explored = Search(configuration).run()
