@@ -155,7 +155,9 @@ def test_ctrl_c_leaves_no_process_behind(home: Path, pids: Pids) -> None:
     code, out = running.end(signal.SIGINT)
     assert not living(*running.pids)
     assert code == 130
-    assert out.splitlines()[-3].split()[:3] == ["a", "f-a", "Running"]
+    step, *rest = out.splitlines()[-3].split()
+    # the processes may be quicker than the status
+    assert step == "a" and ("Running" in rest or "Waiting" in rest)
 
 
 @pytest.mark.long
