@@ -32,7 +32,7 @@ _META = ("uid", "creationTimestamp", "generation", "namespace")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a command took, in seconds."""
+    """The times of a command, in seconds."""
 
     cpu: float
     """User and system time, with the processes that it started."""

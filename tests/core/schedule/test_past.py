@@ -294,7 +294,7 @@ def test_a_daemon_that_ended_with_its_flow_had_not_failed_before_the_retry() -> 
 
 def test_the_status_remembers_only_jobs_from_before_a_retry() -> None:
     assert forgotten(retried()) == [
-        "The flow was retried. Of the time before, only its jobs are kept: a step that was skipped "
+        "The flow was retried. Only its jobs are known of the time before: a step that was skipped "
         "then is shown as Waiting."
     ]
 

@@ -1,4 +1,4 @@
-"""What is known of the outputs of a function from its annotation or its source."""
+"""The names and types of the outputs of a function, from its annotation or its source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What is known of the outputs of a function."""
+    """The outputs of a function, as far as they are known."""
 
     names: frozenset[str] | None = None
     """None if they are not known."""

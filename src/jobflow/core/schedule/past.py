@@ -291,7 +291,7 @@ def _sentences(
 ) -> Iterator[str]:
     if again:
         yield (
-            "The flow was retried. Of the time before, only its jobs are kept: a step that was "
+            "The flow was retried. Only its jobs are known of the time before: a step that was "
             "skipped then is shown as Waiting."
         )
     if seconds := flow.status.suspended_seconds:

@@ -178,7 +178,7 @@ class Offer:
     refusal: str
     """Why the command would be refused now; "" if it would not."""
     note: str = ""
-    """What the dialog says about this flow, in sentences."""
+    """The sentences of the dialog about this flow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Approval:
     asked: str
     """The question in the dialogs of the answers, also if the step has no message."""
     approved: str
-    """What follows an approval, in sentences."""
+    """The effect of an approval, in sentences."""
     rejected: str
     refusal: str
     """Why it cannot be answered now; "" if it can."""
