@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from jobflow.api.flow.control import ForEach
 from jobflow.api.flow.step import Step
-from jobflow.core.spec.items import drop_null_keys, name_item
+from jobflow.core.spec.items import drop_null_keys, get_item, name_item
 
 
 def test_null_keys_are_dropped_and_null_entries_are_kept() -> None:
@@ -41,3 +42,16 @@ def test_items_may_be_nested_deep() -> None:
 )
 def test_an_item_is_named_with_its_value_if_that_is_short(items: list[Any], name: str) -> None:
     assert name_item(Step(name="a", for_each=ForEach(items=items)), None, 0) == name
+
+
+@pytest.mark.parametrize("index", [-1, 1, None])
+def test_an_index_without_an_item_has_none(index: int | None) -> None:
+    """A status that bypassed the CRD may have any index."""
+    step = Step(name="a", for_each=ForEach(items=["eu"]))
+    assert get_item(step, None, index) is UNSET
+    assert name_item(step, None, index) == f"item {index}"
+
+
+def test_an_item_beyond_64_bits_is_named() -> None:
+    step = Step(name="a", for_each=ForEach(items=[2**70]))
+    assert name_item(step, None, 0) == f"item 0 ({2**70})"

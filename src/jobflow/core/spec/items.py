@@ -61,7 +61,7 @@ def drop_null_keys(items: Sequence[Any]) -> list[Any]:
 def get_item(step: Step, decided: Decisions | None, index: int | None) -> Any:
     """Return the item of a run, or UNSET if it has none."""
     items = get_items(step, decided)
-    if items is None or index is None or index >= len(items):
+    if items is None or index is None or not 0 <= index < len(items):
         return UNSET
     return items[index]
 
@@ -69,7 +69,7 @@ def get_item(step: Step, decided: Decisions | None, index: int | None) -> Any:
 def name_item(step: Step, decided: Decisions | None, index: int | None) -> str:
     """Return `item 3 (eu)`: the index, and the item if it is short and not its index."""
     item = get_item(step, decided, index)
-    if item is UNSET or item is index or isinstance(item, dict | list):
+    if item is UNSET or isinstance(item, dict | list):
         return f"item {index}"
     text = item if isinstance(item, str) else msgspec.json.encode(item).decode()
     is_short = 0 < len(text) <= _SHORT and text.isprintable() and text != str(index)
