@@ -61,6 +61,7 @@ def test_a_cut_text_has_the_depth_and_keeps_values_different(
     assert (cut_first == cut_second) == (msgspec.json.encode(first) == msgspec.json.encode(second))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [1, 100, 5_000])
 def test_extreme_depths_are_supported(limit: int) -> None:
     deep = b'{"a":[' * 100_000 + b"1" + b"]}" * 100_000

@@ -69,6 +69,7 @@ async def create(world: SandboxWorld, *manifests: dict[str, Any]) -> None:
         await world.client.create(resource, "default", json.dumps(manifest).encode())
 
 
+@pytest.mark.long
 async def test_nothing_is_admitted_until_the_definition_is_correct(world: SandboxWorld) -> None:
     await serve_schema(world.client, foreign_definition())
     await until_waiting_for(world, FAULTS)
@@ -116,6 +117,7 @@ async def test_objects_of_another_definition_are_read_again(world: SandboxWorld)
     assert JOBFLOWS.path() in lists and JOBTEMPLATES.path() in lists
 
 
+@pytest.mark.long
 async def test_a_missing_definition_is_reported_until_it_exists(world: SandboxWorld) -> None:
     await world.client.delete(CRDS, "", NAME)
     await until(lambda: "it is not installed" in " ".join(world.replica.waiting_for()))

@@ -255,6 +255,7 @@ def test_failure_policy_and_timeout_default_to_those_of_the_code() -> None:
             assert webhook[key] == expected[key]
 
 
+@pytest.mark.long
 def test_an_upgrade_does_not_clear_a_bundle_that_others_write() -> None:
     for name in ("defaults", "cert-manager", "outside"):
         for webhook in Rendered(VALUES[name]).one("ValidatingWebhookConfiguration")["webhooks"]:
@@ -278,6 +279,7 @@ def test_reviews_exempt_the_controllers_of_the_cluster() -> None:
         assert webhook["namespaceSelector"] == {"matchLabels": {"batch": "yes"}}
 
 
+@pytest.mark.long
 def test_a_generated_certificate_has_the_name_of_the_service() -> None:
     rendered = Rendered()
     service = rendered.one("ValidatingWebhookConfiguration")["webhooks"][0]["clientConfig"][

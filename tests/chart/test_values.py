@@ -108,6 +108,7 @@ def test_every_value_has_an_effect(path: str) -> None:
     assert before.objects != after.objects
 
 
+@pytest.mark.long
 def test_the_schema_has_exactly_the_values() -> None:
     assert sorted(OTHER_VALUES) == sorted(paths(DEFAULTS))
     for path in paths(DEFAULTS):

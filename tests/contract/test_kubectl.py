@@ -125,6 +125,7 @@ async def test_describe_shows_events(api: Server) -> None:
     assert "a sentence" in events.out, events.err
 
 
+@pytest.mark.long
 async def test_explain_and_api_resources_describe_flows(api: Server) -> None:
     answer = await kubectl(api, "explain", "jf.spec.flows.dependsOn")
     assert "targets\t<[]string>" in answer.out, answer.err

@@ -32,6 +32,7 @@ async def test_a_pod_without_a_node_has_no_log(api: Server) -> None:
     assert (await api.get(log, container="a", follow="true")).json == ""
 
 
+@pytest.mark.long
 async def test_a_missing_pod_is_not_found(api: Server) -> None:
     answer = await api.get(f"{api.pods}/nope/log")
     details = {"name": "nope", "kind": "pods"}

@@ -78,6 +78,7 @@ async def run_diamonds(world: Cluster, client: Client, flows: int = 5) -> None:
     assert set(await world.jobs()) == {f"{name}-{step}" for name in names for step in DIAMOND}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [Repeating, Breaking, Forgetting, Lagging])
 async def test_a_faulty_watch_duplicates_and_delays_no_job(kind: type[Client]) -> None:
     async with cluster() as world:

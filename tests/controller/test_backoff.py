@@ -82,6 +82,7 @@ async def test_a_due_requeue_does_not_shorten_the_backoff(world: Cluster) -> Non
     assert 5 <= len(failing.at) <= BACKOFFS
 
 
+@pytest.mark.long
 async def test_events_do_not_repeat_failed_requests(world: Cluster) -> None:
     await world.apply(flow("f", {"a": ""}))
     await world.until_jobs(f_a="")

@@ -161,6 +161,7 @@ def check_story(story: str, states: Collection[int]) -> None:
         (unchanged if end.refused else ends)(end)
 
 
+@pytest.mark.long
 def test_the_example_succeeds_without_commands() -> None:
     end, states = without_commands()
     assert end.state["phase"] == "Succeed"

@@ -98,7 +98,7 @@ STORIES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.law
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", STORIES, ids=lambda name: name.replace(" ", "-"))

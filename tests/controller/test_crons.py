@@ -55,6 +55,7 @@ def times(found: list[JobFlow]) -> list[datetime]:
     return [epoch + int(flow.metadata.name.rpartition("-")[2]) * MINUTE for flow in found]
 
 
+@pytest.mark.long
 async def test_a_flow_starts_at_each_scheduled_time(world: Cluster) -> None:
     await apply(world, successfulJobsHistoryLimit=10)
     async with world.controller(), world.ends():

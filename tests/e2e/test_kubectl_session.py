@@ -52,6 +52,7 @@ def test_the_documentation_sample_succeeds(kubectl: Kubectl, namespace: str) -> 
     } == {f"test-{step}": "Completed" for step in DIAMOND}
 
 
+@pytest.mark.long
 def test_a_suspended_flow_is_listed_as_suspended(kubectl: Kubectl, namespace: str) -> None:
     suspended = jobflow("test", DIAMOND)
     suspended["spec"]["suspend"] = True
@@ -61,6 +62,7 @@ def test_a_suspended_flow_is_listed_as_suspended(kubectl: Kubectl, namespace: st
     assert row[:5] == ["test", "Pending", "Suspended", "0/5", "0s"]
 
 
+@pytest.mark.long
 def test_describe_has_events_of_all_steps(kubectl: Kubectl, namespace: str) -> None:
     kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond())
     wait_for(kubectl, namespace, "Succeed")
@@ -75,6 +77,7 @@ def test_describe_has_events_of_all_steps(kubectl: Kubectl, namespace: str) -> N
         assert f"test-{step}" in events
 
 
+@pytest.mark.long
 def test_watch_shows_the_phases_in_order(kubectl: Kubectl, namespace: str) -> None:
     command = ["kubectl", "-n", namespace, "get", "jf", "-w", "--no-headers"]
     with subprocess.Popen(
@@ -129,6 +132,7 @@ def test_a_running_flow_keeps_its_spec_and_gets_a_label(kubectl: Kubectl, namesp
     assert jobs(kubectl, namespace) == {}
 
 
+@pytest.mark.long
 def test_a_template_in_use_is_not_deleted(kubectl: Kubectl, namespace: str) -> None:
     kubectl("-n", namespace, "apply", "-f", "-", stdin=diamond(duration="60s"))
     wait_for(kubectl, namespace, "Running")
@@ -148,6 +152,7 @@ def test_deleting_a_finished_flow_deletes_its_jobs(kubectl: Kubectl, namespace: 
     assert len(kubectl("-n", namespace, "get", "jt", "-o", "name").out.split()) == 5
 
 
+@pytest.mark.long
 def test_all_faults_of_a_flow_are_in_one_answer(kubectl: Kubectl, namespace: str) -> None:
     steps = {"a": ["c"], "b": ["a"], "c": ["b"], "d": ["nowhere"]}
     broken = jobflow("broken", steps)

@@ -75,6 +75,7 @@ async def test_kubectl_reads_the_log_of_a_process(world: SandboxWorld, kubectl: 
     assert answer.code == 1 and 'pods "nope" not found' in answer.err
 
 
+@pytest.mark.long
 @pytest.mark.kubectl
 async def test_kubectl_follows_a_process_to_its_end(
     world: SandboxWorld, kubectl: Run, tmp_path: Path

@@ -200,6 +200,7 @@ FAULTY_WITH_CHILDREN: dict[str, tuple[Planner, str]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("law", "planner", "rare"),
     [(law, *entry) for law, entry in FAULTY_WITH_CHILDREN.items()],

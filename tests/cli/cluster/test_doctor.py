@@ -148,6 +148,7 @@ async def test_a_missing_webhook_configuration_is_found(
     ]
 
 
+@pytest.mark.long
 async def test_commands_that_are_not_reviewed_are_found(
     world: SandboxWorld, doctor: Doctor
 ) -> None:
@@ -252,6 +253,7 @@ async def test_a_release_in_the_cluster_has_a_secret_and_a_lease(
     )
 
 
+@pytest.mark.long
 async def test_a_lease_that_is_not_renewed_is_found(world: SandboxWorld, doctor: Doctor) -> None:
     now = datetime.now(UTC)
     spec = {

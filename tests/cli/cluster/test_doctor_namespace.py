@@ -15,6 +15,7 @@ from support.sandbox.manifests import jobflow, template
 from support.sandbox.running_controller import merge
 
 
+@pytest.mark.long
 async def test_rights_that_commands_need_are_named(world: SandboxWorld, doctor: Doctor) -> None:
     REVIEWS.denied = {"create commands", "get queues"}
     [commands, queues] = (await doctor())["rights"]
@@ -55,6 +56,7 @@ async def test_queues_that_start_no_jobs_are_found(world: SandboxWorld, doctor: 
     )
 
 
+@pytest.mark.long
 async def test_templates_with_added_defaults_are_found(world: SandboxWorld, doctor: Doctor) -> None:
     obj = template("a")
     applied = json.dumps({"spec": obj["spec"]})

@@ -123,6 +123,7 @@ async def test_a_deleted_flow_is_an_error(
     assert capsys.readouterr().err == "jobflow: error: JobFlow f was deleted in the meantime\n"
 
 
+@pytest.mark.long
 async def test_a_missing_right_to_watch_is_an_error(world: Cluster, kubeconfig: Path) -> None:
     await world.apply(flow("f", {"a": ""}))
     forbid(world, "GET", "/jobflows")

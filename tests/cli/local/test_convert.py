@@ -40,6 +40,7 @@ def test_a_vcjob_becomes_a_template_that_lint_accepts() -> None:
     assert jobflow("lint", "-", stdin=answer.out).code == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_templates_become_vcjobs_and_the_same_templates_again(path: Path) -> None:
     objects = yaml.safe_load_all(path.read_text())

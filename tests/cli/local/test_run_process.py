@@ -44,6 +44,7 @@ def run(text: str, *options: str) -> Result:
     return jobflow("run", "--runner", "process", *options, "-", stdin=text)
 
 
+@pytest.mark.long
 def test_the_log_of_a_failed_item_is_printed(home: Path) -> None:
     step = {"name": "a", "forEach": {"count": 1}}
     answer = run(flow(step, a=pod_task(sh("echo no disk; exit 3"))))
@@ -74,6 +75,7 @@ def test_the_last_lines_of_a_failed_steps_log_are_printed(home: Path) -> None:
     assert lines[-1] == f"Logs: {Path(log).parents[2]}"
 
 
+@pytest.mark.long
 def test_json_has_real_outputs_and_nothing_else_is_printed(home: Path) -> None:
     script = "echo noise; echo '{\"acc\": 0.9}' > /dev/termination-log"
     answer = run(flow({"name": "a"}, a=pod_task(sh(script))), "-o", "json")
@@ -82,6 +84,7 @@ def test_json_has_real_outputs_and_nothing_else_is_printed(home: Path) -> None:
     assert item["status"]["conditions"]["f-a"]["outputs"] == {"acc": 0.9}
 
 
+@pytest.mark.long
 def test_a_missing_command_is_an_error(home: Path) -> None:
     container = {"name": "c", "image": "x", "command": ["no-such"]}
     answer = run(flow({"name": "a"}, a=pod_task(container)))

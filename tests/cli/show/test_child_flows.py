@@ -19,6 +19,7 @@ from support.sandbox.terminals import read_rest, terminal, until_shown
 EXAMPLE = Path("examples/flows-in-flows.yaml")
 
 
+@pytest.mark.long
 def test_run_lists_only_outermost_flows() -> None:
     answer = jobflow("run", "--speed", "20", "-o", "json", EXAMPLE)
     (flow,) = answer.json["items"]

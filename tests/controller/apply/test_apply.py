@@ -102,6 +102,7 @@ async def test_a_further_attempt_is_not_created_while_the_latest_exists(world: W
     assert world.store.jobs_of(world.flow.metadata.uid).keys() == {"f-a"}
 
 
+@pytest.mark.long
 async def test_a_foreign_job_does_not_prevent_a_further_attempt(world: World) -> None:
     await world.create_unseen_job(uid="x", name="other")
     assert await world.apply(world.create_again("f-a")) == Applied()

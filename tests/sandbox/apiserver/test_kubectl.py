@@ -40,6 +40,7 @@ def kubectl(world: Served) -> Iterator[Kubectl]:
     world.kubectl("delete", "validatingwebhookconfiguration,jf,jt,vcjob,pods,events", "--all")
 
 
+@pytest.mark.long
 def test_a_built_in_kind_is_applied_without_a_warning(kubectl: Kubectl) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     for image in ("one", "two"):

@@ -40,6 +40,7 @@ async def test_old_changes_are_removed_from_the_history() -> None:
             assert (await watch.next())["object"]["code"] == 410
 
 
+@pytest.mark.long
 async def test_large_changes_are_removed_from_the_history_sooner(api: Rest) -> None:
     since = await version(api)
     await api.create(FLOWS, flow("f", *(f"step-{'x' * 50}-{i}" for i in range(10_000))))

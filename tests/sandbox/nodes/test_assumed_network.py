@@ -21,6 +21,7 @@ async def world() -> AsyncIterator[SandboxWorld]:
         yield world
 
 
+@pytest.mark.long
 async def test_a_simulated_service_passes_all_probes_once_it_runs(
     world: SandboxWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

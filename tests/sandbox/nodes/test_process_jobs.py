@@ -19,6 +19,7 @@ async def world(runner: ProcessRunner) -> AsyncIterator[World]:
         yield world
 
 
+@pytest.mark.long
 async def test_a_parameter_server_ends_with_its_workers(world: World, pids: Pids) -> None:
     """Workers get the server's address from the plugin's variable and connect to it."""
     serve = (

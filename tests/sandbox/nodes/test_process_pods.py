@@ -114,6 +114,7 @@ class TestMessages:
         reports = await run_pod(runner, pod_task(sh(script)))
         assert reports.state()["message"] == message
 
+    @pytest.mark.long
     async def test_the_messages_of_a_pod_share_12_kib(self, runner: ProcessRunner) -> None:
         script = "yes a | head -c 5000 > $TERMINATION_LOG"
         task = pod_task(*(sh(script, name=f"c{n}") for n in range(6)))

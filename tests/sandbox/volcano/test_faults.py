@@ -43,7 +43,7 @@ POINTS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("name", "n", "after"), POINTS)
 async def test_a_job_finishes_after_a_crash_at_any_write(
     world: World, name: str, n: int, after: int

@@ -96,7 +96,7 @@ def check(answer: Answer) -> None:
         assert 1 <= len(status["details"]["causes"]) <= MAX_SHOWN + 1
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(13)
 @pytest.mark.law
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("batch", range(BATCHES))
