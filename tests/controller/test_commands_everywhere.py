@@ -175,5 +175,5 @@ def test_the_example_succeeds_without_commands() -> None:
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.replace(" ", "-"))
 def test_a_command_in_every_state(story: str) -> None:
     stride = min(STRIDE, SHARE)
-    first = 1 + 4 * [*STORIES].index(story) % stride
+    first = 1 + [*STORIES].index(story) * stride // len(STORIES)
     check_story(story, range(first, without_commands()[1] + 1, stride))
