@@ -113,7 +113,8 @@ class Client:
     def sibling(self) -> "Client":
         """Return another client of the same server with connections of its own, so that its
         requests never wait for this client's. The caller closes it."""
-        sibling = Client(self.auth, namespace=self.namespace)
+        connections = self._connections.sibling()
+        sibling = Client(self.auth, namespace=self.namespace, connections=connections)
         sibling.observe = self.observe
         return sibling
 

@@ -1,7 +1,9 @@
 """HTTP connections to one API server: requests are signed and sent here, and nothing is retried
 except once after a 401, with renewed credentials."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Protocol, Self
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -18,12 +20,56 @@ CONNECTIONS = 100
 """Connections that one client has open at once. A request beyond them waits."""
 
 
+class Headers(Protocol):
+    """Headers of an answer. Names may be in any case."""
+
+    def get(self, name: str, /) -> str | None: ...
+
+    def getall(self, name: str, default: Sequence[str], /) -> Sequence[str]: ...
+
+
+class Body(Protocol):
+    """Body of an answer that is read in chunks, as they come."""
+
+    def iter_any(self) -> AsyncIterator[bytes]: ...
+
+
+class Answer(Protocol):
+    """An answer whose body is not read yet. aiohttp.ClientResponse is one."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Headers: ...
+
+    @property
+    def content(self) -> Body: ...
+
+    async def read(self) -> bytes: ...
+
+    def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
 class Connections:
     """A pool of connections that opens with the first request."""
 
     def __init__(self, auth: Credentials) -> None:
         self.auth = auth
         self._session: aiohttp.ClientSession | None = None
+
+    def sibling(self) -> "Connections":
+        """Return another pool to the same server."""
+        return Connections(self.auth)
 
     async def close(self) -> None:
         """Close all connections. A later request opens new ones."""
@@ -39,15 +85,17 @@ class Connections:
         limits: aiohttp.ClientTimeout,
         query: Query = (),
         body: bytes | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> aiohttp.ClientResponse:
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
         """Send a request and return the response, whose body is not read yet."""
         text = quote(path, safe="/:") + (f"?{urlencode(query)}" if query else "")
         login = await self.auth.login()
-        response = await self._send(login, method, text, body, headers or {}, limits)
+        signed = _sign(headers or {}, login)
+        response = await self._send(login, method, text, body, signed, limits)
         if response.status == 401 and (other := await self.auth.renewed(login)) is not None:
             response.close()
-            response = await self._send(other, method, text, body, headers or {}, limits)
+            signed = _sign(headers or {}, other)
+            response = await self._send(other, method, text, body, signed, limits)
         return response
 
     async def _send(
@@ -56,13 +104,9 @@ class Connections:
         method: str,
         path: str,
         body: bytes | None,
-        headers: dict[str, str],
+        headers: Mapping[str, str],
         limits: aiohttp.ClientTimeout,
-    ) -> aiohttp.ClientResponse:
-        if login.authorization is not None:
-            headers = {**headers, "Authorization": login.authorization}
-        if login.impersonate is not None:
-            headers = {**headers, "Impersonate-User": login.impersonate}
+    ) -> Answer:
         return await self._pool(login).request(
             method,
             URL(login.server + path, encoded=True),
@@ -80,12 +124,7 @@ class Connections:
             self._session = aiohttp.ClientSession(
                 connector=self._connector(),
                 trace_configs=[*self._traces()],
-                headers={
-                    "Accept": "application/json",
-                    # compressing a list costs an API server more than sending it
-                    "Accept-Encoding": "identity",
-                    "User-Agent": f"jobflow/{jobflow.__version__}",
-                },
+                headers=common_headers(),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=2**20,
                 trust_env=not credentials.is_loopback(login.server),
@@ -97,3 +136,19 @@ class Connections:
 
     def _traces(self) -> Sequence[aiohttp.TraceConfig]:
         return ()
+
+
+def common_headers() -> Mapping[str, str]:
+    """Return the headers of every request."""
+    return {
+        "Accept": "application/json",
+        # compressing a list costs an API server more than sending it
+        "Accept-Encoding": "identity",
+        "User-Agent": f"jobflow/{jobflow.__version__}",
+    }
+
+
+def _sign(headers: Mapping[str, str], login: Login) -> Mapping[str, str]:
+    """Return the headers with those that name the user."""
+    user = {"Authorization": login.authorization, "Impersonate-User": login.impersonate}
+    return {**headers, **{name: text for name, text in user.items() if text is not None}}

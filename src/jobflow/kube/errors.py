@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 
 from jobflow.api.resources import Status
+from jobflow.kube.connections import Answer
 
 NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 """Exceptions of `Client` if no answer came. ApiError means that an answer came, with an error."""
@@ -138,7 +139,7 @@ def describe_network_error(error: Exception) -> str:
     return f"{host}:{getattr(error, 'port', None)}: {why}" if host else why
 
 
-def api_error(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+def api_error(response: Answer, body: bytes) -> ApiError:
     """Return the answer as an error. Proxies and load balancers may answer without a Status."""
     code = response.status
     try:

@@ -1,6 +1,7 @@
 """Access to the sandbox: other users, web pages and a second sandbox are refused."""
 
 import os
+import ssl
 import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -37,7 +38,7 @@ async def client(server: ApiServer) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(
         base_url=server.url,
         headers={"Authorization": f"Bearer {server.access.token}"},
-        verify=server.access.client_tls(),
+        verify=ssl.create_default_context(cadata=server.access.ca.decode()),
         trust_env=False,
     ) as client:
         yield client

@@ -25,9 +25,6 @@ class Access:
     ca: bytes
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
-    def client_tls(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cadata=self.ca.decode())
-
 
 def check_access(request: Request, access: Access | None) -> None:
     """Raise RequestFailure, 401 or 403, if the request may not be answered. Without `access`, no

@@ -12,6 +12,7 @@ from jobflow.sandbox.apiserver.requests.failures import RequestFailure, bad_requ
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON = "application/json"
 MAX_BODY = 3 * 1024 * 1024

@@ -1,0 +1,177 @@
+"""Requests to an API server in the same process, without sockets, TLS and HTTP framing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote
+
+import aiohttp
+from multidict import CIMultiDict
+
+from jobflow.kube.connections import Connections, common_headers
+from jobflow.kube.credentials import Credentials, Login
+from jobflow.sandbox.apiserver.requests.http import App, Scope
+
+_HOST = "127.0.0.1"
+_CHUNKS = 16
+"""Chunks of a body that wait for their reader. The server waits to send more."""
+
+
+class InProcessConnections(Connections):
+    """Connections that call an ASGI application.
+
+    As over HTTP, the server finishes a request whose client does not wait any more.
+    """
+
+    def __init__(self, auth: Credentials, app: App) -> None:
+        super().__init__(auth)
+        self._app = app
+        self._exchanges: dict[asyncio.Task[None], _Exchange] = {}
+
+    def sibling(self) -> Connections:
+        """Return other connections to the same application."""
+        return InProcessConnections(self.auth, self._app)
+
+    async def close(self) -> None:
+        """End all streams, and wait for the requests that are being handled."""
+        for exchange in self._exchanges.values():
+            exchange.close()
+        while self._exchanges:
+            await asyncio.wait(self._exchanges)
+
+    async def _send(
+        self,
+        login: Login,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        limits: aiohttp.ClientTimeout,
+    ) -> "_Exchange":
+        given = {"Host": _HOST, **common_headers(), **headers}
+        exchange = _Exchange(_scope(method, path, given), body or b"", limits)
+        task = asyncio.create_task(exchange.run(self._app))
+        self._exchanges[task] = exchange
+        task.add_done_callback(self._exchanges.pop)
+        try:
+            await exchange.start()
+        except BaseException:
+            exchange.close()
+            raise
+        return exchange
+
+
+class _Exchange:
+    """A request and its answer: an ASGI server to the application, an `Answer` to the client."""
+
+    def __init__(self, scope: Scope, body: bytes, limits: aiohttp.ClientTimeout) -> None:
+        loop = asyncio.get_running_loop()
+        self.status = 0
+        self.headers: CIMultiDict[str] = CIMultiDict()
+        self._scope = {**scope, "extensions": {"jobflow.abort": {"abort": self.close}}}
+        self._body: bytes | None = body
+        self._silence = limits.sock_read
+        self._deadline = None if limits.total is None else loop.time() + limits.total
+        self._started: asyncio.Future[None] = loop.create_future()
+        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_CHUNKS)
+        self._closed = asyncio.Event()
+        self._complete = False
+
+    # ------------------------------------------------------------------ as the application sees it
+
+    async def run(self, app: App) -> None:
+        """Let the application handle the request."""
+        try:
+            await app(self._scope, self._receive, self._send)
+        finally:
+            if not self._started.done():
+                self._started.set_exception(aiohttp.ServerDisconnectedError())
+                self._started.exception()  # nobody may wait for it any more
+            if not self._complete:
+                await self._put(None)
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._closed.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            for name, value in message["headers"]:
+                self.headers.add(name.decode("latin-1"), value.decode("latin-1"))
+            if not self._started.done():
+                self._started.set_result(None)
+            return
+        if message["body"]:
+            await self._put(message["body"])
+        if not message.get("more_body"):
+            self._complete = True
+            await self._put(None)
+
+    async def _put(self, chunk: bytes | None) -> None:
+        if not self._closed.is_set():
+            await self._chunks.put(chunk)
+
+    # ----------------------------------------------------------------------- as the client sees it
+
+    async def start(self) -> None:
+        """Wait for status and headers. Raises TimeoutError, aiohttp.ClientError."""
+        async with asyncio.timeout_at(self._deadline):
+            await self._started
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def content(self) -> Self:
+        return self
+
+    async def read(self) -> bytes:
+        """Return the whole body. Raises TimeoutError, aiohttp.ClientError."""
+        return b"".join([chunk async for chunk in self.iter_any()])
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        """Yield the body in chunks, as they come. Raises TimeoutError, aiohttp.ClientError."""
+        while (chunk := await self._next()) is not None:
+            yield chunk
+        if not self._complete:
+            raise aiohttp.ClientPayloadError("the connection broke before the answer was complete")
+
+    async def _next(self) -> bytes | None:
+        if not self._chunks.empty():
+            return self._chunks.get_nowait()
+        async with asyncio.timeout_at(self._deadline), asyncio.timeout(self._silence):
+            return await self._chunks.get()
+
+    def close(self) -> None:
+        """Disconnect. The application may send on; nobody reads it."""
+        self._closed.set()
+        if not self._started.done():
+            self._started.set_exception(aiohttp.ServerDisconnectedError())
+            self._started.exception()
+        while not self._chunks.empty():
+            self._chunks.get_nowait()
+        self._chunks.put_nowait(None)
+
+
+def _scope(method: str, path: str, headers: Mapping[str, str]) -> Scope:
+    plain, _, query = path.partition("?")
+    return {
+        "type": "http",
+        "method": method,
+        "path": unquote(plain),
+        "query_string": query.encode("ascii"),
+        "headers": [(name.lower().encode(), text.encode()) for name, text in headers.items()],
+    }
