@@ -11,8 +11,8 @@ from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.resources import COMMANDS, JOBFLOWS, JOBS
 from jobflow.api.volcano.command import Command, encoded
 from jobflow.api.volcano.job import Job
-from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from support.sandbox import manifests
 from support.sandbox.crashing_requests import Point, first_life, points
 from support.sandbox.running_controller import DIAMOND, NAMESPACE, Cluster, cluster, flow, template
@@ -54,7 +54,7 @@ def outcomes(done: JobFlow) -> dict[str, tuple[str, str]]:
 async def run_with_crash(world: Cluster, point: Point) -> bool:
     """Cancel a diamond while b and c run, with a crash; return whether the crash happened."""
     await apply_diamond(world)
-    async with volcano(Client.at(world.server.url)):
+    async with volcano(in_process_client(world.server)):
         user = asyncio.create_task(cancel_while_b_and_c_run(world))
         reached = await first_life(world, point)
         async with world.controller():
@@ -83,7 +83,7 @@ async def test_a_cancel_takes_effect_once_wherever_the_controller_crashes(after:
 @pytest.mark.long
 async def test_a_second_cancel_and_an_action_for_jobs_are_refused(world: Cluster) -> None:
     await apply_diamond(world)
-    async with volcano(Client.at(world.server.url)), world.controller():
+    async with volcano(in_process_client(world.server)), world.controller():
         await cancel_while_b_and_c_run(world)
         await until_settled(world)
         await world.order("TerminateJob", name="again")

@@ -23,12 +23,11 @@ from jobflow.app.replica import (
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
 from jobflow.kube.client import Client
-from jobflow.kube.credentials import Credentials, Login
 from jobflow.runtime.http_listener import in_use
 from jobflow.runtime.task_group import together
 from jobflow.sandbox.apiserver.kubeconfig import kubeconfig, written
 from jobflow.sandbox.apiserver.requests.access import Access
-from jobflow.sandbox.apiserver.requests.in_process import InProcessConnections
+from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
@@ -81,7 +80,8 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
         path = options.kubeconfig or folder / "kubeconfig"
         stack.enter_context(written(path, kubeconfig(server.url, access)))
         users, volcanos, ours = [
-            await stack.enter_async_context(_client(server, access)) for _ in range(3)
+            await stack.enter_async_context(in_process_client(server, token=access.token))
+            for _ in range(3)
         ]
         replica = ServingReplica(ours, _sandbox_replica(options, from_files(pki.serving)))
         parts = await stack.enter_async_context(together())
@@ -95,12 +95,6 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
         ):
             await users.create(kind, "", msgspec.json.encode(make(url, access.ca)))
         yield SandboxWorld(server.url, url, path, users, server, replica)
-
-
-def _client(server: ApiServer, access: Access) -> Client:
-    """Return a client of the server without a network between them."""
-    auth = Credentials(Login(server.url, f"Bearer {access.token}"))
-    return Client(auth, connections=InProcessConnections(auth, server))
 
 
 async def _start_api_server(

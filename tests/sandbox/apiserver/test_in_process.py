@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
 
 import pytest
 
@@ -12,9 +11,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.meta import ListMeta, Struct
 from jobflow.api.resources import JOBFLOWS
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.credentials import Credentials, Login
 from jobflow.sandbox.apiserver.requests.http import Receive, Scope, Send
-from jobflow.sandbox.apiserver.requests.in_process import InProcessConnections
+from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.server import ApiServer, InjectedFault
 from support.sandbox.rest_client import flow
 from support.time.alongside import until
@@ -29,11 +27,6 @@ class Flows(Struct):
     metadata: ListMeta
 
 
-def in_process(server: Any, url: str = "http://in-process") -> Client:
-    auth = Credentials(Login(url))
-    return Client(auth, connections=InProcessConnections(auth, server))
-
-
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
     async with ApiServer() as running:
@@ -42,7 +35,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture(params=["http", "in process"])
 async def client(request: pytest.FixtureRequest, server: ApiServer) -> AsyncIterator[Client]:
-    made = Client.at(server.url) if request.param == "http" else in_process(server)
+    made = Client.at(server.url) if request.param == "http" else in_process_client(server)
     async with made as client:
         yield client
 
@@ -115,7 +108,7 @@ async def test_a_request_is_finished_although_its_client_does_not_wait() -> None
         await send({"type": "http.response.body", "body": b"late"})
         finished.set()
 
-    async with in_process(slow) as client:
+    async with in_process_client(slow) as client:
         with pytest.raises(TimeoutError):
             await client.request("GET", "/slow", timeout=0.01)
         finish.set()
@@ -133,7 +126,7 @@ async def test_a_slow_reader_holds_the_server_back() -> None:
             await send({"type": "http.response.body", "body": b"x", "more_body": True})
             sent += 1
 
-    async with in_process(endless) as client, aclosing(client.stream("/endless")) as chunks:
+    async with in_process_client(endless) as client, aclosing(client.stream("/endless")) as chunks:
         assert await anext(chunks) == b"x"
         for _ in range(100):
             await asyncio.sleep(0)
@@ -149,12 +142,12 @@ async def test_an_application_that_ends_early_breaks_the_connection() -> None:
         await send({"type": "http.response.body", "body": b"half", "more_body": True})
 
     for app in (nothing, half):
-        async with in_process(app) as client:
+        async with in_process_client(app) as client:
             with pytest.raises(NETWORK_ERRORS):
                 await client.request("GET", "/")
 
 
 async def test_a_sibling_talks_to_the_same_server(server: ApiServer) -> None:
-    async with in_process(server) as client, client.sibling() as sibling:
+    async with in_process_client(server) as client, client.sibling() as sibling:
         await create(client, "a")
         assert await names(sibling) == ["a"]

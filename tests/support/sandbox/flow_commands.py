@@ -9,8 +9,8 @@ from typing import Any
 from jobflow.api.resources import JOBFLOWS
 from jobflow.cli.flags import ClusterOptions, Selection
 from jobflow.cli.steer.send_command import Verb, send_and_wait
-from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
+from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.server import InjectedFault
 from support.sandbox.command_line import Result, jobflow
 from support.sandbox.running_controller import Cluster, flow, template, write_status
@@ -65,7 +65,7 @@ async def send_and_wait_for_f(verb: Verb, kubeconfig: Path) -> int:
 
 def volcano_on(world: Cluster) -> AbstractAsyncContextManager[None]:
     """Run a stand-in for Volcano, which runs vcjobs and handles Commands about them."""
-    return volcano(Client.at(world.server.url))
+    return volcano(in_process_client(world.server))
 
 
 async def long_flow(world: Cluster, name: str = "f", **spec: Any) -> None:

@@ -31,6 +31,7 @@ from jobflow.kube.reflector import Reflector
 from jobflow.sandbox.apiserver.reads.pod_logs import LogSource
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.sandbox.apiserver.requests.http import Request
+from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.server import ApiServer, InjectedFault
 from jobflow.store import Store, feeds
 from support.time.alongside import alongside
@@ -280,7 +281,7 @@ class Cluster:
         driver: type[Ends] = Ends,
     ) -> AsyncIterator[None]:
         """Run a driver that finishes new vcjobs."""
-        async with Client.at(self.server.url) as client:
+        async with in_process_client(self.server) as client:
             async with alongside(driver(client, phases or {}, otherwise).run()):
                 yield
 
@@ -297,7 +298,7 @@ class Cluster:
         """Run the product's controller with its own store and reflectors. Kill it at the end."""
         async with AsyncExitStack() as stack:
             if client is None:
-                client = await stack.enter_async_context(Client.at(self.server.url))
+                client = await stack.enter_async_context(in_process_client(self.server))
             product = Product(client, **options)
             try:
                 yield product
@@ -336,5 +337,5 @@ class Product:
 @asynccontextmanager
 async def cluster(logs: LogSource | None = None) -> AsyncIterator[Cluster]:
     """A new API server."""
-    async with ApiServer(logs=logs) as server, Client.at(server.url) as client:
+    async with ApiServer(logs=logs) as server, in_process_client(server) as client:
         yield Cluster(server, client)

@@ -16,8 +16,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.resources import JOBFLOWS, JOBTEMPLATES, NAMESPACES
 from jobflow.kube.cache import Cache
-from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
+from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.resources import metadata
 from jobflow.sandbox.nodes.simulate import SimulateRunner, assume
 from jobflow.sandbox.virtual_time.cluster import VirtualCluster
@@ -75,7 +75,7 @@ def simulated(worlds: Sequence[Manifests]) -> list[JobFlow]:
 
 async def _simulated(worlds: Sequence[Manifests]) -> list[JobFlow]:
     with patch.object(metadata, "now", lambda: now().strftime("%Y-%m-%dT%H:%M:%SZ")):
-        async with cluster() as world, Client.at(world.server.url) as client:
+        async with cluster() as world, in_process_client(world.server) as client:
             jobs = JobController(client, SimulateRunner(clock=now), clock=now)
             async with alongside(jobs.run()), world.controller(now=now, clock=clock, check=assume):
                 names = [f"world-{number}" for number in range(len(worlds))]

@@ -11,6 +11,7 @@ import msgspec
 
 from jobflow.api.resources import JOBS, PODS, Resource
 from jobflow.kube.client import Client
+from jobflow.sandbox.apiserver.requests.in_process import in_process_client
 from jobflow.sandbox.apiserver.server import ApiServer
 from jobflow.sandbox.nodes.runner import Runner
 from jobflow.sandbox.nodes.simulate import Clock, SimulateRunner, utc_now
@@ -118,7 +119,7 @@ def has_ended(job: Json) -> bool:
 @asynccontextmanager
 async def small_world() -> AsyncIterator[World]:
     """An API server without a job controller."""
-    async with ApiServer() as server, Client.at(server.url) as client:
+    async with ApiServer() as server, in_process_client(server) as client:
         yield World(server, client)
 
 

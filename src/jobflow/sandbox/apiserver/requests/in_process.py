@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import aiohttp
 from multidict import CIMultiDict
 
+from jobflow.kube.client import Client
 from jobflow.kube.connections import Connections, common_headers
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.sandbox.apiserver.requests.http import App, Scope
@@ -16,6 +17,12 @@ from jobflow.sandbox.apiserver.requests.http import App, Scope
 _HOST = "127.0.0.1"
 _CHUNKS = 16
 """Chunks of a body that wait for their reader. The server waits to send more."""
+
+
+def in_process_client(app: App, *, token: str = "") -> Client:
+    """Return a client of the application. It sends the token, if there is one."""
+    auth = Credentials(Login("http://in-process", f"Bearer {token}" if token else None))
+    return Client(auth, connections=InProcessConnections(auth, app))
 
 
 class InProcessConnections(Connections):
