@@ -31,7 +31,7 @@ coverage: $(VENV)/installed ## the same tests, and at least 95 % of core and web
 		$(PYTEST_ARGS)
 
 LAWS ?= long
-test-long: $(VENV)/installed ## property-based tests with a hundred times the examples, all slow tests, and those in a browser
+test-long: $(VENV)/installed ## property-based tests with two hundred times the examples, all slow tests, and those in a browser
 	JOBFLOW_LAWS=$(LAWS) $(BIN)/pytest -n 2 -m '(hypothesis or law or long or sampled or browser or kubectl) and not cluster' --timeout 900 $(PYTEST_ARGS)
 
 explore: $(VENV)/installed ## every state of small flows, with a process per core: an hour or more

@@ -1,4 +1,5 @@
-"""The number of examples of a law: `make test-long` tries a hundred times as many as `make test`.
+"""The number of examples of a law: `make test-long` tries two hundred times as many as
+`make test`.
 
 JOBFLOW_LAWS=sampled tries a quarter of these, for CI. The examples are the same in every run, so
 that a failure is caused by the change under test; with JOBFLOW_LAWS=exploring they differ. An
@@ -10,7 +11,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 USUAL = 50
-QUICK = USUAL // 5
+QUICK = USUAL // 10
 SAMPLED = USUAL * 5
 LONG = USUAL * 20
 
@@ -38,10 +39,10 @@ THOROUGH = settings().max_examples > USUAL
 
 STRIDE = LONG // settings().max_examples
 """Distance between two cases that this run tries of a list which a long run tries whole: 4 in a
-sampled run, 100 in `make test`, which limits it where that leaves too few."""
+sampled run, 200 in `make test`, which limits it where that leaves too few."""
 
 
 def tries(count: int) -> settings:
     """Return the settings of a law with this number of examples where others have USUAL; in
-    `make test`, a fifth of them."""
+    `make test`, a tenth of them."""
     return settings(max_examples=max(1, count * settings().max_examples // USUAL))
