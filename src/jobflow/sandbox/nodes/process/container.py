@@ -19,6 +19,9 @@ from jobflow.sandbox.nodes.process.logs import LOG_LIMIT
 START_ERROR = "StartError"
 UNKNOWN = "ContainerStatusUnknown"
 """Reasons that a kubelet uses."""
+_SUPERVISE = "import sys; sys.path.insert(0, sys.argv[1]); import supervisor; supervisor.main()"
+"""The program of a supervisor. A module that is imported is compiled once, a script each time."""
+_FOLDER = str(Path(supervisor.__file__).parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class ContainerProcess:
     async def run(self, started: Callable[[], None]) -> ContainerExit:
         """Run the container to its end, including all its processes. If this is cancelled or the
         sandbox is killed, it ends within supervisor.LAST_GRACE."""
-        program = [sys.executable, "-I", "-S", supervisor.__file__]
+        program = [sys.executable, "-I", "-S", "-c", _SUPERVISE, _FOLDER]
         self._supervisor = await asyncio.create_subprocess_exec(
             *program, stdin=PIPE, stdout=PIPE, stderr=STDOUT, start_new_session=True
         )
