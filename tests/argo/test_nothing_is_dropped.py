@@ -81,7 +81,7 @@ def test_the_workflow_itself_has_no_gap() -> None:
     assert (answer.code, ": error: " in answer.err) == (0, False), answer.err
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.long
 @pytest.mark.parametrize("value", ["{{=(", 3, [["x"]], {"name": None}], ids=str)
 def test_a_value_of_a_wrong_type_does_not_raise(value: Any) -> None:
     keys = [(path, key) for path, found in maps(rich_workflow()) for key in found]

@@ -52,7 +52,7 @@ async def complete(kubeconfig: Path, line: str) -> list[str]:
     return out.decode().split()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("line", "words"),
     [

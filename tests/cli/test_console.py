@@ -14,7 +14,7 @@ from support.sandbox.flow_commands import JOBFLOW
 STYLES = re.compile(r"\x1b\[[\d;]*m")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize(("no_color", "styled"), [("1", False), ("", True)])
 def test_no_color_leaves_no_style_not_even_bold(no_color: str, styled: bool) -> None:
     ours, its = pty.openpty()

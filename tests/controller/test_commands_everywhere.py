@@ -170,8 +170,7 @@ def test_the_example_succeeds_without_commands() -> None:
     check_no_job_twice(end)
 
 
-@pytest.mark.law
-@pytest.mark.sampled(5)
+@pytest.mark.long
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.replace(" ", "-"))
 def test_a_command_in_every_state(story: str) -> None:
     stride = min(STRIDE, SHARE)

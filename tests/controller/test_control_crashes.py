@@ -143,8 +143,7 @@ def check_crashes(name: str, numbers: Sequence[int], *, after: bool) -> None:
         assert result.end == expected, f"dead {Point(number, after)}: {result.written[number:]}"
 
 
-@pytest.mark.law
-@pytest.mark.sampled(5)
+@pytest.mark.long
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", TALES, ids=lambda name: name.replace(" ", "-"))
 def test_a_flow_ends_the_same_after_every_crash(name: str, after: bool) -> None:

@@ -185,7 +185,7 @@ def test_the_explorer_finds_a_job_that_starts_before_its_approval_is_stored() ->
     assert "nothing_starts_unapproved" in explored.violations
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.long
 @pytest.mark.parametrize(("law", "planner"), FAULTY.items(), ids=FAULTY.keys())
 def test_the_explorer_finds_a_planner_that_breaks_a_law(law: str, planner: Planner) -> None:
     explored = Search(SMALL, planner).run(states=200)

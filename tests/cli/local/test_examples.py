@@ -80,12 +80,20 @@ def test_the_examples_can_be_applied_together() -> None:
 
 
 @pytest.fixture(scope="module")
-def finished() -> dict[str, dict[str, Any]]:
-    """Return the status of each example's finished flow."""
-    flows = run_flows(EXAMPLES_BY_NAME)
+def finished(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
+    """Return the status of the finished flow of each example of the selected tests."""
+    wanted = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function)
+        and item.module is request.module
+        and "finished" in item.fixturenames
+    }
+    flows = run_flows({name: EXAMPLES_BY_NAME[name] for name in sorted(wanted)})
     return {name: flow["status"] for name, flow in flows.items()}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "phase"), ENDS.items())
 def test_the_phase_of_a_finished_example(
     name: str, phase: str, finished: dict[str, dict[str, Any]]

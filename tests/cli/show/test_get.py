@@ -230,7 +230,7 @@ async def test_a_wrong_call_is_an_error(
     assert result == Result(2, "", f"jobflow: error: {sentence}\n")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize("more", [(), ("-w",)])
 async def test_a_step_behind_its_flow_is_an_error(
     world: Cluster, kubeconfig: Path, more: tuple[str, ...]

@@ -180,7 +180,7 @@ async def test_without_an_end_json_is_empty(world: Cluster, kubeconfig: Path) ->
     assert (result.code, result.out) == (124, "")
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

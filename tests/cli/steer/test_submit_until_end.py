@@ -20,7 +20,7 @@ from support.sandbox.running_controller import NAMESPACE, Cluster
 from support.sandbox.submitted import CREATED, STEPS, train, write_flow
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("exit_code", "code", "end"),
     [(0, 0, "Succeed, 2/2 steps finished"), (3, 1, "Failed, 2/2 steps finished (StepFailed)")],

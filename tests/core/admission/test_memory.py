@@ -41,7 +41,7 @@ PROBING = {"name": "b", "template": "t", "dependsOn": {"targets": ["a"], "probe"
 FIRST = {"name": "a", "template": "t"}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.long
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("steps", [["t", "u: t"], [FIRST, PROBING], CONTROLLED])
 def test_an_admission_leaves_no_objects(steps: list[Any]) -> None:

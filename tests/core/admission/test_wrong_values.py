@@ -95,7 +95,7 @@ def flow_with(step: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"name": "f", "namespace": "n"}, "spec": spec}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("value", [None, [], {"nope": None}], ids=repr)
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_faults_have_places_that_exist(step: dict[str, Any], value: Any) -> None:

@@ -137,6 +137,7 @@ async def test_the_process_requests_rights_templates_and_queues(cluster: FakeClu
     ]
 
 
+@pytest.mark.long
 async def test_the_replica_tries_pod_templates_of_a_large_template() -> None:
     cluster = FakeCluster(says=lambda pod: DryRun(warnings=('unknown field "template.x"',)))
     tasks = [task(f"t{i}", metadata={"labels": {"i": str(i)}}) for i in range(6_000)]
@@ -209,6 +210,7 @@ async def test_more_large_reviews_than_the_limit_are_asked_to_retry(
     assert third.message == "2 large reviews are under way; try again"
 
 
+@pytest.mark.long
 async def test_an_idle_process_is_ended(cluster: FakeCluster) -> None:
     async with aside_of(cluster, idle_seconds=0.0) as aside:
         await respond(MANY_PATCHES, cluster, elsewhere=aside)

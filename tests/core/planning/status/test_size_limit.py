@@ -132,7 +132,7 @@ def test_fields_are_dropped_in_order(
     assert world.apply(planned).plan().nothing
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.no_cover
 @pytest.mark.parametrize(("phase", "end"), [("Completed", "Succeed"), ("Aborted", "Failed")])
 def test_five_thousand_steps_fit(phase: str, end: str) -> None:
