@@ -113,6 +113,16 @@ async def test_the_graph_has_the_size_that_fits_or_is_chosen(world: PageWorld) -
     await expect(tab.locator("[id='node:s11']")).to_be_in_viewport(ratio=1)
 
 
+async def test_a_selected_step_stays_visible_beside_its_panel(world: PageWorld) -> None:
+    await world.put(
+        flow("f", {f"s{number}": f"s{number - 1}" for number in range(1, 8)} | {"s0": ""})
+    )
+    tab = await world.open("/flows/default/f")
+    await tab.locator("[id='node:s7']").click()
+    await expect(tab.locator("#step")).to_be_visible()
+    await expect(tab.locator("[id='node:s7']")).to_be_in_viewport(ratio=1)
+
+
 async def test_a_chain_of_seven_steps_is_visible_at_once(world: PageWorld) -> None:
     steps = {f"step-{i}": f"step-{i - 1}" if i else "" for i in range(7)}
     await world.put(flow_with_status("f", steps, {}))

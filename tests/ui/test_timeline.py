@@ -138,6 +138,13 @@ async def test_a_retry_keeps_the_bars_of_earlier_attempts(world: PageWorld) -> N
     await expect(tab.locator("[id='lane:b'] rect.running.is-running")).to_have_count(1)
     await expect(tab.locator("#axis .from")).to_contain_text(f"retried {clock.ago(100)[11:19]} UTC")
     await expect(tab.locator("#header")).to_contain_text("running for 1m")
+    await tab.get_by_role("link", name="Show the time since then").click()
+    await expect(tab.locator("[id='lane:b'] rect.running")).to_have_class("running is-running")
+    await expect(tab.locator("#axis .from")).to_have_text(
+        f"from {clock.ago(100)[11:19]} UTC, the last retry. Show the whole time"
+    )
+    await tab.get_by_role("link", name="Show the whole time").click()
+    await expect(tab.locator("[id='lane:b'] rect.running")).to_have_count(2)
 
 
 async def test_a_job_that_took_no_second_is_seen(world: PageWorld) -> None:
@@ -235,6 +242,23 @@ async def test_the_time_left_is_learned_from_earlier_flows(world: PageWorld) -> 
     await expect(tab.locator("#header")).to_contain_text("about 14m")
     await expect(tab.locator(".left")).to_contain_text("by 1 or more completed jobs")
     await expect(tab.locator("rect.expected").first).to_be_visible()
+
+
+async def test_an_estimate_that_has_passed_is_not_shown(world: PageWorld) -> None:
+    old = flow("old", {"a": ""})
+    old["status"] = status_of("old", {"a": {"phase": "Completed", "job": "old-a"}}, "Succeed")
+    old["status"]["jobStatusList"] = [record(Clock(), "old-a", 9000, 9000, 8990)]
+    new = flow_with_status("new", {"a": ""}, {"a": {"phase": "Running", "job": "new-a"}})
+    new["status"]["jobStatusList"] = [record(Clock(), "new-a", 100, 100)]
+    for each in (old, new):
+        each["spec"]["flows"][0]["template"] = "train"
+    await world.put(old, new)
+    tab = await world.open("/flows/default/new?view=timeline")
+    await expect(tab.locator("#time-spent")).to_contain_text("so far")
+    await expect(tab.locator("#header")).to_contain_text("running for")
+    for place in ("#header [data-left]", "#time-spent [data-left]"):
+        await expect(tab.locator(place)).to_have_count(1)
+        await expect(tab.locator(place)).to_be_hidden()
 
 
 async def test_a_flow_that_has_not_started_says_so(world: PageWorld) -> None:

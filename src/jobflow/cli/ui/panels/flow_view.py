@@ -39,6 +39,8 @@ class FlowQuery:
     failed, `STEP:all:1` the first page of all. It is ignored if another step is selected."""
     at: str = ""
     """An earlier time, in RFC 3339, at which graph, timeline and table show the flow."""
+    since: str = ""
+    """`retry`: the timeline begins with the last retry, and not with the start of the flow."""
 
     @classmethod
     def of(cls, params: Mapping[str, str]) -> FlowQuery:

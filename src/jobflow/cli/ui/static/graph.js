@@ -32,6 +32,15 @@ function center(node) {
   region.scrollTop += at.top + at.height / 2 - frame.top - region.clientHeight / 2;
 }
 
+// Shows the selected step where the graph is scrolled away from it.
+export function reveal() {
+  const node = document.querySelector(".node[aria-current]");
+  if (!node) return;
+  const at = node.getBoundingClientRect();
+  const frame = document.getElementById("graph").getBoundingClientRect();
+  if (at.left < frame.left || at.right > frame.right || at.top < frame.top || at.bottom > frame.bottom) center(node);
+}
+
 function begin() {
   if (!document.querySelector("#graph svg")) return;
   resize(scale || Math.max(fitting(), READABLE));

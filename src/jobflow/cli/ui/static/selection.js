@@ -1,4 +1,6 @@
-// The panel of a step comes into view if it is selected where little of it or of its log is visible.
+// The panel of a step comes into view if it is selected where little of it or of its log is visible, and
+// its node in the graph if the panel takes its place.
+import { reveal } from "./graph.js";
 import { isLow } from "./logs.js";
 
 const name = () => document.getElementById("step")?.getAttribute("aria-label") ?? "";
@@ -19,5 +21,6 @@ document.addEventListener("page-changed", () => {
   if (!shown) return goBackTo(before.replace(/^Step /, ""));
   const panel = document.getElementById("step");
   const { top } = panel.getBoundingClientRect();
+  reveal();
   if (top < 0 || top > innerHeight / 2 || isLow()) panel.scrollIntoView({ block: "start" });
 });

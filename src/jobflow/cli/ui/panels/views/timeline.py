@@ -23,6 +23,8 @@ from jobflow.core.text import format_count, format_duration
 
 MIN_WIDTH = 0.25
 """Percent of the width of the axis, so that a job of less than a second is seen."""
+SINCE_RETRY = "retry"
+"""The value of the query that asks for the time since the last retry."""
 MAX_SPANS = 8
 """Times that are told one by one; more are summed up."""
 _UNSUCCESSFUL = frozenset(
@@ -75,23 +77,27 @@ class Scale:
     """The earlier time that is shown."""
     retried: datetime | None = None
     """When the flow was retried."""
+    is_whole: bool = True
+    """Whether the time before the retry is shown, too."""
 
 
 def timeline_view(view: FlowView) -> Fragment:
     """Return the view of the timeline. That of an earlier time has all bars, and the phases of that
-    time. Bars are also of the time before a retry, but what is told of the flow begins with it."""
+    time. Bars are also of the time before a retry, unless the query asks for less, but what is told
+    of the flow begins with it."""
     present = view.present()
     now = Rows.of(present)
     shown = now if view.at is None else Rows.of(view)
     then = {row.path: row for row in shown.shown()}
     found, first = now.found, first_start(present.flow)
     retried = last_retry(present.flow)
-    rows = now if retried is None else Rows.of(present, whole=True)
+    is_whole = retried is not None and view.query.since != SINCE_RETRY
+    rows = Rows.of(present, whole=True) if is_whole else now
     left = estimate(present) if found is not None else None
     axis = None
     if found is not None and first is not None:
         end = max(found.end, left.high) if left and left.high else found.end
-        start = found.start if retried is None else first
+        start = first if is_whole else found.start
         axis = Axis.of(start, end, is_open=found.is_open)
     path = {each.step: each for each in found.path} if found is not None else {}
     lanes = [
@@ -102,7 +108,7 @@ def timeline_view(view: FlowView) -> Fragment:
         )
         for row in rows.shown()
     ]
-    scale = Scale(axis, found is not None and found.is_open, left, view.at, retried)
+    scale = Scale(axis, found is not None and found.is_open, left, view.at, retried, is_whole)
     return Fragment(
         "timeline",
         "timeline.html",
