@@ -49,6 +49,26 @@ async def test_live_returns_to_the_present(world: PageWorld) -> None:
     await expect(tab.get_by_role("slider")).to_have_attribute("aria-valuetext", re.compile("live"))
 
 
+async def test_the_slider_of_a_running_flow_ends_at_the_present(world: PageWorld) -> None:
+    clock = Clock()
+    made = flow_with_status("f", {"a": ""}, {"a": {"phase": "Running", "job": "f-a"}})
+    made["status"]["jobStatusList"] = [record(clock, "f-a", 100, 90)]
+    await world.put(made)
+    tab = await world.open("/flows/default/f")
+    slider = tab.get_by_role("slider", name="Time")
+    await expect(slider).to_have_attribute("aria-valuetext", re.compile("live"))
+    at_the_end = "e => e.value === e.max && 99 < e.max && e.max < 130 && e.max < e.dataset.axis"
+    assert await slider.evaluate(at_the_end)
+    share = await tab.evaluate(
+        """() => {
+          const [track, mark] = [".slider input", ".moments .started"].map((each) =>
+            document.querySelector(each).getBoundingClientRect());
+          return (mark.x - track.x - 8) / (track.width - 16);
+        }"""
+    )
+    assert share == pytest.approx(0.1, abs=0.02)  # after 10 of 100 seconds
+
+
 async def test_the_slider_goes_back_by_keyboard_and_keeps_the_focus(world: PageWorld) -> None:
     clock = Clock()
     await world.put(timed_flow(clock=clock))

@@ -9,9 +9,18 @@ const start = (field) => Date.parse(field.dataset.scrub);
 const end = (field) => (field.dataset.end ? Date.parse(field.dataset.end) : Date.now());
 const chosen = () => new URLSearchParams(location.search).get("at");
 
+// The right end is the end of the flow, or the present time, although the axis has room to grow.
+function stretch(field) {
+  const axis = Number(field.dataset.axis);
+  const most = Math.min(Math.max(Math.round((end(field) - start(field)) / 1000), 1), axis);
+  field.max = most;
+  document.querySelector(".moments").style.width = `calc((100% - 16px) * ${axis / most})`;
+}
+
 function place() {
   const field = slider();
   if (!field || waiting) return;
+  stretch(field);
   const at = Date.parse(chosen() ?? "");
   const shown = Number.isNaN(at) ? end(field) : Math.min(at, end(field));
   const value = String(Math.max(Math.round((shown - start(field)) / 1000), 0));
@@ -56,5 +65,6 @@ document.addEventListener("page-address", () => {
   place();
   aim();
 });
+document.addEventListener("fresh", ({ detail }) => detail.querySelector("[data-scrub]") && place());
 setInterval(place, 1000);
 place();
