@@ -16,7 +16,6 @@ from pathlib import Path
 from bench import admission, cluster, commands, copies, core, counts, growth
 from bench.figures import Figure, show
 from bench.loads import LOADS
-from bench.turn import REVIEWS
 from jobflow.app import serve
 from jobflow.runtime import logs
 
@@ -87,7 +86,7 @@ def main() -> None:
 
 def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("cluster")
-    names = [*(load.name for load in LOADS), REVIEWS]
+    names = [load.name for load in LOADS]
     group.add_argument("--loads", nargs="+", choices=names, default=names)
     group.add_argument("--peers", nargs="*", choices=cluster.PEERS, default=cluster.PEERS)
     group.add_argument(

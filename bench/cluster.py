@@ -23,12 +23,11 @@ from bench.controllers import (
 )
 from bench.loads import LOADS
 from bench.processes import module
-from bench.turn import REVIEWS, Turn
+from bench.turn import Turn
 from support.cluster.control_plane_binaries import MISSING, find
 from support.cluster.real_cluster import RealCluster, real_cluster
 
 PEERS = tuple(each.name for each in (VolcanoController, ArgoController, ArgoByDefault))
-REVIEW_SECONDS = 3.0
 PROFILER = (sys.executable, "-m", "cProfile", "-o")
 
 
@@ -60,7 +59,6 @@ def compared(options: Options) -> Table:
     loads = [
         load.scaled(options.scale, options.seconds) for load in LOADS if load.name in options.loads
     ]
-    review_seconds = REVIEW_SECONDS if REVIEWS in options.loads else 0
     with ExitStack() as stack:
         home = Path(stack.enter_context(TemporaryDirectory(prefix="jobflow-bench-")))
         real = stack.enter_context(real_cluster(assets, home / "plane"))
@@ -76,7 +74,7 @@ def compared(options: Options) -> Table:
             for controller in controllers:
                 print(f"run {number + 1}: {controller.name}", file=sys.stderr)
                 turn = Turn(real, controller)
-                measured = list(turn.measured(loads, review_seconds=review_seconds))
+                measured = list(turn.measured(loads))
                 if not options.profile:
                     table.add(controller.name, measured)
         return table

@@ -10,7 +10,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,14 +24,6 @@ from support.cluster.served import READY_WITHIN_SECONDS, Served, registered
 ADMISSION = "/jobflows/validate"
 CLIENT_LIMITS = ("--kube-api-qps=2000", "--kube-api-burst=4000")
 VOLCANO_BINARIES = ("vc-controller-manager", "vc-webhook-manager")
-
-
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """A validating webhook at ADMISSION on this machine, and the CA of its certificate."""
-
-    port: int
-    ca: Path
 
 
 class Controller(ABC):
@@ -51,8 +42,6 @@ class Controller(ABC):
     ended: ClassVar[frozenset[str]] = frozenset({"Succeed", "Failed"})
     leaves: ClassVar[tuple[Resource, ...]] = (JOBFLOWS, JOBS, JOBTEMPLATES)
     """The objects that its flows leave in a namespace, which is deleted after its turn."""
-    webhook: Webhook | None = None
-    """Its webhook for JobFlows while it runs; None if it has none."""
 
     def __init__(self, real: RealCluster, home: Path, proxy: str) -> None:
         self.real = real
@@ -89,7 +78,6 @@ class OurController(Controller):
     def running(self) -> Iterator[Sequence[int]]:
         config = self.real.plane.kubeconfig(self.user, through=self.proxy)
         served = Served(self.real, self.home, kubeconfig=config, under=self.under)
-        self.webhook = Webhook(served.webhook_port, served.pki.ca_certificate)
         with served.running(), registered(self.real, served):
             yield [served.pid]
 
@@ -136,7 +124,6 @@ class VolcanoController(Controller):
             f"--tls-cert-file={pki.serving.certificate}",
             f"--tls-private-key-file={pki.serving.key}",
         ]
-        self.webhook = Webhook(port, pki.ca_certificate)
         made = volcano_webhook(f"{url}{ADMISSION}")
         path = VALIDATING_WEBHOOKS.path()
         with ExitStack() as stack:

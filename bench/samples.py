@@ -1,6 +1,5 @@
 """The flows and reviews that are measured."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -157,18 +156,8 @@ def sent(targets: list[list[int]], name: str) -> bytes:
     return msgspec.json.encode(made | {"metadata": kept})
 
 
-CI = {
-    "username": "system:serviceaccount:team-a:ci",
-    "groups": ["system:serviceaccounts", "system:authenticated"],
-}
-
-
-def review(
-    targets: list[list[int]], *, namespace: str = NAMESPACE, user: Mapping[str, Any] = CI
-) -> bytes:
+def review(targets: list[list[int]]) -> bytes:
     """Return an AdmissionReview of the creation of a flow, as an API server sends it."""
-    made = manifest(targets)
-    made["metadata"]["namespace"] = namespace
     kind = {"group": "flow.volcano.sh", "version": "v1alpha1", "kind": "JobFlow"}
     resource = {"group": "flow.volcano.sh", "version": "v1alpha1", "resource": "jobflows"}
     request = {
@@ -178,10 +167,13 @@ def review(
         "requestKind": kind,
         "requestResource": resource,
         "name": "pipeline",
-        "namespace": namespace,
+        "namespace": NAMESPACE,
         "operation": "CREATE",
-        "userInfo": user,
-        "object": made,
+        "userInfo": {
+            "username": "system:serviceaccount:team-a:ci",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+        },
+        "object": manifest(targets),
         "oldObject": None,
         "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},

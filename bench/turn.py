@@ -1,6 +1,5 @@
 """One turn of one controller: it starts, carries out every load, ends, and its objects go."""
 
-import ssl
 import subprocess
 import time
 from collections import Counter
@@ -8,11 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from bench import samples
-from bench.admission import FLOWS
-from bench.client import reviews
 from bench.comparison import OURS, Measure
-from bench.controllers import Controller, OurController, Webhook
+from bench.controllers import Controller, OurController
 from bench.driver import Seen
 from bench.loads import LOADS, Load, carried, percentiles, waits
 from bench.processes import module, usage
@@ -26,11 +22,8 @@ QUIET_SECONDS = 1.0
 """Seconds without a request in a namespace after which all requests have been sent."""
 GONE_WITHIN_SECONDS = 120
 WARM_UP = Load("warm-up", LOADS[0].targets, 5)
-A_HUNDRED = 100
+FLOWS = 100
 """CPU time is given for this many flows."""
-REVIEWS = "reviews"
-"""The load of reviews, which is sent to the webhook itself."""
-ADMIN = {"username": "admin", "groups": ["system:masters", "system:authenticated"]}
 
 Measured = Iterator[tuple[Measure, float]]
 
@@ -44,9 +37,8 @@ class Turn:
         self._where = Where(real.plane.url, str(real.plane.ca), token("admin"))
         self._namespaces: list[str] = []
 
-    def measured(self, loads: Sequence[Load], *, review_seconds: float = 0) -> Measured:
-        """Carry out the loads, and for so many seconds reviews of each size; return a value for
-        each measure."""
+    def measured(self, loads: Sequence[Load]) -> Measured:
+        """Carry out the loads; return a value for each measure."""
         where, kind = self._where, self._controller.driver
         driving = module("bench.driver", kind, where.url, where.ca, where.token)
         with self._controller.running() as pids, driving as (driver, _):
@@ -54,8 +46,6 @@ class Turn:
             list(self._load(WARM_UP, pids, driver))
             for load in loads:
                 yield from self._load(load, pids, driver)
-            if review_seconds and self._controller.webhook is not None:
-                yield from self._reviews(self._controller.webhook, pids, review_seconds)
         self._clean()
 
     def _load(self, load: Load, pids: Sequence[int], driver: subprocess.Popen[str]) -> Measured:
@@ -75,25 +65,11 @@ class Turn:
         half, end = percentiles(took)
         yield Measure(load.name, "hand-over, p50", "ms"), half
         yield Measure(load.name, "hand-over, p99", "ms"), end
-        used = (after.cpu_seconds - before.cpu_seconds) * A_HUNDRED / load.flows
-        yield Measure(load.name, "CPU of the controller", f"s/{A_HUNDRED} flows"), used
+        used = (after.cpu_seconds - before.cpu_seconds) * FLOWS / load.flows
+        yield Measure(load.name, "CPU of the controller", f"s/{FLOWS} flows"), used
         yield Measure(load.name, "memory of the controller", "MiB"), after.memory_mib
         for request, count in sorted(requests.items()):
             yield Measure(load.name, request, "requests/flow"), count
-
-    def _reviews(self, webhook: Webhook, pids: Sequence[int], seconds: float) -> Measured:
-        """Have flows reviewed. Client and API server use the same cores, so a second of CPU time
-        says more than a second."""
-        trust = ssl.create_default_context(cafile=webhook.ca)
-        namespace = self._real.new_namespace(f"bench-{REVIEWS}")
-        self._namespaces.append(namespace)
-        for steps, targets in FLOWS.items():
-            body = samples.review(targets, namespace=namespace, user=ADMIN)
-            run(reviews(webhook.port, trust, body, seconds / 4))
-            before = usage(pids)
-            answered = run(reviews(webhook.port, trust, body, seconds))
-            used = usage(pids).cpu_seconds - before.cpu_seconds
-            yield Measure(REVIEWS, f"of {steps:,} steps", "reviews/s of CPU time"), answered / used
 
     def _requests(self, namespace: str, flows: int) -> dict[str, float]:
         """Return the requests per flow that `jobflow serve` sent for this namespace, by verb and
