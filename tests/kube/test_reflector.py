@@ -94,6 +94,33 @@ async def test_an_expired_version_starts_a_list(server: ScriptedServer, expired:
     assert server.watch_requests[1].query["resourceVersion"] == "50"
 
 
+async def test_a_silent_watch_is_repeated_and_is_no_failure(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kind that does not change may have no events for minutes, and no bookmarks either: the API
+    server sends none of a version before that of the list."""
+    monkeypatch.setattr("jobflow.kube.reflector.SILENCE_SECONDS", 0.05)
+    server.lists.append(page(7, thing("a", 1)))
+    async with following(server) as world:
+        states: list[bool] = []
+        world.cache.on_state = lambda: states.append(world.cache.failing)
+        await server.until(lambda: len(server.watch_requests) == 4)
+    assert not any(states)
+    assert {sent.query["resourceVersion"] for sent in server.watch_requests} == {"7"}
+    assert len(server.list_requests) == 1
+
+
+async def test_a_watch_that_the_server_accepts_follows_before_its_first_event(
+    server: ScriptedServer,
+) -> None:
+    server.lists.append(page(7, thing("a", 1)))
+    server.watches.append(Answer(chunks=[b'{"type":"ADDED","ob'], end="cut"))
+    async with following(server) as world:
+        states: list[bool] = []
+        world.cache.on_state = lambda: states.append(world.cache.failing)
+        await server.until(lambda: states[-2:] == [True, False])
+
+
 async def test_an_error_event_is_not_stored_as_an_object(server: ScriptedServer) -> None:
     server.lists += [page(7, thing("a", 1)), page(8, thing("a", 1))]
     server.watches.append(Answer(chunks=[frame("ERROR", failure(500, "InternalError", "etcd"))]))

@@ -18,7 +18,7 @@ from jobflow.api.resources import Resource
 from jobflow.kube import credentials
 from jobflow.kube.connections import CONNECT_SECONDS, Connections, Query
 from jobflow.kube.credentials import Credentials, Login
-from jobflow.kube.errors import NETWORK_ERRORS, ApiError, UnreadableAnswer, api_error
+from jobflow.kube.errors import NETWORK_ERRORS, ApiError, Silence, UnreadableAnswer, api_error
 from jobflow.kube.reading import decoder, lines, warnings_of
 
 __all__ = [
@@ -264,12 +264,15 @@ class Client:
         query: Query = (),
         timeout_seconds: int = 300,
         silence: float = 90.0,
+        opened: Callable[[], None] | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """Yield the events of a watch as JSON, bookmarks and ERROR events included.
 
         The server ends the watch after at most `timeout_seconds`. An event that was cut off is not
-        yielded. Raises ApiError if the watch was refused, and one of NETWORK_ERRORS if the
-        connection broke or nothing came for `silence` seconds (bookmarks come about once a minute).
+        yielded. Calls `opened` when the server has accepted the watch. Raises ApiError if the watch
+        was refused, Silence if nothing came for `silence` seconds afterwards, and one of
+        NETWORK_ERRORS if the connection broke. Bookmarks come about once a minute, but none of a
+        version before `resource_version`, which may be newer than the last change of the kind.
         Close the iterator (contextlib.aclosing) to close the connection.
         """
         options = [
@@ -280,26 +283,37 @@ class Client:
             *query,
         ]
         path, silence = resource.path(namespace), min(silence, timeout_seconds + 15)
-        async with aclosing(self.stream(path, query=options, silence=silence)) as chunks:
+        stream = self.stream(path, query=options, silence=silence, opened=opened)
+        async with aclosing(stream) as chunks:
             async for line in lines(chunks):
                 yield line
 
     async def stream(
-        self, path: str, *, query: Query = (), silence: float | None = None
+        self,
+        path: str,
+        *,
+        query: Query = (),
+        silence: float | None = None,
+        opened: Callable[[], None] | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """Yield the body of an answer in chunks, as they come.
 
-        Raises ApiError for an answer of 300 and above, and one of NETWORK_ERRORS if the connection
-        broke or nothing came for `silence` seconds (None: any time). Close the iterator
-        (contextlib.aclosing) to close the connection.
+        Calls `opened` before the first one. Raises ApiError for an answer of 300 and above, Silence
+        if nothing came for `silence` seconds (None: any time) after the answer had begun, and one
+        of NETWORK_ERRORS if the connection broke. Close the iterator (contextlib.aclosing) to close
+        the connection.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
         response = await self._connections.open("GET", path, query=query, limits=limits)
         try:
             if response.status >= 300:
                 raise api_error(response, await response.read())
+            if opened is not None:
+                opened()
             async for chunk in response.content.iter_any():
                 yield chunk
+        except TimeoutError as error:
+            raise Silence(f"nothing came for {silence} s") from error
         finally:
             response.close()
 

@@ -115,6 +115,10 @@ class ApiError(Exception):
         return any(cause.reason == NAMESPACE_TERMINATING for cause in details.causes or ())
 
 
+class Silence(TimeoutError):
+    """Nothing came for some time on a stream that the server had opened."""
+
+
 class UnreadableAnswer(ApiError):
     """An answer, or an object in one, that is not JSON of the expected type."""
 

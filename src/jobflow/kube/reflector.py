@@ -20,7 +20,7 @@ from jobflow.api.schema.nesting import READABLE_DEPTH, is_deeper
 from jobflow.kube.backoff import ExponentialBackoff
 from jobflow.kube.cache import Cache, Key, KubeObject, version_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, UnreadableAnswer, decoder
-from jobflow.kube.errors import describe_network_error
+from jobflow.kube.errors import Silence, describe_network_error
 from jobflow.kube.reading import Identity, IdentityList, RawList, WatchEvent, identity_of
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=KubeObject)
 
 WATCH_SECONDS = 300
+SILENCE_SECONDS = 90.0
+"""Seconds without an event or a bookmark after which a watch is repeated: its connection may be
+dead. A kind that does not change may bring neither."""
 """Minimum length of a watch in seconds; the maximum is twice as long (client-go's values), so that
 watches do not all end together."""
 ABSENT_SECONDS = 30.0
@@ -240,14 +243,19 @@ class Reflector(Generic[T]):
             resource_version=self._version,
             query=self._query,
             timeout_seconds=seconds,
+            silence=SILENCE_SECONDS,
+            opened=self._opened,
         )
-        async with aclosing(events):
-            async for line in events:
-                self._apply(line)
-                if not heard:
-                    heard = True
-                    self._recovered()
-                self.heard_at = time.monotonic()
+        try:
+            async with aclosing(events):
+                async for line in events:
+                    self._apply(line)
+                    if not heard:
+                        heard = True
+                        self._recovered()
+                    self.heard_at = time.monotonic()
+        except Silence:  # the next watch shows whether the server is still there
+            self._recovered()
         return not heard and time.monotonic() - started < 1.0
 
     def _apply(self, line: bytes) -> None:
@@ -332,11 +340,16 @@ class Reflector(Generic[T]):
             self.trouble = trouble
             log.warning("cannot follow", extra={"kind": self.resource.kind, "error": trouble})
 
+    def _opened(self) -> None:
+        """Note that the server follows the version that was asked for."""
+        self.heard_at = time.monotonic()
+        self.error = None
+        self.cache.follow_fails(False)
+
     def _recovered(self) -> None:
+        """Note that a watch has worked for some time, or has brought an event."""
         self._backoff.reset()
         self._worked = True
-        self.cache.follow_fails(False)
-        self.error = None
         if self.trouble:
             self.trouble = ""
             log.info("following again", extra={"kind": self.resource.kind})
