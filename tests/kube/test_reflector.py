@@ -16,6 +16,7 @@ from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from support.network.scripted_server import Answer, ScriptedServer, failure, frame, page, thing
+from support.time.alongside import until
 
 
 class World:
@@ -118,7 +119,7 @@ async def test_a_watch_that_the_server_accepts_follows_before_its_first_event(
     async with following(server) as world:
         states: list[bool] = []
         world.cache.on_state = lambda: states.append(world.cache.failing)
-        await server.until(lambda: states[-2:] == [True, False])
+        await until(lambda: states[-2:] == [True, False], within=5)
 
 
 async def test_an_error_event_is_not_stored_as_an_object(server: ScriptedServer) -> None:
