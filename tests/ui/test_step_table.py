@@ -29,6 +29,17 @@ async def test_failed_steps_are_first_then_those_that_run(world: PageWorld) -> N
     await expect(row).to_contain_text("node-7")
 
 
+async def test_a_narrow_table_has_room_for_the_reasons(world: PageWorld) -> None:
+    await world.put(timed_flow())
+    tab = await world.open(f"{PATH}?view=table")
+    await expect(tab.get_by_role("columnheader", name="Start")).to_be_visible()
+    await tab.set_viewport_size({"width": 800, "height": 800})
+    await expect(tab.get_by_role("columnheader", name="Start")).to_be_hidden()
+    await expect(tab.get_by_role("columnheader", name="Reason")).to_be_in_viewport(ratio=1)
+    frame = "e => e.scrollWidth <= e.clientWidth"
+    assert await tab.locator(".table-frame").evaluate(frame)
+
+
 async def test_a_column_sorts_by_the_address(world: PageWorld) -> None:
     await world.put(timed_flow())
     tab = await world.open(TABLE)
