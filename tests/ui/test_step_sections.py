@@ -11,7 +11,7 @@ from jobflow.sandbox.apiserver.requests.failures import failure
 from support.page.flows import ago, flow_with_status, status_of
 from support.page.page_world import PageWorld
 from support.sandbox.logged_pods import LoggedPods
-from support.sandbox.running_controller import write_status
+from support.sandbox.running_controller import flow, write_status
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -20,6 +20,18 @@ HOSTILE = '<img src=x onerror="document.hacked=1">'
 
 async def opened(world: PageWorld, step: str = "a", flow: str = "f") -> Page:
     return await world.open(f"/flows/default/{flow}?step={step}")
+
+
+async def test_the_steps_that_a_step_waits_for_lead_to_their_panels(world: PageWorld) -> None:
+    before = {f"s{number}": "" for number in range(10)}
+    made = flow("f", {**before, "last": ""})
+    made["spec"]["flows"][-1]["dependsOn"] = {"targets": [*before]}
+    await world.put(made)
+    tab = await world.open("/flows/default/f?step=last")
+    head = tab.locator("#step-head")
+    await expect(head).to_contain_text("after s0, s1, s2, s3, s4, s5, s6, s7 and 2 more steps")
+    await head.get_by_role("link", name="s3").click()
+    await expect(tab.get_by_role("complementary", name="Step s3")).to_be_visible()
 
 
 async def test_attempts_have_their_end_reason_and_node(world: PageWorld) -> None:

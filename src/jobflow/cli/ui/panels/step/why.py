@@ -10,6 +10,10 @@ from jobflow.cli.ui.panels.step.selected import SelectedStep
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.explain.explain import Explanation, explain_step, list_queued_jobs
 from jobflow.core.explain.scheduling import NO_FACTS
+from jobflow.core.text import format_count
+
+MAX_TARGETS = 8
+"""Steps that are named as those a step waits for; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,10 @@ class StepHead:
     namespace: str
     child: str
     """The child flow of its current or last run; "" if it runs none."""
+    targets: tuple[str, ...] = ()
+    """The first steps that it waits for."""
+    more: str = ""
+    """`3 more steps`; "" if there are no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,20 @@ def head(selected: SelectedStep, found: Explanation | None) -> Fragment:
         phase, since = found.phase, found.since
     namespace, child = selected.flow.metadata.namespace, selected.run.flow
     has_ended = phase in ENDED_STEP_PHASES
-    shown = StepHead(choice.step, choice.index, phase, since, has_ended, namespace, child)
+    after = selected.step.depends_on
+    targets = tuple(after.targets or ()) if after is not None else ()
+    left = len(targets) - MAX_TARGETS
+    shown = StepHead(
+        choice.step,
+        choice.index,
+        phase,
+        since,
+        has_ended,
+        namespace,
+        child,
+        targets[:MAX_TARGETS],
+        format_count(left, "more step") if left > 0 else "",
+    )
     return Fragment("step-head", "step-head.html", shown)
 
 
