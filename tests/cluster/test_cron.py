@@ -18,7 +18,7 @@ from support.cluster.release_checks import phase
 from support.cluster.served import Served
 from support.sandbox.manifests import as_list, template
 from support.sandbox.running_controller import cron
-from support.sandbox.servers import Server
+from support.sandbox.servers import COLLECTED_SECONDS, Server
 from support.sandbox.volcano_world import volcano
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
@@ -130,7 +130,7 @@ async def test_replace_cancels_the_old_flow_and_then_starts_the_last_missed_time
         await world.jobflow("cancel", new["metadata"]["name"], "--wait")
         await api.until(world.path, lambda found: not found["status"].get("active"))
         await world.kubectl("delete", "cjf", "c")
-        await api.until(api.flows, lambda found: found["items"] == [])
+        await api.until(api.flows, lambda found: found["items"] == [], within=COLLECTED_SECONDS)
 
 
 async def test_backfill_and_trigger_create_flows_of_the_cron(

@@ -25,7 +25,10 @@ from support.cluster.real_cluster import RealCluster
 from support.network.webhook_server import Hook, configuration
 from support.sandbox.rest_client import Rest, flow
 
-WITHIN_SECONDS = 30
+WITHIN_SECONDS = 30.0
+COLLECTED_SECONDS = 90.0
+"""In which the garbage collector deletes what has lost its owner: kube-controller-manager looks for
+new kinds every 30 seconds."""
 
 
 class Server(Rest):
@@ -65,9 +68,11 @@ class Server(Rest):
         """Return the current version of a list of flows."""
         return str((await self.get(self.flows)).meta["resourceVersion"])
 
-    async def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
+    async def until(
+        self, path: str, holds: Callable[[Any], bool], *, within: float = WITHIN_SECONDS
+    ) -> Any:
         """Return the object at this path, or None if it is missing, once the condition holds."""
-        async with asyncio.timeout(WITHIN_SECONDS):
+        async with asyncio.timeout(within):
             while True:
                 answer = await self.get(path)
                 found = None if answer.code == 404 else answer.json
