@@ -310,10 +310,11 @@ class Client:
                 raise api_error(response, await response.read())
             if opened is not None:
                 opened()
-            async for chunk in response.content.iter_any():
-                yield chunk
-        except TimeoutError as error:
-            raise Silence(f"nothing came for {silence} s") from error
+            try:
+                async for chunk in response.content.iter_any():
+                    yield chunk
+            except TimeoutError as error:
+                raise Silence(f"nothing came for {silence} s") from error
         finally:
             response.close()
 
