@@ -23,7 +23,7 @@ $(VENV)/installed: requirements.lock pyproject.toml
 demo: $(VENV)/installed ## run three example flows, without a cluster
 	$(BIN)/jobflow run examples/diamond.yaml examples/entries-and-exits.yaml examples/patch.yaml
 
-test: $(VENV)/installed lint ## lint, and the tests that need only Python: less than three minutes
+test: $(VENV)/installed lint ## lint, and the tests that need only Python: about three minutes
 	$(PYTEST) $(PYTEST_ARGS)
 
 coverage: $(VENV)/installed ## the same tests, and at least 95 % of core and webhook covered

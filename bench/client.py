@@ -36,7 +36,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         data = self._received + data
         head, end, body = data.partition(_HEAD_END)
-        if not end or len(body) < int(head.lower().partition(_LENGTH)[2].partition(b"\r")[0]):
+        if not end or len(body) < int(head.partition(_LENGTH)[2].partition(b"\r")[0]):
             self._received = data
             return
         self._received = b""

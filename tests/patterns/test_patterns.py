@@ -10,6 +10,7 @@ from support.patterns.page import PAGE, lines_of, page
 from support.patterns.pattern import Pattern, patterns
 from support.patterns.runs import PatternRun, run_patterns
 from support.sandbox.command_line import jobflow
+from support.selected_cases import selected_cases
 
 PATTERNS = patterns()
 
@@ -19,14 +20,7 @@ def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Mapping[str, PatternRun]:
     """Run the patterns of the selected tests."""
-    wanted = {
-        item.callspec.params["pattern"].name
-        for item in request.session.items
-        if isinstance(item, pytest.Function)
-        and item.module is request.module
-        and "runs" in item.fixturenames
-    }
-    chosen = [each for each in PATTERNS if each.name in wanted]
+    chosen = selected_cases(request, "pattern")
     return asyncio.run(run_patterns(chosen, tmp_path_factory.mktemp("logs")))
 
 

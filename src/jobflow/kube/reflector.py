@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=KubeObject)
 
 WATCH_SECONDS = 300
+"""Minimum length of a watch in seconds; the maximum is twice as long (client-go's values), so that
+watches do not all end together."""
 SILENCE_SECONDS = 90.0
 """Seconds without an event or a bookmark after which a watch is repeated: its connection may be
 dead. A kind that does not change may bring neither."""
-"""Minimum length of a watch in seconds; the maximum is twice as long (client-go's values), so that
-watches do not all end together."""
 ABSENT_SECONDS = 30.0
 """Pause before another request for a kind that the server does not serve."""
 LONGEST_WAIT = 30.0

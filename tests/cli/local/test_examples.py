@@ -34,6 +34,7 @@ from jobflow.core.admission.warnings import (
 from support.admission.reviewed import passed_by
 from support.sandbox.command_line import jobflow
 from support.sandbox.several_flows import run_flows
+from support.selected_cases import selected_cases
 
 EXAMPLES = Path("examples")
 REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
@@ -82,14 +83,8 @@ def test_the_examples_can_be_applied_together() -> None:
 @pytest.fixture(scope="module")
 def finished(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     """Return the status of the finished flow of each example of the selected tests."""
-    wanted = {
-        item.callspec.params["name"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function)
-        and item.module is request.module
-        and "finished" in item.fixturenames
-    }
-    flows = run_flows({name: EXAMPLES_BY_NAME[name] for name in sorted(wanted)})
+    wanted = sorted(set(selected_cases(request, "name")))
+    flows = run_flows({name: EXAMPLES_BY_NAME[name] for name in wanted})
     return {name: flow["status"] for name, flow in flows.items()}
 
 

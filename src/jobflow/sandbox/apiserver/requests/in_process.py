@@ -92,9 +92,7 @@ class _Exchange:
         try:
             await app(self._scope, self._receive, self._send)
         finally:
-            if not self._started.done():
-                self._started.set_exception(aiohttp.ServerDisconnectedError())
-                self._started.exception()  # nobody may wait for it any more
+            self._end_wait()
             if not self._complete:
                 await self._put(None)
 
@@ -165,12 +163,16 @@ class _Exchange:
     def close(self) -> None:
         """Disconnect. The application may send on; nobody reads it."""
         self._closed.set()
-        if not self._started.done():
-            self._started.set_exception(aiohttp.ServerDisconnectedError())
-            self._started.exception()
+        self._end_wait()
         while not self._chunks.empty():
             self._chunks.get_nowait()
         self._chunks.put_nowait(None)
+
+    def _end_wait(self) -> None:
+        """Let nobody wait for an answer that has not begun."""
+        if not self._started.done():
+            self._started.set_exception(aiohttp.ServerDisconnectedError())
+            self._started.exception()  # nobody may be waiting
 
 
 def _scope(method: str, path: str, headers: Mapping[str, str]) -> Scope:

@@ -77,7 +77,7 @@ class Scale:
     """The earlier time that is shown."""
     retried: datetime | None = None
     """When the flow was retried."""
-    is_whole: bool = True
+    is_whole: bool = False
     """Whether the time before the retry is shown, too."""
 
 
