@@ -102,9 +102,10 @@ async def refusals(world: Cluster, count: int) -> set[str]:
     async with asyncio.timeout(20):
         while True:
             events = [e for e in await world.events() if e["reason"] == "CommandRefused"]
-            if len(events) == count:
+            messages = {each for event in events for each in event["message"].split("; ")}
+            if len(messages) == count:
                 assert {event["type"] for event in events} == {"Warning"}
-                return {event["message"] for event in events}
+                return messages
             await asyncio.sleep(0.01)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from jobflow.api.resources import JOBS
 from jobflow.api.volcano.job import Job
+from jobflow.controller.apply import events
 from support.sandbox.crashing_requests import Point, first_life, points
 from support.sandbox.job_pods import PodEnds
 from support.sandbox.running_controller import DIAMOND, Cluster, Ends, cluster, flow, template
@@ -96,6 +97,12 @@ STORIES = {
         says={"a": "exit code 3"},
     ),
 }
+
+
+@pytest.fixture(autouse=True)
+def events_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the controller also crashes between Events before the flow has ended."""
+    monkeypatch.setattr(events, "FOLD_SECONDS", 0.0)
 
 
 @pytest.mark.sampled(6)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -49,9 +50,37 @@ async def world() -> AsyncIterator[Recording]:
 
 
 async def test_equal_events_are_counted(world: Recording) -> None:
-    await world.send("x", "y", "x")
+    await world.send("x", "x")
     await world.send("x")
+    await world.send("y")
     assert await world.counts() == {"x": 3, "y": 1}
+
+
+async def test_waiting_events_of_one_object_and_reason_become_one(world: Recording) -> None:
+    await world.send("x", "y", "x")
+    assert await world.counts() == {"x; y": 3}
+
+
+async def test_events_of_another_reason_type_or_object_stay_apart(world: Recording) -> None:
+    await world.cluster.apply(flow("g", {"a": ""}))
+    for subject, kind, reason in (
+        (world.subject, EventType.WARNING, "Trouble"),
+        (world.subject, EventType.NORMAL, "Trouble"),
+        (world.subject, EventType.WARNING, "Other"),
+        (await world.cluster.flow("g"), EventType.WARNING, "Trouble"),
+    ):
+        world.recorder.record(subject, Event(kind, reason, "x"))
+    await world.recorder.flush()
+    assert [event["count"] for event in await world.cluster.events()] == [1] * 4
+
+
+async def test_messages_without_room_are_counted(world: Recording) -> None:
+    await world.send(*(f"step {number:03}: completed" for number in range(100)))
+    ((message, count),) = (await world.counts()).items()
+    *shown, more = message.split("; ")
+    assert shown == [f"step {number:03}: completed" for number in range(len(shown))]
+    assert (more, count) == (f"and {100 - len(shown)} more", 100)
+    assert 900 < len(message) <= 1024
 
 
 @pytest.mark.long
@@ -91,17 +120,14 @@ async def test_an_event_is_tried_three_times_and_then_dropped(world: Recording) 
     assert world.dropped.count == 1
 
 
-async def test_events_of_a_full_queue_become_one(
-    world: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "PENDING", 3)
-    await world.send(*map(str, range(9)))
-    combined = "(combined from similar events): 6"
-    assert await world.counts() == {combined: 7, "7": 1, "8": 1}
-    assert world.dropped.count == 0
+async def test_an_event_that_is_tried_again_takes_in_later_ones(world: Recording) -> None:
+    world.cluster.fails("", "/events", failure(500, "", "no"), times=1)
+    await world.send("x", "y")
+    await world.send("y", "z", "z")
+    assert await world.counts() == {"x; y; z": 5}
 
 
-async def test_events_that_cannot_be_folded_are_dropped(
+async def test_the_oldest_events_of_a_full_queue_are_dropped(
     world: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "PENDING", 3)
@@ -123,11 +149,34 @@ async def test_run_sends_events(world: Recording) -> None:
     await asyncio.gather(sending, return_exceptions=True)
 
 
-async def test_stop_does_not_cancel_a_request_in_progress(world: Recording) -> None:
+async def test_an_event_waits_for_others_of_its_kind(world: Recording) -> None:
+    sending = asyncio.create_task(world.recorder.run())
+    for message in "xyz":
+        world.record(message)
+        await asyncio.sleep(0.01)
+    await world.cluster.seen(EVENTS, JobFlow, bool)
+    assert await world.counts() == {"x; y; z": 3}
+    world.recorder.stop()
+    await sending
+
+
+async def test_stop_does_not_cancel_a_request_in_progress(
+    world: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would be unknown whether the request was executed, and a new leader would have to wait."""
+    begun = asyncio.Event()
+    create = world.cluster.client.create
+
+    async def slow_create(*request: Any) -> bytes:
+        begun.set()
+        await asyncio.sleep(0.01)
+        return await create(*request)
+
+    monkeypatch.setattr(world.cluster.client, "create", slow_create)
+    monkeypatch.setattr(events, "FOLD_SECONDS", 0.0)
     world.record("x")
     sending = asyncio.create_task(world.recorder.run())
-    await asyncio.sleep(0)
+    await begun.wait()
     world.recorder.stop()
     await sending
     assert len(await world.cluster.events()) == 1

@@ -1,8 +1,9 @@
-"""Kubernetes Events on flows and CronJobFlows; a repeated Event is counted, not created again.
+"""Kubernetes Events on flows and CronJobFlows: those of one object and reason become one.
 
 Events neither delay nor fail a reconcile: `record` queues an Event, `run` sends it, and an Event
-that cannot be sent is dropped. If too many wait, those of one object and reason become one, with
-the message that client-go's EventAggregator gives such an Event.
+that cannot be sent is dropped. A queued Event takes in the later ones of its object and reason, so
+a flow whose steps start within a second has one Event for them. A repeated Event is counted, not
+created again.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,26 +22,32 @@ import structlog
 
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.meta import Struct
-from jobflow.api.resources import CRONJOBFLOWS, EVENTS, JOBFLOWS
+from jobflow.api.meta import ObjectMeta, Struct
+from jobflow.api.resources import CRONJOBFLOWS, EVENTS, JOBFLOWS, Resource
 from jobflow.controller.hooks import Hooks
-from jobflow.core.planning.actions import Event
+from jobflow.core.planning.actions import Event, EventType
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 
 log = structlog.get_logger(__name__)
 
 COMPONENT = "jobflow"
 PENDING = 2000
-"""Events that may wait. If there are more, the oldest are folded, and then dropped."""
-COMBINED = "(combined from similar events): "
+"""Events that may wait. If there are more, the oldest is dropped."""
+FOLD_SECONDS = 1.0
+"""How long the first Event waits for others to take in."""
+PER_SECOND = 50.0
 REMEMBERED = 4096
 """Number of Events whose count is kept in memory."""
-PER_SECOND = 50.0
 MESSAGE = 1024
+"""Characters that a message may have."""
+SEPARATOR = "; "
+ROOM = MESSAGE - len("; and 10000 more")
 TRIES = 3
 
 Subject = JobFlow | CronJobFlow
 """An object that has Events."""
+Kind = tuple[str, EventType, str]
+"""UID of the object, type and reason: waiting Events of one kind become one."""
 
 
 class Counted(Struct, frozen=True, kw_only=True):
@@ -51,16 +58,80 @@ class Counted(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Pending:
-    """An Event to send, with `times` new occurrences, the last one at `last`."""
+    """An Event to send, which stands for `times` recorded ones from `first` to `last`."""
 
-    body: dict[str, Any]
-    namespace: str
-    name: str
-    times: int
+    resource: Resource
+    meta: ObjectMeta
+    """The object that the Event is about."""
+    type: EventType
+    reason: str
+    first: str
     last: str
-    kind: tuple[str, str, str]
-    """UID of the object, type and reason: Events of one kind may become one."""
+    times: int = 0
+    messages: dict[str, None] = field(default_factory=dict)
+    """The different messages for which there is room."""
+    more: int = 0
+    """Number of recorded Events whose message has no room."""
     tries: int = 0
+
+    @property
+    def kind(self) -> Kind:
+        return self.meta.uid, self.type, self.reason
+
+    @property
+    def name(self) -> str:
+        """A name that is the same after a restart for equal object, reason and message."""
+        digest = hashlib.sha256("\0".join((*self.kind, self.message)).encode()).hexdigest()
+        return f"{self.meta.name}.{digest[:16]}"
+
+    def add(self, message: str, at: str) -> None:
+        """Take in a recorded Event."""
+        self.times += 1
+        self.last = at
+        if message in self.messages:
+            return
+        if self.messages and len(self.message) + len(SEPARATOR) + len(message) > ROOM:
+            self.more += 1
+        else:
+            self.messages[message] = None
+
+    def take_in(self, later: "Pending") -> None:
+        """Take in another Event of this kind."""
+        self.times += later.times - len(later.messages)
+        self.more += later.more
+        for message in later.messages:
+            self.add(message, later.last)
+
+    @property
+    def message(self) -> str:
+        """All messages, or as many as there is room for and the number of the others."""
+        end = f"{SEPARATOR}and {self.more} more" if self.more else ""
+        return SEPARATOR.join(self.messages)[: MESSAGE - len(end)] + end
+
+    def body(self) -> dict[str, Any]:
+        """Return the `v1` Event."""
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": self.name, "namespace": self.meta.namespace},
+            "involvedObject": {
+                "apiVersion": self.resource.api_version,
+                "kind": self.resource.kind,
+                "namespace": self.meta.namespace,
+                "name": self.meta.name,
+                "uid": self.meta.uid,
+                "resourceVersion": self.meta.resource_version,
+            },
+            "type": self.type,
+            "reason": self.reason,
+            "message": self.message,
+            "firstTimestamp": self.first,
+            "lastTimestamp": self.last,
+            "count": self.times,
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "reportingInstance": socket.gethostname()[:128],
+        }
 
 
 class Recorder:
@@ -78,77 +149,67 @@ class Recorder:
         self._hooks = hooks or Hooks()
         self._now = now
         self._pause = 1.0 / per_second
-        self._pending: OrderedDict[str, Pending] = OrderedDict()
-        self._folded: OrderedDict[tuple[str, str, str], Pending] = OrderedDict()
-        """Events that stand for others of their kind; sent when no other waits."""
+        self._pending: OrderedDict[Kind, Pending] = OrderedDict()
         self._counts: OrderedDict[str, int] = OrderedDict()
-        self._news = asyncio.Event()
+        self._due = asyncio.Event()
+        """Whether to send the Events that wait."""
         self._stopped = False
 
     def record(self, about: Subject, event: Event) -> None:
-        """Queue an Event. If one with equal object, reason and message waits, raise its count."""
+        """Queue an Event, or let the one of its kind that waits take it in."""
         at = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = event_name(about, event)
-        if (waiting := self._pending.get(name)) is not None:
-            waiting.times += 1
-            waiting.last = at
-            return
-        while self._waiting >= PENDING:
-            self._fold_oldest()
-        body = event_body(about, event, name, at)
-        kind = about.metadata.uid, event.type, event.reason
-        self._pending[name] = Pending(body, about.metadata.namespace, name, 1, at, kind)
-        self._news.set()
-
-    @property
-    def _waiting(self) -> int:
-        return len(self._pending) + len(self._folded)
-
-    def _fold_oldest(self) -> None:
-        """Make the oldest Event a part of the folded one of its kind, or make it that one. If all
-        are folded, drop the oldest."""
+        meta = about.metadata
+        kind = meta.uid, event.type, event.reason
         if not self._pending:
-            self._folded.popitem(last=False)
-            self._hooks.event_dropped()
-            return
-        _, oldest = self._pending.popitem(last=False)
-        folded = self._folded.setdefault(oldest.kind, oldest)
-        if folded is oldest:
-            return
-        folded.times += oldest.times
-        folded.last = oldest.last
-        folded.name = _name(folded.body["involvedObject"]["name"], *folded.kind, COMBINED)
-        message = f"{COMBINED}{oldest.body['message']}"[:MESSAGE]
-        metadata = {**folded.body["metadata"], "name": folded.name}
-        folded.body |= {"metadata": metadata, "message": message}
+            self._send_later()
+        if kind not in self._pending:
+            if len(self._pending) >= PENDING:
+                self._pending.popitem(last=False)
+                self._hooks.event_dropped()
+            resource = JOBFLOWS if isinstance(about, JobFlow) else CRONJOBFLOWS
+            self._pending[kind] = Pending(resource, meta, event.type, event.reason, at, at)
+        self._pending[kind].add(event.message, at)
+
+    def _send_later(self) -> None:
+        asyncio.get_running_loop().call_later(FOLD_SECONDS, self._due.set)
 
     async def run(self) -> None:
-        """Send until `stop`, or until cancelled."""
+        """Send what waits, a second after its first Event, until `stop`, or until cancelled."""
         while not self._stopped:
-            await self._news.wait()
-            while self._waiting and not self._stopped:
-                await self._send_next()
-                await asyncio.sleep(self._pause)
-            self._news.clear()
+            await self._due.wait()
+            self._due.clear()
+            await self._send_waiting()
+
+    async def _send_waiting(self) -> None:
+        """Send the Events that wait now; those that come meanwhile wait for others, too."""
+        for _ in range(len(self._pending)):
+            if self._stopped:
+                return
+            await self._send_next()
+            await asyncio.sleep(self._pause)
+        if self._pending:
+            self._send_later()
 
     def stop(self) -> None:
         """Let `run` return after the present request. The server may still execute a cancelled
         write, so a new leader would have to wait for it."""
         self._stopped = True
-        self._news.set()
+        self._due.set()
 
     async def flush(self, seconds: float = math.inf) -> None:
         """Send all queued Events without pauses before the process ends. After `seconds`, the
         remaining Events are dropped."""
         until = time.monotonic() + seconds
-        for _ in range(self._waiting):
+        for _ in range(len(self._pending)):
             if time.monotonic() >= until:
-                log.warning("events given up, the API server is too slow", events=self._waiting)
+                log.warning(
+                    "events given up, the API server is too slow", events=len(self._pending)
+                )
                 return
             await self._send_next()
 
     async def _send_next(self) -> None:
-        _, event = (self._pending or self._folded).popitem(last=False)
+        _, event = self._pending.popitem(last=False)
         try:
             await self._send(event)
         except ApiError as error:
@@ -159,28 +220,30 @@ class Recorder:
     async def _send(self, event: Pending) -> None:
         """Raise the count of a known Event, else create it. A known Event may have expired, and an
         unknown one may exist because an earlier process created it."""
-        if (count := self._counts.get(event.name)) is not None:
+        name, namespace = event.name, event.meta.namespace
+        if name in self._counts:
             try:
-                await self._raise(event, count)
+                await self._raise(event, name, self._counts[name])
                 return
             except ApiError as error:
                 if not error.not_found:
                     raise
         try:
-            body = {**event.body, "count": event.times, "lastTimestamp": event.last}
-            await self._client.create(EVENTS, event.namespace, msgspec.json.encode(body))
-            self._remember(event.name, event.times)
+            await self._client.create(
+                EVENTS, event.meta.namespace, msgspec.json.encode(event.body())
+            )
+            self._remember(name, event.times)
         except ApiError as error:
             if not error.already_exists:
                 raise
-            there = await self._client.get(EVENTS, event.namespace, event.name, Counted)
-            await self._raise(event, there.count)
+            there = await self._client.get(EVENTS, namespace, name, Counted)
+            await self._raise(event, name, there.count)
 
-    async def _raise(self, event: Pending, count: int) -> None:
+    async def _raise(self, event: Pending, name: str, count: int) -> None:
         count += event.times
         body = msgspec.json.encode({"count": count, "lastTimestamp": event.last})
-        await self._client.patch(EVENTS, event.namespace, event.name, body)
-        self._remember(event.name, count)
+        await self._client.patch(EVENTS, event.meta.namespace, name, body)
+        self._remember(name, count)
 
     def _remember(self, name: str, count: int) -> None:
         self._counts[name] = count
@@ -190,47 +253,10 @@ class Recorder:
 
     def _failed(self, event: Pending, error: str, *, again: bool) -> None:
         event.tries += 1
-        if again and event.tries < TRIES and event.name not in self._pending:
-            self._pending[event.name] = event
+        if again and event.tries < TRIES:
+            if later := self._pending.pop(event.kind, None):
+                event.take_in(later)
+            self._pending[event.kind] = event
             return
         self._hooks.event_dropped()
-        log.warning("event given up", namespace=event.namespace, name=event.name, error=error)
-
-
-def event_name(about: Subject, event: Event) -> str:
-    """Return a name that is the same after a restart for equal object, reason and message."""
-    meta = about.metadata
-    return _name(meta.name, meta.uid, event.type, event.reason, event.message)
-
-
-def _name(object_name: str, *parts: str) -> str:
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    return f"{object_name}.{digest[:16]}"
-
-
-def event_body(about: Subject, event: Event, name: str, at: str) -> dict[str, Any]:
-    """Return a `v1` Event on an object."""
-    meta = about.metadata
-    resource = JOBFLOWS if isinstance(about, JobFlow) else CRONJOBFLOWS
-    return {
-        "apiVersion": EVENTS.api_version,
-        "kind": EVENTS.kind,
-        "metadata": {"name": name, "namespace": meta.namespace},
-        "involvedObject": {
-            "apiVersion": resource.api_version,
-            "kind": resource.kind,
-            "namespace": meta.namespace,
-            "name": meta.name,
-            "uid": meta.uid,
-            "resourceVersion": meta.resource_version,
-        },
-        "type": event.type,
-        "reason": event.reason,
-        "message": event.message[:MESSAGE],
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-        "source": {"component": COMPONENT},
-        "reportingComponent": COMPONENT,
-        "reportingInstance": socket.gethostname()[:128],
-    }
+        log.warning("event given up", namespace=event.meta.namespace, name=event.name, error=error)
