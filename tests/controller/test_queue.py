@@ -52,6 +52,20 @@ async def test_the_earliest_of_several_times_counts(timed: Timed) -> None:
     assert await timed.take() == []
 
 
+async def test_an_event_that_may_wait_comes_after_its_delay_also_in_a_backoff(
+    timed: Timed,
+) -> None:
+    timed.queue.add("a")
+    assert await timed.queue.get() == "a"
+    timed.queue.retry("a")
+    timed.queue.done("a")
+    timed.queue.add_soon("a", 0.05)
+    timed.pass_time(0.04)
+    assert await timed.take() == []
+    timed.pass_time(0.01)
+    assert await timed.take() == ["a"]
+
+
 async def test_taking_a_key_cancels_its_requeue(timed: Timed) -> None:
     timed.queue.add_after("a", 5)
     timed.queue.add("a")

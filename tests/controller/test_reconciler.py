@@ -2,12 +2,15 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus, StepCondition
+from jobflow.api.resources import JOBFLOWS
+from jobflow.api.volcano.job import Job
 from jobflow.controller import reconciler as module
 from jobflow.core.planning.actions import Event, EventType, Plan
 from jobflow.core.planning.view import View
@@ -69,6 +72,71 @@ async def test_events_after_a_long_plan_share_the_next_one(
     world.now += 0.01
     world.queue.release()
     assert await world.queue.get() == KEY
+
+
+def job_of(subject: JobFlow, phase: str, version: int, **metadata: Any) -> Job:
+    owner = {"kind": "JobFlow", "name": "f", "uid": subject.metadata.uid, "controller": True}
+    meta = {
+        "name": "f-a",
+        "namespace": NAMESPACE,
+        "uid": "uid-a",
+        "resourceVersion": str(10**6 + version),
+        "ownerReferences": [{"apiVersion": JOBFLOWS.api_version, **owner}],
+        **metadata,
+    }
+    return msgspec.convert({"metadata": meta, "status": {"state": {"phase": phase}}}, Job)
+
+
+DELETED = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("only_ends_matter", "phase", "metadata", "waits"),
+    [
+        (True, "", {}, True),
+        (True, "Running", {}, True),
+        (True, "Completed", {}, False),
+        (True, "Restarting", {}, False),
+        (True, "Running", DELETED, False),
+        (False, "Running", {}, False),
+    ],
+    ids=["pending", "running", "ended", "restarting", "being-deleted", "running-matters"],
+)
+async def test_a_job_that_has_not_ended_is_planned_with_what_follows(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    only_ends_matter: bool,
+    phase: str,
+    metadata: dict[str, Any],
+    waits: bool,
+) -> None:
+    world.store.listeners.append(world.reconciler)
+    set_plan(monkeypatch, only_ends_matter=only_ends_matter)
+    await world.reconciler.reconcile(KEY)
+    subject = await world.servers.flow("f")
+    world.store.jobs.learn(job_of(subject, phase, 1, **metadata))
+    assert bool(world.queue._ready) == (not waits)
+    world.now += 0.1
+    world.queue.release()
+    assert await world.queue.get() == KEY
+
+
+async def test_a_running_job_is_planned_at_once_with_the_first_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.store.listeners.append(world.reconciler)
+    set_plan(monkeypatch, only_ends_matter=True)
+    await world.reconciler.reconcile(KEY)
+    subject = await world.servers.flow("f")
+    for version, phase in enumerate(("", "Pending", "Running")):
+        world.store.jobs.learn(job_of(subject, phase, version))
+    assert not world.queue._ready
+    world.store.jobs.learn(job_of(subject, "Completed", 4))
+    assert await world.queue.get() == KEY
+    world.queue.done(KEY)
+    world.now += 0.1
+    world.queue.release()
+    assert not world.queue._ready
 
 
 async def test_a_status_that_is_not_urgent_waits_for_room(

@@ -84,6 +84,7 @@ class WorkQueue(Generic[K]):
     A key is handed out
 
     - after an event (`add`): as soon as a worker is free;
+    - after an event that may wait for others (`add_soon`): after its delay;
     - after a requeue (`add_after`): after its delay, at least FLOOR;
     - in backoff (`retry`): at the end of the backoff. A requeue waits for that too. An event does
       not, because it may have nothing to do with the failure: the worker then asks `backoff` and
@@ -136,6 +137,11 @@ class WorkQueue(Generic[K]):
         self._since[key] = self._clock()
         if key not in self._working:
             self._push(key)
+
+    def add_soon(self, key: K, seconds: float) -> None:
+        """Hand the key out in `seconds`, also in its backoff, unless it is handed out before."""
+        if not self._closed and key not in self._since:
+            self._schedule(key, self._clock() + seconds)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Hand the key out in `seconds`, at least FLOOR, and not before the end of its backoff. An

@@ -14,7 +14,7 @@ import structlog
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.volcano.command import Command
-from jobflow.api.volcano.job import Job
+from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.api.volcano.pod import Pod
 from jobflow.controller.apply.api_answers import Answers, Memory, timeless
 from jobflow.controller.apply.applied import Applied, Due, due_of
@@ -46,8 +46,8 @@ second, is planned for at most a fifth of the time."""
 PROGRESS_SECONDS = 30.0
 """Time after which such a write no longer waits for room among the writes under way."""
 SETTLE_SECONDS = 0.1
-"""Delay of such a write, so that it includes changes that follow at once (a job created, then
-Pending, then Running)."""
+"""Delay of such a write, and of a plan that could only change the status, so that they include
+changes that follow at once (a job created, then Pending, then Running)."""
 
 
 @dataclass(slots=True)
@@ -92,6 +92,8 @@ class Reconciler(Listener):
         self._order = order
         self._pod_index = PodIndex(store)
         self._places = Places(store)
+        self._awaiting_ends: set[Key] = set()
+        """Flows that may do something only after the end of a vcjob."""
         self._hooks = hooks or Hooks()
         self._now = now
         self._clock = clock
@@ -126,12 +128,18 @@ class Reconciler(Listener):
                 self._queue.add(key_of(flow))
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        """Queue the flow of a job, and the flows that wait for the name of this job."""
+        """Queue the flow of a job, and the flows that wait for the name of this job. If the job has
+        not ended and its flow waits only for ends, the flow has time."""
+        progresses = new is not None and not any(_is_ending(job) for job in (old, new))
         for job in (old, new):
             if job is not None and owner_uid(job):
                 reference = job.metadata.controller
                 assert reference is not None
-                self._queue.add((job.metadata.namespace, reference.name))
+                key = (job.metadata.namespace, reference.name)
+                if progresses and key in self._awaiting_ends:
+                    self._queue.add_soon(key, SETTLE_SECONDS)
+                else:
+                    self._queue.add(key)
         job = new or old
         assert job is not None
         for key in self._memory.released(key_of(job)):
@@ -202,6 +210,7 @@ class Reconciler(Listener):
         if flow is None:
             self._memory.forget(key)
             self._prober.forget(key)
+            self._awaiting_ends.discard(key)
             return ReconcileOutcome()
         answers = self._memory.of(flow)
         if not self._queue.backoff(key):
@@ -210,6 +219,7 @@ class Reconciler(Listener):
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
         if (took := self._clock() - began) > LONG_PLAN:
             self._queue.rest(key, took * RESTS)
+        (self._awaiting_ends.add if plan.only_ends_matter else self._awaiting_ends.discard)(key)
         if flow.status.start_time is None and plan.status.start_time is not None:
             self._places.take(flow)  # before anything is awaited
         self._prober.want(key, flow.metadata.uid, plan.probes)
@@ -299,6 +309,15 @@ def is_unstarted(flow: JobFlow) -> bool:
     """Whether the flow gives way to others: it has not started, and it is no part of a flow that
     has."""
     return flow.status.start_time is None and not flow.is_child
+
+
+def _is_ending(job: Job | None) -> bool:
+    """Whether a vcjob has ended, or is about to: it is neither Pending nor Running, or is being
+    deleted."""
+    return job is not None and (
+        job.phase not in (JobPhase.PENDING, JobPhase.RUNNING)
+        or job.metadata.deletion_timestamp is not None
+    )
 
 
 def _suspension(flow: JobFlow) -> tuple[datetime | None, str, bool]:

@@ -206,3 +206,6 @@ class Plan:
     """When to plan again although nothing happened; always positive. None: only after an event."""
     probes: tuple[JobProbe, ...] = ()
     """All probes that are checked until the next plan."""
+    only_ends_matter: bool = False
+    """Whether a vcjob lets steps start only by its end, so that a vcjob that becomes Pending or
+    Running changes nothing but the status."""

@@ -133,6 +133,7 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
         events=(*commands.events, *step_events(ctx, decisions), *flow_events(flow, status)),
         requeue_after=_until(moments, now),
         probes=tuple(probe for decision in decisions for probe in decision.probes),
+        only_ends_matter=ctx.layout.only_ends_matter,
     )
 
 

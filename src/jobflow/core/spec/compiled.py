@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from jobflow.api.flow.dependencies import Condition
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.step import Step
 from jobflow.core.lazy import lazy_property
@@ -76,6 +77,11 @@ class CompiledFlow:
     def matching(self) -> frozenset[int]:
         """Steps whose items depend on the items of their targets."""
         return frozenset([i for i, need in enumerate(self.needs) if need.matched])
+
+    @lazy_property
+    def only_ends_matter(self) -> bool:
+        """Whether steps depend only on the ends of others, not on whether they run."""
+        return not any(need.probe or Condition.RUNNING in need.wants for need in self.needs)
 
     @lazy_property
     def left_out(self) -> frozenset[int]:
