@@ -15,7 +15,7 @@ from bench.processes import module, usage
 from bench.wire import Where
 from jobflow.api.resources import Resource
 from jobflow.runtime.event_loop import run
-from support.cluster.control_plane import token
+from support.cluster.control_plane import API_SERVER, ETCD, token
 from support.cluster.real_cluster import RealCluster
 
 QUIET_SECONDS = 1.0
@@ -53,10 +53,10 @@ class Turn:
         self._namespaces.append(namespace)
         self._controller.fill(namespace, len(load.targets))
         _seen(driver)
-        before = usage(pids)
+        before, server_before = usage(pids), self._server_cpu()
         seconds = run(carried(self._where, self._controller, namespace, load))
         requests = self._requests(namespace, load.flows)
-        after = usage(pids)
+        after, server_cpu = usage(pids), self._server_cpu() - server_before
         took = [each * 1000 for each in waits(_seen(driver), load.targets)]
         assert len(took) == load.hand_overs, f"{len(took)} hand-overs of {load.hand_overs}"
 
@@ -67,9 +67,16 @@ class Turn:
         yield Measure(load.name, "hand-over, p99", "ms"), end
         used = (after.cpu_seconds - before.cpu_seconds) * FLOWS / load.flows
         yield Measure(load.name, "CPU of the controller", f"s/{FLOWS} flows"), used
+        used = server_cpu * FLOWS / load.flows
+        yield Measure(load.name, "CPU of the API server", f"s/{FLOWS} flows"), used
         yield Measure(load.name, "memory of the controller", "MiB"), after.memory_mib
         for request, count in sorted(requests.items()):
             yield Measure(load.name, request, "requests/flow"), count
+
+    def _server_cpu(self) -> float:
+        """Return the seconds of CPU that the API server and etcd have used."""
+        processes = self._real.plane.processes
+        return usage([processes[name].pid for name in (API_SERVER, ETCD)]).cpu_seconds
 
     def _requests(self, namespace: str, flows: int) -> dict[str, float]:
         """Return the requests per flow that `jobflow serve` sent for this namespace, by verb and

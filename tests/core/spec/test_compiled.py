@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 from jobflow.api.flow.control import ForEach, Param
 from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
+from jobflow.api.flow.probe import Probe, TaskStatusProbe
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.spec.compiled import MIN_ENTRY_BYTES, CompiledFlowCache, compile_flow
+
+
+RUNNING = Probe(task_status_list=[TaskStatusProbe(task_name="main", phase="Running")])
 
 
 def flow_of(*steps: Step, name: str = "f", **spec: object) -> JobFlow:
@@ -25,6 +29,26 @@ def copy_of(flow: JobFlow) -> JobFlow:
 def test_equal_specs_share_one_compiled_flow() -> None:
     flow = flow_of(Step(name="a"), Step(name="b", depends_on=DependsOn(targets=["a"])))
     assert compile_flow(copy_of(flow)) is compile_flow(flow)
+
+
+@pytest.mark.parametrize(
+    ("target", "depends_on", "only_ends_matter"),
+    [
+        (Step(name="a"), DependsOn(targets=["a"]), True),
+        (Step(name="a"), DependsOn(targets=["a"], condition="Finished"), True),
+        (Step(name="a"), DependsOn(targets=["a"], condition="Running"), False),
+        (Step(name="a"), DependsOn(targets=["a"], conditions={"a": "Running"}), False),
+        (Step(name="a"), DependsOn(targets=["a"], probe=RUNNING), False),
+        (Step(name="a", daemon=True), DependsOn(targets=["a"]), False),
+        (Step(name="a", daemon=True), None, True),
+    ],
+    ids=["completed", "finished", "running", "running-of-one", "probe", "daemon", "alone"],
+)
+def test_a_running_job_matters_if_a_step_waits_for_it(
+    target: Step, depends_on: DependsOn | None, only_ends_matter: bool
+) -> None:
+    flow = flow_of(target, Step(name="b", depends_on=depends_on))
+    assert compile_flow(flow).only_ends_matter == only_ends_matter
 
 
 @pytest.mark.parametrize(
