@@ -13,7 +13,6 @@ from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.core.spec.compiled import MIN_ENTRY_BYTES, CompiledFlowCache, compile_flow
 
-
 RUNNING = Probe(task_status_list=[TaskStatusProbe(task_name="main", phase="Running")])
 
 
