@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,6 +25,7 @@ from jobflow.core.cel.scope import (
     StepAndCondition,
     list_failures,
 )
+from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.decision import CreateFault, StepDecision, TargetEnd
 from jobflow.core.planning.lifecycle import Lifecycle, Pause, stored_lifecycle
@@ -133,37 +133,37 @@ class PlanContext:
             progress = Progress(standing, ends, PlanBudget())
         return replace(self, facts=facts, progress=progress)
 
-    @cached_property
+    @lazy_property
     def steps(self) -> Sequence[Step]:
         """All steps; those of `finally` after all others, from position `last_from` on."""
         return self.layout.steps
 
-    @cached_property
+    @lazy_property
     def last_from(self) -> int:
         """The position of the first step of `finally`."""
         return self.layout.last_from
 
-    @cached_property
+    @lazy_property
     def graph(self) -> Graph:
         """The dependencies, by position in `steps`."""
         return self.layout.graph
 
-    @cached_property
+    @lazy_property
     def lifecycle(self) -> Lifecycle:
         """The state of the flow as a whole."""
         return self.facts.lifecycle
 
-    @cached_property
+    @lazy_property
     def pause(self) -> Pause | None:
         """Why no step, item or attempt starts at present, or None."""
         return self.facts.lifecycle.pause or self.facts.failing
 
-    @cached_property
+    @lazy_property
     def standing(self) -> list[StepCondition]:
         """The condition of each step, as far as this round has decided; else the stored one."""
         return self.progress.standing
 
-    @cached_property
+    @lazy_property
     def terminating(self) -> bool:
         """Whether the flow is being deleted."""
         return self.flow.metadata.deletion_timestamp is not None
@@ -173,7 +173,7 @@ class PlanContext:
         """When expressions that this plan may not evaluate any more are evaluated."""
         return self.now + NEXT_PLAN_DELAY
 
-    @cached_property
+    @lazy_property
     def flow_phase(self) -> str:
         """The value of `flow.phase` in `finally`: how the flow ends by its other steps, which have
         ended by the stored status."""
@@ -194,7 +194,7 @@ class PlanContext:
             self.progress.outputs_room = room
         return self.progress.outputs_room
 
-    @cached_property
+    @lazy_property
     def children(self) -> frozenset[str]:
         """Names of the child flows that the View or the status has."""
         if not self.layout.has_children:
@@ -208,7 +208,7 @@ class PlanContext:
         """Whether the attempt of a step with this name is a child flow."""
         return step.flow is not None or name in self.children
 
-    @cached_property
+    @lazy_property
     def taken(self) -> frozenset[str]:
         """Names that a further attempt must not use: those of all vcjobs known, now or earlier,
         and of the first vcjob of each step."""
@@ -259,7 +259,7 @@ class PlanContext:
     def _list_failures(self) -> list[dict[str, Any]]:
         return self._failures
 
-    @cached_property
+    @lazy_property
     def _failures(self) -> list[dict[str, Any]]:
         """The value of `flow.failures`, which is needed only when all other steps have ended."""
         return list_failures(zip(self.steps[: self.last_from], self.standing, strict=False))

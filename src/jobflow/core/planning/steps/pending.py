@@ -7,7 +7,6 @@ failure (`failure_policy`). If a step fails in a pass, all steps are decided aga
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import msgspec
 
@@ -15,6 +14,7 @@ from jobflow.api.flow import probe as api
 from jobflow.api.flow.dependencies import Condition
 from jobflow.api.flow.status import ENDED_STEP_PHASES, Decisions, StepCondition, StepPhase
 from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Decision, StepDecision
 from jobflow.core.planning.flow.failure_policy import FailureStop
@@ -239,11 +239,11 @@ class PendingSteps:
             reaches = with_known_lists(self.ctx, need, reaches)
         return TargetStates(need, reaches)
 
-    @cached_property
+    @lazy_property
     def _probing(self) -> Probing:
         return Probing(self.ctx.view, self.ctx.now)
 
-    @cached_property
+    @lazy_property
     def _finally_may_begin(self) -> bool:
         return may_begin(self.ctx)
 
