@@ -16,7 +16,7 @@ from jobflow.core.planning.actions import Event, EventType, Plan
 from jobflow.core.planning.view import View
 from jobflow.kube.write_order import Urgency
 from support.sandbox.manual_reconciler import KEY, World, running_status, set_plan
-from support.sandbox.running_controller import NAMESPACE, cluster, flow, template
+from support.sandbox.running_controller import NAMESPACE, cluster, flow, merge, template
 
 
 @pytest.fixture
@@ -168,6 +168,31 @@ async def test_a_status_is_written_after_half_a_minute_without_room(
         world.now += 30.0
         await world.reconciler.reconcile(KEY)
         assert world.writes == 2
+
+
+@pytest.mark.parametrize("continues", [False, True])
+async def test_a_written_status_is_planned_at_once_only_if_something_waits_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, continues: bool
+) -> None:
+    world.store.listeners.append(world.reconciler)
+    set_plan(monkeypatch, says="first", urgent=True, continues=continues)
+    await world.reconciler.reconcile(KEY)
+    assert world.writes == 1
+    assert bool(world.queue._ready) == continues
+    world.now += 0.1
+    world.queue.release()
+    assert await world.queue.get() == KEY
+
+
+async def test_a_status_that_somebody_else_writes_is_planned_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.store.listeners.append(world.reconciler)
+    set_plan(monkeypatch, says="first", urgent=True)
+    await world.reconciler.reconcile(KEY)
+    await merge(world.servers.client, JOBFLOWS, "f", {"metadata": {"labels": {"a": "b"}}})
+    world.store.flows.learn(await world.servers.flow("f"))
+    assert await world.queue.get() == KEY
 
 
 async def test_an_urgent_status_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

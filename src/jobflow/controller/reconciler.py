@@ -101,12 +101,16 @@ class Reconciler(Listener):
     # ------------------------------------------------------------------ events to keys
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Queue a flow that was added, changed or deleted."""
+        """Queue a flow that was added, changed or deleted. The status that this process wrote is no
+        news, unless the plan continues with it."""
         flow = new or old
         assert flow is not None
         if new is None:
             self._pod_index.forget(flow)
-        self._queue.add(key_of(flow))
+        if new is not None and self._memory.has_written(new):
+            self._queue.add_soon(key_of(flow), SETTLE_SECONDS)
+        else:
+            self._queue.add(key_of(flow))
         if old is None or new is None or _suspension(old) != _suspension(new):
             for child in self._store.children_of(flow.metadata.uid):
                 self._queue.add(child)
@@ -232,6 +236,8 @@ class Reconciler(Listener):
             self._hooks.recorded(flow.status, plan.status)
             for event in plan.events:
                 self._recorder.record(flow, event)
+            if plan.continues:
+                self._queue.add(key)
         return self._outcome(flow, due, applied, answers)
 
     def _view(self, flow: JobFlow, answers: Answers) -> View:

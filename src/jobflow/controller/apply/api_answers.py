@@ -132,6 +132,13 @@ class Memory:
         answers = self._answers[key] = Answers(uid)
         return answers
 
+    def has_written(self, flow: JobFlow) -> bool:
+        """Whether this version of a flow is the answer to the last write of its status."""
+        known = self._answers.get(key_of(flow))
+        if known is None or known.sent is None:
+            return False
+        return known.sent[1] == flow.metadata.resource_version
+
     def forget(self, flow: Key) -> None:
         """Forget a flow that is gone or has ended."""
         known = self._answers.pop(flow, None)

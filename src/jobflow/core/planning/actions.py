@@ -199,6 +199,8 @@ class Plan:
     urgent: bool = False
     """Whether the status must be written at once, because the flow's phase changes or a next action
     waits for it. Other writes may be coalesced to one a second."""
+    continues: bool = False
+    """Whether a next action waits for the status to be written."""
     events: tuple[Event, ...] = ()
     """The Events of the changes from the flow's status to `status`. They are sent once, when that
     status is written; until then every plan contains them."""

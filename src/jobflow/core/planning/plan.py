@@ -17,6 +17,7 @@ import msgspec
 
 from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import FINAL_PHASES
 from jobflow.core.admission.validate import find_violations
 from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
 from jobflow.core.planning.context import Facts, PlanContext, with_times
@@ -68,7 +69,7 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
         status = restarted(flow, view, now, commands.handled)
         message = "the flow continues from the steps that failed"
         events = (*commands.events, Event(EventType.NORMAL, "FlowRetried", message))
-        return Plan(commands.deletes, status, urgent=True, events=events)
+        return Plan(commands.deletes, status, urgent=True, continues=True, events=events)
     kept = retention(flow, view, now)
     lives = any(not job.ended for job in view.jobs.values())
     strays = unheard_of(PlanContext.of(flow, view, now)) if lives else ()
@@ -86,6 +87,7 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
         ),
         status=status,
         urgent=commands.urgent,
+        continues=commands.urgent,
         events=commands.events,
         requeue_after=_until((kept.wake_at, until), now),
     )
@@ -114,14 +116,15 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
     actions = [action for position in order for action in decisions[position].actions]
     reads = dict.fromkeys(read for decision in decisions for read in decision.reads)
     strays = left_over(ctx) if brings_to_end(ctx) else unheard_of(ctx)
-    urgent = (
-        status.state.phase != flow.status.state.phase
-        or kept.urgent
+    continues = (
+        kept.urgent
         or commands.urgent
         or changes
         or any(decision.urgent for decision in decisions)
         or finally_and_daemons.wait_for_status(ctx, decisions)
+        or status.state.phase in FINAL_PHASES  # the cleanup follows
     )
+    is_news = status is not flow.status
     ends_later = ctx.later if flow_waits_for_outputs(ctx, status, decisions) else None
     again_at = concurrency.cancels_again_at(ctx)
     moments = (kept.wake_at, times_out_at, ends_later, again_at, *(d.wake_at for d in decisions))
@@ -129,7 +132,8 @@ def _plan_unfinished(ctx: PlanContext) -> Plan:
     return Plan(
         actions=(*actions, *reads, *kept.deletes, *strays, *commands.deletes, *others),
         status=status,
-        urgent=urgent and status is not flow.status,
+        urgent=is_news and (continues or status.state.phase != flow.status.state.phase),
+        continues=is_news and continues,
         events=(*commands.events, *step_events(ctx, decisions), *flow_events(flow, status)),
         requeue_after=_until(moments, now),
         probes=tuple(probe for decision in decisions for probe in decision.probes),
