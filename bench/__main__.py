@@ -86,7 +86,7 @@ def main() -> None:
 
 def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("cluster")
-    names = [load.name for load in LOADS]
+    names = [*(load.name for load in LOADS), cluster.REVIEWS]
     group.add_argument("--loads", nargs="+", choices=names, default=names)
     group.add_argument("--peers", nargs="*", choices=cluster.PEERS, default=cluster.PEERS)
     group.add_argument(

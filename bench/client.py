@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import cast
 
+import httptools
+
 CONNECTIONS = 16
-_HEAD_END = b"\r\n\r\n"
-_LENGTH = b"content-length: "
 ALLOWED = b'"allowed":true'
 
 
@@ -26,7 +26,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, load: Load) -> None:
         self._load = load
-        self._received = b""
+        self._parser = httptools.HttpResponseParser(self)
+        self._body = b""
         self.over = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -34,14 +35,17 @@ class Connection(asyncio.Protocol):
         self._transport.write(self._load.request)
 
     def data_received(self, data: bytes) -> None:
-        data = self._received + data
-        head, end, body = data.partition(_HEAD_END)
-        if not end or len(body) < int(head.partition(_LENGTH)[2].partition(b"\r")[0]):
-            self._received = data
-            return
-        self._received = b""
-        if not head.startswith(b"HTTP/1.1 200") or ALLOWED not in body:
-            self._end(RuntimeError(data.decode(errors="replace")))
+        self._parser.feed_data(data)
+
+    def on_body(self, data: bytes) -> None:
+        """Called by the parser."""
+        self._body += data
+
+    def on_message_complete(self) -> None:
+        """Called by the parser: check the answer, and send again until the time is over."""
+        code, body, self._body = self._parser.get_status_code(), self._body, b""
+        if code != 200 or ALLOWED not in body:
+            self._end(RuntimeError(f"{code} {body.decode(errors='replace')}"))
             return
         self._load.answered += 1
         if time.perf_counter() < self._load.until:

@@ -28,6 +28,8 @@ from support.cluster.control_plane_binaries import MISSING, find
 from support.cluster.real_cluster import RealCluster, real_cluster
 
 PEERS = tuple(each.name for each in (VolcanoController, ArgoController, ArgoByDefault))
+REVIEWS = "reviews"
+"""The load of reviews, which has no flows."""
 PROFILER = (sys.executable, "-m", "cProfile", "-o")
 
 
@@ -74,7 +76,7 @@ def compared(options: Options) -> Table:
             for controller in controllers:
                 print(f"run {number + 1}: {controller.name}", file=sys.stderr)
                 turn = Turn(real, controller)
-                measured = list(turn.measured(loads))
+                measured = list(turn.measured(loads, reviews=REVIEWS in options.loads))
                 if not options.profile:
                     table.add(controller.name, measured)
         return table

@@ -22,6 +22,7 @@ AIMS = {
     ("steady", "hand-over, p99"): "ratio < 0.5",
     ("wide", "flows"): "ratio > 1.6",
     ("chains", "flows"): "ratio > 2.2",
+    ("reviews", "5 steps"): "ratio at least 1",
 }
 """Aims by load and measure, printed and not judged; a ratio is that to Volcano."""
 

@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +25,15 @@ from support.cluster.served import READY_WITHIN_SECONDS, Served, registered
 ADMISSION = "/jobflows/validate"
 CLIENT_LIMITS = ("--kube-api-qps=2000", "--kube-api-burst=4000")
 VOLCANO_BINARIES = ("vc-controller-manager", "vc-webhook-manager")
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A running webhook that reviews JobFlows at ADMISSION."""
+
+    port: int
+    ca: Path
+    pid: int
 
 
 class Controller(ABC):
@@ -42,6 +52,8 @@ class Controller(ABC):
     ended: ClassVar[frozenset[str]] = frozenset({"Succeed", "Failed"})
     leaves: ClassVar[tuple[Resource, ...]] = (JOBFLOWS, JOBS, JOBTEMPLATES)
     """The objects that its flows leave in a namespace, which is deleted after its turn."""
+    webhook: Webhook | None = None
+    """Its webhook while it runs, None if it has none."""
 
     def __init__(self, real: RealCluster, home: Path, proxy: str) -> None:
         self.real = real
@@ -79,6 +91,7 @@ class OurController(Controller):
         config = self.real.plane.kubeconfig(self.user, through=self.proxy)
         served = Served(self.real, self.home, kubeconfig=config, under=self.under)
         with served.running(), registered(self.real, served):
+            self.webhook = Webhook(served.webhook_port, served.pki.ca_certificate, served.pid)
             yield [served.pid]
 
 
@@ -131,6 +144,7 @@ class VolcanoController(Controller):
             stack.callback(self.real.admin.delete, f"{path}/{made['metadata']['name']}")
             child = stack.enter_context(process(command, self.home / "vc-webhook-manager.log"))
             _await_refusal(self.real)
+            self.webhook = Webhook(port, pki.ca_certificate, child.pid)
             yield child.pid
 
 

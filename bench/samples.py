@@ -156,8 +156,10 @@ def sent(targets: list[list[int]], name: str) -> bytes:
     return msgspec.json.encode(made | {"metadata": kept})
 
 
-def review(targets: list[list[int]]) -> bytes:
+def review(targets: list[list[int]], namespace: str = NAMESPACE) -> bytes:
     """Return an AdmissionReview of the creation of a flow, as an API server sends it."""
+    made = manifest(targets)
+    made["metadata"]["namespace"] = namespace
     kind = {"group": "flow.volcano.sh", "version": "v1alpha1", "kind": "JobFlow"}
     resource = {"group": "flow.volcano.sh", "version": "v1alpha1", "resource": "jobflows"}
     request = {
@@ -167,13 +169,13 @@ def review(targets: list[list[int]]) -> bytes:
         "requestKind": kind,
         "requestResource": resource,
         "name": "pipeline",
-        "namespace": NAMESPACE,
+        "namespace": namespace,
         "operation": "CREATE",
         "userInfo": {
             "username": "system:serviceaccount:team-a:ci",
             "groups": ["system:serviceaccounts", "system:authenticated"],
         },
-        "object": manifest(targets),
+        "object": made,
         "oldObject": None,
         "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},

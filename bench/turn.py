@@ -1,5 +1,6 @@
 """One turn of one controller: it starts, carries out every load, ends, and its objects go."""
 
+import ssl
 import subprocess
 import time
 from collections import Counter
@@ -7,13 +8,15 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from bench import client, samples
+from bench.admission import FLOWS
 from bench.comparison import OURS, Measure
-from bench.controllers import Controller, OurController
+from bench.controllers import Controller, OurController, Webhook
 from bench.driver import Seen
 from bench.loads import LOADS, Load, carried, percentiles, waits
 from bench.processes import module, usage
 from bench.wire import Where
-from jobflow.api.resources import Resource
+from jobflow.api.resources import JOBTEMPLATES, Resource
 from jobflow.runtime.event_loop import run
 from support.cluster.control_plane import API_SERVER, ETCD, token
 from support.cluster.real_cluster import RealCluster
@@ -22,8 +25,11 @@ QUIET_SECONDS = 1.0
 """Seconds without a request in a namespace after which all requests have been sent."""
 GONE_WITHIN_SECONDS = 120
 WARM_UP = Load("warm-up", LOADS[0].targets, 5)
-FLOWS = 100
+PER_FLOWS = 100
 """CPU time is given for this many flows."""
+WARM_UP_SECONDS = 0.5
+REVIEW_SECONDS = 2.0
+"""Length of the reviews of one size."""
 
 Measured = Iterator[tuple[Measure, float]]
 
@@ -37,8 +43,9 @@ class Turn:
         self._where = Where(real.plane.url, str(real.plane.ca), token("admin"))
         self._namespaces: list[str] = []
 
-    def measured(self, loads: Sequence[Load]) -> Measured:
-        """Carry out the loads; return a value for each measure."""
+    def measured(self, loads: Sequence[Load], *, reviews: bool) -> Measured:
+        """Carry out the loads, and reviews if the controller has a webhook; return a value for each
+        measure."""
         where, kind = self._where, self._controller.driver
         driving = module("bench.driver", kind, where.url, where.ca, where.token)
         with self._controller.running() as pids, driving as (driver, _):
@@ -46,11 +53,12 @@ class Turn:
             list(self._load(WARM_UP, pids, driver))
             for load in loads:
                 yield from self._load(load, pids, driver)
+            if reviews and self._controller.webhook is not None:
+                yield from self._reviews(self._controller.webhook)
         self._clean()
 
     def _load(self, load: Load, pids: Sequence[int], driver: subprocess.Popen[str]) -> Measured:
-        namespace = self._real.new_namespace(f"bench-{load.name}")
-        self._namespaces.append(namespace)
+        namespace = self._new_namespace(load.name)
         self._controller.fill(namespace, len(load.targets))
         _seen(driver)
         before, server_before = usage(pids), self._server_cpu()
@@ -65,13 +73,32 @@ class Turn:
         half, end = percentiles(took)
         yield Measure(load.name, "hand-over, p50", "ms"), half
         yield Measure(load.name, "hand-over, p99", "ms"), end
-        used = (after.cpu_seconds - before.cpu_seconds) * FLOWS / load.flows
-        yield Measure(load.name, "CPU of the controller", f"s/{FLOWS} flows"), used
-        used = server_cpu * FLOWS / load.flows
-        yield Measure(load.name, "CPU of the API server", f"s/{FLOWS} flows"), used
+        used = (after.cpu_seconds - before.cpu_seconds) * PER_FLOWS / load.flows
+        yield Measure(load.name, "CPU of the controller", f"s/{PER_FLOWS} flows"), used
+        used = server_cpu * PER_FLOWS / load.flows
+        yield Measure(load.name, "CPU of the API server", f"s/{PER_FLOWS} flows"), used
         yield Measure(load.name, "memory of the controller", "MiB"), after.memory_mib
         for request, count in sorted(requests.items()):
             yield Measure(load.name, request, "requests/flow"), count
+
+    def _new_namespace(self, load: str) -> str:
+        namespace = self._real.new_namespace(f"bench-{load}")
+        self._namespaces.append(namespace)
+        return namespace
+
+    def _reviews(self, webhook: Webhook) -> Measured:
+        """Send reviews of flows whose template and queue exist, for each number of steps."""
+        namespace = self._new_namespace("reviews")
+        template = JOBTEMPLATES.path(namespace)
+        self._real.admin.post(template, json=samples.template_manifest()).raise_for_status()
+        trust = ssl.create_default_context(cafile=webhook.ca)
+        for steps, targets in FLOWS.items():
+            body = samples.review(targets, namespace)
+            run(client.reviews(webhook.port, trust, body, WARM_UP_SECONDS))
+            before = usage([webhook.pid]).cpu_seconds
+            answered = run(client.reviews(webhook.port, trust, body, REVIEW_SECONDS))
+            used = usage([webhook.pid]).cpu_seconds - before
+            yield Measure("reviews", f"{steps:,} steps", "reviews/s of CPU"), answered / used
 
     def _server_cpu(self) -> float:
         """Return the seconds of CPU that the API server and etcd have used."""

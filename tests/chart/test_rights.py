@@ -21,7 +21,7 @@ from jobflow.api.resources import (
     VOLUME_CLAIMS,
 )
 from jobflow.cli.cluster import crds
-from jobflow.controller.apply.events import event_body, event_name
+from jobflow.controller.apply.events import Pending
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.kube.client import decoder
 from support.cluster.real_cluster import RealCluster
@@ -132,9 +132,10 @@ async def run_a_flow_with_an_existing_event(bare: RealCluster, namespace: str) -
     path = await apply_diamond(bare, namespace, "told", "1s")
     flow = decoder(JobFlow).decode(json.dumps(get(bare, path)).encode())
     end = Event(EventType.NORMAL, "FlowSucceeded", "all is done: 5/5 steps")
-    name = event_name(flow, end)
-    body = event_body(flow, end, name, "2026-01-01T00:00:00Z")
-    await post(bare, EVENTS.path(namespace), body)
+    told = Pending.about(flow, end, "2026-01-01T00:00:00Z")
+    told.add(end.message, told.first)
+    name = told.name
+    await post(bare, EVENTS.path(namespace), told.body())
     await succeeds(bare, path)
     await until(bare, EVENTS.path(namespace, name), lambda event: event["count"] == 2)
 

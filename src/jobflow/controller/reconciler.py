@@ -223,7 +223,10 @@ class Reconciler(Listener):
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
         if (took := self._clock() - began) > LONG_PLAN:
             self._queue.rest(key, took * RESTS)
-        (self._awaiting_ends.add if plan.only_ends_matter else self._awaiting_ends.discard)(key)
+        if plan.only_ends_matter:
+            self._awaiting_ends.add(key)
+        else:
+            self._awaiting_ends.discard(key)
         if flow.status.start_time is None and plan.status.start_time is not None:
             self._places.take(flow)  # before anything is awaited
         self._prober.want(key, flow.metadata.uid, plan.probes)
