@@ -30,9 +30,9 @@ def measured(runs: int) -> Iterator[Figure]:
         assert not unexpected, f"it asked for {unexpected[:3]}"
     ready, planned, resident, peak = (list(values) for values in zip(*found, strict=True))
     what = "10,000 flows, 100,000 vcjobs"
-    yield Figure(f"{what}: start to ready", "s", ready, 20)
+    yield Figure(f"{what}: start to ready", "s", ready, 6)
     yield Figure(f"{what}: start to all planned once", "s", planned)
-    yield Figure(f"{what}: memory afterwards", "MiB", resident, 600)
+    yield Figure(f"{what}: memory afterwards", "MiB", resident, 450)
     yield Figure(f"{what}: most memory on the way", "MiB", peak)
 
 

@@ -68,7 +68,7 @@ def times() -> Iterable[tuple[str, int, MakeWork]]:
         ("plan, steps, half done", 250, lambda steps: _plan(steps, steps // 20)),
         ("layout of the graph, steps", 250, _layout),
         ("jobflow plan, steps", 60, _virtual_time),
-        ("reconcile a flow of 5 steps, finished flows beside it", 1000, _reconcile),
+        ("reconcile a flow of 5 steps, finished flows beside it", 6250, _reconcile),
     )
 
 

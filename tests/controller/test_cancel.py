@@ -69,6 +69,7 @@ async def run_with_crash(world: Cluster, point: Point) -> bool:
     return reached
 
 
+@pytest.mark.usefixtures("events_at_once")
 @pytest.mark.sampled(2)
 @pytest.mark.law
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

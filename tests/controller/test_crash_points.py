@@ -8,7 +8,6 @@ import pytest
 
 from jobflow.api.resources import JOBS
 from jobflow.api.volcano.job import Job
-from jobflow.controller.apply import events
 from support.sandbox.crashing_requests import Point, first_life, points
 from support.sandbox.job_pods import PodEnds
 from support.sandbox.running_controller import DIAMOND, Cluster, Ends, cluster, flow, template
@@ -99,12 +98,7 @@ STORIES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def events_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the controller also crashes between Events before the flow has ended."""
-    monkeypatch.setattr(events, "FOLD_SECONDS", 0.0)
-
-
+@pytest.mark.usefixtures("events_at_once")
 @pytest.mark.sampled(6)
 @pytest.mark.law
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
