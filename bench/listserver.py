@@ -16,7 +16,16 @@ from aiohttp import web
 from bench import core, samples
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.kinds import KINDS
-from jobflow.api.resources import COMMANDS, CRDS, JOBFLOWS, JOBS, JOBTEMPLATES, PODS, QUEUES
+from jobflow.api.resources import (
+    COMMANDS,
+    CRDS,
+    CRONJOBFLOWS,
+    JOBFLOWS,
+    JOBS,
+    JOBTEMPLATES,
+    PODS,
+    QUEUES,
+)
 from jobflow.api.schema.crd import crd
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.plan import plan
@@ -149,6 +158,7 @@ def create_app(flows: int) -> web.Application:
         JOBTEMPLATES.path(): lambda request: [template],
         QUEUES.path(): lambda request: [queue],
         COMMANDS.path(): lambda request: [],
+        CRONJOBFLOWS.path(): lambda request: [],
         CRDS.path(): _definition,
     }
 
