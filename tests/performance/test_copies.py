@@ -1,7 +1,6 @@
 """The bench of many objects, with few."""
 
 import pytest
-
 from bench import copies
 
 FLOWS = 3
