@@ -1,4 +1,4 @@
-"""Binaries of etcd, kube-apiserver and kube-controller-manager.
+"""Binaries of etcd, etcdutl, kube-apiserver and kube-controller-manager.
 
 They are in the folder in KUBEBUILDER_ASSETS (the convention of Kubernetes' own test environments),
 or Go builds them once from tests/cluster/go.mod into a cache outside the repository. As a program
@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 MODULE = Path(__file__).parents[2] / "cluster"
-BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager")
+BINARIES = ("etcd", "etcdutl", "kube-apiserver", "kube-controller-manager")
 MISSING = "no kube-apiserver: set KUBEBUILDER_ASSETS, or install Go and run `make test-cluster`"
 
 
 def find() -> Path | None:
-    """Return the folder with all three binaries; None if it does not exist yet."""
+    """Return the folder with all of the binaries; None if it does not exist yet."""
     chosen = os.environ.get("KUBEBUILDER_ASSETS")
     folder = Path(chosen) if chosen else _cache()
     return folder if all((folder / name).is_file() for name in BINARIES) else None
