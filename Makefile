@@ -32,13 +32,13 @@ coverage: $(VENV)/installed ## the same tests, and at least 95 % of core and web
 
 LAWS ?= long
 test-long: $(VENV)/installed ## property-based tests with two hundred times the examples, all slow tests, and those in a browser
-	JOBFLOW_LAWS=$(LAWS) $(BIN)/pytest -n 2 -m '(hypothesis or law or long or sampled or browser or kubectl) and not cluster' --timeout 900 $(PYTEST_ARGS)
+	JOBFLOW_LAWS=$(LAWS) $(BIN)/pytest -n 3 -m '(hypothesis or law or long or sampled or browser or kubectl) and not cluster' --timeout 900 $(PYTEST_ARGS)
 
 explore: $(VENV)/installed ## every state of small flows, with a process per core: an hour or more
 	PYTHONPATH=tests $(BIN)/python -m model.explorer $(EXPLORE_ARGS)
 
 test-cluster: $(VENV)/installed ## the tests that need a real kube-apiserver, which Go builds the first time
-	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/pytest -m cluster $(PYTEST_ARGS)
+	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/pytest -n 2 --dist loadfile -m cluster $(PYTEST_ARGS)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check src tests bench charts tools examples
