@@ -1,14 +1,19 @@
 """Users' rights to create vcjobs: requests to the API server, and reviews with its answers."""
 
 import json
+import time
+from collections.abc import Callable
 
 import pytest
 
+from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.kube.client import Client
 from jobflow.webhook.access_rights import KEPT_SECONDS, MOST_KEPT, AccessRights
+from jobflow.webhook.controller_users import ControllerUsers
 from jobflow.webhook.review.answer import ReviewOutcome
 from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.judges import NotReady
+from jobflow.webhook.review.rights import Right
 from support.admission.admissions import FakeRights, Ticks, respond, review, stored
 from support.network.scripted_server import Answer, ScriptedServer, failure
 from support.sandbox.manifests import jobflow, template
@@ -23,11 +28,21 @@ DENIED = (
 )
 
 
+def checking(client: Client, clock: Callable[[], float] = time.monotonic) -> AccessRights:
+    """Return a check of the right to create vcjobs."""
+    return AccessRights(client, ControllerUsers(client), [JOBS], clock=clock)
+
+
+def jobs_in(namespace: str) -> Right:
+    need = ", and JobFlow creates such jobs for its users"
+    return Right("create", JOBS, namespace, need=need)
+
+
 class TestAccessReviews:
     async def test_the_request_names_the_user_and_the_right(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others.append(Answer(201, YES))
-            assert await AccessRights(client).lacking(ANNA, "team") == ""
+            assert await checking(client).lacking(ANNA, jobs_in("team")) == ""
         (request,) = server.requests
         assert (request.method, request.path) == (
             "POST",
@@ -56,47 +71,63 @@ class TestAccessReviews:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             refusal = {"status": {"allowed": False, "reason": "no RBAC policy matched"}}
             server.others += [Answer(201, NO), Answer(201, refusal)]
-            assert await AccessRights(client).lacking(ANNA, "team") == DENIED
-            assert '"team" (no RBAC policy matched), and' in await AccessRights(client).lacking(
-                ANNA, "team"
-            )
+            assert await checking(client).lacking(ANNA, jobs_in("team")) == DENIED
+            message = await checking(client).lacking(ANNA, jobs_in("team"))
+            assert '"team" (no RBAC policy matched), and' in message
+
+    async def test_only_the_configured_rights_are_asked_for(self) -> None:
+        async with Client.at("http://127.0.0.1:1") as client:
+            assert await checking(client).lacking(ANNA, Right("update", JOBFLOWS, "team")) == ""
 
     async def test_an_answer_is_reused_for_ten_seconds(self) -> None:
         clock = Ticks()
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others += [Answer(201, NO), *(Answer(201, YES) for _ in range(3))]
-            rights = AccessRights(client, clock=clock)
-            assert await rights.lacking(ANNA, "team") == await rights.lacking(ANNA, "team") != ""
-            assert await rights.lacking(ANNA, "other") == ""
-            assert await rights.lacking(UserInfo(username="anna", groups=["ops"]), "team") == ""
+            rights = checking(client, clock)
+            assert (
+                await rights.lacking(ANNA, jobs_in("team"))
+                == await rights.lacking(ANNA, jobs_in("team"))
+                != ""
+            )
+            assert await rights.lacking(ANNA, jobs_in("other")) == ""
+            assert (
+                await rights.lacking(UserInfo(username="anna", groups=["ops"]), jobs_in("team"))
+                == ""
+            )
             clock.now = KEPT_SECONDS
-            assert await rights.lacking(ANNA, "team") == ""
+            assert await rights.lacking(ANNA, jobs_in("team")) == ""
             assert len(server.requests) == 4
 
     @pytest.mark.long
     async def test_at_most_a_thousand_answers_are_stored(self) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
-            rights = AccessRights(client)
+            rights = checking(client)
             for i in range(MOST_KEPT + 5):
                 server.others.append(Answer(201, YES))
-                await rights.lacking(ANNA, f"n{i}")
+                await rights.lacking(ANNA, jobs_in(f"n{i}"))
             assert len(rights._kept) == MOST_KEPT
 
     @pytest.mark.parametrize(
-        "answer", [failure(403), failure(500), Answer(200, "<html>"), Answer(end="cut")]
+        "answer",
+        [
+            Answer(403, failure(403)),
+            Answer(500, failure(500)),
+            Answer(200, "<html>"),
+            Answer(end="cut"),
+        ],
     )
     async def test_without_an_answer_the_right_is_unknown(self, answer: Answer) -> None:
         async with ScriptedServer() as server, Client.at(server.url) as client:
             server.others += [answer, Answer(201, YES)]
-            rights = AccessRights(client)
+            rights = checking(client)
             with pytest.raises(NotReady) as raised:
-                await rights.lacking(ANNA, "team")
+                await rights.lacking(ANNA, jobs_in("team"))
             assert str(raised.value).startswith(
                 'the API server did not say whether user "anna" may create jobs.batch.volcano.sh '
                 'in namespace "team" ('
             )
             assert str(raised.value).endswith("); try again")
-            assert await rights.lacking(ANNA, "team") == ""
+            assert await rights.lacking(ANNA, jobs_in("team")) == ""
 
 
 class TestReviews:
@@ -119,7 +150,7 @@ class TestReviews:
 
     async def test_a_flow_is_refused_while_the_right_is_unknown(self) -> None:
         async with Client.at("http://127.0.0.1:1") as client:
-            response = await respond(review("CREATE", FLOW), None, AccessRights(client))
+            response = await respond(review("CREATE", FLOW), None, checking(client))
         assert (response.outcome, response.code) == (ReviewOutcome.FAILED, 503)
         assert response.message.endswith("; try again")
 

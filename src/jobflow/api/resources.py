@@ -60,6 +60,9 @@ SELF_SUBJECT_ACCESS_REVIEWS = Resource(
     "SelfSubjectAccessReview",
     namespaced=False,
 )
+SELF_SUBJECT_REVIEWS = Resource(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 CRDS = Resource(

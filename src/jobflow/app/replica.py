@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.kinds import KINDS
+from jobflow.api.resources import Resource
 from jobflow.app import health
 from jobflow.app.crd_watch import CrdWatch
 from jobflow.app.leading import Leading, LeaseOptions
@@ -32,6 +33,7 @@ from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates.files import CertificateFiles, WatchedClientCA, WatchedFiles
 from jobflow.webhook.certificates.live import CertificateSource, Live
 from jobflow.webhook.cluster import StoreCluster
+from jobflow.webhook.controller_users import ControllerUsers
 from jobflow.webhook.large_reviews.offload import Aside
 
 MakeSource = Callable[[Client, Live], CertificateSource]
@@ -51,10 +53,10 @@ class WebhookOptions:
     host: str = ""
     client_ca: Path | None = None
     """A PEM file of CAs. Clients need a certificate that one of them signed."""
-    rights: bool = False
-    """Whether the user of a flow or template needs the right to create jobs."""
-    flow_rights: bool = True
-    """Whether the user of a Command needs a right on its flow. A sandbox knows no rights."""
+    checked_rights: Collection[Resource] = ()
+    """The resources for which users need rights."""
+    controller_users: Collection[str] = ()
+    """Users of the controller besides that of this replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +99,11 @@ class ServingReplica:
         self._webhook: HttpListener | None = None
         self._large_reviews: Aside | None = None
         self._client_ca: WatchedClientCA | None = None
+        self._users: ControllerUsers | None = None
         if options.webhook is not None:
             self._webhook = self._make_webhook(options.webhook)
         self._readiness = Readiness(
-            self.store, self._feeds, self._crds.waiting_for, self._missing_certificate
+            self.store, self._feeds, self._crds.waiting_for, self._missing_of_webhook
         )
         self.waiting_for = self._readiness.waiting_for
         self.unknown = self._readiness.unknown
@@ -150,6 +153,8 @@ class ServingReplica:
         parts.start("the watch on readiness", self._readiness.report)
         if self._certificates:
             parts.start("the certificate", self._certificates.run)
+        if self._users:
+            parts.start("the user of the controller", self._users.run)
         if self._client_ca:
             parts.start("the CA of the webhook's clients", self._client_ca.run)
 
@@ -158,8 +163,9 @@ class ServingReplica:
         await retried(self._feeds.templates.reread)
         await retried(self._feeds.crons.reread)
 
-    def _missing_certificate(self) -> list[str]:
-        return self._certificates.waiting_for() if self._certificates else []
+    def _missing_of_webhook(self) -> list[str]:
+        sources = (self._certificates, self._users)
+        return [clause for source in sources if source for clause in source.waiting_for()]
 
     # ------------------------------------------------------------------ construction
 
@@ -195,7 +201,8 @@ class ServingReplica:
             unfit=self._crds.refusal,
             observe=self.metrics.pod_template_checked,
         )
-        rights = AccessRights(self._client) if options.rights else None
+        self._users = ControllerUsers(self._client, options.controller_users)
+        rights = AccessRights(self._client, self._users, options.checked_rights)
         self._large_reviews = Aside(cluster, rights)
         return HttpListener(
             create_app(
@@ -203,7 +210,6 @@ class ServingReplica:
                 self.metrics.reviewed,
                 elsewhere=self._large_reviews,
                 rights=rights,
-                flow_rights=AccessRights(self._client) if options.flow_rights else None,
             ),
             port=options.port,
             host=options.host,

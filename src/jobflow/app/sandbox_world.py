@@ -80,8 +80,8 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
         path = options.kubeconfig or folder / "kubeconfig"
         stack.enter_context(written(path, kubeconfig(server.url, access)))
         users, volcanos, ours = [
-            await stack.enter_async_context(in_process_client(server, token=access.token))
-            for _ in range(3)
+            await stack.enter_async_context(in_process_client(server, token=token))
+            for token in (access.token, access.token, access.controller_token)
         ]
         replica = ServingReplica(ours, _sandbox_replica(options, from_files(pki.serving)))
         parts = await stack.enter_async_context(together())
@@ -109,9 +109,7 @@ async def _start_api_server(
 
 def _sandbox_replica(options: SandboxOptions, certificates: MakeSource) -> ReplicaOptions:
     return ReplicaOptions(
-        webhook=WebhookOptions(
-            options.webhook_port, certificates, host=LOOPBACK, flow_rights=False
-        ),
+        webhook=WebhookOptions(options.webhook_port, certificates, host=LOOPBACK),
         check=_check(options.runner),
         status_seconds=STATUS_SECONDS,
     )

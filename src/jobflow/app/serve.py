@@ -12,6 +12,7 @@ from datetime import timedelta
 
 import structlog
 
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS
 from jobflow.app.leading import LeaseOptions
 from jobflow.app.replica import (
     MakeSource,
@@ -70,11 +71,13 @@ def _replica_options(settings: Settings, client: Client) -> ReplicaOptions:
 
 
 def _webhook_options(settings: Settings, system: str) -> WebhookOptions:
+    checked = (JOBFLOWS, CRONJOBFLOWS, *([JOBS] if settings.subject_access_review else ()))
     return WebhookOptions(
         settings.webhook_port,
         _certificates(settings, system),
         client_ca=settings.client_ca,
-        rights=settings.subject_access_review,
+        checked_rights=checked,
+        controller_users=settings.controller_user,
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from jobflow.api.duration import parse_duration
 
@@ -26,6 +26,10 @@ class HelpHint:
 
 def _seconds(value: object) -> object:
     return parse_duration(value) if isinstance(value, str) else value
+
+
+def _names(value: object) -> object:
+    return split_names(value) if isinstance(value, str) else value
 
 
 Port = Annotated[int, Field(ge=0, le=65535), HelpHint("PORT")]
@@ -110,6 +114,12 @@ class Settings(BaseSettings):
         description="Refuse JobFlows and JobTemplates of users who may not create Volcano jobs in "
         "that namespace",
     )
+    controller_user: Annotated[
+        tuple[str, ...], NoDecode, BeforeValidator(_names), HelpHint("NAME", "the replica's own")
+    ] = Field(
+        (),
+        description="Another user of the controller, who may make child flows; may be repeated",
+    )
     shutdown_delay: Duration = _time(
         "0s",
         "How long to answer requests after SIGTERM while not ready, so that clients go elsewhere",
@@ -160,6 +170,7 @@ class SettingHelp:
     """None: the flag takes no value."""
     default: str
     """In words; "" without a default."""
+    repeatable: bool
 
 
 def settings_help() -> Iterator[SettingHelp]:
@@ -174,6 +185,7 @@ def settings_help() -> Iterator[SettingHelp]:
             description=field.description or "",
             metavar=hint.metavar if hint else None,
             default=hint.default if hint and hint.default else default,
+            repeatable=isinstance(field.default, tuple),
         )
 
 

@@ -20,6 +20,7 @@ from jobflow.controller.apply.api_answers import is_refusal
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.apply.status_patch import difference
 from jobflow.controller.queue import WorkQueue
+from jobflow.core.cron.flows import belongs_to
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.cron import CancelFlow, CreateFlow, CronPlan, RemoveFlow, plan_cron
 from jobflow.kube.cache import Key, key_of
@@ -118,7 +119,7 @@ class Crons(Listener):
         if not self._store.crons.synced:
             self._queue.add_after(key, UNKNOWN_SECONDS)
             return
-        plan = plan_cron(cron, self._store.flows_of(cron.metadata.uid), self._now())
+        plan = plan_cron(cron, self._store.flows_of(cron), self._now())
         self._note(cron, plan)
         if plan.requeue_after is not None:
             self._queue.add_after(key, plan.requeue_after.total_seconds())
@@ -191,7 +192,7 @@ class Crons(Listener):
         CronJobFlow: only its deletion makes room."""
         flow = await self._client.get(JOBFLOWS, cron.metadata.namespace, action.name, JobFlow)
         self._store.flows.learn(flow)
-        if not flow.metadata.is_owned_by(cron.metadata):
+        if not belongs_to(flow, cron.metadata):
             message = f"flow {action.name} does not start: another flow has its name"
             self._recorder.record(cron, Event(EventType.WARNING, "NameInUse", message))
             raise NameInUseError(message)

@@ -18,6 +18,7 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.command import Command, targets
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
+from jobflow.core.cron.flows import belongs_to
 from jobflow.core.planning.children import ChildFlow, observe
 from jobflow.kube.cache import Cache, Key
 from jobflow.store.groups import Groups
@@ -125,9 +126,10 @@ class Store:
         found = (self.flows.get(namespace, name) for name in names)
         return [flow for flow in found if flow is not None]
 
-    def flows_of(self, owner_uid: str) -> list[JobFlow]:
-        """Return the flows that an object with this UID controls."""
-        return [*self._flows_of.get(owner_uid, EMPTY).values()]
+    def flows_of(self, cron: CronJobFlow) -> list[JobFlow]:
+        """Return the flows that a CronJobFlow controls."""
+        found = self._flows_of.get(cron.metadata.uid, EMPTY).values()
+        return [flow for flow in found if belongs_to(flow, cron.metadata)]
 
     def jobs_of(self, flow_uid: str) -> Mapping[str, Job]:
         """Return the jobs and child flows of a flow by name, and the last state of those that were

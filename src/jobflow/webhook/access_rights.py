@@ -1,20 +1,21 @@
-"""Users' rights in a namespace, by LocalSubjectAccessReview: to create vcjobs, and to steer flows.
+"""Users' rights in a namespace, by LocalSubjectAccessReview, and the user that the controller is.
 
 A LocalSubjectAccessReview, unlike a SubjectAccessReview, needs no right outside the namespace.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import msgspec
 
-from jobflow.api.resources import JOBFLOWS, JOBS, LOCAL_SUBJECT_ACCESS_REVIEWS, Resource
+from jobflow.api.resources import LOCAL_SUBJECT_ACCESS_REVIEWS, Resource
 from jobflow.kube.client import Client, decoder
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
+from jobflow.webhook.controller_users import ControllerUsers
 from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.judges import NotReady
+from jobflow.webhook.review.rights import Right
 
 SECONDS = 3.0
 """Timeout of the request; a review has 10 s."""
@@ -33,53 +34,48 @@ class _Review(msgspec.Struct):
 
 
 class _Kept(NamedTuple):
-    reason: str
+    status: _Status
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
-    """A right in a namespace."""
-
-    verb: str
-    resource: Resource
-    namespace: str
-    name: str = ""
-    """The object; "" for all."""
-
-    def __str__(self) -> str:
-        """Return `create jobs.batch.volcano.sh in namespace "team"`."""
-        name = f' "{self.name}"' if self.name else ""
-        return f'{self.verb} {self.resource.qualified}{name} in namespace "{self.namespace}"'
-
-
 class AccessRights:
-    """`judges.Rights` and `commands.FlowRights` by the API server; answers are cached."""
+    """`rights.Rights` by the API server; answers are cached."""
 
-    def __init__(self, client: Client, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client: Client,
+        controllers: ControllerUsers,
+        checked: Collection[Resource],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`checked`: the resources for which users need rights; for others they need none."""
         self._client = client
+        self._controllers = controllers
+        self._checked = checked
         self._clock = clock
         self._kept: dict[bytes, _Kept] = {}
 
-    async def lacking(self, user: UserInfo, namespace: str) -> str:
-        need = ", and JobFlow creates such jobs for its users"
-        return await self._lacking(user, Right("create", JOBS, namespace), need)
+    async def is_controller(self, user: UserInfo) -> bool:
+        return self._controllers.has(user.username)
 
-    async def lacking_on_flow(self, user: UserInfo, namespace: str, flow: str, verb: str) -> str:
-        return await self._lacking(user, Right(verb, JOBFLOWS, namespace, flow), "")
+    async def lacking(self, user: UserInfo, right: Right) -> str:
+        if right.resource not in self._checked:
+            return ""
+        status = await self._status(user, right)
+        return "" if status.allowed else _message(user, right, status.reason)
 
-    async def _lacking(self, user: UserInfo, right: Right, need: str) -> str:
+    async def _status(self, user: UserInfo, right: Right) -> _Status:
         body = _body(user, right)
         kept = self._kept.get(body)
         if kept is not None and self._clock() < kept.until:
-            return kept.reason
+            return kept.status
         status = await self._ask(body, user, right)
-        reason = "" if status.allowed else _message(user, right, need, status.reason)
         self._kept.pop(body, None)  # the newest answer comes last
-        self._kept[body] = _Kept(reason, self._clock() + KEPT_SECONDS)
+        self._kept[body] = _Kept(status, self._clock() + KEPT_SECONDS)
         if len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
-        return reason
+        return status
 
     async def _ask(self, body: bytes, user: UserInfo, right: Right) -> _Status:
         path = LOCAL_SUBJECT_ACCESS_REVIEWS.path(right.namespace)
@@ -93,12 +89,12 @@ class AccessRights:
             ) from error
 
 
-def _message(user: UserInfo, right: Right, need: str, reason: str) -> str:
+def _message(user: UserInfo, right: Right, reason: str) -> str:
     because = f" ({reason})" if reason else ""
     resource = right.resource
     return (
-        f'user "{user.username}" may not {right}{because}{need}; bind the user to a Role that '
-        f"allows the verb {right.verb} on {resource.plural} of {resource.group}"
+        f'user "{user.username}" may not {right}{because}{right.need}; bind the user to a Role '
+        f"that allows the verb {right.verb} on {resource.plural} of {resource.group}"
     )
 
 

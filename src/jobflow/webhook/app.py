@@ -6,9 +6,9 @@ from fastapi import FastAPI
 
 import jobflow
 from jobflow.webhook.middleware import Observe, ReviewMiddleware
-from jobflow.webhook.review.commands import FlowRights
-from jobflow.webhook.review.judges import Cluster, Rights
+from jobflow.webhook.review.judges import Cluster
 from jobflow.webhook.review.review import Elsewhere, reviewers
+from jobflow.webhook.review.rights import UNCHECKED, Rights
 
 
 def create_app(
@@ -16,13 +16,12 @@ def create_app(
     observe: Observe = lambda kind, answer, seconds: None,
     *,
     elsewhere: Elsewhere | None = None,
-    rights: Rights | None = None,
-    flow_rights: FlowRights | None = None,
+    rights: Rights = UNCHECKED,
 ) -> FastAPI:
     """Return the app that answers reviews from what `cluster` knows. `observe` is called after
-    every review. Without `elsewhere` the event loop judges large reviews too; without `rights` and
-    `flow_rights` users need none."""
-    paths = reviewers(cluster, elsewhere, rights, flow_rights)
+    every review. Without `elsewhere` the event loop judges large reviews too; without `rights` no
+    users are checked."""
+    paths = reviewers(cluster, elsewhere, rights)
     app = FastAPI(
         title="JobFlow admission",
         version=jobflow.__version__,

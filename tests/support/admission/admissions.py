@@ -14,11 +14,11 @@ from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import StatusCause
 from jobflow.core.admission.changes import Need, need_of
-from jobflow.webhook.access_rights import AccessRights
 from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.review.answer import Answer
 from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.review import Elsewhere, reviewers
+from jobflow.webhook.review.rights import UNCHECKED, Right, Rights
 
 API_VERSION_AND_KIND = ("admission.k8s.io/v1", "AdmissionReview")
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -64,7 +64,7 @@ def review(
 async def answer_to(
     body: bytes,
     cluster: FakeCluster | None = None,
-    rights: FakeRights | AccessRights | None = None,
+    rights: Rights = UNCHECKED,
     *,
     elsewhere: Elsewhere | None = None,
     kind: str = "",
@@ -102,7 +102,7 @@ class Response:
 async def respond(
     body: bytes,
     cluster: FakeCluster | None = None,
-    rights: FakeRights | AccessRights | None = None,
+    rights: Rights = UNCHECKED,
     *,
     elsewhere: Elsewhere | None = None,
 ) -> Response:
@@ -147,15 +147,23 @@ def stored(manifest: Mapping[str, Any], *, status: Any = None, **metadata: Any) 
 
 @dataclass
 class FakeRights:
-    """`judges.Rights`, with the same answer for every user."""
+    """`rights.Rights`, with the same answer for every user and right."""
 
     lacks: str = ""
+    controller: str = ""
+    """The name of the controller's user."""
     users: list[tuple[str, str]] = field(default_factory=list)
     """The users and namespaces of all calls."""
+    asked: list[str] = field(default_factory=list)
+    """The rights of all calls."""
 
-    async def lacking(self, user: UserInfo, namespace: str) -> str:
-        self.users.append((user.username, namespace))
+    async def lacking(self, user: UserInfo, right: Right) -> str:
+        self.users.append((user.username, right.namespace))
+        self.asked.append(str(right))
         return self.lacks
+
+    async def is_controller(self, user: UserInfo) -> bool:
+        return user.username == self.controller
 
 
 @dataclass

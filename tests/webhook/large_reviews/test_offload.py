@@ -16,6 +16,7 @@ from jobflow.webhook.large_reviews import offload
 from jobflow.webhook.large_reviews.offload import MODULE, Aside
 from jobflow.webhook.review.answer import ReviewOutcome
 from jobflow.webhook.review.review import MOST_BYTES
+from jobflow.webhook.review.rights import UNCHECKED, Rights
 from support.admission.admissions import FakeCluster, FakeRights, answer_to, respond, review, stored
 from support.sandbox.manifests import jobflow, template
 
@@ -84,7 +85,7 @@ def cluster() -> FakeCluster:
 
 @asynccontextmanager
 async def aside_of(
-    cluster: FakeCluster, rights: FakeRights | None = None, **more: float
+    cluster: FakeCluster, rights: Rights = UNCHECKED, **more: float
 ) -> AsyncIterator[Aside]:
     offload_process = Aside(cluster, rights, **more)
     try:

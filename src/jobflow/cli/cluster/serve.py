@@ -36,7 +36,8 @@ def command() -> Callable[..., None]:
     """Return the function that typer calls, with a parameter for each setting."""
 
     def run_serve(**flags: Any) -> None:
-        raise typer.Exit(serve({name: each for name, each in flags.items() if each is not None}))
+        given = {name: each for name, each in flags.items() if each not in (None, [])}
+        raise typer.Exit(serve(given))
 
     parameters = [_parameter(entry) for entry in settings_help()]
     run_serve.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -50,5 +51,7 @@ def _parameter(entry: SettingHelp) -> inspect.Parameter:
     text = f"{entry.description}. [{entry.variable}{default}]"
     option = typer.Option(entry.flag, metavar=entry.metavar, help=text, show_default=False)
     value: Any = str | None if entry.metavar else bool | None
+    if entry.repeatable:
+        value = list[str] | None
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(entry.name, kind, default=None, annotation=Annotated[value, option])

@@ -12,7 +12,7 @@ from jobflow.cli.flags import ClusterOptions, Selection
 from jobflow.cli.flows.find_cron import find_cron
 from jobflow.cli.flows.find_flow import connect, find_flows
 from jobflow.cli.show.why import print_sentences
-from jobflow.core.cron.flows import format_scheduled_time
+from jobflow.core.cron.flows import belongs_to, format_scheduled_time
 from jobflow.core.explain.cron import explain_cron
 from jobflow.core.names import to_label_value
 
@@ -26,7 +26,7 @@ async def print_cron_explanation(name: str, step: str | None, options: ClusterOp
         meta = cron.metadata
         labelled = Selection(selector=f"{CRON}={to_label_value(meta.name)}")
         found = await find_flows(client, (), labelled)
-    owned = [flow for flow in found if flow.metadata.is_owned_by(meta)]
+    owned = [flow for flow in found if belongs_to(flow, meta)]
     explanation = explain_cron(cron, owned, datetime.now(UTC))
     if not options.as_json:
         print_sentences(explanation.sentences, make_console())

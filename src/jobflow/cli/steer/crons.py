@@ -26,7 +26,7 @@ from jobflow.cli.steer.resubmit import checked, send_checked
 from jobflow.cli.steer.send_manifests import FIELD_MANAGER
 from jobflow.cli.steer.submit import SubmitOptions, finish
 from jobflow.core.cron.expression import ScheduleFault
-from jobflow.core.cron.flows import Instantiation, build_flow
+from jobflow.core.cron.flows import Instantiation, belongs_to, build_flow
 from jobflow.core.cron.schedule import Schedule, parse_schedule
 from jobflow.core.text import format_count
 from jobflow.kube.client import ApiError, Client
@@ -209,7 +209,7 @@ async def _create(
         if not error.already_exists:
             raise
         body = await client.request("GET", JOBFLOWS.path(namespace, name))
-        if not msgspec.json.decode(body, type=JobFlow).metadata.is_owned_by(cron.metadata):
+        if not belongs_to(msgspec.json.decode(body, type=JobFlow), cron.metadata):
             raise
         return json.loads(body), "exists"
 

@@ -97,6 +97,14 @@ def sample_flow(cron: CronJobFlow) -> JobFlow:
     )
 
 
+def belongs_to(flow: JobFlow, cron: ObjectMeta) -> bool:
+    """Whether the CronJobFlow with this metadata controls a flow. The webhook checks the rights of
+    who adds a flow by kind and name, so the UID alone does not count."""
+    owner = flow.metadata.controller
+    owned_by = owner is not None and (owner.kind, owner.name, owner.uid)
+    return owned_by == (CRONJOBFLOWS.kind, cron.name, cron.uid)
+
+
 def is_scheduled(flow: JobFlow) -> bool:
     """Whether the schedule has created a flow of a CronJobFlow. Only such flows count for its
     concurrency policy."""

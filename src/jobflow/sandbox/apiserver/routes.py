@@ -12,7 +12,7 @@ from jobflow.sandbox.apiserver.reads.pod_logs import LogHandler
 from jobflow.sandbox.apiserver.reads.reads import ReadHandler
 from jobflow.sandbox.apiserver.requests import failures
 from jobflow.sandbox.apiserver.requests.http import Receive, Request, Response, encode
-from jobflow.sandbox.apiserver.requests.operations import ADMIN, Target, WriteOptions, impersonated
+from jobflow.sandbox.apiserver.requests.operations import Target, WriteOptions
 from jobflow.sandbox.apiserver.requests.selectors import selector
 from jobflow.sandbox.apiserver.resources.discovery import no_such_page
 from jobflow.sandbox.apiserver.resources.table import renderer
@@ -192,7 +192,7 @@ def _write_options(options: str, request: Request) -> WriteOptions:
     if "force" in given:
         asked["force"] = given["force"] == "true"
     return WriteOptions(
-        user=_user(request),
+        user=request.user,
         dry_run=_dry(options, asked.get("dryRun", [])),
         field_validation=validation,
         options=asked,
@@ -209,8 +209,3 @@ def _success(kind: Kind, last: Stored) -> dict[str, object]:
 def _written(kind: Kind, stored: Stored, request: Request, code: int = 200) -> Response:
     render = renderer(kind, request)
     return render.response(render.one(stored), code)
-
-
-def _user(request: Request) -> dict[str, Any]:
-    name = request.header(b"impersonate-user")
-    return impersonated(name) if name else ADMIN

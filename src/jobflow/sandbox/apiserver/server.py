@@ -21,11 +21,11 @@ from jobflow.sandbox.apiserver.kubeconfig import kubeconfig
 from jobflow.sandbox.apiserver.reads.pod_logs import LogHandler, LogSource
 from jobflow.sandbox.apiserver.reads.reads import ReadHandler
 from jobflow.sandbox.apiserver.requests import failures, http
-from jobflow.sandbox.apiserver.requests.access import Access, check_access, check_body
+from jobflow.sandbox.apiserver.requests.access import Access, check_body, user_of
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure
 from jobflow.sandbox.apiserver.resources import builtin
 from jobflow.sandbox.apiserver.resources.crds import CrdListener
-from jobflow.sandbox.apiserver.resources.discovery import discover, no_such_page
+from jobflow.sandbox.apiserver.resources.discovery import discover, no_such_page, own_user
 from jobflow.sandbox.apiserver.resources.openapi import openapi
 from jobflow.sandbox.apiserver.routes import ResourceRoutes, find_target
 from jobflow.sandbox.apiserver.storage import Storage
@@ -181,7 +181,7 @@ class ApiServer:
         request = http.read_request(scope)
         fault = None
         try:
-            check_access(request, self.access)
+            request.user = user_of(request, self.access)
             request.body = await http.read_body(receive)
             check_body(request)
             fault = next((f for f in self.faults if f.strikes(request)), None)
@@ -213,4 +213,4 @@ class ApiServer:
         if target is not None:
             return await self._resources.handle(target, request, receive)
         found = discover(self.registry, request) or openapi(self.registry, request)
-        return found or no_such_page(request)
+        return found or own_user(request) or no_such_page(request)

@@ -16,7 +16,8 @@ import structlog
 from jobflow.webhook.large_reviews import messages as frames
 from jobflow.webhook.review.answer import Answer
 from jobflow.webhook.review.envelope import UserInfo
-from jobflow.webhook.review.judges import Cluster, NotJudged, NotReady, Rights
+from jobflow.webhook.review.judges import Cluster, NotJudged, NotReady
+from jobflow.webhook.review.rights import UNCHECKED, Right, Rights
 
 SECONDS = 8.0
 """Timeout of a review, including the wait for earlier ones; a review has 10 s."""
@@ -36,7 +37,7 @@ class Aside:
     def __init__(
         self,
         cluster: Cluster,
-        rights: Rights | None = None,
+        rights: Rights = UNCHECKED,
         *,
         seconds: float = SECONDS,
         idle_seconds: float = IDLE_SECONDS,
@@ -140,10 +141,12 @@ class Aside:
 
     async def _answer(self, question: frames.ClusterQuestion) -> Any:
         match question.method, question.arguments:
-            case "lacking", [user, namespace] if self._rights is not None:
-                return await self._rights.lacking(msgspec.convert(user, UserInfo), namespace)
-            case "lacking", _:
-                return ""
+            case "is_controller", [user]:
+                return await self._rights.is_controller(msgspec.convert(user, UserInfo))
+            case "lacking", [user, right]:
+                return await self._rights.lacking(
+                    msgspec.convert(user, UserInfo), msgspec.convert(right, Right)
+                )
             case "template_names", [namespace]:
                 return list(self._cluster.templates(namespace))
             case "template", [namespace, name]:

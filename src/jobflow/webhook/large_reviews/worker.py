@@ -19,6 +19,7 @@ from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.large_reviews import messages as frames
 from jobflow.webhook.review.envelope import UserInfo
 from jobflow.webhook.review.review import reviewers
+from jobflow.webhook.review.rights import Right
 
 MEMORY = 384 * 1024**2
 """Limit of the address space. Together with a replica that knows 100,000 vcjobs it fits the chart's
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 
 class Replica:
-    """The replica at the other end of the pipe: `judges.Cluster` and `judges.Rights`."""
+    """The replica at the other end of the pipe: `judges.Cluster` and `rights.Rights`."""
 
     def __init__(self, incoming: BinaryIO, outgoing: BinaryIO) -> None:
         self._incoming = incoming
@@ -82,8 +83,11 @@ class Replica:
     async def dry_run(self, namespace: str, templates: Sequence[bytes]) -> Sequence[DryRun | None]:
         return self.ask(list[DryRun | None], "dry_run", namespace, [*templates])
 
-    async def lacking(self, user: UserInfo, namespace: str) -> str:
-        return self.ask(str, "lacking", user, namespace)
+    async def lacking(self, user: UserInfo, right: Right) -> str:
+        return self.ask(str, "lacking", user, right)
+
+    async def is_controller(self, user: UserInfo) -> bool:
+        return self.ask(bool, "is_controller", user)
 
 
 class RemoteTemplates(Mapping[str, JobTemplate]):

@@ -8,7 +8,7 @@ the webhook keep them away.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
@@ -23,7 +23,6 @@ from jobflow.webhook.review.envelope import (
     AdmissionRequest,
     AdmissionReview,
     MalformedReview,
-    UserInfo,
     allowed,
     checked,
     failed,
@@ -31,7 +30,8 @@ from jobflow.webhook.review.envelope import (
     patched,
     refused,
 )
-from jobflow.webhook.review.judges import NotJudged
+from jobflow.webhook.review.judges import Forbidden, NotJudged
+from jobflow.webhook.review.rights import Right, Rights
 
 PATH = f"/{COMMANDS.plural}/mutate"
 APPROVE, UPDATE = "approve", "update"
@@ -40,21 +40,13 @@ APPROVE, UPDATE = "approve", "update"
 log = structlog.get_logger(__name__)
 
 
-class FlowRights(Protocol):
-    """Check of users' rights on flows (`webhook.access_rights`)."""
-
-    async def lacking_on_flow(self, user: UserInfo, namespace: str, flow: str, verb: str) -> str:
-        """Return why the user lacks this verb on the flow, or "". Raises NotReady."""
-
-
 class CommandReviewer:
     """Answers the reviews of Commands."""
 
     kind = COMMANDS.kind
     path = PATH
 
-    def __init__(self, rights: FlowRights | None) -> None:
-        """Without `rights` everybody who may create Commands may send any."""
+    def __init__(self, rights: Rights) -> None:
         self._rights = rights
         decoder = msgspec.json.Decoder(AdmissionReview[Command])
         self._decode: Callable[[bytes], AdmissionReview[Command]] = decoder.decode
@@ -104,14 +96,12 @@ class CommandReviewer:
         return Answer(answer, operation=operation)
 
     async def _check_rights(self, request: AdmissionRequest[Command], command: Command) -> None:
-        if self._rights is None or command.target is None:
+        if command.target is None:
             return
         verb = APPROVE if command.action in ANSWERS else UPDATE
-        reason = await self._rights.lacking_on_flow(
-            request.user_info, request.namespace, command.target.name, verb
-        )
-        if reason:
-            raise NotJudged(reason, 403, "Forbidden")
+        right = Right(verb, JOBFLOWS, request.namespace, command.target.name)
+        if reason := await self._rights.lacking(request.user_info, right):
+            raise Forbidden(reason)
 
 
 def _is_about_a_flow(command: Command) -> bool:

@@ -4,10 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from jobflow.api.flow.control import ConcurrencyPolicy
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.kinds import FlowObject
+from jobflow.api.meta import ObjectMeta
+from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS
 from jobflow.core.admission.analysis.effort import effort_of_json, exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
@@ -31,6 +34,8 @@ from jobflow.core.violations import Verdict, Violation
 from jobflow.webhook.dry_run.patched_pods import add_patched_pod_faults, patched_pods
 from jobflow.webhook.dry_run.template_pods import MOST_TRIED, DryRun, add_pod_faults, pod_templates
 from jobflow.webhook.review.envelope import UserInfo
+from jobflow.webhook.review.owners import owner_changes
+from jobflow.webhook.review.rights import Right, Rights
 
 T = TypeVar("T", bound=FlowObject)
 
@@ -66,13 +71,6 @@ class Cluster(Protocol):
         """Return the API server's answer to each pod template (JSON); None if it came too late."""
 
 
-class Rights(Protocol):
-    """Check of users' rights (`webhook.access_rights`)."""
-
-    async def lacking(self, user: UserInfo, namespace: str) -> str:
-        """Return why the user may not create vcjobs in the namespace, or "". Raises NotReady."""
-
-
 class TooMuch(Exception):
     """The request takes more effort than this judge may spend."""
 
@@ -92,6 +90,13 @@ class NotJudged(Exception):
         self.code, self.reason, self.retry_after = code, reason, retry_after
 
 
+class Forbidden(NotJudged):
+    """The user may not do this."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, 403, "Forbidden")
+
+
 class NotReady(NotJudged):
     """The verdict needs knowledge of the cluster that was not read yet."""
 
@@ -105,7 +110,7 @@ class Judge(ABC, Generic[T]):
 
     kind: str
 
-    def __init__(self, cluster: Cluster, rights: Rights | None, most: float) -> None:
+    def __init__(self, cluster: Cluster, rights: Rights, most: float) -> None:
         self._cluster = cluster
         self._rights = rights
         self._most = most
@@ -119,6 +124,10 @@ class Judge(ABC, Generic[T]):
     async def changed(self, new: T, user: UserInfo) -> Verdict:
         """Judge a change of an object whose old form does not fit the type."""
         return await self.create(new, user)
+
+    async def check_owners(self, old: ObjectMeta | None, new: ObjectMeta, user: UserInfo) -> None:
+        """Check the owner references that a request adds or removes; `old` is None for a new
+        object. Raises NotJudged."""
 
     @abstractmethod
     async def delete(self, old: T) -> Verdict: ...
@@ -138,9 +147,21 @@ class Judge(ABC, Generic[T]):
         return add_patched_pod_faults(verdict, tried, answers)
 
     async def _check_rights(self, user: UserInfo, new: T) -> None:
-        if self._rights is not None:
-            if reason := await self._rights.lacking(user, new.metadata.namespace):
-                raise NotJudged(reason, 403, "Forbidden")
+        need = ", and JobFlow creates such jobs for its users"
+        await self._require(user, Right("create", JOBS, new.metadata.namespace, need=need))
+
+    async def _check_replacement(self, user: UserInfo, namespace: str, spec: JobFlowSpec) -> None:
+        """Who creates flows that cancel others needs the right to cancel them."""
+        concurrency = spec.concurrency
+        if concurrency is None or concurrency.policy != ConcurrencyPolicy.REPLACE:
+            return
+        if not await self._rights.is_controller(user):
+            need = ", which concurrency policy Replace needs because it cancels other flows"
+            await self._require(user, Right("update", JOBFLOWS, namespace, need=need))
+
+    async def _require(self, user: UserInfo, right: Right) -> None:
+        if reason := await self._rights.lacking(user, right):
+            raise Forbidden(reason)
 
     async def _judge_delete(self, namespace: str, judge: Callable[[bool], Verdict]) -> Verdict:
         """Return the verdict of `judge`, whose argument is whether the namespace is terminating."""
@@ -160,16 +181,43 @@ class FlowJudge(Judge[JobFlow]):
         verdict = self._judge_facts(facts)
         if verdict.violations:
             return verdict
+        await self.check_owners(None, new.metadata, user)
+        await self._check_replacement(user, new.metadata.namespace, new.spec)
         await self._check_rights(user, new)
         return await self._try_pods(facts, verdict)
 
     async def update(self, old: JobFlow, new: JobFlow, user: UserInfo) -> Verdict:
+        await self.check_owners(old.metadata, new.metadata, user)
         if new.metadata.deletion_timestamp is not None:
             return PASS  # nothing starts from it any more
         return validate_flow_update(old, new)
 
     async def changed(self, new: JobFlow, user: UserInfo) -> Verdict:
         return await self.update(JobFlow(metadata=new.metadata, spec=JobFlowSpec()), new, user)
+
+    async def check_owners(self, old: ObjectMeta | None, new: ObjectMeta, user: UserInfo) -> None:
+        """Only the controller makes child flows, and takes them from a parent that still exists.
+        Who adds a flow to a CronJobFlow needs the right to update it."""
+        changes = owner_changes(old, new)
+        if not any(changes) or await self._rights.is_controller(user):
+            return
+        if changes.parents:
+            raise Forbidden(
+                f'user "{user.username}" may not make this flow a child of JobFlow '
+                f"{changes.parents[0].name}: only JobFlow's controller makes child flows; remove "
+                "the owner reference or, if this user is the controller, start the replicas with "
+                f"--controller-user={user.username}"
+            )
+        for parent in changes.lost_parents:
+            if not await self._cluster.flow_is_gone(new.namespace, parent.name, parent.uid):
+                raise Forbidden(
+                    f'user "{user.username}" may not remove the owner reference to JobFlow '
+                    f"{parent.name}, whose step runs this flow; delete that flow first"
+                )
+        need = ", which is needed to make this flow one of its flows (owner reference)"
+        for cron in changes.crons:
+            right = Right("update", CRONJOBFLOWS, new.namespace, cron.name, need=need)
+            await self._require(user, right)
 
     async def delete(self, old: JobFlow) -> Verdict:
         """A running child flow is deleted only with its parent, by the garbage collector."""
@@ -248,7 +296,17 @@ class CronJudge(Judge[CronJobFlow]):
     kind = "CronJobFlow"
 
     async def create(self, new: CronJobFlow, user: UserInfo) -> Verdict:
-        """The user needs the right to create vcjobs, because the controller creates the flows."""
+        return await self._judge(new, user, replaces=True)
+
+    async def update(self, old: CronJobFlow, new: CronJobFlow, user: UserInfo) -> Verdict:
+        if new.metadata.deletion_timestamp is not None or is_same_json(old.spec, new.spec):
+            return PASS
+        other_flows = not is_same_json(old.flow_spec, new.flow_spec)
+        return await self._judge(new, user, replaces=other_flows)
+
+    async def _judge(self, new: CronJobFlow, user: UserInfo, *, replaces: bool) -> Verdict:
+        """The user needs the right to create vcjobs, because the controller creates the flows, and
+        for flows that cancel others, unless they were allowed before, the right to do so."""
         facts = facts_of_cron(new, known(self._cluster, new.metadata.namespace))
         if facts is None:
             return verdict_of_cron(new, PASS)
@@ -256,13 +314,10 @@ class CronJudge(Judge[CronJobFlow]):
         verdict = verdict_of_cron(new, of_flow)
         if verdict.violations:
             return verdict
+        if replaces:
+            await self._check_replacement(user, new.metadata.namespace, new.flow_spec)
         await self._check_rights(user, new)
         return verdict_of_cron(new, await self._try_pods(facts, of_flow))
-
-    async def update(self, old: CronJobFlow, new: CronJobFlow, user: UserInfo) -> Verdict:
-        if new.metadata.deletion_timestamp is not None or is_same_json(old.spec, new.spec):
-            return PASS
-        return await self.create(new, user)
 
     async def delete(self, old: CronJobFlow) -> Verdict:
         return await self._judge_delete(

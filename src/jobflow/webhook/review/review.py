@@ -14,7 +14,7 @@ from jobflow.api.schema.nesting import CUT_DEPTH, is_deeper
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review import untyped
 from jobflow.webhook.review.answer import Answer, ReviewOutcome, not_a_review
-from jobflow.webhook.review.commands import CommandReviewer, FlowRights
+from jobflow.webhook.review.commands import CommandReviewer
 from jobflow.webhook.review.envelope import (
     AdmissionRequest,
     AdmissionReview,
@@ -33,9 +33,9 @@ from jobflow.webhook.review.judges import (
     Judge,
     NotJudged,
     NotReady,
-    Rights,
     TooMuch,
 )
+from jobflow.webhook.review.rights import UNCHECKED, Rights
 
 TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
 
@@ -68,15 +68,13 @@ class PathReviewer(Protocol):
 def reviewers(
     cluster: Cluster,
     elsewhere: Elsewhere | None = None,
-    rights: Rights | None = None,
-    flow_rights: FlowRights | None = None,
+    rights: Rights = UNCHECKED,
 ) -> dict[str, PathReviewer]:
     """Return the reviewer of each path. Without `elsewhere` they judge all reviews themselves;
-    without `rights` users need no right to create vcjobs, without `flow_rights` none on flows to
-    send Commands."""
+    without `rights` they check no users."""
     most = math.inf if elsewhere is None else MOST_EFFORT
     found = (Reviewer(judge(cluster, rights, most), cluster, elsewhere) for judge in JUDGES)
-    made: list[PathReviewer] = [*found, CommandReviewer(flow_rights)]
+    made: list[PathReviewer] = [*found, CommandReviewer(rights)]
     return {each.path: each for each in made}
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from jobflow.api.kinds import KINDS
+from jobflow.api.meta import ObjectMeta, OwnerReference
 from jobflow.api.schema.nesting import CUT_DEPTH, cut, is_deeper
 from jobflow.core.admission.rules.flow.size_limits import depth_violations
 from jobflow.core.admission.validate import PASS
@@ -67,8 +68,11 @@ async def verdict(judge: Judge[Any], request: AdmissionRequest[Any]) -> Verdict:
     """Return the verdict on a request with an object of the wrong shape."""
     if request.operation == "DELETE":
         return PASS
-    if request.operation == "UPDATE" and _is_spec_unchanged(request.old_object, request.object):
-        return PASS
+    if request.operation == "UPDATE":
+        old, new = _owners(request, request.old_object), _owners(request, request.object)
+        await judge.check_owners(old, new, request.user_info)
+        if _is_spec_unchanged(request.old_object, request.object):
+            return PASS
     too_deep = list(depth_violations(request.object, ""))
     if misfits := too_deep or schema_violations(judge.kind, request.object, strict=False):
         return Verdict(tuple(misfits))
@@ -85,6 +89,17 @@ async def verdict(judge: Judge[Any], request: AdmissionRequest[Any]) -> Verdict:
     except msgspec.ValidationError:
         return await judge.changed(new, request.user_info)
     return await judge.update(old, new, request.user_info)
+
+
+def _owners(request: AdmissionRequest[Any], obj: Any) -> ObjectMeta:
+    """Return the part of the metadata that has the owners; an API server has checked its types."""
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    references = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
+    try:
+        owners = msgspec.convert(references, list[OwnerReference] | None)
+    except msgspec.ValidationError as error:
+        raise MalformedReview(f"metadata.ownerReferences is malformed: {error}") from None
+    return ObjectMeta(namespace=request.namespace, owner_references=owners)
 
 
 def _is_spec_unchanged(old: Any, new: Any) -> bool:

@@ -8,6 +8,7 @@ With `--runner process`, each of them could run commands as the user.
 import secrets
 import ssl
 from dataclasses import dataclass, field
+from typing import Any
 
 from jobflow.sandbox.apiserver.requests.failures import RequestFailure, failure
 from jobflow.sandbox.apiserver.requests.http import Request
@@ -16,30 +17,58 @@ HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Values of the Host header that name this machine."""
 
 
+User = dict[str, Any]
+"""A user as `userInfo` of a review has it."""
+ADMIN: User = {
+    "username": "kubernetes-admin",
+    "groups": ["system:masters", "system:authenticated"],
+}
+"""User of every request that impersonates nobody (`jobflow --as`)."""
+
+
+def service_account(namespace: str, name: str) -> User:
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    return {"username": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
+
+
+CONTROLLER = service_account("jobflow-system", "jobflow")
+"""User of JobFlow's controller in a sandbox."""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The CA that signed the server's certificate, and the token that clients send."""
+    """The CA that signed the server's certificate, and the tokens that clients send."""
 
     tls: ssl.SSLContext
     """TLS context of the server. kubectl sends a token over TLS only."""
     ca: bytes
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    controller_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    """Known to the controller only."""
 
 
-def check_access(request: Request, access: Access | None) -> None:
-    """Raise RequestFailure, 401 or 403, if the request may not be answered. Without `access`, no
-    token is required, but browsers are still refused."""
+def user_of(request: Request, access: Access | None) -> User:
+    """Return the user of a request. Raises RequestFailure, 401 or 403, if it may not be answered.
+    Without `access`, no token is required, but browsers are still refused."""
     host = request.header(b"host")
     name = host[: host.index("]") + 1] if host.startswith("[") else host.partition(":")[0]
     if name.lower() not in HOSTS:
         raise _forbidden(f'the Host header "{host}" is not an address of this machine')
     if b"origin" in request.headers:
         raise _forbidden("requests from web pages (with an Origin header) are refused")
-    if access is None:
-        return
-    given = request.header(b"authorization")
-    if not secrets.compare_digest(given.encode(), f"Bearer {access.token}".encode()):
-        raise failure(401, "Unauthorized", "Unauthorized")
+    user = ADMIN if access is None else _user_of_token(request, access)
+    impersonated = request.header(b"impersonate-user")
+    if impersonated:  # it may do everything as well; the sandbox checks no rights
+        return {"username": impersonated, "groups": ["system:authenticated"]}
+    return user
+
+
+def _user_of_token(request: Request, access: Access) -> User:
+    given = request.header(b"authorization").encode()
+    for token, user in ((access.token, ADMIN), (access.controller_token, CONTROLLER)):
+        if secrets.compare_digest(given, f"Bearer {token}".encode()):
+            return user
+    raise failure(401, "Unauthorized", "Unauthorized")
 
 
 def check_body(request: Request) -> None:

@@ -30,6 +30,8 @@ class Request:
     query: dict[str, str]
     headers: dict[bytes, bytes]
     body: bytes = b""
+    user: dict[str, Any] = field(default_factory=dict)
+    """As `userInfo` of a review has it."""
     warnings: list[str] = field(default_factory=list)
 
     def header(self, name: bytes) -> str:

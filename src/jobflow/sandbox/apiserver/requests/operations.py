@@ -4,27 +4,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jobflow.sandbox.apiserver.kinds import Kind, Object
+from jobflow.sandbox.apiserver.requests.access import ADMIN, User, service_account
 from jobflow.sandbox.apiserver.storage import Key
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
-ADMIN = {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]}
-"""User of every request that impersonates nobody (`jobflow --as`)."""
-
-
-def impersonated(name: str) -> dict[str, Any]:
-    """Return the user that a request impersonates, who may do everything as well; the sandbox
-    checks no rights."""
-    return {"username": name, "groups": ["system:authenticated"]}
-
-
-def _service_account(name: str) -> dict[str, Any]:
-    groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"]
-    return {"username": f"system:serviceaccount:kube-system:{name}", "groups": groups}
-
-
-COLLECTOR = _service_account("generic-garbage-collector")
-NAMESPACE_CONTROLLER = _service_account("namespace-controller")
+COLLECTOR = service_account("kube-system", "generic-garbage-collector")
+NAMESPACE_CONTROLLER = service_account("kube-system", "namespace-controller")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +35,7 @@ class WriteOptions:
     field_validation: str = "Warn"
     options: dict[str, Any] = field(default_factory=dict)
     """CreateOptions, UpdateOptions, PatchOptions or DeleteOptions, as in an AdmissionReview."""
-    user: dict[str, Any] = field(default_factory=lambda: ADMIN)
+    user: User = field(default_factory=lambda: ADMIN)
     warnings: list[str] = field(default_factory=list)
     """Warnings of the response, collected during the write."""
 

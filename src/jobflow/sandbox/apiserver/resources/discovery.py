@@ -1,10 +1,12 @@
-"""Discovery: API groups, resources and the server's version."""
+"""Discovery: API groups, resources, the server's version, and who the user is."""
 
 from typing import Any
 
+from jobflow.api.resources import SELF_SUBJECT_REVIEWS
 from jobflow.sandbox.apiserver.kinds import Kind, Registry
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request, Response, encode
+from jobflow.sandbox.apiserver.resources.metadata import now
 
 VERSION = {
     "major": "1",
@@ -53,6 +55,16 @@ def _answer(registry: Registry, path: str) -> dict[str, Any] | None:
 
 
 _OTHER_PATHS = ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+
+
+def own_user(request: Request) -> Response | None:
+    """Return the answer to a SelfSubjectReview (`kubectl auth whoami`); None for other requests."""
+    if (request.method, request.path) != ("POST", SELF_SUBJECT_REVIEWS.path()):
+        return None
+    review = {"kind": SELF_SUBJECT_REVIEWS.kind, "apiVersion": SELF_SUBJECT_REVIEWS.api_version}
+    metadata = {"creationTimestamp": now()}
+    answer = {**review, "metadata": metadata, "status": {"userInfo": request.user}}
+    return Response(encode(answer), 201)
 
 
 def no_such_page(request: Request) -> Response:
