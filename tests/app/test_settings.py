@@ -46,6 +46,7 @@ VALUES = {
     "CA_LIFETIME": ("3h", 10800.0),
     "CLIENT_CA": ("clients.crt", Path("clients.crt")),
     "SUBJECT_ACCESS_REVIEW": ("true", True),
+    "CONTROLLER_USER": ("a,b", ("a", "b")),
     "SHUTDOWN_DELAY": ("2s", 2.0),
     "LOG_LEVEL": ("debug", "debug"),
     "NO_WEBHOOK": ("false", False),

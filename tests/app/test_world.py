@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from jobflow.api.flow.jobflow import JobFlow
@@ -184,3 +185,22 @@ async def test_an_approval_names_the_user_who_gave_it(world: SandboxWorld) -> No
     condition = (flow.status.conditions or {})["release-ok"]
     assert condition.message == "approved by ann"
     assert condition.approval is not None and condition.approval.by == "ann"
+
+
+async def test_only_the_controller_of_a_sandbox_makes_child_flows(world: SandboxWorld) -> None:
+    gate = {"flows": [{"name": "ask", "approval": {}}]}
+    parent = jobflow("p", {"build": []})
+    parent["spec"]["flows"].append({"name": "gate", "flow": gate})
+    await apply(world.client, template("build", duration="1h"), parent)
+    await waiting(world, "p", lambda flow: "p-gate" in _children(flow))
+    child = await world.client.get(JOBFLOWS, "default", "p-gate", JobFlow)
+    forged = jobflow("forged", {"build": []})
+    (owner,) = msgspec.to_builtins(child.metadata.owner_references)
+    forged["metadata"]["ownerReferences"] = [owner]
+    with pytest.raises(ApiError, match="only JobFlow's controller makes child flows"):
+        await apply(world.client, forged)
+
+
+def _children(flow: JobFlow) -> list[str]:
+    conditions = flow.status.conditions or {}
+    return [each.flow for each in conditions.values() if each.phase != "Waiting"]

@@ -2,10 +2,19 @@
 
 import pytest
 
+from jobflow.api.resources import SELF_SUBJECT_REVIEWS
 from support.sandbox.rest_client import MERGE, failure_status, flow, vcjob
 from support.sandbox.servers import Server
 
 FLOW = {"group": "flow.volcano.sh", "kind": "jobflows"}
+
+
+async def test_a_self_subject_review_names_the_user(api: Server) -> None:
+    review = {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind}
+    answer = await api.create(SELF_SUBJECT_REVIEWS.path(), review)
+    assert review.items() <= answer.items()
+    user = answer["status"]["userInfo"]
+    assert "admin" in user["username"] and "system:masters" in user["groups"]
 
 
 class TestCreate:

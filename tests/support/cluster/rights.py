@@ -10,14 +10,25 @@ GROUP = "rbac.authorization.k8s.io"
 
 
 def allow(
-    real: RealCluster, namespace: str, user: str, verbs: Sequence[str], *, commands: bool = True
+    real: RealCluster,
+    namespace: str,
+    user: str,
+    verbs: Sequence[str],
+    *,
+    commands: bool = True,
+    crons: Sequence[str] = (),
 ) -> None:
-    """Let the user use these verbs on flows of the namespace, and create `commands`."""
-    rules = [{"apiGroups": ["flow.volcano.sh"], "resources": ["jobflows"], "verbs": [*verbs]}]
+    """Let the user use these verbs on flows of the namespace, and on `crons`, its CronJobFlows, and
+    create `commands`."""
+    rules = [
+        {"apiGroups": ["flow.volcano.sh"], "resources": ["jobflows"], "verbs": [*verbs]},
+        {"apiGroups": ["flow.volcano.sh"], "resources": ["cronjobflows"], "verbs": [*crons]},
+    ]
     if commands:
         rules.append(
             {"apiGroups": ["bus.volcano.sh"], "resources": ["commands"], "verbs": ["create"]}
         )
+    rules = [rule for rule in rules if rule["verbs"]]
     head = {"apiVersion": f"{GROUP}/v1", "metadata": {"name": user}}
     subject = {"apiGroup": GROUP, "kind": "User", "name": user}
     role = {"apiGroup": GROUP, "kind": "Role", "name": user}

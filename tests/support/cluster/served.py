@@ -45,6 +45,7 @@ class Served:
         command += ["--http-port", str(self.http_port)]
         if webhook:
             command += ["--webhook-port", str(self.webhook_port), "--webhook-host", "127.0.0.1"]
+            command += ["--controller-user", "jobflow-2"]
         else:
             command += ["--no-webhook"]
         if webhook and files:
