@@ -1,6 +1,9 @@
 """Foreign definitions replace those of JobFlow, on a real API server with two replicas."""
 
+import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +35,15 @@ def reports_fault(served: Served) -> bool:
     )
 
 
+SUSPENDED = {"suspend": True, "params": [{"name": "x", "value": 1}], "flows": [{"name": "a"}]}
+
+
+def run_doctor(real: RealCluster, namespace: str) -> str:
+    command = [str(Path(sys.executable).with_name("jobflow")), "doctor", "-n", namespace]
+    command += ["--kubeconfig", str(real.plane.kubeconfig("admin"))]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
 def leader(real: RealCluster) -> str:
     spec = real.admin.get(LEASES.path("default", "jobflow")).raise_for_status().json()["spec"]
     return str(spec.get("holderIdentity") or "")
@@ -45,6 +57,10 @@ async def test_nothing_runs_with_a_foreign_definition(
     other = Served(real, tmp_path, user="jobflow-2", webhook=False)
     with one.running(), other.running(), registered(real, one):
         await until(lambda: leader(real))
+        kept, lost = (flow(name) | {"spec": SUSPENDED} for name in ("kept", "lost"))
+        await api.create(api.flows, kept)
+        await api.create(api.flows, lost)
+        await until(lambda: one.metric("flows_suspended") == 2)
         replace_schema(real)
         await until(lambda: reports_fault(one) and reports_fault(other))
         await until(lambda: not leader(real))
@@ -52,9 +68,18 @@ async def test_nothing_runs_with_a_foreign_definition(
         assert (answer.code, answer.reason) == (503, "ServiceUnavailable")
         assert "spec.flows[].template is missing" in json.dumps(answer.json)
         assert '"definition does not fit"' in one.log()
+        path = f"{api.flows}/lost/status"  # any write drops fields; only users' are refused
+        assert (await api.patch(path, {"status": {"state": {"phase": "Pending"}}})).code == 200
         apply_definitions(real)
         await until(lambda: one.ready() and other.ready())
         await until(lambda: leader(real))
+        (line,) = [each for each in one.log().splitlines() if '"flow lost fields"' in each]
+        assert json.loads(line)["flow"] == f"{api.namespace}/lost"
+        assert "spec.params" in json.loads(line)["fields"]
+        assert one.metric("flows_lost_fields") == 1
+        doctor = await asyncio.to_thread(run_doctor, real, api.namespace)
+        assert "JobFlow lost lost spec.params and spec.suspend while" in doctor
+        assert "JobFlow kept" not in doctor
         await api.create(api.flows, flow("f"))
         await api.until(
             f"{api.flows}/f", lambda found: found.get("status", {}).get("state", {}).get("phase")

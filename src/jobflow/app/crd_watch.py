@@ -40,7 +40,8 @@ class CrdWatch:
     may not.
 
     After a definition that did not fit, `reread` is awaited before `fit` is set again: objects
-    read in the meantime may lack fields that are stored.
+    read in the meantime may lack fields that are stored. `on_fault` is called when a definition is
+    read that does not fit.
     """
 
     def __init__(
@@ -48,9 +49,11 @@ class CrdWatch:
         client: Client,
         reread: Callable[[], Awaitable[None]],
         kinds: Iterable[FlowKind],
+        on_fault: Callable[[], None] = lambda: None,
     ) -> None:
         self._crds = [_FollowedCrd(client, kind, self._check) for kind in kinds]
         self._reread = reread
+        self._on_fault = on_fault
         self._changed = asyncio.Event()
         self._changed.set()
         self.fit, self.unfit = asyncio.Event(), asyncio.Event()
@@ -99,7 +102,9 @@ class CrdWatch:
 
     def _check(self) -> None:
         if not self._all_correct:
-            self._must_reread = self._must_reread or any(crd.faults for crd in self._crds)
+            if any(crd.faults for crd in self._crds):
+                self._must_reread = True
+                self._on_fault()
             self.fit.clear()
             self.unfit.set()
         self._changed.set()

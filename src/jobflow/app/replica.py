@@ -16,6 +16,7 @@ from jobflow.api.resources import Resource
 from jobflow.app import health
 from jobflow.app.crd_watch import CrdWatch
 from jobflow.app.leading import Leading, LeaseOptions
+from jobflow.app.lost_fields import LostFields
 from jobflow.app.metrics import Metrics
 from jobflow.app.readiness import Readiness
 from jobflow.controller.leader_term import lead
@@ -93,7 +94,8 @@ class ServingReplica:
         self._options = options
         self._feeds = feeds(self.store, client, namespace=options.namespace)
         definitions = () if options.namespace else KINDS.values()
-        self._crds = CrdWatch(client, self._reread, definitions)
+        self._lost_fields = LostFields(self.store.flows)
+        self._crds = CrdWatch(client, self._reread, definitions, self._lost_fields.remember)
         self._leading = self._make_leading()
         self._certificates: CertificateSource | None = None
         self._webhook: HttpListener | None = None
@@ -162,6 +164,7 @@ class ServingReplica:
         await retried(self._feeds.flows.reread)
         await retried(self._feeds.templates.reread)
         await retried(self._feeds.crons.reread)
+        self._lost_fields.compare()
 
     def _missing_of_webhook(self) -> list[str]:
         sources = (self._certificates, self._users)
@@ -266,6 +269,12 @@ class ServingReplica:
             "Fields of an installed definition that this version cannot work with.",
             self._crds.fault_counts,
             label="resource",
+        )
+
+        metrics.on_scrape(
+            "flows_lost_fields",
+            "Flows whose spec lost fields while an installed definition did not have them.",
+            lambda: {"": self._lost_fields.count()},
         )
 
     def _count_crons(self) -> dict[str, float]:

@@ -54,6 +54,21 @@ def find_differences(path: str, old: Any, new: Any) -> Iterator[str]:
             ]
 
 
+def find_missing(path: str, old: Any, new: Any) -> Iterator[str]:
+    """Yield the JSON paths at which `old` has a value and `new` has none or null."""
+    work = [(path, old, new)]
+    while work:
+        path, old, new = work.pop()
+        if old is None or old is new:
+            continue
+        if new is None:
+            yield path
+        elif (before := _get_parts(old)) is not None and (after := _get_parts(new)) is not None:
+            work += [
+                (join_path(path, key), before[key], after.get(key)) for key in reversed(before)
+            ]
+
+
 def _get_parts(value: Any) -> Mapping[Any, Any] | None:
     """Return the parts of a value by key or index, or None for a scalar."""
     if isinstance(value, dict):

@@ -9,7 +9,7 @@ import pytest
 
 from jobflow.cli.cluster.doctor.certificate import describe_serving
 from jobflow.cli.cluster.doctor.cluster import Status
-from jobflow.cli.cluster.doctor.namespace import find_added_defaults
+from jobflow.cli.cluster.doctor.namespace import find_added_defaults, find_lost_fields
 from jobflow.cli.cluster.doctor.volcano import describe_deployment, is_enabled, list_controllers
 from jobflow.webhook.certificates.pki import Pki, make_pki
 
@@ -99,3 +99,32 @@ def test_defaults_are_added_if_no_manifest_has_set_them(
     stored: dict[str, Any], added: list[str]
 ) -> None:
     assert find_added_defaults(stored) == added
+
+
+def flow_of(manifest: dict[str, Any], *, written: dict[str, Any], applied: bool) -> dict[str, Any]:
+    """Return a flow with this spec whose owners of fields, and whose record of kubectl if it was
+    `applied`, are those of another one."""
+    owned = {"f:spec": {".": {}, **{f"f:{name}": {} for name in written}}, "f:metadata": {}}
+    metadata: dict[str, Any] = {"name": "f", "managedFields": [{"fieldsV1": owned}]}
+    if applied:
+        metadata["annotations"] = {ANNOTATION: json.dumps({"spec": written})}
+    return {"metadata": metadata, "spec": manifest}
+
+
+WRITTEN = {"params": [{"name": "x", "value": None}], "flows": [{"name": "a", "template": "t"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "applied", "lost"),
+    [
+        (WRITTEN, True, []),
+        (WRITTEN | {"flows": [{"name": "a", "template": "t", "more": 1}]}, True, []),
+        ({"flows": WRITTEN["flows"]}, False, ["spec.params"]),
+        ({"flows": [{"name": "a"}]}, False, ["spec.params"]),
+        ({"flows": [{"name": "a"}]}, True, ["spec.params", "spec.flows[0].template"]),
+    ],
+)
+def test_fields_that_were_written_and_are_not_stored_are_lost(
+    spec: dict[str, Any], applied: bool, lost: list[str]
+) -> None:
+    assert find_lost_fields(flow_of(spec, written=WRITTEN, applied=applied)) == lost

@@ -130,8 +130,8 @@ async def test_a_flow_of_a_cronjobflow_needs_the_right_to_update_that(
     assert UPDATE_CRON not in rights.asked
 
 
-REPLACE = {"concurrency": {"group": "nightly", "policy": "Replace"}}
-WAIT = {"concurrency": {"group": "nightly", "policy": "Wait"}}
+REPLACE: dict[str, Any] = {"concurrency": {"group": "nightly", "policy": "Replace"}}
+WAIT: dict[str, Any] = {"concurrency": {"group": "nightly", "policy": "Wait"}}
 UPDATE_FLOWS = 'update jobflows.flow.volcano.sh in namespace "default"'
 
 

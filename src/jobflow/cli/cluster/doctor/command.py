@@ -13,7 +13,12 @@ from jobflow.cli.cluster.doctor.certificate import check_certificates
 from jobflow.cli.cluster.doctor.cluster import Check, Cluster, NotReadable, Result, Status, warning
 from jobflow.cli.cluster.doctor.definitions import check_definitions, check_volcano
 from jobflow.cli.cluster.doctor.leader import check_leader
-from jobflow.cli.cluster.doctor.namespace import check_queues, check_rights, check_templates
+from jobflow.cli.cluster.doctor.namespace import (
+    check_flows,
+    check_queues,
+    check_rights,
+    check_templates,
+)
 from jobflow.cli.cluster.doctor.volcano import check_admission, check_controllers
 from jobflow.cli.cluster.doctor.webhook import check_webhook
 from jobflow.cli.console import make_console
@@ -33,6 +38,7 @@ CHECKS: Mapping[str, Check] = {
     "leader": check_leader,
     "rights": check_rights,
     "queues": check_queues,
+    "flows": check_flows,
     "templates": check_templates,
 }
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAULT: "red"}

@@ -1,4 +1,4 @@
-"""Checks of a namespace: the rights of its user, the queues, and its JobTemplates."""
+"""Checks of a namespace: the rights of its user, the queues, its flows and JobTemplates."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from jobflow.cli.cluster.doctor.cluster import (
     ok,
     warning,
 )
+from jobflow.core.json_values import find_missing
 from jobflow.core.text import join_names
 from jobflow.kube.client import ApiError
 from jobflow.runtime.task_group import all_of
@@ -164,11 +165,55 @@ def describe_queues(queues: list[Json], used: Mapping[str, list[str]]) -> Iterat
         )
 
 
+# ----------------------------------------------------------------- flows
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+async def check_flows(cluster: Cluster) -> AsyncIterator[Result]:
+    """Check that flows have all fields that were written: under a foreign definition, an API server
+    drops those that it does not name at the next write of the flow."""
+    found = False
+    for flow in await cluster.read_all(JOBFLOWS, cluster.namespace):
+        if lost := find_lost_fields(flow):
+            found = True
+            fields = join_names(lost)
+            yield fault(
+                f"JobFlow {name_of(flow)} lost {fields} while its definition was a foreign one.",
+                "Cancel and delete the flow, and apply its manifest again.",
+            )
+    if not found:
+        yield ok(f"No JobFlow of namespace {cluster.namespace} lost fields that are recorded.")
+
+
+def find_lost_fields(flow: Json) -> list[str]:
+    """Return the fields of the spec that were written and are not stored, by the owners of fields,
+    and by the record of `kubectl apply`, which also has the fields of steps."""
+    spec = flow.get("spec") or {}
+    owned = {name.removeprefix("f:"): {} for name in _owned(flow["metadata"]) if name != "."}
+    lost = [*find_missing("spec", owned, spec), *find_missing("spec", _applied(flow), spec)]
+    return list(dict.fromkeys(lost))
+
+
+def _owned(metadata: Json) -> list[str]:
+    """Return the fields of the spec that somebody owns, as `f:NAME`."""
+    owners = [each.get("fieldsV1") or {} for each in metadata.get("managedFields") or ()]
+    return list(dict.fromkeys(name for each in owners for name in each.get("f:spec") or {}))
+
+
+def _applied(obj: Json) -> Any:
+    """Return the spec of the last `kubectl apply`, empty without one; None if it is unreadable."""
+    applied = (obj["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
+    try:
+        return json.loads(applied or "{}").get("spec") or {}
+    except (ValueError, AttributeError):
+        return None
+
+
 # ----------------------------------------------------------------- templates
 
 DEFAULTS: Mapping[str, Any] = {"queue": "default", "maxRetry": 3}
 """Defaults that Volcano's definition of JobTemplates writes into stored objects."""
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 async def check_templates(cluster: Cluster) -> AsyncIterator[Result]:
@@ -193,15 +238,8 @@ def find_added_defaults(template: Json) -> list[str]:
     `kubectl apply` or, after a server-side apply, the owners of fields."""
     spec, meta = template.get("spec") or {}, template["metadata"]
     fields = [field for field, value in DEFAULTS.items() if spec.get(field) == value]
-    applied = (meta.get("annotations") or {}).get(_LAST_APPLIED)
-    if applied is not None:
-        try:
-            manifest = json.loads(applied).get("spec") or {}
-        except (ValueError, AttributeError):
-            return []
-        return [field for field in fields if field not in manifest]
-    owners = [each.get("fieldsV1") or {} for each in meta.get("managedFields") or ()]
-    if not owners:
-        return []
-    owned = {name for each in owners for name in each.get("f:spec") or {}}
-    return [field for field in fields if f"f:{field}" not in owned]
+    if _LAST_APPLIED in (meta.get("annotations") or {}):
+        manifest = _applied(template)
+        return [] if manifest is None else [field for field in fields if field not in manifest]
+    owned = _owned(meta)
+    return [field for field in fields if f"f:{field}" not in owned] if owned else []
