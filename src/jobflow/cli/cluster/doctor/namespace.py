@@ -65,6 +65,7 @@ RIGHTS = (
     Right("submit", "create", CRONJOBFLOWS),
     Right("submit", "patch", CRONJOBFLOWS),
     Right("trigger and backfill", "get", CRONJOBFLOWS),
+    Right("trigger and backfill", "update", CRONJOBFLOWS),
     Right("suspend, resume, cancel and retry", "create", COMMANDS),
     Right("logs and why", "list", PODS),
     Right("logs", "get", PODS, "log"),
