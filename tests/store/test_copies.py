@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.volcano.job import Job
@@ -251,3 +252,17 @@ async def test_a_slim_job_keeps_the_fields_that_are_read(world: World) -> None:
     assert slim.metadata.labels == {"flow.volcano.sh/attempt": "2"}
     assert slim.metadata.annotations is None
     assert slim.metadata.owner_references == original.metadata.owner_references
+
+
+@pytest.mark.parametrize(
+    ("other", "counts"),
+    [({}, True), ({"kind": "Job"}, False), ({"name": "d"}, False), ({"controller": False}, False)],
+)
+async def test_a_flow_belongs_to_a_cronjobflow_by_kind_name_and_uid(
+    world: World, other: dict[str, Any], counts: bool
+) -> None:
+    owner = {"kind": "CronJobFlow", "name": "c", "uid": "uid-c", "controller": True} | other
+    flow = {"metadata": world.meta("c-1", ownerReferences=[owner])}
+    world.store.flows.changed(msgspec.convert(flow, JobFlow))
+    cron = msgspec.convert({"metadata": world.meta("c")}, CronJobFlow)
+    assert bool(world.store.flows_of(cron)) is counts

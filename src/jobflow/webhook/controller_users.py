@@ -59,15 +59,15 @@ class ControllerUsers:
                 self._answered = True
                 break
             except (ApiError, *NETWORK_ERRORS) as error:
-                self._trouble = str(error) or type(error).__name__
                 self._answered = isinstance(error, ApiError) and error.code in (403, 404)
-                log.warning(
-                    "user of this replica unknown",
-                    error=self._trouble,
-                    controllers=sorted(self._names),
-                )
+                self._report(str(error) or type(error).__name__)
             await asyncio.sleep(backoff.next())
         await asyncio.Event().wait()
+
+    def _report(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._trouble, names = trouble, sorted(self._names)
+            log.warning("user of this replica unknown", error=trouble, controllers=names)
 
     async def _own_name(self) -> str:
         review = {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind}

@@ -126,10 +126,12 @@ async def test_the_process_requests_rights_templates_and_queues(cluster: FakeClu
     rights = FakeRights("you may not")
     steps = plain(900, patch=PATCH)
     async with aside_of(cluster, rights) as aside:
-        refused = await respond(flow(*steps), cluster, elsewhere=aside)
+        replacing = flow(*steps, concurrency={"group": "g", "policy": "Replace"})
+        refused = await respond(replacing, cluster, elsewhere=aside)
         assert (refused.code, refused.message) == (403, "you may not")
         assert refused.outcome is ReviewOutcome.REFUSED
         assert rights.users == [("admin", "default")]
+        assert rights.asked == ['update jobflows.flow.volcano.sh in namespace "default"']
         rights.lacks = ""
         warned = await respond(flow(*steps, {"name": "b"}), cluster, elsewhere=aside)
     assert warned.warnings == [

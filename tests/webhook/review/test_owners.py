@@ -106,6 +106,12 @@ async def test_a_child_is_taken_from_its_parent_once_that_is_gone(new: dict[str,
     assert (await answer("UPDATE", new, flow(CHILD), user=THE_CONTROLLER))[0].allowed
 
 
+async def test_owners_that_cannot_be_read_are_refused() -> None:
+    new = flow() | {"metadata": flow()["metadata"] | {"ownerReferences": [{"name": 7}]}}
+    refused, _ = await answer("UPDATE", new, flow())
+    assert (refused.allowed, refused.code) == (False, 400)
+
+
 CRON = owner("CronJobFlow", "nightly")
 UPDATE_CRON = 'update cronjobflows.flow.volcano.sh "nightly" in namespace "default"'
 

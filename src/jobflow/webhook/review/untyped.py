@@ -17,7 +17,7 @@ from jobflow.core.admission.validate import PASS
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review.envelope import AdmissionRequest, AdmissionReview, MalformedReview
-from jobflow.webhook.review.judges import Judge
+from jobflow.webhook.review.judges import Judge, NotJudged
 
 R = TypeVar("R")
 Loose = AdmissionReview[Any]
@@ -98,7 +98,8 @@ def _owners(request: AdmissionRequest[Any], obj: Any) -> ObjectMeta:
     try:
         owners = msgspec.convert(references, list[OwnerReference] | None)
     except msgspec.ValidationError as error:
-        raise MalformedReview(f"metadata.ownerReferences is malformed: {error}") from None
+        text = f"metadata.ownerReferences cannot be read: {error}"
+        raise NotJudged(text, 400, "BadRequest") from None
     return ObjectMeta(namespace=request.namespace, owner_references=owners)
 
 

@@ -191,7 +191,7 @@ def find_lost_fields(flow: Json) -> list[str]:
     """Return the fields of the spec that were written and are not stored, by the owners of fields,
     and by the record of `kubectl apply`, which also has the fields of steps."""
     spec = flow.get("spec") or {}
-    owned = {name.removeprefix("f:"): {} for name in _owned(flow["metadata"]) if name != "."}
+    owned: Json = {each.removeprefix("f:"): {} for each in _owned(flow["metadata"]) if each != "."}
     lost = [*find_missing("spec", owned, spec), *find_missing("spec", _applied(flow), spec)]
     return list(dict.fromkeys(lost))
 
