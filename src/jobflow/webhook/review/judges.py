@@ -152,8 +152,7 @@ class Judge(ABC, Generic[T]):
 
     async def _check_replacement(self, user: UserInfo, namespace: str, spec: JobFlowSpec) -> None:
         """Who creates flows that cancel others needs the right to cancel them."""
-        concurrency = spec.concurrency
-        if concurrency is None or concurrency.policy != ConcurrencyPolicy.REPLACE:
+        if spec.concurrency is None or spec.concurrency.policy != ConcurrencyPolicy.REPLACE:
             return
         if not await self._rights.is_controller(user):
             need = ", which concurrency policy Replace needs because it cancels other flows"

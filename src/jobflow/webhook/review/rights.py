@@ -1,14 +1,12 @@
 """Rights that a request needs besides those that the API server itself checks."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from jobflow.api.resources import Resource
 from jobflow.webhook.review.envelope import UserInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(NamedTuple):
     """A right in a namespace."""
 
     verb: str
