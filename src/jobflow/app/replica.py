@@ -270,7 +270,6 @@ class ServingReplica:
             self._crds.fault_counts,
             label="resource",
         )
-
         metrics.on_scrape(
             "flows_lost_fields",
             "Flows whose spec lost fields while an installed definition did not have them.",

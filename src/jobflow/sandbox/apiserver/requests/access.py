@@ -27,6 +27,7 @@ ADMIN: User = {
 
 
 def service_account(namespace: str, name: str) -> User:
+    """Return the user that a ServiceAccount is."""
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
     return {"username": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
 
