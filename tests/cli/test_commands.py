@@ -4,13 +4,16 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 import jobflow as package
 from jobflow.app.settings import Settings, settings_help
+from jobflow.cli.cluster import serve as serve_command
 from support.paths import ROOT
 from support.sandbox.command_line import jobflow
 
@@ -160,6 +163,14 @@ def test_the_help_of_serve_lists_all_settings() -> None:
         default = f"; default: {entry.default}]" if entry.default else "]"
         assert f"{start} {entry.description}. [{entry.variable}{default}" in text
     assert "--lease-duration TIME" in text and "default: 15s]" in text
+
+
+def test_a_flag_of_serve_with_several_values_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Mapping[str, Any]] = []
+    monkeypatch.setattr(serve_command, "serve", lambda flags: given.append(flags) or 0)
+    jobflow("serve", "--controller-user", "a", "--controller-user", "b")
+    jobflow("serve", "--http-port", "1")
+    assert given == [{"controller_user": ["a", "b"]}, {"http_port": "1"}]
 
 
 def test_an_invalid_value_is_named_by_flag_and_variable() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from support.cluster.control_plane import free_port
 from support.cluster.real_cluster import RealCluster
 
 READY_WITHIN_SECONDS = 30
+OTHER_REPLICA = {"JOBFLOW_CONTROLLER_USER": "jobflow-2"}
+"""The user of a second replica. An earlier version ignores the variable."""
 
 
 class Served:
@@ -45,7 +48,6 @@ class Served:
         command += ["--http-port", str(self.http_port)]
         if webhook:
             command += ["--webhook-port", str(self.webhook_port), "--webhook-host", "127.0.0.1"]
-            command += ["--controller-user", "jobflow-2"]
         else:
             command += ["--no-webhook"]
         if webhook and files:
@@ -92,7 +94,9 @@ class Served:
         """Start it; returns at once."""
         assert self._process is None
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env=os.environ | OTHER_REPLICA
+            )
 
     def ready(self) -> bool:
         return self.waiting_for() == []
