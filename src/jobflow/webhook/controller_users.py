@@ -33,7 +33,7 @@ class ControllerUsers:
         self._client = client
         self._names = set(named)
         self._answered = False
-        """Whether the API server has told the user of this process, or that it does not tell it."""
+        """Whether the API server has named the user of this process, or refused to."""
         self._trouble = ""
 
     def waiting_for(self) -> list[str]:
@@ -59,7 +59,8 @@ class ControllerUsers:
                 self._answered = True
                 break
             except (ApiError, *NETWORK_ERRORS) as error:
-                self._answered = isinstance(error, ApiError) and error.code in (403, 404)
+                if isinstance(error, ApiError) and error.code in (403, 404):
+                    self._answered = True
                 self._report(str(error) or type(error).__name__)
             await asyncio.sleep(backoff.next())
         await asyncio.Event().wait()
