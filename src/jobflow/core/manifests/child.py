@@ -1,4 +1,4 @@
-"""Manifest of the child flow that a step runs. The webhook judges it again when it is created."""
+"""Manifest of the child flow that a step runs. The controller judges it again before it starts."""
 
 from typing import Any
 
