@@ -1,5 +1,6 @@
 """Metrics and their labels."""
 
+import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +12,7 @@ from jobflow.api.volcano.job import Job, JobCondition, JobState, JobStatus
 from jobflow.app.metrics import MAX_FIELDS, Metrics
 from jobflow.controller.hooks import ReconcileResult
 from jobflow.core.violations import Reason, Violation
+from jobflow.kube.write_order import Urgency, WriteOrder
 from jobflow.webhook.review.answer import Answer, ReviewOutcome
 
 
@@ -75,6 +77,29 @@ def test_the_work_of_the_controller_is_counted(metrics: Metrics) -> None:
     assert value(metrics, "workqueue_retries_total") == 1
     assert value(metrics, "reconcile_seconds_count", result="retried") == 1
     assert value(metrics, "events_dropped_total") == 1
+
+
+async def test_writes_that_wait_are_shown_by_urgency_and_age(metrics: Metrics) -> None:
+    assert value(metrics, "write_places") is None
+    now = 10.0
+    order = WriteOrder(clock=lambda: now)
+    order.places.limit = 1
+    metrics.controller.ordered_by(order)
+    async with asyncio.TaskGroup() as group, order.turn(Urgency.NEEDED, "kind"):
+        waiting = group.create_task(write(order, Urgency.EVENT))
+        await asyncio.sleep(0)
+        now = 12.5
+        assert value(metrics, "write_places") == 1
+        assert value(metrics, "writes_waiting", urgency="event") == 1
+        assert value(metrics, "writes_oldest_wait_seconds", urgency="event") == 2.5
+        assert value(metrics, "writes_oldest_wait_seconds", urgency="needed") == 0
+        assert not waiting.done()
+    assert value(metrics, "writes_waiting", urgency="event") == 0
+
+
+async def write(order: WriteOrder, urgency: Urgency) -> None:
+    async with order.turn(urgency, "kind"):
+        pass
 
 
 def test_phases_and_ages_are_computed_when_scraped(metrics: Metrics) -> None:

@@ -1,6 +1,8 @@
 """Turns of writes: the most urgent first, as many as the server bears, and none waits for ever."""
 
 import asyncio
+import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -24,8 +26,8 @@ FLOWS = "jobflows/status"
 class Writes:
     """Writes that a test begins and ends, with a number of places that does not change."""
 
-    def __init__(self, places: int) -> None:
-        self.order = WriteOrder()
+    def __init__(self, places: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.order = WriteOrder(clock=clock)
         self.order.places.limit = places
         self.order.places.answered = lambda kind, seconds: None  # type: ignore[method-assign]
         self.began: list[str] = []
@@ -70,7 +72,7 @@ async def settle() -> None:
         ("POST", "commands", Urgency.NEEDED),
         ("PATCH", "jobflows/status", Urgency.NEEDED),
         ("DELETE", "jobs", Urgency.DELETE),
-        ("PATCH", "jobtemplates/status", Urgency.SUMMARY),
+        ("PATCH", "jobtemplates/status", Urgency.TEMPLATE),
         ("PATCH", "cronjobflows/status", Urgency.SUMMARY),
         ("POST", "events", Urgency.EVENT),
         ("PATCH", "events", Urgency.EVENT),
@@ -127,13 +129,14 @@ async def test_the_most_urgent_write_is_next_and_equals_keep_their_order() -> No
     await writes.send("first", Urgency.EVENT)
     for name, urgency in (
         ("event", Urgency.EVENT),
+        ("template", Urgency.TEMPLATE),
         ("summary", Urgency.SUMMARY),
         ("delete", Urgency.DELETE),
         ("a", Urgency.NEEDED),
         ("b", Urgency.NEEDED),
     ):
         await writes.send(name, urgency)
-    expected = ["first", "a", "b", "delete", "summary", "event"]
+    expected = ["first", "a", "b", "delete", "summary", "event", "template"]
     for name in expected:
         await writes.end(name)
     assert writes.began == expected
@@ -166,6 +169,56 @@ async def test_a_write_that_waits_long_goes_beyond_the_places(
     await writes.finish()
 
 
+@pytest.mark.parametrize("urgency", [Urgency.NEEDED, Urgency.START])
+async def test_the_status_of_a_template_waits_for_creates_and_statuses_of_flows(
+    urgency: Urgency,
+) -> None:
+    writes = Writes(places=9)
+    await writes.send("a", urgency)
+    await writes.send("template", Urgency.TEMPLATE)
+    await writes.send("event", Urgency.EVENT)
+    await writes.send("b", urgency)
+    await writes.end("a")
+    assert writes.began == ["a", "event", "b"]
+    assert writes.order.has_room
+    await writes.end("b")
+    assert writes.began[3:] == ["template"]
+    await writes.finish()
+
+
+async def test_the_status_of_a_template_waits_for_a_time_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(write_order, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(write_order, "TEMPLATE_PATIENCE_SECONDS", 0.02)
+    writes = Writes(places=9)
+    await writes.send("a", Urgency.NEEDED)
+    await writes.send("template", Urgency.TEMPLATE)
+    async with asyncio.timeout(10):
+        while "template" not in writes.began:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await writes.finish()
+
+
+async def test_the_order_tells_how_long_writes_have_waited() -> None:
+    now = 0.0
+    writes = Writes(places=1, clock=lambda: now)
+    await writes.send("a", Urgency.NEEDED)
+    await writes.send("b", Urgency.NEEDED)
+    now = 3.0
+    await writes.send("c", Urgency.NEEDED)
+    await writes.send("event", Urgency.EVENT)
+    now = 5.0
+    waiting = writes.order.waiting()
+    assert {urgency: waited for urgency, waited in waiting.items() if waited} == {
+        Urgency.NEEDED: [5.0, 2.0],
+        Urgency.EVENT: [2.0],
+    }
+    await writes.cancel("b")
+    assert writes.order.waiting()[Urgency.NEEDED] == [2.0]
+    await writes.finish()
+
+
 async def test_those_that_wait_for_room_are_called_when_nothing_else_waits() -> None:
     writes = Writes(places=1)
     called: list[str] = []
@@ -180,6 +233,16 @@ async def test_those_that_wait_for_room_are_called_when_nothing_else_waits() -> 
     await writes.send("c", Urgency.NEEDED)
     await writes.finish()
     assert called == ["x", "y"]
+
+
+def grown() -> Places:
+    """Places whose limit is the highest, because answers have taken 0.01 s."""
+    places = Places()
+    for _ in range(3000):
+        places.waited()
+        places.answered(FLOWS, 0.01)
+    assert places.limit == MOST_PLACES
+    return places
 
 
 def test_places_grow_by_one_a_round_while_writes_wait() -> None:
@@ -197,16 +260,41 @@ def test_places_grow_by_one_a_round_while_writes_wait() -> None:
     assert places.limit == MOST_PLACES
 
 
-def test_places_shrink_while_answers_are_slow() -> None:
-    places = Places()
-    places.answered(FLOWS, 0.01)
-    for _ in range(FIRST_PLACES):
+def test_places_shrink_while_answers_are_slow_but_not_below_those_at_first() -> None:
+    places = grown()
+    for _ in range(MOST_PLACES):
+        places.answered(FLOWS, 0.1)
+    assert places.limit == pytest.approx(MOST_PLACES * 0.9)
+    for _ in range(600):
         places.waited()
         places.answered(FLOWS, 0.1)
-    assert places.limit == pytest.approx(FIRST_PLACES * 0.9)
-    for _ in range(1000):
-        places.answered(FLOWS, 1)
+    assert places.limit == FIRST_PLACES
+
+
+def test_a_few_slow_answers_shrink_nothing() -> None:
+    places = grown()
+    for number in range(1000):
+        places.answered(FLOWS, 10 if number % 3 == 0 else 0.01)
+    assert places.limit == MOST_PLACES
+
+
+def test_a_few_fast_answers_make_the_others_not_slow() -> None:
+    places = Places()
+    for number in range(20_000):
+        places.waited()
+        places.answered(FLOWS, 0.003 if number % 10 == 0 else 0.1)
+    assert places.limit == MOST_PLACES
+
+
+def test_places_that_refusals_took_come_back_although_answers_are_slow() -> None:
+    places = grown()
+    for began in range(10):
+        places.failed(began, now=began)
     assert places.limit == LEAST_PLACES
+    for _ in range(200):
+        places.waited()
+        places.answered(FLOWS, 0.1)
+    assert places.limit == FIRST_PLACES
 
 
 def test_answers_are_compared_with_those_of_their_kind() -> None:
@@ -236,7 +324,7 @@ def test_failures_of_one_time_halve_the_places_once() -> None:
     assert places.limit == FIRST_PLACES / 4
 
 
-@pytest.mark.parametrize(("code", "limit"), [(409, FIRST_PLACES), (429, 8), (503, 8)])
+@pytest.mark.parametrize(("code", "limit"), [(409, FIRST_PLACES), (500, FIRST_PLACES), (429, 8), (503, 8)])
 async def test_a_refusal_for_load_shrinks_the_places(code: int, limit: int) -> None:
     order = WriteOrder()
     with pytest.raises(ApiError):

@@ -15,6 +15,7 @@ from jobflow.api.flow.status import (
 )
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase
 from jobflow.controller.hooks import Hooks, ReconcileResult
+from jobflow.kube.write_order import WriteOrder
 from jobflow.store import Listener, owner_uid
 
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -47,7 +48,9 @@ class MetricsRegistry(CollectorRegistry):
 
 
 class ControllerMetrics(Hooks):
-    """Counts the controller's work."""
+    """Counts the controller's work. `write_order` is that of the last term as leader."""
+
+    write_order: WriteOrder | None = None
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._depth = registry.gauge("workqueue_depth", "Flows that are ready to be reconciled.")
@@ -72,6 +75,9 @@ class ControllerMetrics(Hooks):
         )
         self._retried = registry.counter("jobs_retried", "Attempts that a retry followed.")
         self._aborted = registry.counter("jobs_aborted", "Aborted jobs, by reason.", ["reason"])
+
+    def ordered_by(self, order: WriteOrder) -> None:
+        self.write_order = order
 
     def depth(self, keys: int) -> None:
         self._depth.set(keys)

@@ -60,6 +60,7 @@ class Metrics:
         self._leader = registry.gauge("leader", "1 while this replica runs flows.")
         self.controller = ControllerMetrics(registry)
         self.steps = StepTimes(registry)
+        self._watch_writes()
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -91,6 +92,30 @@ class Metrics:
         """Register a metric whose values are computed at each scrape; a counter if its name ends
         in `_total`, else a gauge. Without a `label`, the only key is ""."""
         self.registry.register(_Scraped(f"jobflow_{name}", text, label, values))
+
+    def _watch_writes(self) -> None:
+        def places() -> dict[str, float]:
+            order = self.controller.write_order
+            return {} if order is None else {"": order.places.limit}
+
+        def waiting(measure: Callable[[list[float]], float]) -> dict[str, float]:
+            order = self.controller.write_order
+            waited = {} if order is None else order.waiting()
+            return {urgency.name.lower(): measure(seconds) for urgency, seconds in waited.items()}
+
+        self.on_scrape("write_places", "Writes that may be under way at once.", places)
+        self.on_scrape(
+            "writes_waiting",
+            "Writes that wait for their turn, by urgency.",
+            lambda: waiting(len),
+            label="urgency",
+        )
+        self.on_scrape(
+            "writes_oldest_wait_seconds",
+            "Seconds for which the oldest of these writes has waited.",
+            lambda: waiting(lambda seconds: max(seconds, default=0.0)),
+            label="urgency",
+        )
 
     def watch_phases(self, kind: str, phases: Callable[[], Iterable[str]]) -> None:
         """Count the objects of a kind (`flows`, `jobs`) by phase."""

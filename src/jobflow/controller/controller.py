@@ -61,6 +61,8 @@ class Controller:
         self._workers = workers
         order = WriteOrder(clock=clock)
         client = OrderedClient(client, order)
+        if hooks is not None:
+            hooks.ordered_by(order)
         self._stopping = asyncio.Event()
         answers = Memory(dice=dice)
         self._queue: WorkQueue[Key] = WorkQueue(

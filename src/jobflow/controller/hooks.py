@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from jobflow.api.flow.status import JobFlowStatus
+from jobflow.kube.write_order import WriteOrder
 
 
 class ReconcileResult(StrEnum):
@@ -15,6 +16,9 @@ class ReconcileResult(StrEnum):
 
 class Hooks:
     """Called by queue, reconciler and prober; does nothing. Must not raise and must not wait."""
+
+    def ordered_by(self, order: WriteOrder) -> None:
+        """From now on, the writes of the controller take turns in this order."""
 
     def depth(self, keys: int) -> None:
         """`keys` keys are ready and not yet taken."""

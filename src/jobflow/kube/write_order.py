@@ -3,42 +3,49 @@
 A busy API server answers every write later, so a write that nothing waits for delays those that
 users wait for. Writes take turns: the most urgent first, and first come, first served among equals.
 The number of places follows what the server bears, as TCP's congestion window does: it grows by one
-while writes wait and answers come as fast as ever, and shrinks by a factor when they do not.
+while writes wait, and shrinks by a factor when the server refuses writes or answers later than it
+usually does.
 """
 
 import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
 from typing import Any
 
-from jobflow.api.resources import EVENTS, JOBFLOWS
+from jobflow.api.resources import EVENTS, JOBFLOWS, JOBTEMPLATES
 from jobflow.kube.client import Client, resource_of
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 
 LEAST_PLACES = 4
+"""Places of a server that refuses writes."""
 FIRST_PLACES = 16
+"""Places at first, and of a server that is slow. Fewer would only make it do less: whatever makes
+it slow then is not the number of these writes."""
 MOST_PLACES = 64
 
 GROWTH = 1
 """Places that a round without trouble adds, if writes waited in it."""
 SHRINK = 0.9
-"""Factor after a round in which answers were slow."""
+"""Factor after a round in which most answers were slow."""
 SHRINK_AFTER_FAILURE = 0.5
-"""Factor after a 429, an answer of 500 and above, or no answer."""
+"""Factor after a refusal because of load, or no answer."""
 SLOW = 2.0
-"""Times the best answer of the same kind of request from which a round is slow."""
+"""Times the usual answer to a request of the same kind from which an answer is slow."""
 SLACK_SECONDS = 0.002
-"""Added to the best answer, which on a local network is so short that noise would be slow."""
-FORGETTING = 1.01
-"""Factor by which best answers are forgotten each round: a server may become slower for good."""
+"""Added to it, because on a local network answers are so short that noise would be slow."""
+FORGETTING = 1.001
+"""Factor by which each answer moves the usual time of its kind. A server that takes twice as long
+for good is no longer slow after some 700 answers."""
 PATIENCE_SECONDS = 1.0
 """Time after which a write that waits gets a place beyond the others, if none of its urgency is
 under way, so that nothing waits for ever."""
+TEMPLATE_PATIENCE_SECONDS = 30.0
+"""The same for the status of a JobTemplate."""
 
 
 class Urgency(IntEnum):
@@ -50,8 +57,11 @@ class Urgency(IntEnum):
     """A create of a flow that has not started: those that have started finish sooner without it."""
     DELETE = 2
     SUMMARY = 3
-    """The status of a JobTemplate or CronJobFlow, which counts what others have done."""
+    """The status of a CronJobFlow, which counts what others have done."""
     EVENT = 4
+    TEMPLATE = 5
+    """The status of a JobTemplate, which nothing reads. It waits while a create or the status of a
+    flow waits or is under way, even if there are places."""
 
 
 def urgency_of(method: str, resource: str, *, is_start: bool = False) -> Urgency | None:
@@ -67,7 +77,7 @@ def urgency_of(method: str, resource: str, *, is_start: bool = False) -> Urgency
         return Urgency.START if is_start else Urgency.NEEDED
     if resource.startswith(JOBFLOWS.plural):
         return Urgency.NEEDED
-    return Urgency.SUMMARY
+    return Urgency.TEMPLATE if resource.startswith(JOBTEMPLATES.plural) else Urgency.SUMMARY
 
 
 _is_start: ContextVar[bool] = ContextVar("is_start", default=False)
@@ -89,11 +99,10 @@ class Places:
 
     def __init__(self) -> None:
         self.limit = float(FIRST_PLACES)
-        self._best: dict[Hashable, float] = {}
-        """Seconds of the fastest answer by kind of request."""
-        self._answers = 0
-        self._slowness = 0.0
-        """Seconds of the answers of this round, each divided by the best of its kind."""
+        self._usual: dict[Hashable, float] = {}
+        """Seconds of the usual answer by kind of request: a median that forgets."""
+        self._answers, self._slow = 0, 0
+        """Answers of this round, and how many of them were slow."""
         self._has_waited = False
         self._last_failure = -math.inf
 
@@ -103,10 +112,10 @@ class Places:
 
     def answered(self, kind: Hashable, seconds: float) -> None:
         """Note an answer. A round has as many answers as there are places."""
-        best = self._best.get(kind, seconds)
-        self._best[kind] = best = min(best, seconds)
+        usual = self._usual.setdefault(kind, seconds)
+        self._usual[kind] = usual * FORGETTING if seconds > usual else usual / FORGETTING
         self._answers += 1
-        self._slowness += seconds / (best + SLACK_SECONDS)
+        self._slow += seconds > SLOW * usual + SLACK_SECONDS
         if self._answers >= self.limit:
             self._end_round()
 
@@ -119,16 +128,15 @@ class Places:
             self._begin_round()
 
     def _end_round(self) -> None:
-        if self._slowness > SLOW * self._answers:
-            self._resize(self.limit * SHRINK)
-        elif self._has_waited:
+        is_slow = self._slow > self._answers / 2
+        if is_slow and self.limit > FIRST_PLACES:
+            self._resize(max(self.limit * SHRINK, FIRST_PLACES))
+        elif self._has_waited and (not is_slow or self.limit < FIRST_PLACES):
             self._resize(self.limit + GROWTH)
-        for kind in self._best:
-            self._best[kind] *= FORGETTING
         self._begin_round()
 
     def _begin_round(self) -> None:
-        self._answers, self._slowness, self._has_waited = 0, 0.0, False
+        self._answers, self._slow, self._has_waited = 0, 0, False
 
     def _resize(self, limit: float) -> None:
         self.limit = min(max(limit, LEAST_PLACES), MOST_PLACES)
@@ -148,7 +156,17 @@ class WriteOrder:
     @property
     def has_room(self) -> bool:
         """Whether a further write could begin at once."""
-        return self._free >= 1 and not any(self._waiting.values())
+        return self._free >= 1 and not any(
+            waiting for urgency, waiting in self._waiting.items() if urgency != Urgency.TEMPLATE
+        )
+
+    def waiting(self) -> Mapping[Urgency, list[float]]:
+        """Return the seconds for which each write has waited, by urgency, the longest first."""
+        now = self._clock()
+        return {
+            urgency: [now - turn.since for turn in waiting if not turn.comes.done()]
+            for urgency, waiting in self._waiting.items()
+        }
 
     def when_room(self, key: Hashable, call: Callable[[], None]) -> None:
         """Call once there is room. A later call for the same key replaces the earlier one."""
@@ -163,7 +181,7 @@ class WriteOrder:
             yield
             self.places.answered(kind, self._clock() - began)
         except ApiError as error:
-            if error.code == 429 or error.code >= 500:
+            if error.code == 429 or error.code > 500:
                 self.places.failed(began, self._clock())
             raise
         except NETWORK_ERRORS:
@@ -178,12 +196,12 @@ class WriteOrder:
         return self.places.limit - sum(self._under_way.values())
 
     async def _take(self, urgency: Urgency) -> None:
-        if self.has_room:
-            self._under_way[urgency] += 1
+        turn = _Turn(asyncio.get_running_loop().create_future(), self._clock())
+        self._waiting[urgency].append(turn)
+        self._go_on()
+        if turn.comes.done():
             return
         self.places.waited()
-        turn = _Turn(asyncio.get_running_loop().create_future(), self._clock() + PATIENCE_SECONDS)
-        self._waiting[urgency].append(turn)
         self._watch_patience()
         try:
             await turn.comes
@@ -198,7 +216,7 @@ class WriteOrder:
         while self._free >= 1 and not self._under_way[Urgency.START] and self._begin(Urgency.START):
             pass
         for urgency, waiting in self._waiting.items():
-            while waiting and (self._free >= 1 or self._is_overdue(urgency)):
+            while waiting and (self._has_place(urgency) or self._is_overdue(urgency)):
                 self._begin(urgency)
         for _ in range(int(self._free) if self.has_room else 0):
             if not self._wants_room:
@@ -216,9 +234,19 @@ class WriteOrder:
             self._under_way[urgency] += 1
         return True
 
+    def _has_place(self, urgency: Urgency) -> bool:
+        """Whether a write may begin if no more urgent one waits."""
+        gives_way = urgency == Urgency.TEMPLATE and (
+            self._under_way[Urgency.NEEDED] or self._under_way[Urgency.START]
+        )
+        return self._free >= 1 and not gives_way
+
     def _is_overdue(self, urgency: Urgency) -> bool:
-        first = self._waiting[urgency][0]
-        return not self._under_way[urgency] and first.patient_until <= self._clock()
+        if self._under_way[urgency]:
+            return False
+        is_template = urgency == Urgency.TEMPLATE
+        patience = TEMPLATE_PATIENCE_SECONDS if is_template else PATIENCE_SECONDS
+        return self._waiting[urgency][0].since + patience <= self._clock()
 
     def _watch_patience(self) -> None:
         """Look again when the patience of a waiting write ends; an answer may not come before."""
@@ -252,10 +280,10 @@ class OrderedClient(Client):
 
 
 class _Turn:
-    """A write that waits. `patient_until`: the time from which it may go beyond the places."""
+    """A write that waits since a time of the clock."""
 
-    __slots__ = ("comes", "patient_until")
+    __slots__ = ("comes", "since")
 
-    def __init__(self, comes: "asyncio.Future[None]", patient_until: float) -> None:
+    def __init__(self, comes: "asyncio.Future[None]", since: float) -> None:
         self.comes = comes
-        self.patient_until = patient_until
+        self.since = since
