@@ -59,6 +59,7 @@ def test_a_newer_definition_has_no_faults() -> None:
         for path in ("spec", "spec.flows[]", "spec.flows[].patch", "status"):
             at(version, path)["properties"]["later"] = {"type": "string"}
         at(version, "spec.flows[]")["properties"]["parallel"] = {"type": "integer", "default": 1}
+        at(version, "spec.flows[].dependsOn.strategy")["enum"] = ["all", "any", "some"]
         version["schema"]["openAPIV3Schema"]["properties"]["extra"] = {"type": "object"}
 
     assert edited("JobFlow", newer) == []
@@ -84,8 +85,6 @@ def test_a_schema_that_preserves_fields_has_no_missing_fields() -> None:
     [
         ("JobFlow", "spec.flows[].name", {"type": "integer"}, " is of type integer, not string"),
         ("JobFlow", "spec.flows[].name", {}, " is of type nothing, not string"),
-        ("JobTemplate", "spec.maxRetry", {"x-kubernetes-int-or-string": True},
-         " is of type integer or string, not integer"),
         ("JobFlow", "spec.flows[].dependsOn.targets",
          {"type": "array", "items": {"type": "object"}}, "[] is of type object, not string"),
         ("JobTemplate", "spec.plugins",
@@ -98,21 +97,46 @@ def test_a_schema_that_preserves_fields_has_no_missing_fields() -> None:
         ("JobTemplate", "spec.tasks[].later",
          {"type": "array", "items": {"type": "string", "default": "x"}}, "[] has a default"),
         ("JobFlow", "spec.flows[].forEach.items", {"type": "array", "items": {"nullable": True}},
-         "[] drops what it does not name"),
+         "[] is of type nothing, not anything"),
         ("JobFlow", "spec.flows[].forEach.items", {"type": "array", "items": {"type": "string"}},
-         "[] is of type string, not nothing"),
+         "[] is of type string, not anything"),
         ("JobFlow", "spec.params[].value", {"x-kubernetes-preserve-unknown-fields": True},
          " takes no null"),
         ("JobFlow", "spec.flows[].retry.backoff.factor", {"type": "integer"},
          " is of type integer, not number"),
     ],
 )  # fmt: skip
-def test_another_schema_of_a_field_is_a_fault(
+def test_a_schema_of_a_field_that_loses_or_narrows_is_a_fault(
     kind: str, path: str, schema: dict[str, Any], fault: str
 ) -> None:
     parent, _, name = path.rpartition(".")
     changed = edited(kind, lambda version: at(version, parent)["properties"].update({name: schema}))
     assert changed == [path + fault]
+
+
+@pytest.mark.parametrize(
+    ("path", "schema"),
+    [
+        ("spec.ttlSecondsAfterFinished", {"x-kubernetes-int-or-string": True}),
+        ("spec.ttlSecondsAfterFinished", {"type": "number"}),
+        ("spec.flows[].name", {"x-kubernetes-int-or-string": True}),
+        ("spec.flows[].timeout", {"type": "string", "maxLength": 500, "nullable": True}),
+        ("spec.flows[].retry", {"x-kubernetes-preserve-unknown-fields": True}),
+        ("spec.flows[].dependsOn.targets", {"x-kubernetes-preserve-unknown-fields": True}),
+        ("status.conditions", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+    ],
+)
+def test_a_schema_of_a_field_that_admits_more_is_no_fault(
+    path: str, schema: dict[str, Any]
+) -> None:
+    parent, _, name = path.rpartition(".")
+
+    def widen(version: dict[str, Any]) -> None:
+        fields = at(version, parent)["properties"]
+        assert name in fields
+        fields[name] = schema
+
+    assert edited("JobFlow", widen) == []
 
 
 @pytest.mark.parametrize("path", ["flows[].patch", "finally[].switch[].patch.jobSpec"])

@@ -1,7 +1,7 @@
 """Faults of the CustomResourceDefinition that an API server serves, compared with ours.
 
-An API server drops fields that its schema does not have, and fills in defaults. Additional fields
-are no fault: an older version works with a newer definition.
+An API server drops fields that its schema does not have, and fills in defaults. A definition that
+admits more than ours is no fault: an older version works with a newer definition.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,6 +14,10 @@ Schema = Mapping[str, Any]
 
 _PRESERVED = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
+_EITHER = "integer or string"
+_ANY = "anything"
+_WIDER = {"integer": ("number", _EITHER), "string": (_EITHER,)}
+"""Types that admit every value of a type; all are admitted by _ANY."""
 _NOT_OURS = frozenset({"apiVersion", "kind", "metadata"})
 """Fields of an object that the API server knows by itself."""
 
@@ -37,7 +41,8 @@ def definition_faults(kind: str, served: Mapping[str, Any]) -> list[str]:
 
 
 def _faults(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:
-    if (want := _type(ours)) != (have := _type(theirs)):
+    want, have = _type(ours), _type(theirs)
+    if have not in (want, _ANY, *_WIDER.get(want, ())):
         yield f"{path} is of type {have}, not {want}"
         return
     if ours.get(_PRESERVED) and not theirs.get(_PRESERVED):
@@ -65,8 +70,8 @@ def _below(ours: Schema, theirs: Schema, path: str) -> Iterator[str]:
 
 def _type(schema: Schema) -> str:
     if schema.get(_INT_OR_STRING):
-        return "integer or string"
-    return str(schema.get("type") or "nothing")
+        return _EITHER
+    return str(schema.get("type") or (_ANY if schema.get(_PRESERVED) else "nothing"))
 
 
 def _defaults(schema: Schema, path: str, roots: tuple[str, ...]) -> Iterator[str]:
