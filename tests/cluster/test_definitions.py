@@ -6,12 +6,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobflow.api.resources import LEASES
-from support.cluster.definitions import apply_definitions, replace_schema
-from support.cluster.real_cluster import RealCluster
+from support.cluster.definitions import (
+    apply_definitions,
+    edit_schema,
+    put_definitions,
+    replace_schema,
+)
+from support.cluster.real_cluster import CRDS, RealCluster
 from support.cluster.served import Served, registered, until
 from support.sandbox.manifests import template
 from support.sandbox.rest_client import flow
@@ -23,7 +29,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture
 def restore_definitions(real: RealCluster) -> Iterator[None]:
     yield
-    apply_definitions(real)
+    put_definitions(real, CRDS)
 
 
 def reports_fault(served: Served) -> bool:
@@ -105,3 +111,30 @@ async def test_a_flow_that_was_read_with_a_foreign_definition_is_read_again(
         job = await api.until(f"{api.vcjobs}/f-a", lambda job: job is not None)
     by = job["metadata"]["labels"]["volcano.sh/createdByJobTemplate"]
     assert by == f"{api.namespace}.elsewhere"
+
+
+def widen(schema: dict[str, Any]) -> None:
+    """Admit what a newer version may read: a text as ttl, and another field."""
+    spec = schema["properties"]["spec"]["properties"]
+    spec["ttlSecondsAfterFinished"] = {"x-kubernetes-int-or-string": True}
+    spec["later"] = {"type": "string"}
+
+
+@pytest.mark.usefixtures("restore_definitions")
+async def test_a_replica_works_with_the_definitions_and_objects_of_a_newer_version(
+    real: RealCluster, api: Server, tmp_path: Path
+) -> None:
+    await api.create(api.templates, template("a"))
+    one = Served(real, tmp_path)
+    with one.running():
+        edit_schema(real, widen)
+        late = flow("late")
+        late["spec"] |= {"ttlSecondsAfterFinished": "1h"}
+        await until(lambda: real.admin.post(api.flows, json=late).status_code == 201)
+        with registered(real, one):
+            await api.create(api.flows, flow("f"))
+        await api.until(f"{api.vcjobs}/f-a", lambda job: job is not None)
+        assert one.ready()
+        assert f'"object":"{api.namespace}/late"' in one.log()
+        assert (await api.get(f"{api.vcjobs}/late-a")).code == 404
+    await api.delete(f"{api.flows}/late")

@@ -2,7 +2,12 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from jobflow.api.resources import CRDS, JOBFLOWS
 from support.cluster.real_cluster import RealCluster, object_schema
@@ -24,9 +29,30 @@ def apply_definitions(real: RealCluster) -> None:
     subprocess.run([*command, "--kubeconfig", kubeconfig], check=True, stdout=subprocess.DEVNULL)
 
 
+def put_definitions(real: RealCluster, folder: Path) -> None:
+    """Replace all definitions by those of a folder, whoever owns their fields."""
+    for path in sorted(folder.glob("*.yaml")):
+        ours = yaml.safe_load(path.read_text())
+        _edit(real, ours["metadata"]["name"], partial(_update, by=ours["spec"]))
+
+
 def replace_schema(real: RealCluster) -> None:
     """Replace the schema, as `kubectl replace` or another chart would."""
-    path = CRDS.path("", f"{JOBFLOWS.plural}.{JOBFLOWS.group}")
+    edit_schema(real, lambda schema: (schema.clear(), schema.update(FOREIGN)))
+
+
+def edit_schema(real: RealCluster, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change the schema of JobFlow."""
+    name = f"{JOBFLOWS.plural}.{JOBFLOWS.group}"
+    _edit(real, name, lambda found: edit(found["versions"][0]["schema"]["openAPIV3Schema"]))
+
+
+def _update(found: dict[str, Any], by: dict[str, Any]) -> None:
+    found.update(by)
+
+
+def _edit(real: RealCluster, name: str, edit: Callable[[dict[str, Any]], object]) -> None:
+    path = CRDS.path("", name)
     definition = real.admin.get(path).raise_for_status().json()
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = FOREIGN
+    edit(definition["spec"])
     real.admin.put(path, json=definition).raise_for_status()

@@ -26,7 +26,7 @@ OTHER_REPLICA = {"JOBFLOW_CONTROLLER_USER": "jobflow-2"}
 
 class Served:
     """One replica. After `stop` or `kill`, `start` starts it again on the same ports. `under` is a
-    command that runs it, such as a profiler."""
+    command that runs it, such as a profiler; `program` is that of another version."""
 
     def __init__(
         self,
@@ -38,12 +38,13 @@ class Served:
         files: bool = True,
         kubeconfig: Path | None = None,
         under: Sequence[str] = (),
+        program: Sequence[str] = (str(Path(sys.executable).with_name("jobflow")),),
     ) -> None:
         self.webhook_port = free_port()
         self.http_port = free_port()
         self.ca = b""
         self.log_path = home / f"serve-{user}.log"
-        command = [*under, str(Path(sys.executable).with_name("jobflow")), "serve", *flags]
+        command = [*under, *program, "serve", *flags]
         command += ["--kubeconfig", str(kubeconfig or real.plane.kubeconfig(user))]
         command += ["--http-port", str(self.http_port)]
         if webhook:
@@ -67,6 +68,10 @@ class Served:
         """Its process; it is running."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
 
     @contextmanager
     def running(self, *, ready: bool = True) -> Iterator[None]:
