@@ -188,15 +188,16 @@ async def test_readiness_ends_first(monkeypatch: pytest.MonkeyPatch, settings: M
 async def test_a_replica_answers_and_leads_during_the_shutdown_delay(
     pki: PkiFiles, client: Client, settings: Make
 ) -> None:
-    """Readiness ends first. The webhook answers until all clients know that. The lease is released
-    last."""
+    """Readiness ends first. The webhook answers until all clients know that, and ends their
+    connections with an answer. The lease is released last."""
     options = settings(shutdown_delay="700ms")
     async with serving(options) as ready:
         await ready.wait()
         await until_leads(client)
         os.kill(os.getpid(), signal.SIGTERM)
         await until(options, "/readyz", lambda answer: answer.status_code == 503)
-        assert (await review_flow(options, pki, jobflow("f", {"a": []}))).status_code == 200
+        answer = await review_flow(options, pki, jobflow("f", {"a": []}))
+        assert (answer.status_code, answer.headers["connection"]) == (200, "close")
         assert await holder(client) != ""
     assert await holder(client) == ""
 

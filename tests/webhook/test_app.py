@@ -279,6 +279,20 @@ class TestTLS:
             assert (await reader.read()).startswith(b"HTTP/1.1 200")
             writer.close()
 
+    async def test_a_draining_server_ends_each_connection_with_an_answer(
+        self, app: FastAPI, tmp_path: Path
+    ) -> None:
+        """A client that sends a request into a connection that is being closed gets no answer."""
+        async with self.listening(app, tmp_path) as (listener, trust):
+            url = f"https://127.0.0.1:{listener.port}"
+            async with httpx.AsyncClient(verify=trust, base_url=url, trust_env=False) as client:
+                answers = [await client.post(PATH, content=GOOD)]
+                listener.drain()
+                answers += [await client.post(PATH, content=GOOD) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200]
+        ends = [answer.headers.get("connection") for answer in answers]
+        assert ends == [None, "close", "close"]
+
     async def test_a_cancelled_server_releases_its_port(self, app: FastAPI) -> None:
         listener = HttpListener(app, port=0, host="127.0.0.1", flag="--port")
         serving = asyncio.create_task(listener.serve())

@@ -123,9 +123,10 @@ class ServingReplica:
     async def running(self) -> AsyncIterator[None]:
         """Run all parts while the body runs. Raises PartDied.
 
-        Shutdown order: the replica is no longer ready; after `shutdown_delay`, in which clients
-        notice, the webhook answers the reviews that have begun; then the controller stops and
-        releases the lease; last, the copies of the cluster and the health port end.
+        Shutdown order: the replica is no longer ready, and each answer of the webhook ends its
+        connection; after `shutdown_delay`, in which clients notice, it answers the reviews that
+        have begun; then the controller stops and releases the lease; last, the copies of the
+        cluster and the health port end.
         """
         async with AsyncExitStack() as stack:
             if self._large_reviews is not None:
@@ -141,6 +142,8 @@ class ServingReplica:
             yield
             parts.stopping = True
             self._readiness.stopping = True
+            if self._webhook:
+                self._webhook.drain()
             await asyncio.sleep(self._options.shutdown_delay)
             if self._webhook:
                 self._webhook.stop()

@@ -76,6 +76,11 @@ class HttpListener:
         finally:
             self.close()
 
+    def drain(self) -> None:
+        """End each connection with its next answer. Clients then send no request into a connection
+        that `stop` closes, and open the next one to a server that stays. New ones are accepted."""
+        self._server.server_state.default_headers.append((b"connection", b"close"))
+
     def stop(self) -> None:
         """Accept no more connections and let `serve` end."""
         self._server.stop.set()
