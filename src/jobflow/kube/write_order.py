@@ -38,9 +38,9 @@ SLOW = 2.0
 """Times the usual answer to a request of the same kind from which an answer is slow."""
 SLACK_SECONDS = 0.002
 """Added to it, because on a local network answers are so short that noise would be slow."""
-FORGETTING = 1.001
+FORGETTING = 1.0005
 """Factor by which each answer moves the usual time of its kind. A server that takes twice as long
-for good is no longer slow after some 700 answers."""
+for good is no longer slow after some 1,400 answers."""
 PATIENCE_SECONDS = 1.0
 """Time after which a write that waits gets a place beyond the others, if none of its urgency is
 under way, so that nothing waits for ever."""
