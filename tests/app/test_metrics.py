@@ -95,6 +95,8 @@ async def test_writes_that_wait_are_shown_by_urgency_and_age(metrics: Metrics) -
         assert value(metrics, "writes_oldest_wait_seconds", urgency="needed") == 0
         assert not waiting.done()
     assert value(metrics, "writes_waiting", urgency="event") == 0
+    metrics.leads(False)
+    assert value(metrics, "write_places") is None
 
 
 async def write(order: WriteOrder, urgency: Urgency) -> None:

@@ -48,9 +48,10 @@ class MetricsRegistry(CollectorRegistry):
 
 
 class ControllerMetrics(Hooks):
-    """Counts the controller's work. `write_order` is that of the last term as leader."""
+    """Counts the controller's work."""
 
     write_order: WriteOrder | None = None
+    """The order of the writes of this term; None while another replica leads."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._depth = registry.gauge("workqueue_depth", "Flows that are ready to be reconciled.")

@@ -85,6 +85,8 @@ class Metrics:
     def leads(self, leads: bool) -> None:
         """Set whether this replica runs flows."""
         self._leader.set(leads)
+        if not leads:
+            self.controller.write_order = None
 
     # ------------------------------------------------------------------ computed when scraped
 

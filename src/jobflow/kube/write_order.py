@@ -24,8 +24,8 @@ from jobflow.kube.errors import NETWORK_ERRORS, ApiError
 LEAST_PLACES = 4
 """Places of a server that refuses writes."""
 FIRST_PLACES = 16
-"""Places at first, and of a server that is slow. Fewer would only make it do less: whatever makes
-it slow then is not the number of these writes."""
+"""Places at first, and of a server that is slow. If it is still slow with so few writes, something
+else makes it slow, and fewer would only make it do less."""
 MOST_PLACES = 64
 
 GROWTH = 1
@@ -201,7 +201,8 @@ class WriteOrder:
         self._go_on()
         if turn.comes.done():
             return
-        self.places.waited()
+        if self._free < 1:
+            self.places.waited()
         self._watch_patience()
         try:
             await turn.comes
