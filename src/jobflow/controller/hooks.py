@@ -15,7 +15,7 @@ class ReconcileResult(StrEnum):
 
 
 class Hooks:
-    """Called by controller, queue, reconciler and prober; does nothing. Must not raise and must not wait."""
+    """Called by the parts of the controller; does nothing. Must not raise and must not wait."""
 
     def ordered_by(self, order: WriteOrder) -> None:
         """From now on, the writes of the controller take turns in this order."""
