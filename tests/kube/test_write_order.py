@@ -324,7 +324,9 @@ def test_failures_of_one_time_halve_the_places_once() -> None:
     assert places.limit == FIRST_PLACES / 4
 
 
-@pytest.mark.parametrize(("code", "limit"), [(409, FIRST_PLACES), (500, FIRST_PLACES), (429, 8), (503, 8)])
+@pytest.mark.parametrize(
+    ("code", "limit"), [(409, FIRST_PLACES), (500, FIRST_PLACES), (429, 8), (503, 8)]
+)
 async def test_a_refusal_for_load_shrinks_the_places(code: int, limit: int) -> None:
     order = WriteOrder()
     with pytest.raises(ApiError):
