@@ -12,6 +12,7 @@ import yaml
 from jobflow.api.resources import CRDS, JOBFLOWS
 from support.cluster.real_cluster import RealCluster, object_schema
 
+JOBFLOW = f"{JOBFLOWS.plural}.{JOBFLOWS.group}"
 TEXT = {"type": "string"}
 STEP = object_schema(
     name=TEXT, patch=object_schema(jobSpec=object_schema(queue=TEXT | {"default": "default"}))
@@ -38,17 +39,16 @@ def put_definitions(real: RealCluster, folder: Path) -> None:
 
 def replace_schema(real: RealCluster) -> None:
     """Replace the schema, as `kubectl replace` or another chart would."""
-    edit_schema(real, lambda schema: (schema.clear(), schema.update(FOREIGN)))
+    _edit(real, JOBFLOW, lambda spec: spec["versions"][0]["schema"].update(openAPIV3Schema=FOREIGN))
 
 
 def edit_schema(real: RealCluster, edit: Callable[[dict[str, Any]], object]) -> None:
     """Change the schema of JobFlow."""
-    name = f"{JOBFLOWS.plural}.{JOBFLOWS.group}"
-    _edit(real, name, lambda found: edit(found["versions"][0]["schema"]["openAPIV3Schema"]))
+    _edit(real, JOBFLOW, lambda spec: edit(spec["versions"][0]["schema"]["openAPIV3Schema"]))
 
 
-def _update(found: dict[str, Any], by: dict[str, Any]) -> None:
-    found.update(by)
+def _update(spec: dict[str, Any], by: dict[str, Any]) -> None:
+    spec.update(by)
 
 
 def _edit(real: RealCluster, name: str, edit: Callable[[dict[str, Any]], object]) -> None:
