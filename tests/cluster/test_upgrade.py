@@ -44,11 +44,11 @@ class Stage:
     ends: Mapping[str, str] = field(default_factory=dict)
     """How its jobs end, in this order, each once it exists."""
     steps: Mapping[str, str] = field(default_factory=dict)
-    """Phases of its steps that then come true."""
+    """Phases of its steps after that."""
     phase: str = "Running"
-    """Its phase that then comes true."""
+    """Its phase after that."""
     check: Check = lambda flow, driver: None
-    """Asserts what else holds then."""
+    """Asserts what else holds after that."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Life:
         self._manifest, self._name = flow.manifest, flow.name
 
     async def live(self, stage: Stage | None) -> None:
-        """Play Volcano and the users in one part of its life; return once it is as told."""
+        """Play Volcano and the users in one part of its life; return once its steps have the phases."""
         if stage is None:
             return
         if self._now is None:
@@ -169,7 +169,7 @@ class Life:
         for job, phase in stage.ends.items():
             await self._until(stage, lambda job=job: job in self._jobs)
             await set_phase(self._api.client, job, phase, namespace=self._api.namespace)
-        await self._until(stage, lambda: self._is_as_told(stage))
+        await self._until(stage, lambda: self._has_phases(stage))
         stage.check(self._now, self._driver)
 
     @property
@@ -180,12 +180,12 @@ class Life:
     def _jobs(self) -> set[str]:
         return {job.metadata.name for job in self._driver.jobs}
 
-    def _is_as_told(self, stage: Stage) -> bool:
+    def _has_phases(self, stage: Stage) -> bool:
         assert self._now is not None
         status = self._now.status
         phases = {key: condition.phase for key, condition in (status.conditions or {}).items()}
-        told = {f"{self._name}-{step}": phase for step, phase in stage.steps.items()}
-        return status.state.phase == stage.phase and phases.items() >= told.items()
+        steps = {f"{self._name}-{step}": phase for step, phase in stage.steps.items()}
+        return status.state.phase == stage.phase and phases.items() >= steps.items()
 
     async def _until(self, stage: Stage, holds: Callable[[], bool]) -> None:
         try:
