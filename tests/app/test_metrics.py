@@ -1,6 +1,5 @@
 """Metrics and their labels."""
 
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -77,17 +76,12 @@ def test_the_work_of_the_controller_is_counted(metrics: Metrics) -> None:
     assert value(metrics, "events_dropped_total") == 1
 
 
-def test_phases_and_ages_are_computed_when_scraped(metrics: Metrics) -> None:
+def test_phases_are_computed_when_scraped(metrics: Metrics) -> None:
     phases = ["Running", "Running", "Failed"]
     metrics.watch_phases("flows", lambda: phases)
-    last_events = {"jobs": time.monotonic() - 40, "queues": None}
-    metrics.watch_ages(lambda: last_events)
     assert value(metrics, "flows", phase="Running") == 2
     phases.remove("Running")
     assert value(metrics, "flows", phase="Running") == 1
-    age = value(metrics, "watch_age_seconds", resource="jobs")
-    assert age is not None and age >= 40
-    assert value(metrics, "watch_age_seconds", resource="queues") is None
     assert b'jobflow_flows{phase="Failed"} 1.0' in metrics.text()
 
 

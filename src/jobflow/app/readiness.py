@@ -30,13 +30,25 @@ class Readiness:
         if self.stopping:
             return ["its end: it is being stopped"]
         unread = [_unread_clause(feed) for feed in self._unread_feeds()]
-        return unread + [clause for source in self._others for clause in source()]
+        outdated = [f"the API server to confirm {clause}" for clause in self._outdated_copies()]
+        return unread + outdated + [clause for source in self._others for clause in source()]
 
     def unknown(self) -> list[str]:
         """Return the kinds that cannot be followed at present, each with its error. Their copies
         are not used until they can be followed again."""
         return [
             f"{feed.resource.plural}: {feed.trouble}" for feed in self._feeds if feed.cache.failing
+        ]
+
+    def outdated(self) -> str:
+        """Return why reviews cannot rely on the copies, or ""."""
+        return ", ".join(self._outdated_copies())
+
+    def _outdated_copies(self) -> list[str]:
+        return [
+            f"the copy of {feed.resource.plural}, which is older than {self._max_age:g} s"
+            + (f": {feed.trouble}" if feed.trouble else "")
+            for feed in self._feeds.outdated()
         ]
 
     async def wait_ready(self) -> None:

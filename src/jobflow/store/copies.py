@@ -102,10 +102,16 @@ class Store:
         self._queues: dict[str, str] = {}
         self._commands_hidden = False
         """Whether plans may have ignored Commands that the copy holds."""
+        self.started_over = asyncio.Event()
+        """Set when a copy was replaced because the API server went back in time: what is known from
+        before, here and elsewhere, may not be true."""
         self.commands.on_state = self._commands_state_changed
         for cache in (self.flows, self.templates, self.jobs, self.queues, self.crons):
             cache.on_state = self._update_synced
         self.pods.cache.on_state = self._update_synced
+        followed = (self.flows, self.templates, self.jobs, self.queues, self.crons, self.commands)
+        for each in (*followed, self.pods.cache):
+            each.on_start_over = self._start_over
 
     # ------------------------------------------------------------------ reading
 
@@ -168,6 +174,12 @@ class Store:
         if pods are forbidden, because then no pod can be read at all."""
         cache = self.pods.cache
         return cache.served is False or (cache.synced and not cache.failing)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether flows, templates and jobs can be followed at present. While they cannot, the API
+        server may go back in time unnoticed."""
+        return not any(cache.failing for cache in (self.flows, self.templates, self.jobs))
 
     # ------------------------------------------------------------------ indexes
 
@@ -305,6 +317,11 @@ class Store:
             for command in list(self.commands):
                 self._command_changed(None, command)
         self._update_synced()
+
+    def _start_over(self) -> None:
+        """Forget deleted jobs: the flow that they belonged to may not have run them yet."""
+        self._gone.clear()
+        self.started_over.set()
 
     def _update_synced(self) -> None:
         if not all(cache.synced for cache in (self.flows, self.templates, self.jobs)):

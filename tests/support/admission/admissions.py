@@ -186,6 +186,9 @@ class FakeCluster:
     tried: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     """Namespaces and pod templates of dry runs."""
 
+    def outdated(self) -> str:
+        return ""
+
     def unfit(self) -> str:
         return self.why_unfit
 
