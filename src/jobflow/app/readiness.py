@@ -46,7 +46,7 @@ class Readiness:
 
     def _outdated_copies(self) -> list[str]:
         return [
-            f"the copy of {feed.resource.plural}, which is older than {self._max_age:g} s"
+            f"the copy of {feed.resource.plural}, which is older than {feed.max_age:g} s"
             + (f": {feed.trouble}" if feed.trouble else "")
             for feed in self._feeds.outdated()
         ]

@@ -86,12 +86,13 @@ class ServerClock:
 
     def _change(self, offset: float) -> None:
         was_large, self._offset = abs(self._offset) >= LARGE_OFFSET, offset
-        if abs(offset) >= LARGE_OFFSET:
+        is_large = abs(offset) >= LARGE_OFFSET
+        if is_large and not was_large:
             log.warning(
                 "the clock of this machine differs from that of the API server, which is used",
                 extra={"offset_seconds": round(offset, 1)},
             )
-        elif was_large:
+        elif was_large and not is_large:
             log.info("the clock of this machine agrees with that of the API server again")
 
 

@@ -78,7 +78,7 @@ class Reflector(Generic[T]):
         self._namespace = namespace
         self._query = query
         self._before_listing = after
-        self._max_age = max_age
+        self.max_age = max_age
         longest = LONGEST_WAIT if max_age is None else min(LONGEST_WAIT, max_age / PROOFS)
         self._backoff = backoff or ExponentialBackoff(most=longest)
         self._version: str | None = None
@@ -106,7 +106,7 @@ class Reflector(Generic[T]):
     @property
     def outdated(self) -> bool:
         """Whether the copy has been read, and may be older than its maximum age."""
-        return self._max_age is not None and self._max_age < self.age < math.inf
+        return self.max_age is not None and self.max_age < self.age < math.inf
 
     async def run(self) -> None:
         """Keep the cache up to date until cancelled. A watch continues from the version of the one
@@ -292,7 +292,7 @@ class Reflector(Generic[T]):
                         self._recovered()
                     self.heard_at = boot_clock()
         except Silence:
-            if self._max_age is not None:
+            if self.max_age is not None:
                 raise  # the server would have ended the watch
             # the next watch shows whether the server is still there
         quiet = not heard and boot_clock() - started < 1.0
@@ -303,9 +303,9 @@ class Reflector(Generic[T]):
     def _limits(self) -> tuple[int, float]:
         """Return the seconds after which the server ends a watch, and those without a message after
         which its connection counts as broken."""
-        if self._max_age is None:
+        if self.max_age is None:
             return WATCH_SECONDS + random.randrange(WATCH_SECONDS), SILENCE_SECONDS
-        proof = self._max_age / PROOFS
+        proof = self.max_age / PROOFS
         return max(1, int(proof)), proof * 1.5
 
     def _apply(self, line: bytes) -> None:

@@ -196,18 +196,6 @@ def before_its_end(job: Job) -> Job:
     return msgspec.structs.replace(job, status=status)
 
 
-def changed_at(job: Job, now: datetime) -> datetime | None:
-    """Return since when the vcjob has its phase, as `in_our_time`."""
-    stamp = job.status.state.last_transition_time
-    return None if stamp is None else in_our_time(stamp, job, now)
-
-
-def in_our_time(stamp: datetime, job: Job, now: datetime) -> datetime:
-    """Return a time in the status of a vcjob, at the earliest that of its creation and at the
-    latest `now`: the clock of Volcano's controllers, which write it, may be wrong."""
-    return min(max(stamp, job.metadata.creation_timestamp or stamp), now)
-
-
 def _histories(job: Job, old: JobRecord | None, now: datetime) -> list[JobRunningHistory]:
     """Return the phases of the vcjob, after those of the old record: Volcano's conditions hold a
     phase only once, with its last time."""

@@ -13,7 +13,7 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase
 from jobflow.api.volcano.job import Job
 from jobflow.core.limits import MAX_TTL
 from jobflow.core.planning.actions import DeleteJob
-from jobflow.core.planning.job_records import changed_at, ended
+from jobflow.core.planning.job_records import ended
 from jobflow.core.planning.view import View
 from jobflow.core.timestamps import add
 
@@ -35,9 +35,9 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
         and flow.status.state.phase == FlowPhase.SUCCEED
     ):
         return Retention(tuple(DeleteJob.of(job) for job in _there(view)))
-    if all(_due(job, now) is None for job in view.jobs.values()):
+    if all(_due(job) is None for job in view.jobs.values()):
         return Retention()
-    timed = [(job, due) for job in _there(view) if (due := _due(job, now)) is not None]
+    timed = [(job, due) for job in _there(view) if (due := _due(job)) is not None]
     recorded = _recorded(flow)
     later = [due for _, due in timed if due > now]
     expired = [job for job, due in timed if due <= now]
@@ -52,11 +52,11 @@ def _there(view: View) -> Iterator[Job]:
             yield job
 
 
-def _due(job: Job, now: datetime) -> datetime | None:
+def _due(job: Job) -> datetime | None:
     ttl = (job.metadata.annotations or {}).get(labels.TTL_SECONDS)
     if ttl is None or not job.ended or not (ttl.isascii() and ttl.isdigit()):
         return None
-    end = changed_at(job, now) or job.metadata.creation_timestamp
+    end = job.status.state.last_transition_time or job.metadata.creation_timestamp
     if end is None or len(ttl) > len(str(MAX_TTL)) or int(ttl) > MAX_TTL:
         return None
     return add(end, int(ttl))

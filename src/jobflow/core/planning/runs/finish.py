@@ -23,12 +23,7 @@ from jobflow.core.planning.causes import name_cause
 from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
-from jobflow.core.planning.job_records import (
-    before_its_end,
-    changed_at,
-    job_record,
-    running_time,
-)
+from jobflow.core.planning.job_records import before_its_end, job_record, running_time
 from jobflow.core.planning.observed import FAILURES, ObservedRun
 from jobflow.core.planning.runs.abort import aborted, intent
 from jobflow.core.planning.runs.timeout import deadline
@@ -98,7 +93,7 @@ def _patient_until(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | N
         return None
     if stored.reason != StepReason.PODS_UNREAD:
         return ctx.now + PATIENCE
-    return add(stored.last_transition_time or changed_at(job, ctx.second) or ctx.second, PATIENCE)
+    return add(stored.last_transition_time or _since(job) or ctx.second, PATIENCE)
 
 
 def not_judged(run: ObservedRun, job: Job, ctx: PlanContext) -> RunDecision:
@@ -124,7 +119,7 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
         job=job.metadata.name,
         attempts=run.attempts,
         deadline=deadline(run, job, ctx),
-        last_transition_time=stored.last_transition_time if kept else changed_at(job, ctx.second),
+        last_transition_time=stored.last_transition_time if kept else _since(job),
         failure=stored.failure if run.keeps_failure else None,
         requested_hours=stored.requested_hours,
     )
@@ -206,7 +201,7 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
         reason = StepReason.OUTPUTS_MISSING
         message = f"its outputs could not be read: {insight.missing}"
     lasted = ""  # as Volcano's runningDuration, which may come with a later event
-    begin, end = job.metadata.creation_timestamp, changed_at(job, ctx.second)
+    begin, end = job.metadata.creation_timestamp, _since(job)
     if begin is not None and end is not None:
         lasted = format_go_duration(end - begin)
     condition = run.new_condition(
@@ -218,7 +213,7 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
         task_status_count=_counts(run, job, insight.pods),
         job=job.metadata.name,
         attempts=run.attempts,
-        last_transition_time=changed_at(job, ctx.second),
+        last_transition_time=_since(job),
         failure=insight.blamed.failure if insight.blamed is not None else None,
         outputs=outputs,
         requested_hours=requested_hours(run, ctx),
@@ -287,6 +282,10 @@ def _is_aborted(run: ObservedRun, job: Job) -> bool:
     if run.stored.abort_time is None:
         return False
     return run.stored.reason != StepReason.SUSPENDED or job.phase == JobPhase.ABORTED
+
+
+def _since(job: Job) -> datetime | None:
+    return job.status.state.last_transition_time
 
 
 def _last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:

@@ -1,6 +1,7 @@
 """Deadline of an attempt: a step's `timeout`, counted from its vcjob's first Running.
 
-Time in a queue does not count, restarts by Volcano do.
+Time in a queue does not count, restarts by Volcano do. Volcano's time of the first Running counts,
+but not if it is before the creation of the vcjob or after the plan that sees it first.
 """
 
 from collections.abc import Iterator
@@ -8,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from jobflow.api.duration import parse_duration
+from jobflow.api.flow.status import JobRecord
 from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.planning.job_records import changed_at, in_our_time
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.timestamps import add, ceil_to_second
 
@@ -27,8 +28,12 @@ def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
     if stored.deadline is not None and stored.job == job.metadata.name:
         return stored.deadline
     seconds = duration(text, None)
-    since = min(_running(job, ctx), default=None)
-    return None if seconds is None or since is None else ceil_to_second(add(since, seconds))
+    since = min(_running(job, ctx.records.get(job.metadata.name)), default=None)
+    if seconds is None or since is None:
+        return None
+    # the clock of Volcano's controllers may be wrong
+    since = min(max(since, job.metadata.creation_timestamp or since), ctx.second)
+    return ceil_to_second(add(since, seconds))
 
 
 def duration(text: str | None, default: T) -> timedelta | T:
@@ -39,14 +44,14 @@ def duration(text: str | None, default: T) -> timedelta | T:
         return default
 
 
-def _running(job: Job, ctx: PlanContext) -> Iterator[datetime]:
-    status, record = job.status, ctx.records.get(job.metadata.name)
+def _running(job: Job, record: JobRecord | None) -> Iterator[datetime]:
+    status = job.status
     for condition in status.conditions or ():
         if condition.status == JobPhase.RUNNING and condition.last_transition_time is not None:
-            yield in_our_time(condition.last_transition_time, job, ctx.second)
-    since = changed_at(job, ctx.second)
-    if status.state.phase == JobPhase.RUNNING and since is not None:
-        yield since
+            yield condition.last_transition_time
+    state = status.state
+    if state.phase == JobPhase.RUNNING and state.last_transition_time is not None:
+        yield state.last_transition_time
     for entry in (record.running_histories if record is not None else None) or ():
         if entry.state == JobPhase.RUNNING and entry.start_timestamp is not None:
             yield entry.start_timestamp
