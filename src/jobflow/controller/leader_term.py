@@ -6,7 +6,6 @@ one.
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from functools import partial
 from typing import Any
 
 import structlog
@@ -40,18 +39,9 @@ async def lead(
     If the API server went back in time, everything that the controller remembers may be wrong, so a
     new one starts as at the beginning of a term: once all kinds have been read.
     """
-    run = partial(
-        _run_controller,
-        client,
-        ending,
-        store=store,
-        feeds=feeds,
-        hooks=hooks,
-        check=check,
-        status_seconds=status_seconds,
-    )
+    options = {"hooks": hooks, "check": check, "status_seconds": status_seconds}
     while not ending.is_set():
-        await run()
+        await _run_controller(client, ending, store=store, feeds=feeds, **options)
 
 
 async def _run_controller(

@@ -4,7 +4,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from statistics import median
 
@@ -94,12 +94,3 @@ class ServerClock:
             )
         elif was_large and not is_large:
             log.info("the clock of this machine agrees with that of the API server again")
-
-
-def describe_offset(offset: float, whose: str) -> str:
-    """Return a sentence about a large offset of a clock; "" for a small one."""
-    if abs(offset) < LARGE_OFFSET:
-        return ""
-    seconds = timedelta(seconds=round(abs(offset)))
-    word = "behind" if offset > 0 else "ahead of"
-    return f"The clock of {whose} is {seconds} {word} that of the API server."

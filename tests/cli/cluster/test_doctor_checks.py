@@ -9,14 +9,9 @@ import pytest
 
 from jobflow.cli.cluster.doctor.certificate import describe_serving
 from jobflow.cli.cluster.doctor.cluster import Status
-<<<<<<< HEAD
+from jobflow.cli.cluster.doctor.leader import describe_offset, find_offset
 from jobflow.cli.cluster.doctor.namespace import find_added_defaults, find_lost_fields
-=======
-from jobflow.cli.cluster.doctor.leader import find_offset
-from jobflow.cli.cluster.doctor.namespace import find_added_defaults
->>>>>>> b66fc0c1 (Tests of restored servers, old copies and clocks)
 from jobflow.cli.cluster.doctor.volcano import describe_deployment, is_enabled, list_controllers
-from jobflow.kube.clock import describe_offset
 from jobflow.webhook.certificates.pki import Pki, make_pki
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ from jobflow.api.resources import LEASES
 from jobflow.cli.cluster.doctor.cluster import Cluster, Json, Result, fault, ok, warning
 from jobflow.cli.cluster.doctor.webhook import find_configurations
 from jobflow.core.text import format_elapsed
-from jobflow.kube.clock import describe_offset
+from jobflow.kube.clock import LARGE_OFFSET
 
 DEFAULT = "jobflow"
 """Name of the Lease if no configuration of a webhook tells another."""
@@ -71,6 +71,15 @@ def find_offset(lease: Json) -> tuple[str, float] | None:
         return None
     offset = max(times) - datetime.fromisoformat(spec["renewTime"])
     return spec.get("holderIdentity") or "the last leader", offset.total_seconds()
+
+
+def describe_offset(offset: float, whose: str) -> str:
+    """Return a sentence about a large offset of a clock, in seconds; "" about a small one."""
+    if abs(offset) < LARGE_OFFSET:
+        return ""
+    difference = timedelta(seconds=round(abs(offset)))
+    word = "behind" if offset > 0 else "ahead of"
+    return f"The clock of {whose} is {difference} {word} that of the API server."
 
 
 def _place(configuration: Json) -> tuple[str, str]:
