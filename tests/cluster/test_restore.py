@@ -10,6 +10,7 @@ import pytest
 from support.cluster.completing_driver import create_diamonds, driven
 from support.cluster.real_cluster import RealCluster
 from support.cluster.served import Served, until
+from support.sandbox.manifests import DIAMOND
 from support.sandbox.servers import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -46,7 +47,7 @@ async def test_flows_continue_after_a_restore(
         await driver.until(lambda: len(driver.flows) == FLOWS)
         await driver.until_ended(FLOWS)
         assert driver.phases == {"Succeed": FLOWS}
-        assert len(driver.jobs) == 4 * FLOWS
+        assert len(driver.jobs) == len(DIAMOND) * FLOWS
     for each in replicas:
         await until(each.ready)
         assert "the API server went back in time" in each.log()

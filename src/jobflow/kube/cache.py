@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from jobflow.api.meta import ObjectMeta
+from jobflow.kube.reading import Identity
 
 
 class KubeObject(Protocol):
@@ -24,19 +25,6 @@ class KubeObject(Protocol):
 
     @property
     def metadata(self) -> ObjectMeta: ...
-
-
-class Identified(Protocol):
-    """Metadata by which an object is found and compared."""
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def resource_version(self) -> str: ...
 
 
 T = TypeVar("T", bound=KubeObject)
@@ -78,8 +66,12 @@ class Cache(Generic[T]):
         """Whether the last attempt to follow the kind failed, so that the copy may be old."""
         self.on_state: Callable[[], None] = lambda: None
         """Called when `served`, `synced` or `failing` may have changed."""
-        self.on_start_over: Callable[[], None] = lambda: None
-        """Called when the copy was replaced because the server went back in time."""
+        self.suspect = False
+        """Whether the server went back in time by what another copy shows, and this one has not
+        started over since: missing objects may be lost instead of deleted."""
+        self.on_start_over: Callable[[bool], None] = lambda expected: None
+        """Called when the copy was replaced because the server went back in time; `expected` if it
+        was `suspect` before."""
         self._objects: dict[Key, T] = {}
         self._doubted: set[Key] = set()
         self._slim = slim
@@ -145,7 +137,7 @@ class Cache(Generic[T]):
         # another list may have started over meanwhile
         return version_of(version) < min(known, self.newest)
 
-    def includes_older(self, meta: Identified, version: str) -> bool:
+    def includes_older(self, meta: ObjectMeta | Identity, version: str) -> bool:
         """Return whether a list at `version` has an object that is older than its copy, although
         the list includes everything up to `version`."""
         held = self._objects.get((meta.namespace, meta.name))
@@ -158,6 +150,7 @@ class Cache(Generic[T]):
         """Make the copy equal to a whole list at `version` of a server that went back in time. The
         objects came from `shared` after a call of `doubt`."""
         missing = dict(self._objects)
+        expected, self.suspect = self.suspect, False
         self.version = self.newest = version_of(version)
         for obj in objects:
             missing.pop(key_of(obj), None)
@@ -165,7 +158,7 @@ class Cache(Generic[T]):
         for obj in missing.values():
             self._drop(obj)
         self._note_synced()
-        self.on_start_over()
+        self.on_start_over(expected)
 
     def doubt(self) -> None:
         """Let the next object of the same version replace each copy: the server may have read the

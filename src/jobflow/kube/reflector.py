@@ -135,9 +135,8 @@ class Reflector(Generic[T]):
         """Read a whole list into the copy."""
         cache, asked_at, known = self.cache, boot_clock(), self.cache.newest
         objects, version, unreadable = await self._whole_list()
-        if cache.precedes(version, known) or any(
-            cache.includes_older(obj.metadata, version) for obj in objects
-        ):
+        is_older = any(cache.includes_older(obj.metadata, version) for obj in objects)
+        if is_older or cache.suspect or cache.precedes(version, known):
             return await self._start_over(known)
         cache.replace(objects, version, unreadable=unreadable)
         self._version = version
@@ -194,7 +193,7 @@ class Reflector(Generic[T]):
         """
         known = self.cache.newest
         uids, lagging, version, is_older = await self._identities()
-        if is_older or self.cache.precedes(version, known):
+        if is_older or self.cache.suspect or self.cache.precedes(version, known):
             return await self._start_over(known)
         newer = [identity for identity in lagging if self._lags(identity)]
         if len(newer) > READ_ONE_BY_ONE:

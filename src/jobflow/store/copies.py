@@ -5,7 +5,8 @@ Webhook and controller read it. Reflectors (`feeds`) and the answers to the cont
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -110,8 +111,9 @@ class Store:
             cache.on_state = self._update_synced
         self.pods.cache.on_state = self._update_synced
         followed = (self.flows, self.templates, self.jobs, self.queues, self.crons, self.commands)
-        for each in (*followed, self.pods.cache):
-            each.on_start_over = self._start_over
+        copies: set[Cache[Any]] = {*followed, self.pods.cache}
+        for each in copies:
+            each.on_start_over = partial(self._start_over, copies - {each})
 
     # ------------------------------------------------------------------ reading
 
@@ -179,7 +181,8 @@ class Store:
     def is_followed(self) -> bool:
         """Whether flows, templates and jobs can be followed at present. While they cannot, the API
         server may go back in time unnoticed."""
-        return not any(cache.failing for cache in (self.flows, self.templates, self.jobs))
+        needed = (self.flows, self.templates, self.jobs)
+        return all(cache.served and not cache.failing for cache in needed)
 
     # ------------------------------------------------------------------ indexes
 
@@ -318,10 +321,14 @@ class Store:
                 self._command_changed(None, command)
         self._update_synced()
 
-    def _start_over(self) -> None:
-        """Forget deleted jobs: the flow that they belonged to may not have run them yet."""
+    def _start_over(self, others: Set[Cache[Any]], expected: bool) -> None:
+        """Forget deleted jobs: they may be lost, and their flows may not have run them yet. Let the
+        other copies start over too, if one shows that the server went back in time."""
         self._gone.clear()
         self.started_over.set()
+        if not expected:
+            for each in others:
+                each.suspect = True
 
     def _update_synced(self) -> None:
         if not all(cache.synced for cache in (self.flows, self.templates, self.jobs)):
