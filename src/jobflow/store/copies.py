@@ -182,7 +182,7 @@ class Store:
         """Whether flows, templates and jobs can be followed at present. While they cannot, the API
         server may go back in time unnoticed."""
         needed = (self.flows, self.templates, self.jobs)
-        return all(cache.served and not cache.failing for cache in needed)
+        return not any(cache.failing or cache.served is False for cache in needed)
 
     # ------------------------------------------------------------------ indexes
 
