@@ -137,6 +137,12 @@ class Cache(Generic[T]):
         # another list may have started over meanwhile
         return version_of(version) < min(known, self.newest)
 
+    def lags(self, meta: ObjectMeta | Identity) -> bool:
+        """Return whether the copy lacks an object, or has an older version of it."""
+        held = self._objects.get((meta.namespace, meta.name))
+        copied = version_of(held.metadata.resource_version) if held is not None else 0
+        return copied < version_of(meta.resource_version)
+
     def includes_older(self, meta: ObjectMeta | Identity, version: str) -> bool:
         """Return whether a list at `version` has an object that is older than its copy, although
         the list includes everything up to `version`."""

@@ -18,7 +18,7 @@ from jobflow.api.meta import Object
 from jobflow.api.resources import Resource, Status
 from jobflow.api.schema.nesting import READABLE_DEPTH, is_deeper
 from jobflow.kube.backoff import ExponentialBackoff
-from jobflow.kube.cache import Cache, Key, KubeObject, version_of
+from jobflow.kube.cache import Cache, Key, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, UnreadableAnswer, decoder
 from jobflow.kube.clock import boot_clock
 from jobflow.kube.errors import Silence, describe_network_error
@@ -195,7 +195,7 @@ class Reflector(Generic[T]):
         uids, lagging, version, is_older = await self._identities()
         if is_older or self.cache.suspect or self.cache.precedes(version, known):
             return await self._start_over(known)
-        newer = [identity for identity in lagging if self._lags(identity)]
+        newer = [identity for identity in lagging if self.cache.lags(identity)]
         if len(newer) > READ_ONE_BY_ONE:
             objects, _, _ = await self._pages(limit=500)
             for obj in objects:
@@ -236,14 +236,9 @@ class Reflector(Generic[T]):
                 version = page.metadata.resource_version
                 identities = [item.metadata for item in page.items or ()]
                 uids.update(identity.uid for identity in identities)
-                lagging += [identity for identity in identities if self._lags(identity)]
+                lagging += [identity for identity in identities if self.cache.lags(identity)]
                 is_older |= any(self.cache.includes_older(each, version) for each in identities)
         return uids, lagging, version, is_older
-
-    def _lags(self, identity: Identity) -> bool:
-        held = self.cache.get(identity.namespace, identity.name)
-        copied = version_of(held.metadata.resource_version) if held is not None else 0
-        return copied < version_of(identity.resource_version)
 
     async def _read_one(self, identity: Identity, slots: asyncio.Semaphore) -> None:
         path = self.resource.path(identity.namespace, identity.name)
