@@ -1,7 +1,6 @@
 """Metrics and their labels."""
 
 import asyncio
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -104,17 +103,12 @@ async def write(order: WriteOrder, urgency: Urgency) -> None:
         pass
 
 
-def test_phases_and_ages_are_computed_when_scraped(metrics: Metrics) -> None:
+def test_phases_are_computed_when_scraped(metrics: Metrics) -> None:
     phases = ["Running", "Running", "Failed"]
     metrics.watch_phases("flows", lambda: phases)
-    last_events = {"jobs": time.monotonic() - 40, "queues": None}
-    metrics.watch_ages(lambda: last_events)
     assert value(metrics, "flows", phase="Running") == 2
     phases.remove("Running")
     assert value(metrics, "flows", phase="Running") == 1
-    age = value(metrics, "watch_age_seconds", resource="jobs")
-    assert age is not None and age >= 40
-    assert value(metrics, "watch_age_seconds", resource="queues") is None
     assert b'jobflow_flows{phase="Failed"} 1.0' in metrics.text()
 
 

@@ -35,6 +35,7 @@ VALUES = {
     "LEASE_DURATION": ("30s", 30.0),
     "RENEW_DEADLINE": ("20s", 20.0),
     "RETRY_PERIOD": ("500ms", 0.5),
+    "MAX_COPY_AGE": ("1m", 60.0),
     "WEBHOOK_PORT": ("9443", 9443),
     "HTTP_PORT": ("9080", 9080),
     "TLS_CERT": ("tls.crt", Path("tls.crt")),

@@ -38,6 +38,7 @@ OTHER_VALUES: dict[str, Any] = {
     "podAnnotations": {"a": "b"},
     "podLabels": {"a": "b"},
     "shutdownDelay": "1s",
+    "maxCopyAge": "20s",
     "terminationGracePeriodSeconds": 60,
     "podDisruptionBudget.enabled": False,
     "podDisruptionBudget.maxUnavailable": 2,

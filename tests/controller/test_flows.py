@@ -10,6 +10,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import StepCondition
 from jobflow.api.resources import EVENTS, JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.api.volcano.job import Job
+from jobflow.kube.clock import boot_clock
 from jobflow.sandbox.apiserver.requests.failures import failure
 from support.sandbox.running_controller import (
     DIAMOND,
@@ -262,3 +263,12 @@ async def test_a_step_whose_records_are_lost_is_not_run_again(
         assert condition_of(done, "a").phase == end
         assert world.count("POST", JOBS) == 2
         assert (await world.jobs()).keys() == {"f-b"}
+
+
+async def test_flows_run_by_the_clock_of_the_api_server(world: Cluster) -> None:
+    date = "Sun, 29 Nov 2015 10:00:00 GMT"
+    world.client.clock.answered(date, boot_clock(), boot_clock())
+    await world.apply(template("a"), flow("f", {"a": ""}))
+    async with world.controller(world.client, now=None), world.ends():
+        done = await world.ended("f")
+    assert done.status.start_time is not None and done.status.start_time.year == 2015

@@ -257,3 +257,16 @@ async def test_one_failing_flow_does_not_stop_the_others(monkeypatch: pytest.Mon
         await servers.apply(template("a"), flow("bad", {"a": ""}), flow("good", {"a": ""}))
         assert (await servers.ended("good")).status.state.phase == "Succeed"
         assert (await servers.flow("bad")).status == JobFlowStatus()
+
+
+async def test_nothing_is_planned_while_the_copies_cannot_be_followed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_plan(monkeypatch, says="planned")
+    for trouble in (world.store.jobs.follow_fails, world.store.jobs.absent):
+        trouble()
+        outcome = await world.reconciler._reconcile_safely(KEY)
+        assert (world.writes, outcome.after) == (0, module.UNFOLLOWED_SECONDS)
+    world.store.jobs.replace([], "9")
+    await world.reconciler._reconcile_safely(KEY)
+    assert world.writes == 1

@@ -99,6 +99,33 @@ def test_a_recreated_object_is_a_new_object() -> None:
     assert log.objects == {"a": "9"}
 
 
+def test_a_server_that_went_back_is_recognized() -> None:
+    log = Recording()
+    log.cache.replace([job("a", 4)], "5")
+    log.cache.learn(job("a", 8))
+    known = log.cache.newest
+    assert log.cache.precedes("7", known)
+    assert not log.cache.precedes("8", known)
+    assert log.cache.includes_older(job("a", 7).metadata, "9")
+    assert not log.cache.includes_older(job("a", 8).metadata, "9")
+    log.cache.learn(job("a", 12))
+    assert not log.cache.precedes("9", known)
+    assert not log.cache.includes_older(job("a", 8).metadata, "9")
+
+
+def test_a_copy_that_starts_over_forgets_all_versions() -> None:
+    log = Recording()
+    log.cache.replace([job("a", 4), job("b", 5), job("c", 2)], "9")
+    known = log.cache.newest
+    log.cache.doubt()
+    log.cache.start_over([job("a", 3), job("c", 2, "another")], "6")
+    assert log.calls[3:] == ["~a@3", "-c@2", "+c@2", "-b@5"]
+    assert not log.cache.precedes("6", known)
+    assert log.cache.learn(job("d", 7))
+    log.cache.replace([job("a", 3), job("c", 2, "another")], "6")
+    assert log.objects == {"a": "3", "c": "2", "d": "7"}
+
+
 def test_a_deletion_reports_the_newest_known_version() -> None:
     log = Recording()
     log.cache.changed(job("a", 5))

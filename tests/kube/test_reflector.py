@@ -16,7 +16,6 @@ from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.reflector import Reflector
 from support.network.scripted_server import Answer, ScriptedServer, failure, frame, page, thing
-from support.time.alongside import until
 
 
 class World:
@@ -37,12 +36,14 @@ class World:
 
 
 @asynccontextmanager
-async def following(server: ScriptedServer) -> AsyncIterator[World]:
+async def following(
+    server: ScriptedServer, *, max_age: float | None = None
+) -> AsyncIterator[World]:
     """Run a reflector with very short backoffs."""
     world = World()
     async with Client.at(server.url) as client:
         short = ExponentialBackoff(first=0.0001, most=0.001)
-        world.reflector = Reflector(client, JOBS, Job, world.cache, backoff=short)
+        world.reflector = Reflector(client, JOBS, Job, world.cache, backoff=short, max_age=max_age)
         task = asyncio.create_task(world.reflector.run())
         try:
             yield world
@@ -62,12 +63,12 @@ async def test_a_watch_starts_at_the_version_of_the_list(server: ScriptedServer)
     assert "resourceVersion" not in server.list_requests[0].query
 
 
-async def test_a_broken_watch_continues_from_the_last_event(server: ScriptedServer) -> None:
+async def test_a_watch_continues_from_the_last_event(server: ScriptedServer) -> None:
     server.lists.append(page(7, thing("a", 1)))
     server.watches += [
         Answer(chunks=[frame("MODIFIED", thing("a", 8))]),
-        Answer(chunks=[frame("ADDED", thing("b", 9)), b'{"type":"ADDED","ob'], end="cut"),
-        Answer(chunks=[frame("DELETED", thing("a", 12))], end="cut"),
+        Answer(chunks=[frame("ADDED", thing("b", 9)), b'{"type":"ADDED","ob']),
+        Answer(chunks=[frame("DELETED", thing("a", 12))]),
         Answer(chunks=[frame("BOOKMARK", thing("", 40))]),
     ]
     async with following(server) as world:
@@ -76,6 +77,45 @@ async def test_a_broken_watch_continues_from_the_last_event(server: ScriptedServ
     versions = [sent.query["resourceVersion"] for sent in server.watch_requests]
     assert versions == ["7", "8", "9", "12", "40"]
     assert len(server.list_requests) == 1
+
+
+async def test_a_watch_whose_connection_broke_starts_with_a_list(server: ScriptedServer) -> None:
+    server.lists += [page(7, thing("a", 1)), page(9, thing("b", 9))]
+    server.watches.append(Answer(chunks=[frame("ADDED", thing("b", 8))], end="cut"))
+    async with following(server) as world:
+        await server.until(lambda: len(server.watch_requests) == 2)
+        assert world.calls == ["+a", "+b", "~b", "-a"]
+    assert [sent.query["resourceVersion"] for sent in server.watch_requests] == ["7", "9"]
+
+
+async def test_a_watch_that_is_not_ended_in_time_has_broken(server: ScriptedServer) -> None:
+    """Each watch ends soon, which proves that a copy of objects that do not change is current."""
+    server.lists += [page(7, thing("a", 1)), page(9, thing("a", 1))]
+    server.watches.append(Answer(chunks=[frame("BOOKMARK", thing("", 8))]))
+    async with following(server, max_age=0.3):
+        await server.until(lambda: len(server.watch_requests) == 3)
+    assert [sent.query["resourceVersion"] for sent in server.watch_requests] == ["7", "8", "9"]
+
+
+@pytest.mark.parametrize(
+    "restored",
+    [page(4, thing("a", 1), thing("c", 3)), page(90, thing("a", 1), thing("c", 3))],
+    ids=["revisions", "objects"],
+)
+async def test_a_restored_server_replaces_the_copy(
+    server: ScriptedServer, restored: Answer
+) -> None:
+    """Versions of objects may be the same, and the objects others."""
+    server.lists += [page(7, thing("a", 5), thing("b", 6), thing("c", 3)), restored, restored]
+    server.watches.append(Answer(end="cut"))
+    async with following(server) as world:
+        started_over: list[bool] = []
+        world.cache.on_start_over = started_over.append
+        await server.until(lambda: len(server.watch_requests) == 2)
+        versions = {obj.metadata.name: obj.metadata.resource_version for obj in world.cache}
+        assert versions == {"a": "1", "c": "3"}
+        assert world.calls[3:] == ["~a", "~c", "-b"]
+        assert started_over == [False]
 
 
 @pytest.mark.parametrize(
@@ -109,17 +149,6 @@ async def test_a_silent_watch_is_repeated_and_is_no_failure(
     assert not any(states)
     assert {sent.query["resourceVersion"] for sent in server.watch_requests} == {"7"}
     assert len(server.list_requests) == 1
-
-
-async def test_a_watch_that_the_server_accepts_follows_before_its_first_event(
-    server: ScriptedServer,
-) -> None:
-    server.lists.append(page(7, thing("a", 1)))
-    server.watches.append(Answer(chunks=[b'{"type":"ADDED","ob'], end="cut"))
-    async with following(server) as world:
-        states: list[bool] = []
-        world.cache.on_state = lambda: states.append(world.cache.failing)
-        await until(lambda: states[-2:] == [True, False], within=5)
 
 
 async def test_an_error_event_is_not_stored_as_an_object(server: ScriptedServer) -> None:

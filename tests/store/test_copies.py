@@ -266,3 +266,14 @@ async def test_a_flow_belongs_to_a_cronjobflow_by_kind_name_and_uid(
     world.store.flows.changed(msgspec.convert(flow, JobFlow))
     cron = msgspec.convert({"metadata": world.meta("c")}, CronJobFlow)
     assert bool(world.store.flows_of(cron)) is counts
+
+
+def test_all_copies_start_over_if_one_shows_that_the_server_went_back() -> None:
+    """The list of jobs may only lack some, as if they had been deleted."""
+    store = Store()
+    store.flows.start_over([], "5")
+    assert store.jobs.suspect and store.pods.cache.suspect and not store.flows.suspect
+    store.started_over.clear()
+    store.jobs.start_over([], "6")
+    assert not (store.jobs.suspect or store.flows.suspect)
+    assert store.started_over.is_set()

@@ -4,7 +4,6 @@ Other packages do not know this one: each calls a callback, and `jobflow.app.rep
 """
 
 import re
-import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -123,17 +122,6 @@ class Metrics:
         """Count the objects of a kind (`flows`, `jobs`) by phase."""
         text = f"{kind.capitalize()} by phase."
         self.on_scrape(kind, text, lambda: Tally(phases()), label="phase")
-
-    def watch_ages(self, heard: Callable[[], Mapping[str, float | None]]) -> None:
-        """Show how old the copy of each kind is. `heard` returns the time.monotonic() of the API
-        server's last message about it, None if there has been no message."""
-
-        def ages() -> dict[str, float]:
-            now = time.monotonic()
-            return {kind: now - at for kind, at in heard().items() if at is not None}
-
-        text = "Seconds since the API server's last message about a kind, bookmarks included."
-        self.on_scrape("watch_age_seconds", text, ages, label="resource")
 
     def watch_certificate(self, certificate: Live) -> None:
         """Show the certificate that the webhook presents."""

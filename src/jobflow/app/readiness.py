@@ -30,7 +30,8 @@ class Readiness:
         if self.stopping:
             return ["its end: it is being stopped"]
         unread = [_unread_clause(feed) for feed in self._unread_feeds()]
-        return unread + [clause for source in self._others for clause in source()]
+        outdated = [_outdated_clause(feed) for feed in self._feeds.outdated()]
+        return unread + outdated + [clause for source in self._others for clause in source()]
 
     def unknown(self) -> list[str]:
         """Return the kinds that cannot be followed at present, each with its error. Their copies
@@ -38,6 +39,11 @@ class Readiness:
         return [
             f"{feed.resource.plural}: {feed.trouble}" for feed in self._feeds if feed.cache.failing
         ]
+
+    def outdated(self) -> str:
+        """Return why reviews cannot rely on the copies, or ""."""
+        clauses = map(_outdated_clause, self._feeds.outdated())
+        return next((f"this replica waits for {clause}" for clause in clauses), "")
 
     async def wait_ready(self) -> None:
         """Return as soon as nothing is missing."""
@@ -73,6 +79,12 @@ class Readiness:
                 waits = not (cache.synced and cache.served)
             if waits:
                 yield feed
+
+
+def _outdated_clause(feed: Feed) -> str:
+    resource, trouble = feed.resource, feed.trouble
+    copy = f"the copy of {resource.plural}, which is older than {feed.max_age:g} s"
+    return f"the API server to confirm {copy}" + (f": {trouble}" if trouble else "")
 
 
 def _unread_clause(feed: Feed) -> str:

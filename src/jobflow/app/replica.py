@@ -24,8 +24,8 @@ from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
 from jobflow.core.spec.concurrency import is_waiting
+from jobflow.kube.backoff import retried
 from jobflow.kube.client import Client
-from jobflow.kube.reflector import retried
 from jobflow.runtime.http_listener import HttpListener, PortInUse
 from jobflow.runtime.task_group import Parts, Task, together
 from jobflow.store import Store, feeds
@@ -74,6 +74,9 @@ class ReplicaOptions:
     checked, and queues are not known."""
     shutdown_delay: float = 0.0
     """Seconds."""
+    max_copy_age: float | None = None
+    """Seconds since the API server has confirmed a copy, after which it is not relied on. None: any
+    time, for an API server in this process."""
     check: CheckPod = check_pod
     """Checks a pod that a step probes."""
     status_seconds: float = STATUS_SECONDS
@@ -92,10 +95,18 @@ class ServingReplica:
         client.observe = self.metrics.requested
         self._client = client
         self._options = options
-        self._feeds = feeds(self.store, client, namespace=options.namespace)
+        self._feeds = feeds(
+            self.store, client, namespace=options.namespace, max_age=options.max_copy_age
+        )
         definitions = () if options.namespace else KINDS.values()
         self._lost_fields = LostFields(self.store.flows)
         self._crds = CrdWatch(client, self._reread, definitions, self._lost_fields.remember)
+        self._readiness = Readiness(
+            self.store, self._feeds, self._crds.waiting_for, self._missing_of_webhook
+        )
+        self.waiting_for = self._readiness.waiting_for
+        self.unknown = self._readiness.unknown
+        self.wait_ready = self._readiness.wait_ready
         self._leading = self._make_leading()
         self._certificates: CertificateSource | None = None
         self._webhook: HttpListener | None = None
@@ -104,12 +115,6 @@ class ServingReplica:
         self._users: ControllerUsers | None = None
         if options.webhook is not None:
             self._webhook = self._make_webhook(options.webhook)
-        self._readiness = Readiness(
-            self.store, self._feeds, self._crds.waiting_for, self._missing_of_webhook
-        )
-        self.waiting_for = self._readiness.waiting_for
-        self.unknown = self._readiness.unknown
-        self.wait_ready = self._readiness.wait_ready
         self._http: HttpListener | None = None
         if options.http_port is not None:
             self._http = self._make_http(options.http_port)
@@ -195,7 +200,7 @@ class ServingReplica:
         change(self.metrics.steps)
 
     def _make_webhook(self, options: WebhookOptions) -> HttpListener:
-        live = Live()
+        live = Live(now=self._client.clock.now)
         self._certificates = options.certificates(self._client, live)
         if options.client_ca is not None:
             self._client_ca = WatchedClientCA(options.client_ca, live)
@@ -205,6 +210,7 @@ class ServingReplica:
             self._client,
             only=self._options.namespace,
             unfit=self._crds.refusal,
+            outdated=self._readiness.outdated,
             observe=self.metrics.pod_template_checked,
         )
         self._users = ControllerUsers(self._client, options.controller_users)
@@ -254,7 +260,14 @@ class ServingReplica:
             self._count_crons,
             label="suspended",
         )
-        metrics.watch_ages(lambda: {feed.resource.plural: feed.heard_at for feed in self._feeds})
+        metrics.on_scrape(
+            "watch_age_seconds",
+            "Seconds since the copy of a kind was known to be up to date.",
+            lambda: {
+                feed.resource.plural: feed.age for feed in self._feeds if feed.heard_at is not None
+            },
+            label="resource",
+        )
         metrics.on_scrape(
             "watch_failing",
             "1 while a kind cannot be listed or watched, so that its objects are not known.",
@@ -266,6 +279,11 @@ class ServingReplica:
             "Objects that cannot be read: they do not fit their kind or are nested too deeply.",
             lambda: {feed.resource.plural: feed.unreadable for feed in self._feeds},
             label="resource",
+        )
+        metrics.on_scrape(
+            "clock_offset_seconds",
+            "Seconds that the API server's clock is ahead of this machine's; it is the one used.",
+            lambda: {"": self._client.clock.offset},
         )
         metrics.on_scrape(
             "definition_faults",

@@ -67,6 +67,7 @@ def _replica_options(settings: Settings, client: Client) -> ReplicaOptions:
         lease=None if settings.no_leader_election else _lease_options(settings, system),
         namespace=settings.namespace,
         shutdown_delay=settings.shutdown_delay,
+        max_copy_age=settings.max_copy_age,
     )
 
 
@@ -107,6 +108,7 @@ def _certificates(settings: Settings, system: str) -> MakeSource:
         policy,
         namespace=system,
         secret=settings.certificate_secret,
+        now=client.clock.now,
         configurations=split_names(settings.webhook_configuration),
     )
 

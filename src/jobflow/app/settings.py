@@ -14,6 +14,9 @@ PREFIX = "JOBFLOW_"
 MIN_LIFETIME = 10.0
 """Shortest lifetime of a certificate in seconds: the API server must learn of the next in time."""
 
+MIN_COPY_AGE = 5.0
+"""Shortest age of a copy in seconds: three requests in that time are enough work for nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class HelpHint:
@@ -36,6 +39,7 @@ Port = Annotated[int, Field(ge=0, le=65535), HelpHint("PORT")]
 Duration = Annotated[float, BeforeValidator(_seconds), HelpHint("TIME")]
 """Seconds, written as a Go duration: `90s`, `1h30m`."""
 LogLevel = Literal["debug", "info", "warning", "error"]
+CopyAge = Annotated[Duration, Field(ge=MIN_COPY_AGE)]
 Lifetime = Annotated[Duration, Field(ge=MIN_LIFETIME)]
 
 
@@ -73,6 +77,11 @@ class Settings(BaseSettings):
     )
     retry_period: Duration = _time(
         "2s", "Pause between two renewals of the Lease, and after a failed one", gt=0
+    )
+    max_copy_age: CopyAge = _time(
+        "30s",
+        "How old the copies of flows, templates and jobs may be; with older ones, the replica is "
+        "not ready and refuses reviews that need them",
     )
     webhook_port: Port = Field(8443, description="HTTPS port of the webhook; 0: any free port")
     http_port: Port = Field(

@@ -7,7 +7,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 import structlog
 
@@ -53,12 +53,14 @@ class Controller:
         hooks: Hooks | None = None,
         check: CheckPod = check_pod,
         status_seconds: float = STATUS_SECONDS,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] | None = None,
         clock: Callable[[], float] = time.monotonic,
         dice: Callable[[], float] = random.random,
     ) -> None:
+        """`now`: by default the time of the API server."""
         self._store = store
         self._workers = workers
+        now = now or client.clock.now
         order = WriteOrder(clock=clock)
         client = OrderedClient(client, order)
         if hooks is not None:

@@ -16,8 +16,8 @@ from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
+from jobflow.kube.backoff import retried
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
-from jobflow.kube.reflector import retried
 from jobflow.runtime.task_group import either, together
 from jobflow.store import Feed, Feeds, Store
 
@@ -36,10 +36,28 @@ async def lead(
 ) -> None:
     """Run flows for one term, until `ending` is set and every request in flight is answered.
 
+    If the API server went back in time, everything that the controller remembers may be wrong, so a
+    new one starts as at the beginning of a term: once all kinds have been read.
+    """
+    options = {"hooks": hooks, "check": check, "status_seconds": status_seconds}
+    while not ending.is_set():
+        await _run_controller(client, ending, store=store, feeds=feeds, **options)
+
+
+async def _run_controller(
+    client: Client,
+    ending: asyncio.Event,
+    *,
+    store: Store,
+    feeds: Feeds,
+    **options: Any,
+) -> None:
+    """Run flows until `ending` is set, or the API server has gone back in time.
+
     Flows, templates and jobs are read consistently before the first plan, because the previous
     leader may have written objects that no watch has reported yet. Commands and CronJobFlows are
     read too if possible: a cluster may not serve or allow them. Pods matter only while the end of
-    their job is not recorded (`catch_up_pods`). Each term has a new Controller.
+    their job is not recorded (`catch_up_pods`).
     """
     late: list[Feed] = []
     for preparation in (
@@ -51,10 +69,13 @@ async def lead(
     ):
         if not await _before(ending, preparation()):
             return
-    controller = Controller(client, store, hooks=hooks, check=check, status_seconds=status_seconds)
+    store.started_over.clear()  # each copy is of later than the event
+    controller = Controller(client, store, **options)
     async with together() as beside:
         beside.stopping = True
-        beside.start("the end of the term", lambda: _stop_in_time(ending, controller))
+        beside.start(
+            "the end of the term", lambda: _stop_in_time(ending, store.started_over, controller)
+        )
         beside.start("the late copies", lambda: _catch_up(late))
         await controller.run()
 
@@ -65,8 +86,10 @@ async def _before(ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> b
     return not ending.is_set()
 
 
-async def _stop_in_time(ending: asyncio.Event, controller: Controller) -> None:
-    await ending.wait()
+async def _stop_in_time(
+    ending: asyncio.Event, started_over: asyncio.Event, controller: Controller
+) -> None:
+    await either(ending.wait(), started_over.wait())
     controller.stop()
 
 

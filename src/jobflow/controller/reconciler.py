@@ -43,6 +43,9 @@ LONG_PLAN = 0.005
 RESTS = 4
 """Length of the rest in plans, so that a flow of thousands of steps, whose jobs change many times a
 second, is planned for at most a fifth of the time."""
+UNFOLLOWED_SECONDS = 1.0
+"""Pause while the copies cannot be followed: a plan from them could start what must not start yet,
+if the API server comes back with an earlier state."""
 PROGRESS_SECONDS = 30.0
 """Time after which such a write no longer waits for room among the writes under way."""
 SETTLE_SECONDS = 0.1
@@ -178,7 +181,10 @@ class Reconciler(Listener):
             self._hooks.reconciled(self._clock() - started, result)
 
     async def _reconcile_safely(self, key: Key) -> ReconcileOutcome:
-        """Turn an exception into an error of this flow only."""
+        """Reconcile later if the copies cannot be followed now. Turn an exception into an error of
+        this flow only."""
+        if not self._store.is_followed:
+            return ReconcileOutcome(after=UNFOLLOWED_SECONDS, held=True)
         try:
             return await self.reconcile(key)
         except Exception as error:

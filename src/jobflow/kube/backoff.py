@@ -1,7 +1,16 @@
 """Delays between attempts: they double up to a maximum, with jitter."""
 
+import asyncio
+import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+
+from jobflow.kube.errors import NETWORK_ERRORS, ApiError
+
+LONGEST_RETRY = 5.0
+"""Longest pause between two attempts of `retried`."""
+
+log = logging.getLogger(__name__)
 
 
 def delay(tries: int, *, first: float, most: float, dice: Callable[[], float]) -> float:
@@ -31,3 +40,14 @@ class ExponentialBackoff:
     def reset(self) -> None:
         """Start from the shortest delay again, after a success."""
         self._tries = 0
+
+
+async def retried(read: Callable[[], Awaitable[None]]) -> None:
+    """Call `read` (`catch_up` or `reread` of a Reflector) until it succeeds."""
+    backoff = ExponentialBackoff(most=LONGEST_RETRY)
+    while True:
+        try:
+            return await read()
+        except (ApiError, *NETWORK_ERRORS) as error:
+            log.warning("cannot read what the API server holds", extra={"error": str(error)})
+        await asyncio.sleep(backoff.next())

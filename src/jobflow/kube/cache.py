@@ -1,4 +1,4 @@
-"""A copy of the objects of one kind that never goes back in time.
+"""A copy of the objects of one kind that goes back in time only if the server does.
 
 Three sources write to it in any order: a list (`replace`), a watch (`changed`, `deleted`), and
 answers to writes and live reads (`learn`). Resource versions decide which object is newer.
@@ -7,12 +7,17 @@ Resource versions of one kind compare as integers, across objects too (KEP-5504)
 last version that list and watch have reported: everything up to it is in the copy. So an object at
 or below `version` that the copy lacks has been deleted, and one above it is new. (A copy that keeps
 only `wanted` objects may lack others too: its `learn` does not tell what was deleted.)
+
+A server whose etcd was restored from a snapshot counts versions again from an earlier one, or has
+objects at earlier versions. `precedes` and `includes_older` show it, and `start_over` replaces the
+copy whatever its versions are (docs/decisions/copies.md).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from jobflow.api.meta import ObjectMeta
+from jobflow.kube.reading import Identity
 
 
 class KubeObject(Protocol):
@@ -51,6 +56,8 @@ class Cache(Generic[T]):
     ) -> None:
         self.on_change: OnChange[T] = on_change or (lambda old, new: None)
         self.version = 0
+        self.newest = 0
+        """The highest version that list, watch, writes or live reads have reported."""
         self.served: bool | None = None
         """False while the server does not serve the kind or forbids it; None: not known yet."""
         self.synced = False
@@ -59,6 +66,12 @@ class Cache(Generic[T]):
         """Whether the last attempt to follow the kind failed, so that the copy may be old."""
         self.on_state: Callable[[], None] = lambda: None
         """Called when `served`, `synced` or `failing` may have changed."""
+        self.suspect = False
+        """Whether the server went back in time by what another copy shows, and this one has not
+        started over since: missing objects may be lost instead of deleted."""
+        self.on_start_over: Callable[[bool], None] = lambda expected: None
+        """Called when the copy was replaced because the server went back in time; `expected` if it
+        was `suspect` before."""
         self._objects: dict[Key, T] = {}
         self._doubted: set[Key] = set()
         self._slim = slim
@@ -111,14 +124,47 @@ class Cache(Generic[T]):
         for obj in objects:
             missing.pop(key_of(obj), None)
             self._take(obj, slim=True)
-        self.version = max(self.version, taken)
+        self.bookmark(version)
         for obj in missing.values():
             meta = obj.metadata
             if version_of(meta.resource_version) <= taken and meta.uid not in unreadable:
                 self._drop(obj)
-        self.served = self.synced = True
-        self.failing = False
-        self.on_state()
+        self._note_synced()
+
+    def precedes(self, version: str, known: int) -> bool:
+        """Return whether a consistent list at `version` is older than `known`: the `newest` version
+        when the list was requested."""
+        # another list may have started over meanwhile
+        return version_of(version) < min(known, self.newest)
+
+    def lags(self, meta: ObjectMeta | Identity) -> bool:
+        """Return whether the copy lacks an object, or has an older version of it."""
+        held = self._objects.get((meta.namespace, meta.name))
+        copied = version_of(held.metadata.resource_version) if held is not None else 0
+        return copied < version_of(meta.resource_version)
+
+    def includes_older(self, meta: ObjectMeta | Identity, version: str) -> bool:
+        """Return whether a list at `version` has an object that is older than its copy, although
+        the list includes everything up to `version`."""
+        held = self._objects.get((meta.namespace, meta.name))
+        if held is None:
+            return False
+        copied = version_of(held.metadata.resource_version)
+        return version_of(meta.resource_version) < copied <= version_of(version)
+
+    def start_over(self, objects: Iterable[T], version: str) -> None:
+        """Make the copy equal to a whole list at `version` of a server that went back in time. The
+        objects came from `shared` after a call of `doubt`."""
+        missing = dict(self._objects)
+        expected, self.suspect = self.suspect, False
+        self.version = self.newest = version_of(version)
+        for obj in objects:
+            missing.pop(key_of(obj), None)
+            self._put(obj)
+        for obj in missing.values():
+            self._drop(obj)
+        self._note_synced()
+        self.on_start_over(expected)
 
     def doubt(self) -> None:
         """Let the next object of the same version replace each copy: the server may have read the
@@ -147,10 +193,10 @@ class Cache(Generic[T]):
         self.served, self.failing = False, False
         self.on_state()
 
-    def follow_fails(self, failing: bool) -> None:
-        """Note whether the last attempt to follow the kind failed. The copy stays."""
-        if failing != self.failing:
-            self.failing = failing
+    def follow_fails(self) -> None:
+        """Note that the last attempt to follow the kind failed. The copy stays."""
+        if not self.failing:
+            self.failing = True
             self.on_state()
 
     def unsure(self) -> None:
@@ -194,6 +240,7 @@ class Cache(Generic[T]):
     def bookmark(self, version: str) -> None:
         """Note that events up to `version` have been applied."""
         self.version = max(self.version, version_of(version))
+        self.newest = max(self.newest, self.version)
 
     # ------------------------------------------------------------------ from writes and live reads
 
@@ -212,23 +259,32 @@ class Cache(Generic[T]):
 
     # ------------------------------------------------------------------
 
+    def _note_synced(self) -> None:
+        self.served = self.synced = True
+        self.failing = False
+        self.on_state()
+
     def _take(self, obj: T, *, slim: bool = False) -> None:
         key = key_of(obj)
+        version = version_of(obj.metadata.resource_version)
+        self.newest = max(self.newest, version)
         held = self._objects.get(key)
         if self._wanted is not None and not self._wanted(obj):
             if held is not None:
                 self._drop(held)
             return
         if held is not None:
-            newer = version_of(obj.metadata.resource_version)
-            older = version_of(held.metadata.resource_version)
-            if newer < older or (newer == older and key not in self._doubted):
+            copied = version_of(held.metadata.resource_version)
+            if version < copied or (version == copied and key not in self._doubted):
                 return
-            if held.metadata.uid != obj.metadata.uid:
-                self._drop(held)
-                held = None
-        if self._slim is not None and not slim:
-            obj = self._slim(obj)
+        self._put(obj if self._slim is None or slim else self._slim(obj))
+
+    def _put(self, obj: T) -> None:
+        key = key_of(obj)
+        held = self._objects.get(key)
+        if held is not None and held.metadata.uid != obj.metadata.uid:
+            self._drop(held)
+            held = None
         self._objects[key] = obj
         self._doubted.discard(key)
         self.on_change(held, obj)

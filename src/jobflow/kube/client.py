@@ -16,6 +16,7 @@ import msgspec
 from jobflow.api.meta import ListMeta
 from jobflow.api.resources import Resource
 from jobflow.kube import credentials
+from jobflow.kube.clock import ServerClock
 from jobflow.kube.connections import CONNECT_SECONDS, Connections, Query
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.errors import NETWORK_ERRORS, ApiError, Silence, UnreadableAnswer, api_error
@@ -117,6 +118,11 @@ class Client:
         sibling = Client(self.auth, namespace=self.namespace, connections=connections)
         sibling.observe = self.observe
         return sibling
+
+    @property
+    def clock(self) -> ServerClock:
+        """The server's time."""
+        return self._connections.clock
 
     async def __aenter__(self) -> Self:
         return self

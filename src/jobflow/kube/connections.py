@@ -11,6 +11,7 @@ from yarl import URL
 
 import jobflow
 from jobflow.kube import credentials
+from jobflow.kube.clock import ServerClock, boot_clock
 from jobflow.kube.credentials import Credentials, Login
 
 Query = Sequence[tuple[str, str]]
@@ -63,13 +64,15 @@ class Answer(Protocol):
 class Connections:
     """A pool of connections that opens with the first request."""
 
-    def __init__(self, auth: Credentials) -> None:
+    def __init__(self, auth: Credentials, clock: ServerClock | None = None) -> None:
         self.auth = auth
+        self.clock = clock or ServerClock()
+        """The server's time, by all answers that come over this pool and its siblings."""
         self._session: aiohttp.ClientSession | None = None
 
     def sibling(self) -> "Connections":
         """Return another pool to the same server."""
-        return Connections(self.auth)
+        return Connections(self.auth, self.clock)
 
     async def close(self) -> None:
         """Close all connections. A later request opens new ones."""
@@ -91,11 +94,13 @@ class Connections:
         text = quote(path, safe="/:") + (f"?{urlencode(query)}" if query else "")
         login = await self.auth.login()
         signed = _sign(headers or {}, login)
+        sent_at = boot_clock()
         response = await self._send(login, method, text, body, signed, limits)
         if response.status == 401 and (other := await self.auth.renewed(login)) is not None:
             response.close()
             signed = _sign(headers or {}, other)
             response = await self._send(other, method, text, body, signed, limits)
+        self.clock.answered(response.headers.get("Date"), sent_at, boot_clock())
         return response
 
     async def _send(

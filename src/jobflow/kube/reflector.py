@@ -6,8 +6,8 @@ Every error leads to another attempt after a backoff, so `run` ends only if it i
 
 import asyncio
 import logging
+import math
 import random
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Generic, TypeVar
@@ -18,8 +18,9 @@ from jobflow.api.meta import Object
 from jobflow.api.resources import Resource, Status
 from jobflow.api.schema.nesting import READABLE_DEPTH, is_deeper
 from jobflow.kube.backoff import ExponentialBackoff
-from jobflow.kube.cache import Cache, Key, KubeObject, version_of
+from jobflow.kube.cache import Cache, Key, KubeObject
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, Query, UnreadableAnswer, decoder
+from jobflow.kube.clock import boot_clock
 from jobflow.kube.errors import Silence, describe_network_error
 from jobflow.kube.reading import Identity, IdentityList, RawList, WatchEvent, identity_of
 
@@ -33,11 +34,12 @@ watches do not all end together."""
 SILENCE_SECONDS = 90.0
 """Seconds without an event or a bookmark after which a watch is repeated: its connection may be
 dead. A kind that does not change may bring neither."""
+PROOFS = 3
+"""Requests within the maximum age of a copy. The server ends each watch in time and accepts the
+next, which proves that the copy is up to date although nothing changes."""
 ABSENT_SECONDS = 30.0
 """Pause before another request for a kind that the server does not serve."""
 LONGEST_WAIT = 30.0
-LONGEST_RETRY = 5.0
-"""Longest pause between two attempts of `retried`."""
 LONGEST_WAIT_GONE = 5.0
 """The server works, it only forgets versions soon: lists every few seconds keep the copy useful."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -46,17 +48,6 @@ READ_ONE_BY_ONE = 200
 READS_AT_ONCE = 16
 DELETIONS_WITHIN = 5.0
 """How long the watch may take to bring the last state of deleted objects."""
-
-
-async def retried(read: Callable[[], Awaitable[None]]) -> None:
-    """Call `read` (`catch_up` or `reread` of a Reflector) until it succeeds."""
-    backoff = ExponentialBackoff(most=LONGEST_RETRY)
-    while True:
-        try:
-            return await read()
-        except (ApiError, *NETWORK_ERRORS) as error:
-            log.warning("cannot read what the API server holds", extra={"error": str(error)})
-        await asyncio.sleep(backoff.next())
 
 
 class Reflector(Generic[T]):
@@ -73,18 +64,23 @@ class Reflector(Generic[T]):
         query: Query = (),
         backoff: ExponentialBackoff | None = None,
         after: Callable[[], Awaitable[object]] | None = None,
+        max_age: float | None = None,
     ) -> None:
-        """`after` is awaited before the first list."""
+        """`after` is awaited before the first list. `max_age`: seconds within which `age` stays
+        while the server answers; None: no such limit, and fewer requests."""
         self.resource = resource
         self.cache = cache
         self.heard_at: float | None = None
-        """time.monotonic() of the server's last message about this kind."""
+        """Time on `boot_clock` at which the copy was known to be up to date: of the server's last
+        message about this kind, or of the request for the last list."""
         self._client = client
         self._decoder = decoder(type)
         self._namespace = namespace
         self._query = query
         self._before_listing = after
-        self._backoff = backoff or ExponentialBackoff(most=LONGEST_WAIT)
+        self.max_age = max_age
+        longest = LONGEST_WAIT if max_age is None else min(LONGEST_WAIT, max_age / PROOFS)
+        self._backoff = backoff or ExponentialBackoff(most=longest)
         self._version: str | None = None
         self.trouble = ""
         """Why the kind cannot be followed at present; "" if it can."""
@@ -102,8 +98,20 @@ class Reflector(Generic[T]):
         """Number of objects that cannot be read, so that the copy lacks them or is older."""
         return len(self._unreadable)
 
+    @property
+    def age(self) -> float:
+        """Seconds since the copy was known to be up to date."""
+        return math.inf if self.heard_at is None else boot_clock() - self.heard_at
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the copy has been read, and may be older than its maximum age."""
+        return self.max_age is not None and self.max_age < self.age < math.inf
+
     async def run(self) -> None:
-        """Keep the cache up to date until cancelled."""
+        """Keep the cache up to date until cancelled. A watch continues from the version of the one
+        before only if the server has ended that: behind a connection that broke, the server may
+        have gone back in time."""
         if self._before_listing is not None:
             await self._before_listing()
         while True:
@@ -114,9 +122,9 @@ class Reflector(Generic[T]):
             except ApiError as error:
                 await asyncio.sleep(self._after(error))
             except NETWORK_ERRORS as error:
-                self.error = None
+                self._version = self.error = None
                 self._report(describe_network_error(error))
-                self.cache.follow_fails(True)
+                self.cache.follow_fails()
                 await asyncio.sleep(self._wait())
             else:
                 await asyncio.sleep(self._wait() if quiet else 0)
@@ -124,16 +132,39 @@ class Reflector(Generic[T]):
     # ------------------------------------------------------------------ list
 
     async def _list(self) -> None:
-        """Read a whole list, as one page if the server forgot the version between pages (410)."""
+        """Read a whole list into the copy."""
+        cache, asked_at, known = self.cache, boot_clock(), self.cache.newest
+        objects, version, unreadable = await self._whole_list()
+        is_older = any(cache.includes_older(obj.metadata, version) for obj in objects)
+        if is_older or cache.suspect or cache.precedes(version, known):
+            return await self._start_over(known)
+        cache.replace(objects, version, unreadable=unreadable)
+        self._version = version
+        self.heard_at = asked_at
+
+    async def _start_over(self, known: int) -> None:
+        """Replace the copy by a list of a server that went back in time. The list is read again: an
+        object may have the version of its copy, and yet be another."""
+        self.cache.doubt()
+        asked_at = boot_clock()
+        objects, version, _ = await self._whole_list()
+        log.error(
+            "the API server went back in time, starting over",
+            extra={"kind": self.resource.kind, "known": known, "version": version},
+        )
+        self.cache.start_over(objects, version)
+        self._version = version
+        self.heard_at = asked_at
+
+    async def _whole_list(self) -> tuple[list[T], str, set[str]]:
+        """Return the objects of a list, its version, and the UIDs of those that cannot be read. If
+        the server forgot the version between pages (410), the list is read as one page."""
         try:
-            objects, version, unreadable = await self._pages(limit=500)
+            return await self._pages(limit=500)
         except ApiError as error:
             if not error.gone:
                 raise
-            objects, version, unreadable = await self._pages(limit=0)
-        self.cache.replace(objects, version, unreadable=unreadable)
-        self._version = version
-        self.heard_at = time.monotonic()
+            return await self._pages(limit=0)
 
     async def _pages(self, limit: int) -> tuple[list[T], str, set[str]]:
         objects: list[T] = []
@@ -160,8 +191,11 @@ class Reflector(Generic[T]):
 
         Waits for the watch to bring the last state of deleted objects, which tells how they ended.
         """
-        uids, lagging, version = await self._identities()
-        newer = [identity for identity in lagging if self._lags(identity)]
+        known = self.cache.newest
+        uids, lagging, version, is_older = await self._identities()
+        if is_older or self.cache.suspect or self.cache.precedes(version, known):
+            return await self._start_over(known)
+        newer = [identity for identity in lagging if self.cache.lags(identity)]
         if len(newer) > READ_ONE_BY_ONE:
             objects, _, _ = await self._pages(limit=500)
             for obj in objects:
@@ -183,12 +217,13 @@ class Reflector(Generic[T]):
         self.cache.doubt()
         await self._list()
 
-    async def _identities(self) -> tuple[set[str], list[Identity], str]:
-        """Return the UIDs of a whole list, its objects that the copy lags behind, and its version.
-        Pages are read one by one: nothing else is kept of a hundred thousand objects."""
+    async def _identities(self) -> tuple[set[str], list[Identity], str, bool]:
+        """Return the UIDs of a whole list, its objects that the copy lags behind, its version, and
+        whether it has objects that are older than it must include. Pages are read one by one:
+        nothing else is kept of a hundred thousand objects."""
         uids: set[str] = set()
         lagging: list[Identity] = []
-        version = ""
+        version, is_older = "", False
         pages = self._client.list(
             self.resource,
             IdentityList,
@@ -201,13 +236,9 @@ class Reflector(Generic[T]):
                 version = page.metadata.resource_version
                 identities = [item.metadata for item in page.items or ()]
                 uids.update(identity.uid for identity in identities)
-                lagging += [identity for identity in identities if self._lags(identity)]
-        return uids, lagging, version
-
-    def _lags(self, identity: Identity) -> bool:
-        held = self.cache.get(identity.namespace, identity.name)
-        copied = version_of(held.metadata.resource_version) if held is not None else 0
-        return copied < version_of(identity.resource_version)
+                lagging += [identity for identity in identities if self.cache.lags(identity)]
+                is_older |= any(self.cache.includes_older(each, version) for each in identities)
+        return uids, lagging, version, is_older
 
     async def _read_one(self, identity: Identity, slots: asyncio.Semaphore) -> None:
         path = self.resource.path(identity.namespace, identity.name)
@@ -235,15 +266,15 @@ class Reflector(Generic[T]):
     async def _watch(self) -> bool:
         """Follow one watch to its end. Returns whether it ended at once, without an event."""
         assert self._version is not None
-        seconds = WATCH_SECONDS + random.randrange(WATCH_SECONDS)
-        started, heard = time.monotonic(), False
+        seconds, silence = self._limits()
+        started, heard = boot_clock(), False
         events = self._client.watch(
             self.resource,
             namespace=self._namespace,
             resource_version=self._version,
             query=self._query,
             timeout_seconds=seconds,
-            silence=SILENCE_SECONDS,
+            silence=silence,
             opened=self._opened,
         )
         try:
@@ -253,10 +284,23 @@ class Reflector(Generic[T]):
                     if not heard:
                         heard = True
                         self._recovered()
-                    self.heard_at = time.monotonic()
-        except Silence:  # the next watch shows whether the server is still there
+                    self.heard_at = boot_clock()
+        except Silence:
+            if self.max_age is not None:
+                raise  # the server would have ended the watch
+            # the next watch shows whether the server is still there
+        quiet = not heard and boot_clock() - started < 1.0
+        if not quiet:
             self._recovered()
-        return not heard and time.monotonic() - started < 1.0
+        return quiet
+
+    def _limits(self) -> tuple[int, float]:
+        """Return the seconds after which the server ends a watch, and those without a message after
+        which its connection counts as broken."""
+        if self.max_age is None:
+            return WATCH_SECONDS + random.randrange(WATCH_SECONDS), SILENCE_SECONDS
+        proof = self.max_age / PROOFS
+        return max(1, int(proof)), proof * 1.5
 
     def _apply(self, line: bytes) -> None:
         """Apply one event. Raises ApiError for an ERROR and for an unknown type."""
@@ -324,7 +368,7 @@ class Reflector(Generic[T]):
             return max(ABSENT_SECONDS if error.code == 404 else 0.0, self._wait())
         if error.code != 429:
             self._version = None
-            self.cache.follow_fails(True)
+            self.cache.follow_fails()
         return max(self._wait(), min(error.retry_after or 0.0, LONGEST_WAIT))
 
     def _wait(self) -> float:
@@ -342,9 +386,8 @@ class Reflector(Generic[T]):
 
     def _opened(self) -> None:
         """Note that the server follows the version that was asked for."""
-        self.heard_at = time.monotonic()
+        self.heard_at = boot_clock()
         self.error = None
-        self.cache.follow_fails(False)
 
     def _recovered(self) -> None:
         """Note that a watch has worked for some time, or has brought an event."""

@@ -5,7 +5,8 @@ Webhook and controller read it. Reflectors (`feeds`) and the answers to the cont
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -102,10 +103,17 @@ class Store:
         self._queues: dict[str, str] = {}
         self._commands_hidden = False
         """Whether plans may have ignored Commands that the copy holds."""
+        self.started_over = asyncio.Event()
+        """Set when a copy was replaced because the API server went back in time: what is known from
+        before, here and elsewhere, may not be true."""
         self.commands.on_state = self._commands_state_changed
         for cache in (self.flows, self.templates, self.jobs, self.queues, self.crons):
             cache.on_state = self._update_synced
         self.pods.cache.on_state = self._update_synced
+        followed = (self.flows, self.templates, self.jobs, self.queues, self.crons, self.commands)
+        copies: set[Cache[Any]] = {*followed, self.pods.cache}
+        for each in copies:
+            each.on_start_over = partial(self._start_over, copies - {each})
 
     # ------------------------------------------------------------------ reading
 
@@ -168,6 +176,13 @@ class Store:
         if pods are forbidden, because then no pod can be read at all."""
         cache = self.pods.cache
         return cache.served is False or (cache.synced and not cache.failing)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether flows, templates and jobs can be followed at present. While they cannot, the API
+        server may go back in time unnoticed."""
+        needed = (self.flows, self.templates, self.jobs)
+        return not any(cache.failing or cache.served is False for cache in needed)
 
     # ------------------------------------------------------------------ indexes
 
@@ -305,6 +320,15 @@ class Store:
             for command in list(self.commands):
                 self._command_changed(None, command)
         self._update_synced()
+
+    def _start_over(self, others: Set[Cache[Any]], expected: bool) -> None:
+        """Forget deleted jobs: they may be lost, and their flows may not have run them yet. Let the
+        other copies start over too, if one shows that the server went back in time."""
+        self._gone.clear()
+        self.started_over.set()
+        if not expected:
+            for each in others:
+                each.suspect = True
 
     def _update_synced(self) -> None:
         if not all(cache.synced for cache in (self.flows, self.templates, self.jobs)):

@@ -47,31 +47,42 @@ class Feeds:
         reflectors = (getattr(self, field.name) for field in fields(self))
         return (reflector for reflector in reflectors if reflector is not None)
 
+    def outdated(self) -> list[Feed]:
+        """Return the feeds whose copies are too old to rely on. Commands, queues and pods are not
+        among them: plans and reviews do without them while they cannot be followed."""
+        needed: tuple[Feed, ...] = (self.flows, self.templates, self.jobs, self.crons)
+        return [feed for feed in needed if feed.outdated]
 
-def feeds(store: Store, client: Client, *, namespace: str = "") -> Feeds:
-    """Return the reflectors that keep the store up to date. With a `namespace`, nothing outside it
-    is requested, so queues are not known."""
+
+def feeds(
+    store: Store, client: Client, *, namespace: str = "", max_age: float | None = None
+) -> Feeds:
+    """Return the reflectors that keep the store up to date, each copy at most `max_age` seconds old
+    while the API server answers. With a `namespace`, nothing outside it is requested, so queues are
+    not known."""
+    everywhere: dict[str, Any] = {"max_age": max_age}
+    there: dict[str, Any] = {"namespace": namespace, **everywhere}
     queues, pods = None, None
     if namespace:
         store.queues.absent()
     else:
-        queues = Reflector(client, QUEUES, Queue, store.queues)
+        queues = Reflector(client, QUEUES, Queue, store.queues, **everywhere)
     if store.has_pods:
         pods = Reflector(
             client,
             PODS,
             Pod,
             store.pods.cache,
-            namespace=namespace,
             query=PODS_OF_JOBS,
             after=store.listed.wait,
+            **there,
         )
     return Feeds(
-        Reflector(client, JOBFLOWS, JobFlow, store.flows, namespace=namespace),
-        Reflector(client, JOBTEMPLATES, JobTemplate, store.templates, namespace=namespace),
-        Reflector(client, JOBS, Job, store.jobs, namespace=namespace),
-        Reflector(client, COMMANDS, Command, store.commands, namespace=namespace),
-        Reflector(client, CRONJOBFLOWS, CronJobFlow, store.crons, namespace=namespace),
+        Reflector(client, JOBFLOWS, JobFlow, store.flows, **there),
+        Reflector(client, JOBTEMPLATES, JobTemplate, store.templates, **there),
+        Reflector(client, JOBS, Job, store.jobs, **there),
+        Reflector(client, COMMANDS, Command, store.commands, **there),
+        Reflector(client, CRONJOBFLOWS, CronJobFlow, store.crons, **there),
         queues,
         pods,
     )

@@ -24,7 +24,8 @@ log = structlog.get_logger(__name__)
 
 class StoreCluster:
     """`judges.Cluster` over a store. `only` is the one namespace that is followed, or "". `unfit`
-    returns why nothing may be judged now, or "". `observe` gets the result of every dry run."""
+    returns why nothing may be judged now, `outdated` why the store may not be relied on, each "" if
+    all is well. `observe` gets the result of every dry run."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class StoreCluster:
         *,
         only: str = "",
         unfit: Callable[[], str] = lambda: "",
+        outdated: Callable[[], str] = lambda: "",
         observe: Observe = lambda result: None,
     ) -> None:
         self._store = store
@@ -40,6 +42,7 @@ class StoreCluster:
         self._only = only
         self._dry_runs = DryRuns(client, observe)
         self.unfit = unfit
+        self.outdated = outdated
         self.templates = store.templates_in
         self.queues = store.queue_states
 

@@ -9,6 +9,7 @@ import pytest
 
 from jobflow.cli.cluster.doctor.certificate import describe_serving
 from jobflow.cli.cluster.doctor.cluster import Status
+from jobflow.cli.cluster.doctor.leader import describe_offset, find_offset
 from jobflow.cli.cluster.doctor.namespace import find_added_defaults, find_lost_fields
 from jobflow.cli.cluster.doctor.volcano import describe_deployment, is_enabled, list_controllers
 from jobflow.webhook.certificates.pki import Pki, make_pki
@@ -34,6 +35,28 @@ def test_controllers_are_enabled_as_volcano_reads_its_flag(
     arguments: list[str], enabled: bool
 ) -> None:
     assert is_enabled("jobflow-controller", list_controllers(arguments)) is enabled
+
+
+@pytest.mark.parametrize(
+    ("renewed", "offset"),
+    [("2026-11-21T12:00:00.300000Z", -0.3), ("2026-11-21T11:50:00.000000Z", 600.0), (None, None)],
+)
+def test_the_clock_of_a_leader_is_compared_with_the_time_of_the_write(
+    renewed: str | None, offset: float | None
+) -> None:
+    written = [
+        {"manager": "jobflow", "time": f"2026-11-21T{at}Z"} for at in ("09:00:00", "12:00:00")
+    ]
+    spec = {"holderIdentity": "jobflow-0", "renewTime": renewed}
+    found = find_offset({"metadata": {"managedFields": written}, "spec": spec})
+    assert found == (None if offset is None else ("jobflow-0", offset))
+    assert find_offset({"metadata": {}, "spec": spec}) is None
+
+
+def test_only_a_large_offset_of_a_clock_is_reported() -> None:
+    assert describe_offset(29.0, "x") == ""
+    assert describe_offset(600.2, "x") == "The clock of x is 0:10:00 behind that of the API server."
+    assert describe_offset(-90.0, "x").startswith("The clock of x is 0:01:30 ahead of that")
 
 
 def test_a_deployment_without_available_replicas_is_a_fault() -> None:

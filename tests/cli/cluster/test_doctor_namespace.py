@@ -99,9 +99,9 @@ async def test_checks_that_need_the_same_right_are_in_one_line(world: SandboxWor
     right = "list validatingwebhookconfigurations.admissionregistration.k8s.io"
     lines = [line for line in result.out.splitlines() if right in line]
     assert lines == [
-        "warning volcano-admission, webhook, certificate, leader: This was not checked: it needs "
-        f"the right to {right}. Ask an administrator of the cluster for this right, or to run "
-        "`jobflow doctor`."
+        "warning volcano-admission, webhook, certificate, leader, clocks: This was not checked: it "
+        f"needs the right to {right}. Ask an administrator of the cluster for this right, or to "
+        "run `jobflow doctor`."
     ]
     warnings = [line for line in result.out.splitlines() if line.startswith("warning")]
     assert result.out.splitlines()[-1] == f"No faults, {len(warnings)} warnings."

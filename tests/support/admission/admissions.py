@@ -181,10 +181,14 @@ class FakeCluster:
     asked: list[str] = field(default_factory=list)
     """Namespaces that were read live."""
     why_unfit: str = ""
+    why_outdated: str = ""
     says: Callable[[Mapping[str, Any]], DryRun | None] = lambda template: DryRun()
     """The API server's answer to a pod template."""
     tried: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     """Namespaces and pod templates of dry runs."""
+
+    def outdated(self) -> str:
+        return self.why_outdated
 
     def unfit(self) -> str:
         return self.why_unfit

@@ -6,10 +6,12 @@ process can be stopped, killed and started again.
 
 import contextlib
 import json
+import shutil
 import socket
 import ssl
 import subprocess
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,16 +124,23 @@ class ControlPlane:
         self.start_api_server()
         self.start_controllers()
 
+    @property
+    def _data(self) -> Path:
+        return self.directory / "etcd"
+
+    @property
+    def _etcd_peer(self) -> str:
+        return f"http://127.0.0.1:{self.etcd_peer_port}"
+
     def start_etcd(self) -> None:
-        peer = f"http://127.0.0.1:{self.etcd_peer_port}"
         self._start(
             ETCD,
-            f"--data-dir={self.directory / 'etcd'}",
+            f"--data-dir={self._data}",
             f"--listen-client-urls={self.etcd_url}",
             f"--advertise-client-urls={self.etcd_url}",
-            f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}",
-            f"--initial-cluster=default={peer}",
+            f"--listen-peer-urls={self._etcd_peer}",
+            f"--initial-advertise-peer-urls={self._etcd_peer}",
+            f"--initial-cluster=default={self._etcd_peer}",
             "--unsafe-no-fsync=true",
             "--log-level=error",
         )
@@ -205,6 +214,36 @@ class ControlPlane:
         """Let etcd drop every version except the newest, as it does every five minutes."""
         revision = self._etcd("/v3/kv/range", {"key": "AA=="})["header"]["revision"]
         self._etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
+
+    def snapshot(self) -> Path:
+        """Return a file with everything that etcd holds now."""
+        path = self.directory / "snapshot.db"
+        url = f"{self.etcd_url}/v3/maintenance/snapshot"
+        with path.open("wb") as file, httpx.stream("POST", url, json={}, trust_env=False) as answer:
+            for line in answer.iter_lines():
+                file.write(b64decode(json.loads(line)["result"].get("blob", "")))
+        return path
+
+    def restore(self, snapshot: Path, *options: str) -> None:
+        """Restore etcd from a snapshot as an administrator does: everything is stopped, and started
+        on the restored data. `options` are those of `etcdutl snapshot restore`."""
+        for name in (CONTROLLERS, API_SERVER, ETCD):
+            self.end(name)
+        shutil.rmtree(self._data)
+        subprocess.run(
+            [
+                str(self.assets / "etcdutl"),
+                *("snapshot", "restore", str(snapshot), f"--data-dir={self._data}"),
+                f"--initial-cluster=default={self._etcd_peer}",
+                f"--initial-advertise-peer-urls={self._etcd_peer}",
+                *options,
+            ],
+            check=True,
+            capture_output=True,
+        )
+        self.start_etcd()
+        self.start_api_server()
+        self.start_controllers()
 
     def _etcd(self, path: str, body: dict[str, Any]) -> Any:
         with httpx.Client(base_url=self.etcd_url, trust_env=False) as client:

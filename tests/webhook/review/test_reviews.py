@@ -157,6 +157,26 @@ class TestDeletes:
         assert "try again" in response.message
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (review("CREATE", FLOW), 503),
+        (review("DELETE", None, TEMPLATE), 503),
+        (review("CREATE", TEMPLATE), None),
+        (review("UPDATE", with_metadata(FLOW), FLOW), None),
+        (review("DELETE", None, stored(FLOW, status={"state": {"phase": "Succeed"}})), None),
+    ],
+    ids=["new flow", "deleted template", "new template", "changed labels", "deleted flow"],
+)
+async def test_only_reviews_that_need_current_copies_wait_for_them(
+    body: bytes, code: int | None
+) -> None:
+    response = await respond(body, FakeCluster(why_outdated="the copy of jobflows is old"))
+    assert (response.allowed, response.code) == (code is None, code)
+    if code:
+        assert response.message == "the copy of jobflows is old; try again"
+
+
 async def test_templates_are_judged_on_creates_and_changes_of_the_spec() -> None:
     assert (await respond(review("CREATE", TEMPLATE))).allowed
     for old in (None, TEMPLATE):

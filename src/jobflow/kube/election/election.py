@@ -15,8 +15,9 @@ import structlog
 
 from jobflow.api.resources import LEASES
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.clock import boot_clock
 from jobflow.kube.election.candidate import LOOK, Candidate, Claim, Look, Step, Timing, Wait
-from jobflow.kube.election.fence import Fence, FencedClient, boot_clock
+from jobflow.kube.election.fence import Fence, FencedClient
 from jobflow.kube.election.lease import Lease
 
 log = structlog.get_logger(__name__)

@@ -7,7 +7,6 @@ import asyncio
 import math
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from typing import Any
 import aiohttp
 
 from jobflow.kube.client import ApiError, Client, Query
+from jobflow.kube.clock import ServerClock, boot_clock
 from jobflow.kube.connections import CONNECTIONS, Connections
 from jobflow.kube.credentials import Credentials
 
@@ -23,12 +23,6 @@ from jobflow.kube.credentials import Credentials
 class NotLeading(ConnectionError):
     """A write was not sent because this process does not lead. One of NETWORK_ERRORS, because it
     says as little about the object as a broken connection."""
-
-
-def boot_clock() -> float:
-    """Return seconds that count while the machine is suspended too, if the system supports it
-    (time.monotonic does not, on Linux). Setting the time does not change them."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Fence:
@@ -74,7 +68,7 @@ class FencedClient(Client):
     """Reads through another client, and writes through connections of its own, behind a fence."""
 
     def __init__(self, client: Client, fence: Fence, write_seconds: float) -> None:
-        connections = FencedConnections(client.auth, fence, write_seconds)
+        connections = FencedConnections(client.auth, client.clock, fence, write_seconds)
         super().__init__(client.auth, namespace=client.namespace, connections=connections)
         self.observe = client.observe
         self._reads = client
@@ -108,8 +102,10 @@ class FencedConnections(Connections):
     connection, for any time.
     """
 
-    def __init__(self, auth: Credentials, fence: Fence, write_seconds: float) -> None:
-        super().__init__(auth)
+    def __init__(
+        self, auth: Credentials, clock: ServerClock, fence: Fence, write_seconds: float
+    ) -> None:
+        super().__init__(auth, clock)
         self._fence = fence
         self._write_seconds = write_seconds
 

@@ -59,6 +59,9 @@ class Replica:
     def unfit(self) -> str:
         return ""  # otherwise the replica would not have sent the review
 
+    def outdated(self) -> str:
+        return self.ask(str, "outdated")
+
     def follows(self, namespace: str) -> bool:
         return self.ask(bool, "follows", namespace)
 

@@ -46,6 +46,9 @@ class Cluster(Protocol):
     def unfit(self) -> str:
         """Return why nothing may be judged at present, or ""."""
 
+    def outdated(self) -> str:
+        """Return why what was read may be too old to judge by, or ""."""
+
     def follows(self, namespace: str) -> bool:
         """Return whether this process follows the flows of the namespace."""
 
@@ -243,7 +246,9 @@ class TemplateJudge(Judge[JobTemplate]):
         if misfits := _misfits(new):
             return Verdict(misfits)
         namespace = new.metadata.namespace
-        verdict = validate_template(new, known(self._cluster, namespace))
+        # queues matter only to warnings
+        queues = self._cluster.queues() if self._cluster.knows(namespace) else None
+        verdict = validate_template(new, Known(queues=queues))
         if not verdict.violations:
             await self._check_rights(user, new)
         tried = pod_templates(with_placeholders(new.spec))
@@ -264,6 +269,7 @@ class TemplateJudge(Judge[JobTemplate]):
             return PASS
         if not self._cluster.knows(namespace):
             raise NotReady("which flows use it is still being read")
+        _require_current(self._cluster)
         needed_by = await self._cluster.needed_by(namespace, old.metadata.name)
         return await self._judge_delete(
             namespace,
@@ -283,10 +289,17 @@ def _misfits(template: JobTemplate) -> tuple[Violation, ...]:
 
 
 def known(cluster: Cluster, namespace: str) -> Known:
-    """Return what rules may know of the cluster: nothing until the namespace was read."""
+    """Return what rules may know of the cluster: nothing until the namespace was read. Raises
+    NotReady if that was too long ago."""
     if not cluster.knows(namespace):
         return Known()
+    _require_current(cluster)
     return Known(templates=cluster.templates(namespace), queues=cluster.queues())
+
+
+def _require_current(cluster: Cluster) -> None:
+    if why := cluster.outdated():
+        raise NotReady(why)
 
 
 class CronJudge(Judge[CronJobFlow]):

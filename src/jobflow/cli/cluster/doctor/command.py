@@ -12,7 +12,7 @@ from rich.text import Text
 from jobflow.cli.cluster.doctor.certificate import check_certificates
 from jobflow.cli.cluster.doctor.cluster import Check, Cluster, NotReadable, Result, Status, warning
 from jobflow.cli.cluster.doctor.definitions import check_definitions, check_volcano
-from jobflow.cli.cluster.doctor.leader import check_leader
+from jobflow.cli.cluster.doctor.leader import check_clocks, check_leader
 from jobflow.cli.cluster.doctor.namespace import (
     check_flows,
     check_queues,
@@ -36,6 +36,7 @@ CHECKS: Mapping[str, Check] = {
     "webhook": check_webhook,
     "certificate": check_certificates,
     "leader": check_leader,
+    "clocks": check_clocks,
     "rights": check_rights,
     "queues": check_queues,
     "flows": check_flows,

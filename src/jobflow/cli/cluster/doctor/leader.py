@@ -1,35 +1,85 @@
-"""Check that a replica runs the flows: the holder of the Lease renews it."""
+"""Checks that a replica runs the flows, which holds the Lease and renews it, and of the clocks."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from jobflow.api.resources import LEASES
 from jobflow.cli.cluster.doctor.cluster import Cluster, Json, Result, fault, ok, warning
 from jobflow.cli.cluster.doctor.webhook import find_configurations
 from jobflow.core.text import format_elapsed
+from jobflow.kube.clock import LARGE_OFFSET
 
 DEFAULT = "jobflow"
 """Name of the Lease if no configuration of a webhook tells another."""
 TOLERANCE = timedelta(seconds=60)
 """Time beyond the duration of a Lease in which another replica takes it over, and by which the
-clock of this machine may differ."""
+clock of the last holder may differ."""
+_SYNCHRONIZE = (
+    "Synchronize it, with NTP for example: flows run by the API server's clock, but certificates "
+    "and the times that commands show depend on it."
+)
 _START = "Check that the replicas of JobFlow run, and that controller.enabled is true."
 
 
+class _Place(NamedTuple):
+    """The Lease of a release. `by_url`: its replicas are outside the cluster."""
+
+    name: str
+    by_url: bool
+
+
 async def check_leader(cluster: Cluster) -> AsyncIterator[Result]:
-    """Check the Lease of each release. The chart gives it the name of the configuration."""
-    now = datetime.now(UTC)
-    places = [_place(each) for each in await find_configurations(cluster)]
-    for namespace, name in places or [("", DEFAULT)]:
+    """Check the Lease of each release."""
+    async for place, lease in _leases(cluster):
+        yield describe_lease(lease, place.name, cluster.client.clock.now(), by_url=place.by_url)
+
+
+async def check_clocks(cluster: Cluster) -> AsyncIterator[Result]:
+    """Compare the clocks of this machine and of each leader with that of the API server."""
+    leases = [lease async for _, lease in _leases(cluster) if lease is not None]
+    offsets = [("this machine", cluster.client.clock.offset)]
+    offsets += [offset for lease in leases if (offset := find_offset(lease)) is not None]
+    wrong = [text for whose, offset in offsets if (text := describe_offset(offset, whose))]
+    for text in wrong:
+        yield warning(text, _SYNCHRONIZE)
+    if not wrong:
+        yield ok("Clocks agree with that of the API server.")
+
+
+async def _leases(cluster: Cluster) -> AsyncIterator[tuple[_Place, Json | None]]:
+    """Yield the Lease of each release. The chart gives it the name of the configuration."""
+    configured = [_place(each) for each in await find_configurations(cluster)]
+    for namespace, name in configured or [("", DEFAULT)]:
         if namespace:
             found = [await cluster.read(LEASES, namespace, name)]
         else:
             query = (("fieldSelector", f"metadata.name={name}"),)
             found = [*await cluster.read_all(LEASES, query=query)]
         for lease in found or [None]:
-            yield describe_lease(lease, name, now, by_url=bool(places) and not namespace)
+            yield _Place(name, by_url=bool(configured) and not namespace), lease
+
+
+def find_offset(lease: Json) -> tuple[str, float] | None:
+    """Return whose clock set the times in a Lease, and the seconds by which the API server's, which
+    notes the time of each write in the metadata, is ahead of it. None if it was not noted."""
+    spec, managed = lease.get("spec") or {}, lease["metadata"].get("managedFields") or ()
+    times = [datetime.fromisoformat(each["time"]) for each in managed if each.get("time")]
+    if not times or not spec.get("renewTime"):
+        return None
+    offset = max(times) - datetime.fromisoformat(spec["renewTime"])
+    return spec.get("holderIdentity") or "the last leader", offset.total_seconds()
+
+
+def describe_offset(offset: float, whose: str) -> str:
+    """Return a sentence about a large offset of a clock, in seconds; "" about a small one."""
+    if abs(offset) < LARGE_OFFSET:
+        return ""
+    difference = timedelta(seconds=round(abs(offset)))
+    word = "behind" if offset > 0 else "ahead of"
+    return f"The clock of {whose} is {difference} {word} that of the API server."
 
 
 def _place(configuration: Json) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Deadline of an attempt: a step's `timeout`, counted from its vcjob's first Running.
 
-Time in a queue does not count, restarts by Volcano do.
+Time in a queue does not count, restarts by Volcano do. Volcano's time of the first Running counts,
+but not if it is before the creation of the vcjob or after the plan that sees it first.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,11 @@ def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
         return stored.deadline
     seconds = duration(text, None)
     since = min(_running(job, ctx.records.get(job.metadata.name)), default=None)
-    return None if seconds is None or since is None else ceil_to_second(add(since, seconds))
+    if seconds is None or since is None:
+        return None
+    # the clock of Volcano's controllers may be wrong
+    since = min(max(since, job.metadata.creation_timestamp or since), ctx.second)
+    return ceil_to_second(add(since, seconds))
 
 
 def duration(text: str | None, default: T) -> timedelta | T:

@@ -10,6 +10,7 @@ import aiohttp
 from multidict import CIMultiDict
 
 from jobflow.kube.client import Client
+from jobflow.kube.clock import ServerClock
 from jobflow.kube.connections import Connections, common_headers
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.sandbox.apiserver.requests.http import App, Scope
@@ -31,14 +32,14 @@ class InProcessConnections(Connections):
     As over HTTP, the server finishes a request whose client does not wait any more.
     """
 
-    def __init__(self, auth: Credentials, app: App) -> None:
-        super().__init__(auth)
+    def __init__(self, auth: Credentials, app: App, clock: ServerClock | None = None) -> None:
+        super().__init__(auth, clock)
         self._app = app
         self._exchanges: dict[asyncio.Task[None], _Exchange] = {}
 
     def sibling(self) -> Connections:
         """Return other connections to the same application."""
-        return InProcessConnections(self.auth, self._app)
+        return InProcessConnections(self.auth, self._app, self.clock)
 
     async def close(self) -> None:
         """End all streams, and wait for the requests that are being handled."""

@@ -1,0 +1,96 @@
+"""Clocks: seconds that nobody sets, and the time of an API server."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from statistics import median
+
+log = logging.getLogger(__name__)
+
+ANSWERS = 9
+"""Answers whose medians count, so that a few late ones do not matter."""
+BETWEEN_ANSWERS = 1.0
+"""Seconds between two answers that count."""
+RESOLUTION = 1.0
+"""Seconds by which a Date header may be too early: it has whole seconds."""
+LARGE_OFFSET = 30.0
+"""Seconds from which an offset is a fault of this machine that somebody should mend."""
+
+
+def boot_clock() -> float:
+    """Return seconds that count while the machine is suspended too, if the system supports it
+    (time.monotonic does not, on Linux). Setting the time does not change them."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class ServerClock:
+    """The time of an API server, from the Date headers of its answers.
+
+    The server has written the header between the request and the answer, and up to RESOLUTION
+    after the time that the header names. So each answer gives the earliest and the latest time that
+    the server may have. As long as the time of this machine is between the medians of both, it is
+    used as it is: a clock that is right is never corrected, however slow the answers are, and the
+    time does not jitter. Otherwise the middle is used, half a round trip from both ends, until the
+    answers contradict it.
+    """
+
+    def __init__(
+        self,
+        *,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = boot_clock,
+    ) -> None:
+        """`wall` is the clock of this machine, in seconds since 1970, which somebody may set at any
+        time; `clock` is one that nobody sets."""
+        self._wall = wall
+        self._clock = clock
+        self._earliest: deque[float] = deque(maxlen=ANSWERS)
+        self._latest: deque[float] = deque(maxlen=ANSWERS)
+        """The times that the server may have had when `_clock` was 0."""
+        self._bounds: tuple[float, float] | None = None
+        """The medians of both."""
+        self._taken_at = float("-inf")
+        self._offset = 0.0
+
+    def now(self) -> datetime:
+        """Return the server's time; that of this machine before the first answer."""
+        return datetime.fromtimestamp(self._wall() + self.offset, UTC)
+
+    @property
+    def offset(self) -> float:
+        """Seconds that the server is ahead of this machine."""
+        if self._bounds is not None:
+            since_zero = self._wall() - self._clock()
+            lowest, highest = (bound - since_zero for bound in self._bounds)
+            if not lowest <= self._offset <= highest:
+                is_right = lowest <= 0 <= highest
+                self._change(0.0 if is_right else (lowest + highest) / 2)
+        return self._offset
+
+    def answered(self, date: str | None, sent: float, received: float) -> None:
+        """Note the Date header of an answer, and when (`boot_clock`) the request was sent and the
+        header received."""
+        if date is None or received - self._taken_at < BETWEEN_ANSWERS:
+            return
+        try:
+            named = parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            return
+        self._taken_at = received
+        self._earliest.append(named - received)
+        self._latest.append(named + RESOLUTION - sent)
+        self._bounds = median(self._earliest), median(self._latest)
+
+    def _change(self, offset: float) -> None:
+        was_large, self._offset = abs(self._offset) >= LARGE_OFFSET, offset
+        is_large = abs(offset) >= LARGE_OFFSET
+        if is_large and not was_large:
+            log.warning(
+                "the clock of this machine differs from that of the API server, which is used",
+                extra={"offset_seconds": round(offset, 1)},
+            )
+        elif was_large and not is_large:
+            log.info("the clock of this machine agrees with that of the API server again")
