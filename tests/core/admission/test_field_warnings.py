@@ -171,3 +171,23 @@ def test_suspicious_tasks_of_a_template_have_warnings(
     verdict = validate_template(template_of("t", tasks=tasks), Known())
     assert verdict.violations == ()
     assert [(warning.path, warning.reason) for warning in verdict.field_warnings] == found
+
+
+@pytest.mark.parametrize(
+    ("value", "has_warning"),
+    [
+        ("$(PRICE)", True),
+        ({"a": ["costs $(PRICE)"]}, True),
+        ("$$(PRICE)", True),
+        ("$(date -d $(params.day))", True),
+        ("pa$$w0rd ${x}", False),
+        ("$(index)", False),
+    ],
+)
+def test_a_variable_in_a_param_has_a_warning(value: Any, has_warning: bool) -> None:
+    child = {"params": {"p": value}, "flows": [{"name": "b"}]}
+    params = [{"name": "p", "value": value}]
+    flow = flow_of("a", {"name": "c", "flow": child}, params=params)
+    paths = [each.path for each in validate_flow(flow, Known()).field_warnings]
+    in_child = ["spec.flows[1].flow.params.p"]
+    assert paths == (["spec.params[0].value", *in_child] if has_warning else [])

@@ -25,7 +25,7 @@ from jobflow.core.admission.rule import (
     flow_with_options,
 )
 from jobflow.core.admission.volcano.job_view import JobView, job_view
-from jobflow.core.cel.references import find_references
+from jobflow.core.cel.references import find_references, has_other_brackets
 from jobflow.core.cel.variables import Comparison
 from jobflow.core.manifests.volume_claims import claim_names, mounted_claims, unprovided_volumes
 from jobflow.core.spec.compiled import find_left_out
@@ -283,6 +283,17 @@ def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
             return
 
 
+def params_hold_no_variables(facts: FlowFacts) -> Iterator[FieldWarning]:
+    """What a reference inserts is data, in which Kubernetes replaces nothing."""
+    for i, param in enumerate(facts.flow.spec.params or ()):
+        if has_other_brackets(param.value):
+            detail = (
+                'its "$(" arrives in containers as it is, because Kubernetes expands no variables '
+                "in what a reference inserts; to use a variable, write $(NAME) beside the reference"
+            )
+            yield FieldWarning(f"spec.params[{i}].value", detail)
+
+
 def fields_of_child_flows_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
     """The API server drops a field that it does not know."""
     for child in facts.children:
@@ -337,6 +348,9 @@ FLOW_FIELD_WARNINGS = (
             ),
             Group[FieldWarningRule](
                 lambda facts: facts.written_expressions, (compared_phases_exist,)
+            ),
+            Group[FieldWarningRule](
+                lambda facts: facts.flow.spec.params, (params_hold_no_variables,)
             ),
             Group[FieldWarningRule](lambda facts: facts.has_work, (jobs_have_pods,)),
             Group[FieldWarningRule](lambda facts: facts.children, (fields_of_child_flows_exist,)),

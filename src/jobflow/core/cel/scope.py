@@ -26,6 +26,7 @@ from jobflow.api.flow.status import (
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.core.cel.expression import EvaluationFailure, ExpressionFault, parse_expression
+from jobflow.core.cel.kubelet_expansion import Fields
 from jobflow.core.cel.language.budget import Budget
 from jobflow.core.cel.language.values import describe_type
 from jobflow.core.cel.references import (
@@ -361,11 +362,13 @@ class _NoValueError(Exception):
     """A reference has no value; the message says why."""
 
 
-def resolve_references(value: Any, scope: EvaluationScope) -> Any:
+def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | None = None) -> Any:
     """Return JSON with the values of all references, or a failure if one has no value, except those
-    to `last`."""
+    to `last`. `expanded`: the fields of the value that the kubelet expands."""
     try:
-        return replace_references(value, lambda reference: _look_up(reference, scope))
+        return replace_references(
+            value, lambda reference: _look_up(reference, scope), expanded=expanded
+        )
     except _NoValueError as error:
         return EvaluationFailure(str(error), missing=True)
     except ReferencesTooLargeError:
