@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from jobflow.api.flow.control import Case
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.step import Step
@@ -59,8 +60,9 @@ def _in_spec(spec: JobFlowSpec, path: str) -> Iterator[str]:
 def _in_step(step: Step, path: str) -> Iterator[str]:
     if step.for_each is not None:
         yield from _in_value(step.for_each.items, f"{path}.forEach.items")
-    cases = enumerate(step.switch or ())
-    for at, owner in [(path, step), *((f"{path}.switch[{i}]", case) for i, case in cases)]:
+    owners: list[tuple[str, Step | Case]] = [(path, step)]
+    owners += [(f"{path}.switch[{i}]", case) for i, case in enumerate(step.switch or ())]
+    for at, owner in owners:
         for field, value in free_form_values(owner):
             yield from _in_value(value, f"{at}.{field}")
         if owner.flow is not None:

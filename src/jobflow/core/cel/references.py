@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from jobflow.core.cel.kubelet_expansion import (
     Fields,
@@ -31,8 +32,8 @@ MAX_SIZE = 1 << 20
 _OUTPUT = re.compile(r"steps\.(?P<step>.+?)\.outputs(?:\.(?P<rest>.*))?")
 _FAILURE = re.compile(r"steps\.(?P<step>.+)\.failure(?:\.(?P<key>[^.]*))?")
 _FACT = re.compile(r"steps\.(?P<step>.+)\.(?P<fact>phase|reason|job)")
-
-
+_DIGITS = 10
+"""Digits that an index of a list never has; Python refuses to read thousands of them."""
 LEFT_OUT = object()
 """In place of the value of a reference: an entry of env is left out, and a text is empty."""
 
@@ -63,6 +64,15 @@ def parse_reference(path: str) -> Reference:
         keys = (tail,) if fact is None else (fact["step"], fact["fact"])
         return Reference(path, root, keys)
     return Reference(path, root, tuple(tail.split(".")) if dot else ())
+
+
+def get_entry(value: Any, key: str) -> Any:
+    """Return the entry of a map, or of a list by its index from 0; UNSET if there is none."""
+    if isinstance(value, dict):
+        return value.get(key, UNSET)
+    if isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < _DIGITS:
+        return value[int(key)] if int(key) < len(value) else UNSET
+    return UNSET
 
 
 def has_reference(text: str) -> bool:
