@@ -30,11 +30,14 @@ _TEMPLATE = "spec.jobFlowTemplate.spec"
 
 def nulls_are_kept(new: JobFlow | CronJobFlow) -> Iterator[Violation]:
     """Check that a new object still has the nulls of its file, if kubectl has applied it."""
-    kind = type(new).__name__
-    if (applied := _applied(new, kind)) is None:
+    if (file := _read_file(new)) is None:
         return
-    places = list(islice(null_places(_typed(applied, kind)), MAX_FINDINGS))
-    if places and is_same_json(_typed(_without_nulls(applied), kind).spec, new.spec):
+    try:
+        places = list(islice(null_places(_to_object(file)), MAX_FINDINGS))
+        sent = _to_object(_without_nulls(file)) if places else None
+    except msgspec.ValidationError:
+        return
+    if sent is not None and is_same_json(sent.spec, new.spec):
         detail = (
             "kubectl apply has removed this null of the file, so the flow would run with what it "
             f"removes; {WAYS}, or remove a list element, such as a variable, with $patch: delete"
@@ -72,46 +75,39 @@ def _in_step(step: Step, path: str) -> Iterator[str]:
 
 
 def _in_value(value: Any, path: str) -> Iterator[str]:
-    pending: list[tuple[Place, Any]] = [(None, value)]
+    pending: list[tuple[Place, Any]] = [(None, value)] if isinstance(value, dict | list) else []
     while pending:
         place, inner = pending.pop()
         if isinstance(inner, dict):
             yield from (
                 format_path((place, key), path) for key, each in inner.items() if each is None
             )
-            pending += [((place, key), each) for key, each in reversed(inner.items())]
-        elif isinstance(inner, list):
-            pending += [((place, i), inner[i]) for i in reversed(range(len(inner)))]
+            parts: list[tuple[str | int, Any]] = [*reversed(inner.items())]
+        else:
+            parts = [(i, inner[i]) for i in reversed(range(len(inner)))]
+        pending += [((place, key), each) for key, each in parts if isinstance(each, dict | list)]
 
 
-def _applied(new: JobFlow | CronJobFlow, kind: str) -> dict[str, Any] | None:
-    """Return the object of the file from which kubectl has made this one, or None if there is none
+def _read_file(new: JobFlow | CronJobFlow) -> dict[str, Any] | None:
+    """Return the object of the file that kubectl has applied as this one, or None if there is none
     with nulls."""
     text = (new.metadata.annotations or {}).get(LAST_APPLIED, "")
     if "null" not in text:
         return None
     try:
         found = msgspec.json.decode(text)
-        named = msgspec.convert(found, _Named)
-        _typed(found, kind)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
-    is_its_own = named.kind == kind and named.metadata.name == new.metadata.name
+    metadata = found.get("metadata") if isinstance(found, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    is_its_own = name == new.metadata.name and found.get("kind") == type(new).__name__
     return found if is_its_own else None
 
 
-class _NamedMetadata(msgspec.Struct):
-    name: str = ""
-
-
-class _Named(msgspec.Struct):
-    kind: str
-    metadata: _NamedMetadata
-
-
-def _typed(value: dict[str, Any], kind: str) -> Any:
+def _to_object(file: dict[str, Any]) -> Any:
     """Return the object as an API server would pass it on. Raises msgspec.ValidationError."""
-    return msgspec.convert(without_nulls(kind, value), KINDS[kind].object_type)
+    kind = file["kind"]
+    return msgspec.convert(without_nulls(kind, file), KINDS[kind].object_type)
 
 
 def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,6 @@ class StepInfo:
         path = f"steps.{self.name}.outputs.{key}"
         return (Ref(f"{of_step}{member(key)}", path, kind, hint, or_else=or_else),)
 
-
     def items_with(self, key: str, *, has_default: bool = False) -> str:
         """Return CEL of the items of a loop that have an output in Argo. A failed one has those
         that it wrote, or their defaults; one that did not run has none."""
