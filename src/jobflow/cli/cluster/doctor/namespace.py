@@ -170,7 +170,6 @@ def describe_queues(queues: list[Json], used: Mapping[str, list[str]]) -> Iterat
 # ----------------------------------------------------------------- flows
 
 
-
 async def check_flows(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that flows have all fields that were written: under a foreign definition, an API server
     drops those that it does not name at the next write of the flow."""
