@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.argo.migrated import inputs, migrate, parameters, shell, step, steps, workflow
+from support.argo.migrated import dag, inputs, migrate, parameters, shell, step, steps, workflow
 from support.sandbox.command_line import jobflow
 
 
@@ -60,3 +60,53 @@ def test_values_go_from_step_to_step(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "file one file",
         "end Succeeded",
     ]
+
+
+def fails_for_some(name: str, script: str, *outputs: dict[str, Any]) -> dict[str, Any]:
+    """Return a template that runs a script and fails before for the item FAIL."""
+    found = shell(name, f"test {{{{inputs.parameters.x}}}} != FAIL || exit 1; {script}")
+    return found | {"inputs": inputs("x"), "outputs": {"parameters": [*outputs]}}
+
+
+def file_output(name: str, path: str, **more: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"path": path, **more}}
+
+
+LOG = "/dev/termination-log"
+WORD = "{{inputs.parameters.x}}"
+COLLECTED: list[tuple[str, list[dict[str, Any]], str, str]] = [
+    (f"echo {WORD} > {LOG}", [file_output("o", LOG)], "parameters.o", "[a,b]"),
+    (f"echo {WORD} > {LOG}", [file_output("o", LOG, default="d")], "parameters.o", "[a,d,b]"),
+    (f": > {LOG}", [file_output("o", LOG)], "parameters.o", "[,]"),
+    (f"echo {WORD}", [], "result", "[a,b]"),
+    (f"echo {WORD} > {LOG}", [file_output("o", LOG)], "parameters", "[{o:a},{o:b}]"),
+]
+"""A script, its outputs, how another task reads all of them, and what it gets."""
+
+
+@pytest.mark.long
+def test_lists_of_outputs_leave_out_items_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = {"withItems": ["a", "FAIL", "b"], "arguments": parameters(x="{{item}}")}
+    tell = shell("tell", "printf '%s\\n' '{{inputs.parameters.message}}' >> $OUT")
+    templates, tasks = [tell | {"inputs": inputs("message")}], list[dict[str, Any]]()
+    for i, (script, outputs, read, _) in enumerate(COLLECTED):
+        templates.append(fails_for_some(f"train-{i}", script, *outputs))
+        report = say(f"{i} {{{{tasks.train-{i}.outputs.{read}}}}}")
+        ended = f"train-{i}.AnySucceeded || train-{i}.AllFailed"
+        tasks += [
+            {"name": f"train-{i}", "template": f"train-{i}", **each},
+            {"name": f"report-{i}", **report, "depends": ended},
+        ]
+    tasks += [
+        {"name": "never", **say("all failed"), "depends": "train-0.AllFailed"},
+        {"name": "empty", "template": "train-0", **each, "withItems": []},
+        {"name": "lost", **say("no item failed"), "depends": "empty.AllFailed"},
+    ]
+    (tmp_path / "flow.yaml").write_text(migrate(workflow(dag("main", *tasks), *templates)).text.out)
+    monkeypatch.setenv("OUT", str(tmp_path / "out"))
+    monkeypatch.chdir(tmp_path)
+    answer = jobflow("run", "--runner", "process", tmp_path / "flow.yaml")
+    told = (tmp_path / "out").read_text().replace('"', "").splitlines()
+    assert sorted(told) == [f"{i} {each[-1]}" for i, each in enumerate(COLLECTED)], answer.out

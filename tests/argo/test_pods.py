@@ -51,6 +51,12 @@ def test_a_script_is_an_argument(command: list[str], expected: list[str]) -> Non
     }
 
 
+def test_a_script_keeps_its_dollars() -> None:
+    """Argo writes it to a file; the arguments of a container are expanded by Kubernetes."""
+    found = migrate(workflow(script(["sh"], "kill $$; x=$(index) {{workflow.name}}")))
+    assert found.step("code")["container"]["args"] == ["kill $$$$; x=$$(index) $(flow.name)"]
+
+
 def test_an_unknown_interpreter_is_named() -> None:
     found = migrate(workflow(script(["cobol"], "x")))
     assert [path for path, _ in found.found()] == ["spec.templates[0].script"]

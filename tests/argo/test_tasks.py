@@ -197,7 +197,10 @@ def test_results_of_a_loop_are_a_list() -> None:
     found = migrate(
         workflow(steps("main", [first], [last]), shell("script"), echo(inputs=inputs("message")))
     )
-    assert found.step("b")["vars"] == {"results": 'steps["a"].items.map(i, i.outputs.text)'}
+    assert found.step("b")["vars"] == {
+        "results": 'steps["a"].items.filter(i, i.phase == "Completed" || "text" in i.outputs)'
+        '.map(i, get(i.outputs, "text", ""))'
+    }
     assert found.step("b")["container"]["args"] == ["$(vars.results)"]
 
 
@@ -312,3 +315,14 @@ def test_a_missing_task_and_a_missing_template_are_named() -> None:
 def test_two_tasks_with_one_name_are_named() -> None:
     found = migrate(workflow(steps("main", [step("a")], [step("a")]), echo()))
     assert found.found()[0][0] == "spec.templates[0].steps[1][0]"
+
+
+def test_a_flow_that_fails_by_one_item_is_a_warning() -> None:
+    first = step("a", withItems=[1, 2])
+    found = migrate(workflow(dag("main", first, step("b", depends="a.AnySucceeded")), echo()))
+    assert found.found("warning") == [
+        (
+            "spec.templates[0].dag.tasks[1].depends",
+            "the flow fails if an item of a fails; in Argo only if all do",
+        )
+    ]

@@ -13,6 +13,7 @@ import yaml
 
 from jobflow.authoring import Flow, item
 from jobflow.core.cel.references import replace_references
+from jobflow.core.pods.outputs import parse_outputs
 from jobflow.sandbox.nodes.process.environment import expand
 
 
@@ -128,6 +129,24 @@ def test_numbers_that_json_does_not_have_fail_the_step(
     log, message = failure_of(flow, tmp_path)
     assert message == "train returned no JSON in 'losses': NaN and infinity are not allowed"
     assert log.endswith(f"{message}\n")
+
+
+@pytest.mark.parametrize("character", ["x", "é"])
+def test_a_result_has_room_for_4096_bytes_in_utf_8(
+    flow: Flow, tmp_path: Path, character: str
+) -> None:
+    @flow.task()
+    def make(character: str, more: str = "") -> str:
+        count = (4096 - len('{"result": ""}')) // len(character.encode())
+        return character * count + more
+
+    make(character)
+    result = outputs_of(flow, tmp_path)["result"]
+    assert set(result) == {character}
+    assert parse_outputs((tmp_path / "message").read_text()) == {"result": result}
+    make(character, "x" * 2)
+    _, message = failure_of(flow, tmp_path)
+    assert message == f"make returned {4098} bytes; at most 4096 are allowed"
 
 
 def test_a_result_that_is_no_json_is_named(flow: Flow, tmp_path: Path) -> None:

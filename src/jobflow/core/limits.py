@@ -14,7 +14,11 @@ MAX_NEXT_JOBS = 100
 """Names in the nextJobs of a status."""
 
 MAX_MESSAGE_BYTES = 4096
-"""Bytes at which the kubelet cuts a termination message, so one of this size may be incomplete."""
+"""Bytes of a termination message that the kubelet keeps: its last ones."""
+
+MAX_POD_MESSAGE_BYTES = 3 * MAX_MESSAGE_BYTES
+"""Bytes of the termination messages of a pod, which its containers share equally. The kubelet cuts
+the end of a longer one (`normalizeStatus` in pkg/kubelet/status/status_manager.go)."""
 
 MAX_STEP_OUTPUTS = 4096
 """Bytes of a step's outputs, as JSON in the status."""

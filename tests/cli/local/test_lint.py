@@ -111,6 +111,13 @@ def test_json_has_faults_and_stderr_has_warnings() -> None:
     ]
 
 
+def test_a_null_that_kubectl_apply_removes_has_a_warning() -> None:
+    nulls = "template: a\n      env: {B: null}\n      retry: null"
+    answer = jobflow("lint", "-", stdin=f"{FLOW.replace('template: a', nulls)}---\n{A}---\n{B}")
+    assert "<stdin>:9:16: warning: spec.flows[0].env.B: kubectl apply removes" in answer.out
+    assert answer.out.count("warning: ") == 1
+
+
 def test_unreadable_files_do_not_hide_faults_of_others(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: @")
     (tmp_path / "b.yaml").write_text(FLOW.replace("[prep]", "[b]"))

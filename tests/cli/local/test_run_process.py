@@ -53,6 +53,28 @@ def test_the_log_of_a_failed_item_is_printed(home: Path) -> None:
 
 
 @pytest.mark.long
+def test_dollars_of_params_items_and_outputs_arrive(home: Path) -> None:
+    """Kubernetes expands `$$` and `$(NAME)` in the fields in which they are inserted."""
+    data = ["pa$$w0rd", "costs $(PRICE) each", "$$"]
+    script = (
+        "import json, os, sys; words = [*sys.argv[1:], os.environ['A']]; "
+        "json.dump({'words': words}, open(os.environ['TERMINATION_LOG'], 'w'))"
+    )
+    container = {"name": "c", "image": "x", "command": [sys.executable, "-c", script]}
+    made = {"name": "b", "container": container, "env": {"A": "$(params.word)", "PRICE": "5"}}
+    again = {**made, "name": "c", "dependsOn": {"targets": ["b"]}}
+    again["args"] = ["$(steps.b.outputs.words.0)", "-$(steps.b.outputs.words.0)"]
+    inner = {"params": {"word": "$(item)"}, "flows": [made, again]}
+    inner["outputs"] = {"words": 'steps["c"].outputs.words'}
+    answer = run(flow({"name": "a", "forEach": {"items": data}, "flow": inner}), "-o", "json")
+    [status] = [
+        each["status"] for each in answer.json["items"] if "-" not in each["metadata"]["name"]
+    ]
+    found = [each["outputs"]["words"] for each in status["conditions"]["f-a"]["runs"]]
+    assert found == [[word, f"-{word}", word] for word in data]
+
+
+@pytest.mark.long
 def test_the_log_of_a_failed_step_of_a_child_flow_is_printed(home: Path) -> None:
     inner = {"flows": [{"name": "b", "template": "a"}]}
     step = {"name": "a", "forEach": {"count": 2}, "flow": inner, "continueOnFailure": True}

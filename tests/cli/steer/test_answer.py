@@ -104,7 +104,7 @@ async def test_the_answer_as_json(world: Cluster, kubeconfig: Path, verb: str) -
         (
             f"ok --output text={'x' * 4096}",
             2,
-            "--output: the outputs have 4107 characters, and a step has room for 4096",
+            "--output: the outputs have 4107 bytes as JSON, and a step has room for 4096",
         ),
     ],
     ids=lambda value: str(value)[:20],

@@ -171,3 +171,45 @@ def test_suspicious_tasks_of_a_template_have_warnings(
     verdict = validate_template(template_of("t", tasks=tasks), Known())
     assert verdict.violations == ()
     assert [(warning.path, warning.reason) for warning in verdict.field_warnings] == found
+
+
+@pytest.mark.parametrize(
+    ("value", "has_warning"),
+    [
+        ("$(PRICE)", True),
+        ({"a": ["costs $(PRICE)"]}, True),
+        ("$$(PRICE)", True),
+        ("$(date -d $(params.day))", True),
+        ("pa$$w0rd ${x}", False),
+        ("$(index)", False),
+    ],
+)
+def test_a_variable_in_a_param_has_a_warning(value: Any, has_warning: bool) -> None:
+    child = {"params": {"p": value}, "flows": [{"name": "b"}]}
+    params = [{"name": "p", "value": value}]
+    flow = flow_of("a", {"name": "c", "flow": child}, params=params)
+    paths = [each.path for each in validate_flow(flow, Known()).field_warnings]
+    in_child = ["spec.flows[1].flow.params.p"]
+    assert paths == (["spec.params[0].value", *in_child] if has_warning else [])
+
+
+@pytest.mark.parametrize(
+    ("containers", "init", "reads", "limit"),
+    [
+        (3, 0, "steps.a.outputs.x", ""),
+        (3, 1, "steps.a.outputs.x", "3,072 bytes"),
+        (5, 0, "steps.a.outputs.x", "2,457 bytes"),
+        (5, 0, "steps.a.phase", ""),
+    ],
+)
+def test_outputs_of_a_pod_with_many_containers_have_a_warning(
+    containers: int, init: int, reads: str, limit: str
+) -> None:
+    made = pod(*({"name": f"c{i}"} for i in range(containers)), restartPolicy="Never")
+    made["tasks"][0]["template"]["spec"]["initContainers"] = [
+        {"name": f"i{i}"} for i in range(init)
+    ]
+    flow = flow_of({"name": "a", "template": "t"}, outputs={"x": reads})
+    warnings = validate_flow(flow, knowing(template_of("t", **made))).field_warnings
+    assert [each.path for each in warnings] == (["spec.flows[0]"] if limit else [])
+    assert all(f"cuts its outputs at {limit};" in each.detail for each in warnings)

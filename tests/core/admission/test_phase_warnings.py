@@ -3,7 +3,7 @@
 import pytest
 
 from jobflow.core.admission.validate import Known, validate_flow
-from jobflow.core.admission.warnings import unknown_phases
+from jobflow.core.admission.value_warnings import unknown_phases
 from jobflow.core.cel.expression import Expression, parse_cached
 from support.admission.reviewed import flow_of
 

@@ -158,3 +158,70 @@ def test_each_reference_gets_a_copy_of_its_value() -> None:
     plugins = spec_of(flow, template_of("a"), item=item)["plugins"]
     plugins["env"].append("changed")
     assert (plugins["svc"], item) == (["x"], ["x"])
+
+
+def pod_of(flow: JobFlow, template: Any = None) -> Any:
+    """Return the spec of the pods of a job whose item has dollars."""
+    [task] = job_of(flow, template, item=DATA)["spec"]["tasks"]
+    return task["template"]["spec"]
+
+
+DATA: dict[str, Any] = {
+    "text": "$x",
+    "list": ["$x", 1],
+    "env": [{"name": "A", "value": "$x"}],
+    "pod": {"containers": [{"name": "m", "args": ["$x"], "workingDir": "$x"}]},
+}
+
+
+def test_pod_of_values_are_doubled_where_the_kubelet_expands() -> None:
+    run = {"exec": {"command": ["$(item.text)"]}}
+    container = {
+        "name": "m",
+        "command": "$(item.list)",
+        "args": ["a $(item.text)", "$PLAIN"],
+        "env": [{"name": "A", "value": "$(item.text)"}],
+        "workingDir": "$(item.text)",
+        "volumeMounts": [{"name": "v", "mountPath": "$(item.text)", "subPathExpr": "$(item.text)"}],
+        "livenessProbe": run,
+        "readinessProbe": run,
+        "startupProbe": run,
+        "lifecycle": {"preStop": run},
+    }
+    pod = {"initContainers": [container], "containers": [container | {"env": "$(item.env)"}]}
+    found = pod_of(flow_of({"name": "a", "jobSpec": {"tasks": [{"template": {"spec": pod}}]}}))
+    doubled = {"exec": {"command": ["$$x"]}}
+    assert found["initContainers"] == [
+        {
+            "name": "m",
+            "command": ["$$x", "1"],
+            "args": ["a $$x", "$PLAIN"],
+            "env": [{"name": "A", "value": "$$x"}],
+            "workingDir": "$x",
+            "volumeMounts": [{"name": "v", "mountPath": "$x", "subPathExpr": "$$x"}],
+            "livenessProbe": doubled,
+            "readinessProbe": doubled,
+            "startupProbe": doubled,
+            "lifecycle": {"preStop": {"exec": {"command": ["$x"]}}},
+        }
+    ]
+    assert found["containers"] == found["initContainers"]
+
+
+@pytest.mark.parametrize(
+    ("step", "container"),
+    [
+        ({"env": {"A": "$(item.text)"}}, {"env": [{"name": "A", "value": "$$x"}]}),
+        ({"command": ["$(item.text)"], "image": "$(item.text)"}, {"command": ["$$x"]}),
+        ({"args": "$(item.list)"}, {"args": ["$$x", "1"]}),
+        (
+            {"patch": {"spec": {"tasks": [{"template": {"spec": "$(item.pod)"}}]}}},
+            {"args": ["$$x"]},
+        ),
+    ],
+)
+def test_all_changes_of_a_step_double_dollars(step: Any, container: Any) -> None:
+    template = template_of("a", tasks=[{"template": {"spec": {"containers": [{"name": "m"}]}}}])
+    [found] = pod_of(flow_of({"name": "a", **step}), template)["containers"]
+    assert found.items() >= container.items()
+    assert "$$" not in found.get("image", "") + found.get("workingDir", "")

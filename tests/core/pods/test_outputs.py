@@ -1,5 +1,7 @@
 """Outputs in termination messages."""
 
+import json
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -13,8 +15,10 @@ from jobflow.core.pods.outputs import (
     OutputsTooLarge,
     find_output_pod,
     has_output_pod,
+    message_limit,
     parse_outputs,
     read_message,
+    read_outputs,
 )
 from support.plan.plan_pods import pod_of, pods_of
 from support.plan.plan_world import flow
@@ -81,6 +85,27 @@ def test_a_message_that_the_kubelet_may_have_truncated_is_too_large() -> None:
     for message in ("x" * 4096, "ä" * 2048, "x" * 10**6, '{"a": "' + "x" * 4089):
         with pytest.raises(OutputsTooLarge, match="bytes"):
             parse_outputs(message)
+
+
+@pytest.mark.parametrize("containers", [1, 3, 4, 5, 12])
+def test_a_message_of_the_full_size_counts_if_it_is_whole_json(containers: int) -> None:
+    """Real Kubernetes shares 12 KiB among the containers of a pod."""
+    limit = message_limit(containers)
+    assert limit == min(4096, 12_288 // containers)
+    whole = '{"a": "' + "x" * (limit - 9) + '"}'
+    assert parse_outputs(whole, containers) == {"a": "x" * (limit - 9)}
+    assert parse_outputs("x" * (limit - 11), containers) is not None
+    for cut in (whole[:-1] + "x", "x" * limit, "1" * limit):
+        with pytest.raises(OutputsTooLarge, match=f"have {limit} bytes, and .* is cut at {limit}"):
+            parse_outputs(cut, containers)
+
+
+def test_text_counts_in_utf_8_and_not_as_it_is_escaped() -> None:
+    text = "é" * 2000
+    assert read_outputs(json.dumps({"a": text})) == {"a": text}
+    for write in (json.dumps, lambda value: json.dumps(value, ensure_ascii=False)):
+        with pytest.raises(OutputsTooLarge, match="have 4108 bytes"):
+            read_outputs(write({"a": "é" * 2050}))
 
 
 def test_outputs_that_exceed_the_limit_as_json_are_too_large() -> None:

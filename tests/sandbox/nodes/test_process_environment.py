@@ -210,3 +210,30 @@ def test_unsupported_sidecars_and_plugins_are_faults() -> None:
         "spec.plugins.pytorch",
         "spec.tasks[0].template.spec.initContainers[0].restartPolicy",
     ]
+
+
+def mounted(expression: str, folder: Path) -> str:
+    """Return the directory of a mount whose subPathExpr sees the variable A=a$$x of a pod."""
+    mounts = [{"name": "data", "mountPath": "/data", "subPathExpr": expression}]
+    container = sh("/data", volumeMounts=mounts, env=[{"name": "A", "value": "a$$$$x"}])
+    argv, _ = invocation(container, volumes=[VOLUME], claims_in=folder)
+    return argv[-1]
+
+
+def test_a_sub_path_can_have_variables(tmp_path: Path) -> None:
+    assert mounted("$(A)/$$(A)", tmp_path) == f"{tmp_path}/f-data/a$$x/$(A)"
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("x/$(B)", "subPathExpr has no value for B"),
+        ("../x", r"subPathExpr is \.\./x, outside of the volume"),
+        ("/x", "subPathExpr is /x, outside of the volume"),
+    ],
+)
+def test_a_sub_path_without_a_value_or_outside_of_the_volume_is_an_error(
+    expression: str, why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(OSError, match=why):
+        mounted(expression, tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 from jobflow.api.duration import format_duration, parse_duration
 from jobflow.api.labels import ATTEMPT, INDEX
-from jobflow.api.volcano.pod import Pod, PodPhase
+from jobflow.api.volcano.pod import Container, Pod, PodPhase, PodSpec
 from jobflow.sandbox.jobs.job import VcjobObject, read_vcjob
 from jobflow.sandbox.nodes.pod_status import PodProgress, pod_status
 from jobflow.sandbox.nodes.runner import Assignment
@@ -309,6 +309,14 @@ def test_a_disrupted_pod_has_the_condition_of_a_real_one() -> None:
     assert "message" not in status["containerStatuses"][0]["state"]["terminated"]
     (_, failed) = script("2", disrupt_attempts="1", exit_code="3").marks("t")
     assert (failed.disrupted, failed.exit_code) == (False, 3)
+
+
+def test_a_message_is_cut_in_a_pod_of_many_containers() -> None:
+    (_, completed) = script(output="x" * 4096).marks("t")
+    crowded = Pod(spec=PodSpec(containers=[Container(name=f"c{i}") for i in range(5)]))
+    status = pod_status(crowded, progress_of(completed, START, START))
+    message = status["containerStatuses"][0]["state"]["terminated"]["message"]
+    assert message == "x" * 2457
 
 
 def test_a_failed_container_has_the_reason_of_the_annotation() -> None:

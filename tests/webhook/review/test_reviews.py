@@ -1,13 +1,16 @@
 """Reviews of flows and templates: verdicts, messages and codes."""
 
+import json
 from typing import Any
 
 import pytest
 
+from jobflow.core.admission.applied_nulls import LAST_APPLIED
 from jobflow.webhook.review import judges
 from jobflow.webhook.review.answer import ReviewOutcome
 from support.admission.admissions import UID, FakeCluster, respond, review, stored
 from support.sandbox.manifests import DIAMOND, jobflow, template
+from support.sandbox.running_controller import cron
 
 DELETED = {"deletionTimestamp": "2026-08-01T11:00:00Z", "finalizers": ["example.com/wait"]}
 UNKNOWN_TARGET = jobflow("diamond", {"a": ["x"]})
@@ -115,6 +118,38 @@ async def test_updates_of_metadata_and_deleted_objects_are_allowed(
     new: dict[str, Any], old: dict[str, Any]
 ) -> None:
     assert (await respond(review("UPDATE", new, old))).allowed
+
+
+class TestAppliedNulls:
+    """The file sets `env: {A: null}`, which `kubectl apply` removes."""
+
+    file = jobflow("f", {"a": []})
+    file["spec"]["flows"][0]["env"] = {"A": None, "B": "1"}
+    sent = jobflow("f", {"a": []})
+    sent["spec"]["flows"][0]["env"] = {"B": "1"}
+    applied = with_metadata(sent, name="f", annotations={LAST_APPLIED: json.dumps(file)})
+
+    async def test_a_flow_without_the_nulls_of_its_file_is_not_created(self) -> None:
+        assert list((await respond(review("CREATE", self.applied))).faults) == [
+            "spec.flows[0].env.A"
+        ]
+        assert (await respond(review("CREATE", stored(self.file)))).allowed
+
+    async def test_a_flow_that_was_stored_without_them_stays_so(self) -> None:
+        old = stored(self.sent)
+        assert (await respond(review("UPDATE", stored(self.applied), old))).allowed
+        faults = (await respond(review("UPDATE", stored(self.file), old))).faults
+        assert faults["spec.flows[0].env.A"].startswith("Forbidden: this null was added, but")
+
+    async def test_a_cron_is_not_changed_without_them(self) -> None:
+        def made(schedule: str, flow: dict[str, Any]) -> dict[str, Any]:
+            return stored(cron(schedule=schedule, jobFlowTemplate={"spec": flow["spec"]}))
+
+        old, new = (made(schedule, self.sent) for schedule in ("0 1 * * *", "0 2 * * *"))
+        file = json.dumps(made("0 2 * * *", self.file))
+        new["metadata"]["annotations"] = {LAST_APPLIED: file}
+        assert not (await respond(review("UPDATE", new, old))).allowed
+        assert (await respond(review("UPDATE", new, stored(new)))).allowed
 
 
 class TestDeletes:

@@ -74,14 +74,14 @@ def _main(function, values, texts, boxed, file, line):
             except (TypeError, ValueError) as error:
                 why = "NaN and infinity are not allowed" if "float" in str(error) else error
                 sys.exit(f"{function.__name__} returned no JSON in {key!r}: {why}")
-        text = json.dumps(outputs)
+        text = json.dumps(outputs, ensure_ascii=False).encode(errors="replace")
         if len(text) > 4096:
             sys.exit(f"{function.__name__} returned {len(text)} bytes; at most 4096 are allowed")
         if result is not None:
             write(text)
 
     def write(text):
-        with open(os.environ.get("TERMINATION_LOG") or "/dev/termination-log", "w") as log:
+        with open(os.environ.get("TERMINATION_LOG") or "/dev/termination-log", "wb") as log:
             log.write(text)
 
     first = function.__code__.co_firstlineno
@@ -92,7 +92,7 @@ def _main(function, values, texts, boxed, file, line):
         has_text = isinstance(error, SystemExit)
         why = error.code if has_text else f"{type(error).__name__}: {error}"
         if isinstance(why, str):
-            write(" ".join(why.split())[:256].rstrip(":"))
+            write(" ".join(why.split())[:256].rstrip(":").encode(errors="replace"))
         raise
 
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import islice
 
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.cli.console import make_console
 from jobflow.cli.display.report import print_report, print_warnings
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on
 from jobflow.cli.flags import FileOptions
-from jobflow.cli.manifests.check import check_files
-from jobflow.cli.manifests.faults import UNREADABLE
+from jobflow.cli.manifests.check import Report, check_files
+from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault
+from jobflow.core.admission.applied_nulls import WAYS, null_places
+from jobflow.core.violations import MAX_FINDINGS
 
 
 def lint_files(files: FileOptions, *, as_json: bool) -> int:
     """Check FILEs, print the report and return the exit code."""
     with exit_on(UNUSABLE, CommandError):
         report = check_files(files)
+    report.warnings += _dropped_nulls(report)
     if as_json:
         print(json.dumps([fault.as_json() for fault in report.faults], indent=2))
         print_warnings(report, make_console(stderr=True))
@@ -24,3 +31,14 @@ def lint_files(files: FileOptions, *, as_json: bool) -> int:
     if any(fault.reason == UNREADABLE for fault in report.faults):
         return UNUSABLE
     return FAILED if report.faults else SUCCESS
+
+
+def _dropped_nulls(report: Report) -> Iterator[ManifestFault]:
+    """Yield a warning of each null that `kubectl apply` removes."""
+    detail = f"kubectl apply removes this null before it sends the object; {WAYS}"
+    for typed in report.typed:
+        if isinstance(typed.object, JobFlow | CronJobFlow):
+            manifest = typed.manifest
+            for path in islice(null_places(typed.object), MAX_FINDINGS):
+                place = manifest.place(path)
+                yield ManifestFault(place, "", detail, path, typed.kind, manifest.name)

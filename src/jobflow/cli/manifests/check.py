@@ -35,6 +35,8 @@ class Report:
     crons: list[Manifest] = field(default_factory=list)
     others: list[Manifest] = field(default_factory=list)
     """Objects of other kinds, which are not checked."""
+    typed: list[TypedManifest] = field(default_factory=list)
+    """The manifests of JobFlow's kinds as objects."""
 
     @property
     def has_only_missing_files(self) -> bool:
@@ -72,13 +74,12 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
     """Check all manifests together. `lenient` turns faults that admission only warns about, such as
     unknown fields of jobs, into warnings."""
     report = Report(faults=list(manifests.faults))
-    ours: list[TypedManifest] = []
     for manifest in manifests.objects:
         typed = to_typed(manifest)
         if typed is None:
             report.others.append(manifest)
             continue
-        ours.append(typed)
+        report.typed.append(typed)
         if typed.kind == "JobFlow":
             report.flows.append(manifest)
         elif typed.kind == "JobTemplate":
@@ -87,12 +88,12 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
             report.crons.append(manifest)
     everywhere: dict[str, dict[str, JobTemplate]] = defaultdict(dict)
     by_file: dict[tuple[int, str], dict[str, JobTemplate]] = defaultdict(dict)
-    for typed in ours:
+    for typed in report.typed:
         if isinstance(typed.object, JobTemplate):
             source, namespace = typed.manifest.source, typed.manifest.namespace
             everywhere[namespace][typed.manifest.name] = typed.object
             by_file[id(source), namespace][typed.manifest.name] = typed.object
-    for typed in ours:
+    for typed in report.typed:
         source, namespace = typed.manifest.source, typed.manifest.namespace
         # A flow sees the templates of its own file first, so that its report does not depend on
         # templates with the same names in other files.
@@ -100,7 +101,7 @@ def check(manifests: Manifests, *, lenient: bool = False) -> Report:
         for fault in _find_faults(typed, _judge(typed, Known(templates=templates))):
             is_warning = not fault.reason or (lenient and fault.is_field_warning)
             (report.warnings if is_warning else report.faults).append(fault)
-    report.faults += _duplicate_objects(ours)
+    report.faults += _duplicate_objects(report.typed)
     order = {id(source): n for n, source in enumerate(manifests.sources)}
     report.faults.sort(
         key=lambda fault: (order[id(fault.place.source)], fault.place.line, fault.place.column)

@@ -16,6 +16,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.labels import FORCE_DELETE
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES
+from jobflow.core.admission.applied_nulls import null_places
 from jobflow.core.json_values import find_differences, is_same_json
 from jobflow.core.names import format_job_name
 from jobflow.core.text import format_command, format_count, join_names
@@ -26,6 +27,7 @@ _ENDED = frozenset(chain(ENDED_STEP_PHASES, ENDED_PHASES))
 conditions."""
 
 _CHANGED = "this was changed"
+_NULL = "this null was added"
 _SUSPEND = "spec.suspend"
 
 
@@ -39,7 +41,9 @@ def spec_stays(old: JobFlow, new: JobFlow) -> Iterator[Violation]:
     if old.status.state.phase == FlowPhase.FAILED:
         retry = format_command("jobflow retry", new.metadata)
         remedy += f"; to retry the failed steps unchanged, {retry}"
-    for path, what in _changes(old, new):
+    nulls = frozenset(null_places(new)).difference(null_places(old))
+    for path, change in _changes(old, new):
+        what = _NULL if path in nulls else change
         detail = f"{what}, but a flow cannot be changed once it is created; {remedy}"
         if path == _SUSPEND and not old.final:
             verb = "suspend" if new.spec.suspend else "resume"

@@ -18,6 +18,7 @@ from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.core.admission.analysis.child_flows import Child
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.flow_facts import Known as Known
+from jobflow.core.admission.applied_nulls import nulls_are_kept
 from jobflow.core.admission.changes import (
     Need,
     cron_is_idle,
@@ -101,7 +102,15 @@ CREATE_RULES = (
 
 def validate_flow(flow: JobFlow, known: Known) -> Verdict:
     """Validate a new flow, in time linear in steps and targets. Violations are in field order."""
-    return validate_facts(FlowFacts(flow, known))
+    return verdict_of_flow(flow, validate_facts(FlowFacts(flow, known)))
+
+
+def verdict_of_flow(flow: JobFlow, of_facts: Verdict) -> Verdict:
+    """Return the verdict on a new flow with that on its facts: also on what its file had."""
+    if not (removed := tuple(nulls_are_kept(flow))):
+        return of_facts
+    violations = sorted((*of_facts.violations, *removed), key=_position)
+    return replace(of_facts, violations=tuple(violations[:MAX_FINDINGS]))
 
 
 def validate_facts(facts: FlowFacts) -> Verdict:
@@ -188,7 +197,9 @@ def verdict_of_cron(cron: CronJobFlow, of_flow: Verdict) -> Verdict:
     """Return the verdict on a CronJobFlow with that on one of its flows, at the paths of the
     CronJobFlow."""
     own = chain(
-        object_name_violations(cron.metadata), chain.from_iterable(r(cron) for r in CRON_RULES)
+        object_name_violations(cron.metadata),
+        chain.from_iterable(rule(cron) for rule in CRON_RULES),
+        nulls_are_kept(cron),
     )
     flow = (
         replace(each, path=f"{TEMPLATE}.{each.path}")

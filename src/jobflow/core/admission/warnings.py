@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.jobflow import templates_of
-from jobflow.api.flow.status import FlowPhase, StepPhase
-from jobflow.api.volcano.job import JobPhase
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import as_written, innermost, locations_of
 from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
@@ -24,9 +22,9 @@ from jobflow.core.admission.rule import (
     every_flow,
     flow_with_options,
 )
+from jobflow.core.admission.value_warnings import VALUE_WARNINGS
 from jobflow.core.admission.volcano.job_view import JobView, job_view
 from jobflow.core.cel.references import find_references
-from jobflow.core.cel.variables import Comparison
 from jobflow.core.manifests.volume_claims import claim_names, mounted_claims, unprovided_volumes
 from jobflow.core.spec.compiled import find_left_out
 from jobflow.core.suggest import Suggester, did_you_mean
@@ -184,53 +182,6 @@ def _named(names: list[str], one: str, many: str) -> str:
     return f"{noun} {join_names(names)} {verb}"
 
 
-STEP_PHASES = frozenset({*StepPhase, *JobPhase})
-FINALLY_PHASES = frozenset({FlowPhase.SUCCEED, FlowPhase.FAILED})
-"""Values of `flow.phase` in finally."""
-
-_WITH_USER_FIELDS = frozenset({"outputs", "item", "params"})
-"""Variables whose `phase` is the user's own."""
-_SYNONYMS = {
-    "complete": "Completed",
-    "done": "Completed",
-    "error": "Failed",
-    "failure": "Failed",
-    "finished": "Completed",
-    "succeed": "Completed",
-    "succeeded": "Completed",
-    "success": "Completed",
-    "successful": "Completed",
-    "omitted": "Skipped",
-}
-
-
-def unknown_phases(compared: Iterable[Comparison]) -> Iterator[tuple[str, str]]:
-    """Yield each word that is no phase, and the phase that is probably meant, or ""."""
-    suggesters = {known: Suggester(sorted(known)) for known in (STEP_PHASES, FINALLY_PHASES)}
-    for path, bound, word, _ in compared:
-        *owner, last = path
-        if last != "phase" or not _WITH_USER_FIELDS.isdisjoint(owner) or (bound and not owner):
-            continue
-        known = FINALLY_PHASES if owner == ["flow"] and not bound else STEP_PHASES
-        if word not in known:
-            meant = _SYNONYMS.get(word.lower()) or suggesters[known].nearest(word) or ""
-            yield word, "Succeed" if known is FINALLY_PHASES and meant == "Completed" else meant
-
-
-def compared_phases_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """A comparison with a word that is no phase has the same result for every phase."""
-    for each, parsed, _ in facts.expressions.parsed:
-        found = dict(unknown_phases(parsed.comparisons())) if "phase" in each.text else {}
-        listed = [
-            f"{quote(word)} (write {quote(meant)})" if meant else quote(word)
-            for word, meant in found.items()
-        ]
-        if listed:
-            are = "are no phases" if len(listed) > 1 else "is no phase"
-            detail = f"{join_names(listed)} {are}, so no phase ever equals it"
-            yield FieldWarning(each.path, detail)
-
-
 MAX_GUESSES = 100
 """Guesses of task and container names for all patches of a flow."""
 
@@ -335,9 +286,7 @@ FLOW_FIELD_WARNINGS = (
                 lambda facts: facts.references,
                 (fields_of_layers_exist, patched_elements_exist, references_are_spelled_right),
             ),
-            Group[FieldWarningRule](
-                lambda facts: facts.written_expressions, (compared_phases_exist,)
-            ),
+            *VALUE_WARNINGS,
             Group[FieldWarningRule](lambda facts: facts.has_work, (jobs_have_pods,)),
             Group[FieldWarningRule](lambda facts: facts.children, (fields_of_child_flows_exist,)),
             Group[FieldWarningRule](

@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
+from jobflow.core.cel.kubelet_expansion import (
+    Fields,
+    Piece,
+    is_expanded,
+    join_protected,
+    protect_value,
+)
 from jobflow.core.json_values import copy_json
 from jobflow.core.violations import join_path
 
@@ -24,8 +32,8 @@ MAX_SIZE = 1 << 20
 _OUTPUT = re.compile(r"steps\.(?P<step>.+?)\.outputs(?:\.(?P<rest>.*))?")
 _FAILURE = re.compile(r"steps\.(?P<step>.+)\.failure(?:\.(?P<key>[^.]*))?")
 _FACT = re.compile(r"steps\.(?P<step>.+)\.(?P<fact>phase|reason|job)")
-
-
+_DIGITS = 10
+"""Digits that an index of a list never has; Python refuses to read thousands of them."""
 LEFT_OUT = object()
 """In place of the value of a reference: an entry of env is left out, and a text is empty."""
 
@@ -58,9 +66,34 @@ def parse_reference(path: str) -> Reference:
     return Reference(path, root, tuple(tail.split(".")) if dot else ())
 
 
+def get_entry(value: Any, key: str) -> Any:
+    """Return the entry of a map, or of a list by its index from 0; UNSET if there is none."""
+    if isinstance(value, dict):
+        return value.get(key, UNSET)
+    if isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < _DIGITS:
+        return value[int(key)] if int(key) < len(value) else UNSET
+    return UNSET
+
+
 def has_reference(text: str) -> bool:
     """Return whether a text contains a reference."""
     return any(found["path"] for found in _REFERENCE.finditer(text))
+
+
+def has_other_brackets(value: Any) -> bool:
+    """Return whether a text in a JSON value has `$(`, or `$$(`, that begins no reference."""
+    pending = [value] if _may_have_reference(value) else []
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, str):
+            references = sum(found["path"] is not None for found in _REFERENCE.finditer(inner))
+            if inner.count("$(") > references:
+                return True
+        elif isinstance(inner, dict):
+            pending += inner.values()
+        elif isinstance(inner, list):
+            pending += inner
+    return False
 
 
 def find_references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
@@ -98,10 +131,13 @@ class ReferenceRoom:
 
 
 def replace_references(
-    value: Any, look_up: Callable[[Reference], Any], room: ReferenceRoom | None = None
+    value: Any,
+    look_up: Callable[[Reference], Any],
+    room: ReferenceRoom | None = None,
+    expanded: Fields | None = None,
 ) -> Any:
     """Return JSON with the value of `look_up`, which may raise or return LEFT_OUT, in place of each
-    reference. Raises
+    reference. `expanded`: the fields of the value that the kubelet expands. Raises
     ReferencesTooLargeError if there is not enough room, by default that of one patch.
 
     A text that is only a reference becomes the value, with its type. Inside a longer text, and in
@@ -121,19 +157,23 @@ def replace_references(
     left_out: set[int] = set()
     # Patches may be nested too deep for recursion. `own` and `outer` are the keys of a container
     # and of the one around it.
-    work: list[tuple[Any, Any, str, str]] = [(root, result, "", "")]
+    work: list[tuple[Any, Any, str, str, Fields | None]] = []
+    work.append((root, result, "", "", None if expanded is None else {"": expanded}))
     while work:
-        source, made, own, outer = work.pop()
+        source, made, own, outer, fields = work.pop()
         for key, each in source.items() if isinstance(source, dict) else enumerate(source):
+            below = fields.get(key) if fields is not None and isinstance(key, str) else fields
             if isinstance(each, str):
-                if "$(" in each:
-                    replaced = _replace_in_text(each, take_value)
-                    made[key] = _as_field(replaced, key, own, outer)
-                    if replaced is LEFT_OUT and key == "value" and own == "env":
+                if (only := _only_reference(each)) is not None:
+                    found = take_value(only)
+                    made[key] = protect_value(_as_field(found, key, own, outer), below)
+                    if found is LEFT_OUT and key == "value" and own == "env":
                         left_out.add(id(made))
+                elif "$(" in each:
+                    made[key] = _replace_in_text(each, take_value, below)
             elif isinstance(each, dict | list):
                 names = (key, own) if isinstance(key, str) else (own, outer)
-                work.append((each, made[key], *names))
+                work.append((each, made[key], *names, below))
     _leave_out(result, left_out)
     return result[""]
 
@@ -190,20 +230,33 @@ def measure_json(value: Any) -> int:
         return len(ascii(value))
 
 
-def _replace_in_text(text: str, look_up: Callable[[Reference], Any]) -> Any:
-    only = _REFERENCE.fullmatch(text)
-    if only is not None and only["path"] is not None:
-        return look_up(parse_reference(only["path"]))
+def _only_reference(text: str) -> Reference | None:
+    """Return the reference that is the whole text, or None."""
+    found = _REFERENCE.fullmatch(text) if text.startswith("$(") else None
+    return None if found is None else parse_reference(found["path"])
 
-    def write(found: re.Match[str]) -> str:
-        if found["path"] is None:
-            return "$("
-        value = look_up(parse_reference(found["path"]))
-        if value is LEFT_OUT:
-            return ""
-        return "null" if value is None else str(_to_text(value))
 
-    return _REFERENCE.sub(write, text)
+def _replace_in_text(
+    text: str, look_up: Callable[[Reference], Any], expanded: Fields | None
+) -> str:
+    pieces, end = list[Piece](), 0
+    for found in _REFERENCE.finditer(text):
+        pieces.append(Piece(text[end : found.start()], is_inserted=False))
+        pieces.append(_piece(found, look_up))
+        end = found.end()
+    pieces.append(Piece(text[end:], is_inserted=False))
+    if is_expanded(expanded):
+        return join_protected(pieces)
+    return "".join(piece.text for piece in pieces)
+
+
+def _piece(found: re.Match[str], look_up: Callable[[Reference], Any]) -> Piece:
+    if found["path"] is None:
+        return Piece("$(", is_inserted=False)
+    value = look_up(parse_reference(found["path"]))
+    if value is LEFT_OUT:
+        return Piece("", is_inserted=True)
+    return Piece("null" if value is None else str(_to_text(value)), is_inserted=True)
 
 
 _TEXT_FIELDS = frozenset(

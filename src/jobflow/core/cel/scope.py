@@ -26,13 +26,16 @@ from jobflow.api.flow.status import (
 from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.core.cel.expression import EvaluationFailure, ExpressionFault, parse_expression
+from jobflow.core.cel.kubelet_expansion import Fields
 from jobflow.core.cel.language.budget import Budget
 from jobflow.core.cel.language.values import describe_type
+from jobflow.core.cel.mistaken_json import explain_failure
 from jobflow.core.cel.references import (
     LEFT_OUT,
     MAX_SIZE,
     Reference,
     ReferencesTooLargeError,
+    get_entry,
     replace_references,
 )
 from jobflow.core.cel.variables import Mention
@@ -47,8 +50,6 @@ POD_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 MAX_PARAMS = 256
 """Params of a flow, all of which are read for each mention."""
 TOO_LARGE = f"the values of its references have more than {MAX_SIZE:,} bytes; use smaller values"
-_DIGITS = 10
-"""Digits that an index of a list never has; Python refuses to read thousands of them."""
 _MAX_SHOWN = 100
 """Characters of an expression in a message."""
 
@@ -159,7 +160,10 @@ def _evaluate(
         variables = build_variables(expression.mentions, scope)
         scope.budget.steps -= _count_steps(expression.mentions, variables, scope)
         value = expression.evaluate(variables, scope.budget)
-        fault = value.message if isinstance(value, EvaluationFailure) else find_fault(value)
+        if isinstance(value, EvaluationFailure):
+            fault = explain_failure(value, expression.mentions, variables)
+        else:
+            fault = find_fault(value)
         if fault is None:
             return value
     quoted = text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
@@ -361,11 +365,13 @@ class _NoValueError(Exception):
     """A reference has no value; the message says why."""
 
 
-def resolve_references(value: Any, scope: EvaluationScope) -> Any:
+def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | None = None) -> Any:
     """Return JSON with the values of all references, or a failure if one has no value, except those
-    to `last`."""
+    to `last`. `expanded`: the fields of the value that the kubelet expands."""
     try:
-        return replace_references(value, lambda reference: _look_up(reference, scope))
+        return replace_references(
+            value, lambda reference: _look_up(reference, scope), expanded=expanded
+        )
     except _NoValueError as error:
         return EvaluationFailure(str(error), missing=True)
     except ReferencesTooLargeError:
@@ -373,22 +379,18 @@ def resolve_references(value: Any, scope: EvaluationScope) -> Any:
 
 
 def _look_up(reference: Reference, scope: EvaluationScope) -> Any:
-    value: Any = build_variables([Mention(reference.root, reference.keys, 0)], scope)
+    mention = Mention(reference.root, reference.keys, 0)
+    variables = build_variables([mention], scope)
+    value: Any = variables
     path = ""
     for key in (reference.root, *reference.keys):
-        value = _get_entry(value, key)
+        value = get_entry(value, key)
         if value is UNSET and reference.root == "last" and scope.last is not UNSET:
             return LEFT_OUT
         if value is UNSET:
             place = f" in {path}" if path else ""
-            raise _NoValueError(f"$({reference.path}) has no value: there is no {key!r}{place}")
+            why = f"$({reference.path}) has no value: there is no {key!r}{place}"
+            failure = EvaluationFailure(why, missing=True)
+            raise _NoValueError(explain_failure(failure, [mention], variables))
         path = f"{path}.{key}" if path else key
     return value
-
-
-def _get_entry(value: Any, key: str) -> Any:
-    if isinstance(value, dict):
-        return value.get(key, UNSET)
-    if isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < _DIGITS:
-        return value[int(key)] if int(key) < len(value) else UNSET
-    return UNSET

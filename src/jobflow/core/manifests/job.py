@@ -13,6 +13,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import JOBS
 from jobflow.core.cel.expression import EvaluationFailure
+from jobflow.core.cel.kubelet_expansion import OF_JOB_SPEC
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.json_values import copy_json
 from jobflow.core.manifests.crd_schema import job_spec_violations
@@ -109,7 +110,7 @@ def _spec(
     for layer in layers_of(step, attempt.case, retried=attempt.retried):
         content = layer.content
         if attempt.seen is not None:
-            content = resolve_references(content, attempt.seen)
+            content = resolve_references(content, attempt.seen, OF_JOB_SPEC)
             if isinstance(content, EvaluationFailure):
                 return content
             has_values = has_values or content is not layer.content

@@ -12,11 +12,18 @@ import msgspec
 
 from jobflow.api.volcano.job import JobOutline
 from jobflow.api.volcano.pod import ContainerStatus, Pod
-from jobflow.core.limits import MAX_FLOW_OUTPUTS, MAX_MESSAGE_BYTES, MAX_STEP_OUTPUTS
+from jobflow.core.limits import (
+    MAX_FLOW_OUTPUTS,
+    MAX_MESSAGE_BYTES,
+    MAX_POD_MESSAGE_BYTES,
+    MAX_STEP_OUTPUTS,
+)
 from jobflow.core.pods.failure import KUBELET_REASONS
 
 FIELD_BYTES = len('"outputs":,')
 """Bytes of the field in which outputs are stored."""
+_ESCAPE = len("\\u00e9")
+"""The most characters with which JSON writes one byte of a text."""
 _MAX_DEPTH = 32
 """Levels of maps and lists; programs that read a status may overflow their stack on more."""
 
@@ -69,18 +76,35 @@ def read_message(spec: JobOutline, pod: Pod) -> str | None:
     return "" if ended.reason in KUBELET_REASONS else ended.message
 
 
-def parse_outputs(message: str) -> dict[str, Any] | None:
+def count_containers(pod: Pod) -> int:
+    """Return the number of containers of a pod that share the room for termination messages."""
+    status = pod.status
+    return len(status.container_statuses or ()) + len(status.init_container_statuses or ())
+
+
+def message_limit(containers: int) -> int:
+    """Return the bytes at which the kubelet cuts a termination message in a pod with this number of
+    containers, init containers included."""
+    return min(MAX_MESSAGE_BYTES, MAX_POD_MESSAGE_BYTES // max(containers, 1))
+
+
+def parse_outputs(message: str, containers: int = 1) -> dict[str, Any] | None:
     """Return a JSON object, or a list as `{"items": […]}`, any other text as `{"text": …}`, or None
     for an empty message. Null entries of maps are left out, because the merge patch that writes a
-    status would remove them. Raises OutputsTooLarge."""
+    status would remove them. `containers`: those of the pod. Raises OutputsTooLarge, also for a
+    message that the kubelet may have cut: one of the full size that is not JSON."""
     text = message.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
-    if len(text) >= MAX_MESSAGE_BYTES:
-        raise OutputsTooLarge(f"have {len(text)} bytes, and a termination message is cut at 4096")
+    size, limit = len(text), message_limit(containers)
+    found = _decode(text) if size <= MAX_MESSAGE_BYTES else None
+    if size >= limit and not isinstance(found, dict | list | str):  # half a number is a number
+        shared = f" in a pod of {containers} containers" if limit < MAX_MESSAGE_BYTES else ""
+        raise OutputsTooLarge(
+            f"have {size} bytes, and a termination message is cut at {limit}{shared}"
+        )
     try:
-        found = msgspec.json.decode(text)
         found = {"items": found} if isinstance(found, list) else found
         outputs = _to_storable(found, 0) if isinstance(found, dict) else None
-    except (msgspec.DecodeError, RecursionError, UnstorableJson):
+    except UnstorableJson:
         outputs = None
     if outputs is None:
         words = text.decode().strip()
@@ -90,11 +114,19 @@ def parse_outputs(message: str) -> dict[str, Any] | None:
     return outputs or None
 
 
+def _decode(text: bytes) -> Any:
+    """Return the value of a JSON text, or None if it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 def read_outputs(text: str) -> dict[str, Any] | None:
     """Return outputs that a user wrote as a JSON object, or None if it is empty. Raises
     OutputsTooLarge, and UnstorableJson if it is no JSON object that a status can store."""
-    if len(text) > MAX_STEP_OUTPUTS:
-        raise OutputsTooLarge(f"have {len(text)} characters, and a step has room for 4096")
+    if len(text) > MAX_STEP_OUTPUTS * _ESCAPE:
+        raise OutputsTooLarge(f"have {len(text)} characters, and a step has room for 4096 bytes")
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:

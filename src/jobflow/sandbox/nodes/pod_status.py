@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jobflow.api.volcano.pod import Container, Pod, PodPhase
+from jobflow.core.pods.outputs import message_limit
 from jobflow.sandbox.jobs.pods import ADDRESS
 
 
@@ -62,7 +63,8 @@ def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
     started = pod.status.start_time or progress.started
     succeeded = ContainerProgress(progress.started, progress.started)
     before = progress.init_containers or [succeeded] * len(init)
-    now = progress.containers or _alike(progress, len(containers))
+    limit = message_limit(len(init) + len(containers))
+    now = progress.containers or _alike(progress, len(containers), limit)
     initialized = all(state.succeeded for state in before)
     words = {"reason": progress.pod_reason, "message": progress.pod_message}
     return {
@@ -79,12 +81,13 @@ def pod_status(pod: Pod, progress: PodProgress) -> dict[str, Any]:
     }
 
 
-def _alike(progress: PodProgress, count: int) -> list[ContainerProgress]:
+def _alike(progress: PodProgress, count: int, limit: int) -> list[ContainerProgress]:
+    first = progress.message.encode()[:limit].decode(errors="replace")
     ended = progress.phase is not PodPhase.RUNNING
     finished = (progress.finished or progress.started) if ended else None
     return [
         ContainerProgress(progress.started, finished, progress.exit_code, progress.reason, message)
-        for message in [progress.message, *[""] * count][:count]
+        for message in [first, *[""] * count][:count]
     ]
 
 

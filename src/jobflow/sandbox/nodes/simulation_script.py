@@ -13,12 +13,11 @@ import msgspec
 from jobflow.api.duration import MAX_SECONDS, parse_duration
 from jobflow.api.labels import ATTEMPT, INDEX, SANDBOX_PREFIX
 from jobflow.api.volcano.pod import ENDED_POD_PHASES, PodPhase
+from jobflow.core.limits import MAX_MESSAGE_BYTES
 from jobflow.core.pods.failure import MAX_FAILURE_REASON
 from jobflow.core.suggest import Suggester, did_you_mean
 
 DEFAULT_SECONDS = 1.0
-MAX_MESSAGE = 4096
-"""Maximum size of a termination message in bytes."""
 _SIGKILL, _SIGTERM = 128 + 9, 128 + 15
 """Exit codes of containers that are out of memory, and of pods that are evicted."""
 _OUT_OF_MEMORY = "OOMKilled"
@@ -196,8 +195,9 @@ def _outputs(text: str) -> tuple[str, ...]:
 
 
 def _message(text: str) -> str:
-    if (size := len(text.encode())) > MAX_MESSAGE:
-        raise ValueError(f"is {size} bytes; a termination message holds at most {MAX_MESSAGE}")
+    if (size := len(text.encode())) > MAX_MESSAGE_BYTES:
+        most = f"a termination message holds at most {MAX_MESSAGE_BYTES}"
+        raise ValueError(f"is {size} bytes; {most}")
     return text
 
 

@@ -26,6 +26,7 @@ from jobflow.core.admission.validate import (
     validate_template,
     validate_template_delete,
     verdict_of_cron,
+    verdict_of_flow,
 )
 from jobflow.core.json_values import is_same_json
 from jobflow.core.manifests.crd_schema import job_spec_violations, schema_violations
@@ -180,7 +181,7 @@ class FlowJudge(Judge[JobFlow]):
 
     async def create(self, new: JobFlow, user: UserInfo) -> Verdict:
         facts = FlowFacts(new, known(self._cluster, new.metadata.namespace))
-        verdict = self._judge_facts(facts)
+        verdict = verdict_of_flow(new, self._judge_facts(facts))
         if verdict.violations:
             return verdict
         await self.check_owners(None, new.metadata, user)

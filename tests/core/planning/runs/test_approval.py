@@ -204,7 +204,7 @@ def test_expressions_see_the_outputs() -> None:
             "ApproveStep",
             "ok",
             outputs(x="x" * 4096),
-            "its outputs have 4105 characters, and a step has room for 4096",
+            "its outputs have 4104 bytes as JSON, and a step has room for 4096",
         ),
     ],
 )

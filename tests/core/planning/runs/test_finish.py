@@ -211,6 +211,21 @@ def test_outputs_that_are_too_large_fail_the_step() -> None:
     assert completed(running_flow(), "x" * 4096).settled().plan().nothing
 
 
+def test_a_message_that_is_cut_in_a_pod_of_many_containers_fails_the_step() -> None:
+    """The kubelet shares 12 KiB among them, init containers included."""
+    world = completed(running_flow(), '{"a": "' + "x" * 3065)
+    [(uid, pods)] = world.pods.items()
+    [(name, pod)] = pods.items()
+    first = (pod.status.container_statuses or [])[0]
+    crowded = with_containers(pod, first, running("b"), running("c"), init=(running("i"),))
+    planned = replace(world, pods={uid: {name: crowded}}).plan()
+    assert planned.failed == {"a": "OutputsTooLarge"}
+    assert planned.conditions["a"].message == (
+        "the outputs of a have 3072 bytes, and a termination message is cut at 3072 in a pod of 4 "
+        "containers"
+    )
+
+
 def test_a_failed_job_keeps_its_reason_if_its_outputs_are_too_large() -> None:
     world = completed(running_flow(), "x" * 5000, phase="Failed").settled()
     condition = world.plan().conditions["a"]

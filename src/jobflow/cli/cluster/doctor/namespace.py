@@ -31,6 +31,7 @@ from jobflow.cli.cluster.doctor.cluster import (
     ok,
     warning,
 )
+from jobflow.core.admission.applied_nulls import LAST_APPLIED
 from jobflow.core.json_values import find_missing
 from jobflow.core.text import join_names
 from jobflow.kube.client import ApiError
@@ -168,8 +169,6 @@ def describe_queues(queues: list[Json], used: Mapping[str, list[str]]) -> Iterat
 
 # ----------------------------------------------------------------- flows
 
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
 
 async def check_flows(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that flows have all fields that were written: under a foreign definition, an API server
@@ -204,7 +203,7 @@ def _owned(metadata: Json) -> list[str]:
 
 def _applied(obj: Json) -> Any:
     """Return the spec of the last `kubectl apply`, empty without one; None if it is unreadable."""
-    applied = (obj["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
+    applied = (obj["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     try:
         return json.loads(applied or "{}").get("spec") or {}
     except (ValueError, AttributeError):
@@ -239,7 +238,7 @@ def find_added_defaults(template: Json) -> list[str]:
     `kubectl apply` or, after a server-side apply, the owners of fields."""
     spec, meta = template.get("spec") or {}, template["metadata"]
     fields = [field for field, value in DEFAULTS.items() if spec.get(field) == value]
-    if _LAST_APPLIED in (meta.get("annotations") or {}):
+    if LAST_APPLIED in (meta.get("annotations") or {}):
         manifest = _applied(template)
         return [] if manifest is None else [field for field in fields if field not in manifest]
     owned = _owned(meta)

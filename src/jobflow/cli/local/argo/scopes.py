@@ -74,9 +74,9 @@ class StepInfo:
         if key is None:
             raise UnsupportedExpression(f"{sample} is no output of a step that is converted")
         if self.is_loop:
-            each = f"i.outputs{member(key)}"
+            each = f"get(i.outputs, {quote(key)}, {quote(self.defaults.get(name, ''))})"
             each = f"json({each})" if self.has_json and not name else each
-            cel = f"steps[{quote(self.name)}].items.map(i, {each})"
+            cel = f"{self.items_with(key, has_default=name in self.defaults)}.map(i, {each})"
             return (Ref(cel, kind=Kind.LIST, hint=identifier(name or "results")),)
         of_step = f"steps[{quote(self.name)}].outputs"
         kind = Kind.LIST if name in self.lists else Kind.TEXT
@@ -87,6 +87,13 @@ class StepInfo:
             return (Ref(cel, kind=kind, hint=hint, or_else=or_else),)
         path = f"steps.{self.name}.outputs.{key}"
         return (Ref(f"{of_step}{member(key)}", path, kind, hint, or_else=or_else),)
+
+    def items_with(self, key: str, *, has_default: bool = False) -> str:
+        """Return CEL of the items of a loop that have an output in Argo. A failed one has those
+        that it wrote, or their defaults; one that did not run has none."""
+        ended = 'i.phase == "Completed" || '
+        ended += 'i.phase == "Failed"' if has_default else f"{quote(key)} in i.outputs"
+        return f"steps[{quote(self.name)}].items.filter(i, {ended})"
 
 
 @dataclass(slots=True)
@@ -362,8 +369,10 @@ def _all_outputs(info: StepInfo, step: str) -> Text:
     if not info.is_loop or not keys:
         raise UnsupportedExpression("all outputs of a step at once have an equal only in a loop")
     if keys == ["text"]:
-        name = quote(next(name for name in info.outputs if name))
-        cel = f"{step}.items.map(i, {{{name}: i.outputs.text}})"
+        name = next(name for name in info.outputs if name)
+        each = f'get(i.outputs, "text", {quote(info.defaults.get(name, ""))})'
+        items = info.items_with("text", has_default=name in info.defaults)
+        cel = f"{items}.map(i, {{{quote(name)}: {each}}})"
     else:
-        cel = f"{step}.items.map(i, i.outputs)"
+        cel = f"{step}.items.filter(i, size(i.outputs) > 0).map(i, i.outputs)"
     return (Ref(cel, kind=Kind.LIST, hint="outputs"),)

@@ -32,6 +32,7 @@ from jobflow.core.pods.disruption import find_eviction_by_policy
 from jobflow.core.pods.failure import PodFailure, find_first_failure
 from jobflow.core.pods.outputs import (
     OutputsTooLarge,
+    count_containers,
     find_output_pod,
     has_output_pod,
     parse_outputs,
@@ -55,6 +56,8 @@ class Insight(NamedTuple):
     blamed: PodFailure | None = None
     outputs: str | None = None
     """The termination message with the step's outputs; None if it is not known."""
+    containers: int = 1
+    """The containers of its pod."""
     enough: bool = True
     """Whether a live read would show nothing more."""
     missing: str = ""
@@ -159,8 +162,9 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     pods = tuple(by_name.values())
     pod = find_output_pod(job.spec, pods)
     outputs = None if pod is None else read_message(job.spec, pod)
+    containers = 1 if pod is None else count_containers(pod)
     if job.phase in FAILURES and _is_aborted(run, job):
-        return Insight(pods, outputs=outputs)
+        return Insight(pods, outputs=outputs, containers=containers)
     blamed = _blame(job, pods) if job.phase in FAILURES else None
     needed = run.step.name in ctx.layout.outputs_needed and has_output_pod(job.spec)
     if job.phase in FAILURES:
@@ -171,7 +175,7 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     missing = ""
     if needed and outputs is None:
         missing = (read.trouble if read is not None else "") or "its pod is gone"
-    return Insight(pods, blamed, outputs, enough, missing)
+    return Insight(pods, blamed, outputs, containers, enough, missing)
 
 
 def _insight_of_child(run: ObservedRun, child: ChildFlow) -> Insight:
@@ -250,7 +254,7 @@ def _outputs(
             if isinstance(job, ChildFlow):
                 outputs = job.outputs
             else:
-                outputs = parse_outputs(insight.outputs) if insight.outputs else None
+                outputs = parse_outputs(insight.outputs or "", insight.containers)
             if outputs is not None:
                 ctx.outputs_room.take(outputs)
             noted[uid] = outputs

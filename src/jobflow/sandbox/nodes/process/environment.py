@@ -4,6 +4,7 @@ Sources: Kubernetes' expansion of `$(NAME)` (third_party/forked/golang/expansion
 order of variables, Volcano's plugins env and svc (pkg/controllers/job/plugins).
 """
 
+import errno
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from jobflow.sandbox.nodes.process.pod_spec import (
     EnvVar,
     RunnableContainer,
     RunnablePodSpec,
+    VolumeMount,
+    is_inside,
     pod_spec,
 )
 
@@ -51,13 +54,13 @@ class ContainerContext:
     ) -> tuple[list[str], dict[str, str]]:
         """Return the arguments and environment of a container. `message_file` replaces
         terminationMessagePath wherever that is a whole path, and the directory of a volume claim
-        its mountPath wherever a path begins with it."""
-        own = _variables(container, self.pod, self.addresses)
-        own |= plugin_variables(self.job, self.pod, self.addresses)
+        its mountPath wherever a path begins with it. Raises OSError for a subPathExpr that is no
+        path inside of its volume."""
+        own = self._own_variables(container)
         path = re.escape(container.termination_message_path or TERMINATION_LOG)
         named = re.compile(rf"(?<![\w./$)}}-]){path}(?![\w./-])")
 
-        mounts = self._mounts(container)
+        mounts = self._mounts(container, own)
 
         def placed(text: str) -> str:
             return self._in_volumes(named.sub(lambda _: message_file, text), mounts)
@@ -73,16 +76,21 @@ class ContainerContext:
 
     def working_directory(self, container: RunnableContainer) -> str:
         """Return the directory in which a container starts; "" for that of the sandbox."""
-        return self._in_volumes(container.working_dir or "", self._mounts(container))
+        mounts = self._mounts(container, self._own_variables(container))
+        return self._in_volumes(container.working_dir or "", mounts)
 
-    def _mounts(self, container: RunnableContainer) -> dict[str, str]:
+    def _own_variables(self, container: RunnableContainer) -> dict[str, str]:
+        own = _variables(container, self.pod, self.addresses)
+        return own | plugin_variables(self.job, self.pod, self.addresses)
+
+    def _mounts(self, container: RunnableContainer, own: Mapping[str, str]) -> dict[str, str]:
         """Return the directories of the volume claims that a container mounts, by mountPath. They
         exist."""
         claims, found = self.spec.claims, dict[str, str]()
         for mount in container.volume_mounts or ():
             path = mount.mount_path.rstrip("/")
             if mount.name in claims and path:
-                place = self.directories(claims[mount.name]) / (mount.sub_path or "")
+                place = self.directories(claims[mount.name]) / _sub_path(mount, own)
                 place.mkdir(parents=True, exist_ok=True)
                 found[path] = str(place)
         return found
@@ -102,6 +110,19 @@ def expand(text: str, values: Mapping[str, str]) -> str:
         return "$" if found[1] is None else values.get(found[1], found[0])
 
     return _REFERENCE.sub(value, text)
+
+
+def _sub_path(mount: VolumeMount, values: Mapping[str, str]) -> str:
+    """Return the path in a volume that a container mounts. Raises OSError, as a kubelet refuses to
+    create the container."""
+    if (expression := mount.sub_path_expr) is None:
+        return mount.sub_path or ""
+    missing = [name for name in _REFERENCE.findall(expression) if name and name not in values]
+    path = expand(expression, values)
+    if missing or not is_inside(path):
+        why = f"has no value for {missing[0]}" if missing else f"is {path}, outside of the volume"
+        raise OSError(errno.EINVAL, f"subPathExpr {why}", expression)
+    return path
 
 
 def _variables(container: RunnableContainer, pod: Pod, addresses: Addresses) -> dict[str, str]:

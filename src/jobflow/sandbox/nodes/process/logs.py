@@ -12,12 +12,12 @@ from datetime import datetime
 from pathlib import Path
 
 from jobflow.api.meta import ObjectMeta
+from jobflow.core.limits import MAX_MESSAGE_BYTES
+from jobflow.core.pods.outputs import message_limit
 from jobflow.sandbox.nodes.process.log_reader import ContainerLog
 
 LOG_LIMIT = 10 * 1024 * 1024
 """Maximum size of a log in bytes; the part before it is kept in a second file of that size."""
-MAX_MESSAGE = 4096
-"""Maximum size of a termination message in bytes; a pod may have three times as much in total."""
 KEPT_RUNS = 20
 """Number of unused folders that are kept when a new one is created."""
 
@@ -120,15 +120,14 @@ def tail(log: Path, lines: int) -> tuple[list[str], int]:
 def read_message(path: Path, *, containers: int, log: Path | None) -> str:
     """Return the end of a termination message, as a kubelet does, or of the log if it is empty.
     A pod of several `containers` has less room for each."""
-    limit = min(MAX_MESSAGE, 3 * MAX_MESSAGE // max(containers, 1))
     try:
-        message = _end_of(path, MAX_MESSAGE)
+        message = _end_of(path, MAX_MESSAGE_BYTES)
     except OSError as error:
         return f"Error on reading termination log {path}: {error.strerror}"
     if not message and log is not None and log.exists():
         last = _end_of(log, _FALLBACK_BYTES).split(b"\n")
         message = b"\n".join(last[-_FALLBACK_LINES - (not last[-1]) :])
-    return message[:limit].decode(errors="replace")
+    return message[: message_limit(containers)].decode(errors="replace")
 
 
 def _end_of(path: Path, limit: int) -> bytes:

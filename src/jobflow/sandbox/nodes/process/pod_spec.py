@@ -160,11 +160,14 @@ def _container_faults(
 
 
 def _mount_faults(mount: VolumeMount, path: str) -> Iterator[str]:
-    if mount.sub_path_expr:
-        yield f"{path}.subPathExpr: the process runner supports only subPath"
-    inner = PurePosixPath(mount.sub_path or "")
-    if inner.is_absolute() or ".." in inner.parts:
+    if not is_inside(mount.sub_path or ""):
         yield f"{path}.subPath: it must be a path inside of the volume"
+
+
+def is_inside(path: str) -> bool:
+    """Return whether a path is relative and stays below its directory."""
+    found = PurePosixPath(path)
+    return not found.is_absolute() and ".." not in found.parts
 
 
 _NO_CONFIG_MAP = "ConfigMaps do not exist here; write the value out, or mark it optional"

@@ -22,7 +22,7 @@ _TESTS = {
     "Omitted": '{0}.phase == "Skipped"',
     "Daemoned": '{0}.phase == "Running"',
     "AnySucceeded": '{0}.items.exists(i, i.phase == "Completed")',
-    "AllFailed": '{0}.items.all(i, i.phase == "Failed")',
+    "AllFailed": 'size({0}.items) > 0 && {0}.items.all(i, i.phase == "Failed")',
 }
 
 
@@ -79,6 +79,10 @@ class Dependencies:
     def needs_failure_of(self) -> list[str]:
         """Return the tasks that must have failed for the task to run."""
         return [] if self.holds({}) else [t.task for t in self.terms if not _holds(t, {})]
+
+    def asks_for_any(self, task: str) -> bool:
+        """Return whether one item of another task that has succeeded is enough."""
+        return any(term.task == task and "AnySucceeded" in term.ends for term in self.terms)
 
     def require_success(self, task: str) -> None:
         """Let the task run only if another one has succeeded, whose failure is forgiven."""

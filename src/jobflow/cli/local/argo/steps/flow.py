@@ -239,6 +239,10 @@ def _forgive(tasks: Sequence[Task]) -> None:
         task.is_forgiven = task.name in followed and _ends_well(task.name, tasks, followed)
     forgiven = {task.name for task in tasks if task.is_forgiven}
     for task in tasks:
+        for name in task.depends.tasks:
+            depends = task.entry.get("depends")
+            if depends is not None and name not in forgiven and task.depends.asks_for_any(name):
+                depends.check(f"the flow fails if an item of {name} fails; in Argo only if all do")
         for term in list(task.depends.terms) if task.depends.test is None else ():
             if term.task in forgiven and term.condition == "Completed":
                 task.depends.require_success(term.task)

@@ -107,8 +107,10 @@ def _script(source: PodSource, script: Field) -> dict[str, Any]:
     program = script.get("source")
     rest = _container(source, script, without="source")
     command = rest.get("command") or []
-    text = "" if program is None else source.context.string(program)
-    rest["args"] = [text.replace("$$", "$$$$") if "$$(" not in text else text]
+    text = () if program is None else source.context.text(program)
+    # Argo writes a script to a file, in which Kubernetes replaces nothing.
+    literal = (each.replace("$$", "$$$$") if isinstance(each, str) else each for each in text)
+    rest["args"] = [source.context.render(tuple(literal))]
     name = str(command[0]).rpartition("/")[2] if command else ""
     flag = _INLINE.get(name.rstrip("0123456789.") if name not in _INLINE else name)
     if flag is None:

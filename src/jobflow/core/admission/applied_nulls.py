@@ -1,0 +1,125 @@
+"""Nulls that have a meaning in a flow, and that `kubectl apply` drops.
+
+A null removes a variable of `env` or a field that a patch merges, and is a value in params and
+items. Since kubectl 1.31, client-side apply removes the nulls of all maps from the object that it
+sends, but not from the annotation with its configuration. Source: `pruneNullsFromMap` in
+kubectl's `pkg/cmd/apply/apply.go`.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from jobflow.api.flow.control import Case
+from jobflow.api.flow.cronjobflow import CronJobFlow
+from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
+from jobflow.api.flow.step import Step
+from jobflow.api.kinds import KINDS
+from jobflow.core.json_values import copy_json, is_same_json
+from jobflow.core.manifests.crd_schema import without_nulls
+from jobflow.core.manifests.layers import free_form_values
+from jobflow.core.violations import MAX_FINDINGS, Place, Reason, Violation, format_path
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""Annotation in which kubectl stores the object of the file."""
+WAYS = "use kubectl apply --server-side, kubectl create or jobflow submit"
+_TEMPLATE = "spec.jobFlowTemplate.spec"
+
+
+def nulls_are_kept(new: JobFlow | CronJobFlow) -> Iterator[Violation]:
+    """Check that a new object still has the nulls of its file, if kubectl has applied it."""
+    if (file := _read_file(new)) is None:
+        return
+    try:
+        places = list(islice(null_places(_to_object(file)), MAX_FINDINGS))
+        sent = _to_object(_without_nulls(file)) if places else None
+    except msgspec.ValidationError:
+        return
+    if sent is not None and is_same_json(sent.spec, new.spec):
+        detail = (
+            "kubectl apply has removed this null of the file, so the flow would run with what it "
+            f"removes; {WAYS}, or remove a list element, such as a variable, with $patch: delete"
+        )
+        yield from (Violation(path, Reason.INVALID, None, detail) for path in places)
+
+
+def null_places(flow: JobFlow | CronJobFlow) -> Iterator[str]:
+    """Yield the JSON path of each null of a map that has a meaning."""
+    if isinstance(flow, JobFlow):
+        return _in_spec(flow.spec, "spec")
+    return _in_spec(flow.flow_spec, _TEMPLATE)
+
+
+def _in_spec(spec: JobFlowSpec, path: str) -> Iterator[str]:
+    for i, param in enumerate(spec.params or ()):
+        yield from _in_value(param.value, f"{path}.params[{i}].value")
+    for field, steps in (("flows", spec.flows), ("finally", spec.finally_)):
+        for i, step in enumerate(steps or ()):
+            yield from _in_step(step, f"{path}.{field}[{i}]")
+
+
+def _in_step(step: Step, path: str) -> Iterator[str]:
+    if step.for_each is not None:
+        yield from _in_value(step.for_each.items, f"{path}.forEach.items")
+    owners: list[tuple[str, Step | Case]] = [(path, step)]
+    owners += [(f"{path}.switch[{i}]", case) for i, case in enumerate(step.switch or ())]
+    for at, owner in owners:
+        for field, value in free_form_values(owner):
+            yield from _in_value(value, f"{at}.{field}")
+        if owner.flow is not None:
+            yield from _in_value(owner.flow.get("params"), f"{at}.flow.params")
+            child = without_nulls("JobFlow", {"spec": owner.flow})["spec"]
+            yield from _in_spec(child_spec(child), f"{at}.flow")
+
+
+def _in_value(value: Any, path: str) -> Iterator[str]:
+    pending: list[tuple[Place, Any]] = [(None, value)] if isinstance(value, dict | list) else []
+    while pending:
+        place, inner = pending.pop()
+        if isinstance(inner, dict):
+            yield from (
+                format_path((place, key), path) for key, each in inner.items() if each is None
+            )
+            parts: list[tuple[str | int, Any]] = [*reversed(inner.items())]
+        else:
+            parts = [(i, inner[i]) for i in reversed(range(len(inner)))]
+        pending += [((place, key), each) for key, each in parts if isinstance(each, dict | list)]
+
+
+def _read_file(new: JobFlow | CronJobFlow) -> dict[str, Any] | None:
+    """Return the object of the file that kubectl has applied as this one, or None if there is none
+    with nulls."""
+    text = (new.metadata.annotations or {}).get(LAST_APPLIED, "")
+    if "null" not in text:
+        return None
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    metadata = found.get("metadata") if isinstance(found, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    is_its_own = name == new.metadata.name and found.get("kind") == type(new).__name__
+    return found if is_its_own else None
+
+
+def _to_object(file: dict[str, Any]) -> Any:
+    """Return the object as an API server would pass it on. Raises msgspec.ValidationError."""
+    kind = file["kind"]
+    return msgspec.convert(without_nulls(kind, file), KINDS[kind].object_type)
+
+
+def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy without the nulls of all maps; those of lists stay."""
+    copy = copy_json(value)
+    pending: list[Any] = [copy]
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, dict):
+            for key in [key for key, each in inner.items() if each is None]:
+                del inner[key]
+            pending += inner.values()
+        elif isinstance(inner, list):
+            pending += inner
+    return copy

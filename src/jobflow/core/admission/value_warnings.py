@@ -1,0 +1,112 @@
+"""Warnings about the values of a flow: params, compared phases, and outputs."""
+
+from collections.abc import Iterable, Iterator
+
+from jobflow.api.flow.status import FlowPhase, StepPhase
+from jobflow.api.volcano.job import JobPhase
+from jobflow.core.admission.analysis.flow_facts import FlowFacts
+from jobflow.core.admission.analysis.jobs.resolved_specs import ResolvedSpec
+from jobflow.core.admission.rule import FieldWarningRule, Group
+from jobflow.core.admission.volcano.job_view import elements, job_view
+from jobflow.core.cel.references import has_other_brackets
+from jobflow.core.cel.variables import Comparison
+from jobflow.core.limits import MAX_MESSAGE_BYTES, MAX_POD_MESSAGE_BYTES
+from jobflow.core.pods.outputs import message_limit
+from jobflow.core.spec.expressions import find_needed_outputs
+from jobflow.core.suggest import Suggester
+from jobflow.core.text import join_names
+from jobflow.core.violations import FieldWarning, quote
+
+STEP_PHASES = frozenset({*StepPhase, *JobPhase})
+FINALLY_PHASES = frozenset({FlowPhase.SUCCEED, FlowPhase.FAILED})
+"""Values of `flow.phase` in finally."""
+
+_WITH_USER_FIELDS = frozenset({"outputs", "item", "params"})
+"""Variables whose `phase` is the user's own."""
+_SYNONYMS = {
+    "complete": "Completed",
+    "done": "Completed",
+    "error": "Failed",
+    "failure": "Failed",
+    "finished": "Completed",
+    "succeed": "Completed",
+    "succeeded": "Completed",
+    "success": "Completed",
+    "successful": "Completed",
+    "omitted": "Skipped",
+}
+
+
+def unknown_phases(compared: Iterable[Comparison]) -> Iterator[tuple[str, str]]:
+    """Yield each word that is no phase, and the phase that is probably meant, or ""."""
+    suggesters = {known: Suggester(sorted(known)) for known in (STEP_PHASES, FINALLY_PHASES)}
+    for path, bound, word, _ in compared:
+        *owner, last = path
+        if last != "phase" or not _WITH_USER_FIELDS.isdisjoint(owner) or (bound and not owner):
+            continue
+        known = FINALLY_PHASES if owner == ["flow"] and not bound else STEP_PHASES
+        if word not in known:
+            meant = _SYNONYMS.get(word.lower()) or suggesters[known].nearest(word) or ""
+            yield word, "Succeed" if known is FINALLY_PHASES and meant == "Completed" else meant
+
+
+def compared_phases_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
+    """A comparison with a word that is no phase has the same result for every phase."""
+    for each, parsed, _ in facts.expressions.parsed:
+        found = dict(unknown_phases(parsed.comparisons())) if "phase" in each.text else {}
+        listed = [
+            f"{quote(word)} (write {quote(meant)})" if meant else quote(word)
+            for word, meant in found.items()
+        ]
+        if listed:
+            are = "are no phases" if len(listed) > 1 else "is no phase"
+            detail = f"{join_names(listed)} {are}, so no phase ever equals it"
+            yield FieldWarning(each.path, detail)
+
+
+def params_hold_no_variables(facts: FlowFacts) -> Iterator[FieldWarning]:
+    """What a reference inserts is data, in which Kubernetes replaces nothing."""
+    for i, param in enumerate(facts.flow.spec.params or ()):
+        if has_other_brackets(param.value):
+            detail = (
+                'its "$(" arrives in containers as it is, because Kubernetes expands no variables '
+                "in what a reference inserts; to use a variable, write $(NAME) beside the reference"
+            )
+            yield FieldWarning(f"spec.params[{i}].value", detail)
+
+
+def outputs_have_room(facts: FlowFacts) -> Iterator[FieldWarning]:
+    """The containers of a pod share the room for termination messages."""
+    crowded = {id(spec): n for spec in facts.resolved_specs if (n := _count_sharing(spec))}
+    if not crowded:
+        return
+    needed, seen = find_needed_outputs(facts.flow.spec), set[int]()
+    for step, resolved in facts.resolved_steps:
+        count = crowded.get(id(resolved))
+        if count and step not in seen and facts.names[step] in needed:
+            seen.add(step)
+            detail = (
+                f"the {count} containers of its pod share {MAX_POD_MESSAGE_BYTES:,} bytes of "
+                f"termination messages, so Kubernetes cuts its outputs at "
+                f"{message_limit(count):,} bytes; write less, or use fewer containers"
+            )
+            yield FieldWarning(facts.path(step), detail)
+
+
+def _count_sharing(resolved: ResolvedSpec) -> int:
+    """Return the number of containers of the pod with the outputs if one has less room than in a
+    pod of its own, else 0."""
+    tasks = job_view(resolved.spec, "", None).tasks[:1]
+    pods = [task.pod_spec for task in tasks]
+    lists = ("containers", "initContainers")
+    count = sum(len([*elements(pod, field)]) for pod in pods for field in lists)
+    return count if message_limit(count) < MAX_MESSAGE_BYTES else 0
+
+
+VALUE_WARNINGS = (
+    Group[FieldWarningRule](lambda facts: facts.written_expressions, (compared_phases_exist,)),
+    Group[FieldWarningRule](lambda facts: facts.flow.spec.params, (params_hold_no_variables,)),
+    Group[FieldWarningRule](
+        lambda facts: facts.written_expressions or facts.references, (outputs_have_room,)
+    ),
+)
