@@ -126,12 +126,12 @@ class Matching:
         if run is None or not run.phase:
             if not target.ended:
                 return NOT_YET
-            if target.phase == "Failed" and not target.step.continue_on_failure:
+            if target.broken:
                 return UPSTREAM if condition in ("Completed", "Running") else NOT_TAKEN
             return reached(step, target)
         if run.phase == "Failed" and run.attempts and run.attempts[-1].intent == "Cancelled":
             return STOPPED
-        ended = State(target.step, target.place, phase=run.phase, reason=run.reason)
+        ended = State(target.step, target.place, phase=run.phase, reason=run.reason, runs=[run])
         return reached(step, ended)
 
     def skip_items(self, state: State) -> None:

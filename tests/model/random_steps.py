@@ -327,7 +327,8 @@ class StepDrawing:
         if "refused" in self.features:
             kinds.append(Script(refused=True))
         if step.flow is not None:
-            kinds = [*SUCCEEDING, *(s for s in FAILING if s.end == "Failed"), *ABORTED]
+            failing = [script for script in FAILING if script.end == "Failed"]
+            kinds = [*SUCCEEDING, *failing, *ABORTED, Script(end="Failed", flow_error=True)]
         if step.daemon:
             kinds = [*FOREVER * 6, *FAILING, *ABORTED]
         elif step.timeout and step.flow is None:

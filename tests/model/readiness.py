@@ -34,7 +34,7 @@ def reached(step: Step, target: State) -> str:
     match target.phase, target.reason:
         case "Completed", _:
             return NOT_TAKEN if condition == "Failed" else MET
-        case "Failed", _ if target.step.continue_on_failure:
+        case "Failed", _ if target.tolerated:
             return MET
         case "Failed", _:
             ran = condition == "Running" and target.ran
@@ -103,4 +103,4 @@ def stops_now(reference: Reference, state: State) -> bool:
     if reference.seen.blurred:  # its end may be lost after a dependant has started and failed
         dependants = set()
     failing = [s for s in others if reference.seen.steps[s.name].phase == "Failed"]
-    return any(not s.step.continue_on_failure and s.name not in dependants for s in failing)
+    return any(not s.tolerated and s.name not in dependants for s in failing)

@@ -8,7 +8,7 @@ import pytest
 from jobflow.api.flow.control import Approval, Case, ForEach, Repeat
 from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import Decisions, FlowState, StepCondition
+from jobflow.api.flow.status import Decisions, FlowState, RunCondition, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.core.explain.explain import explain, explain_step
 from support.plan.flow_statuses import NOW, SOON, START, items, one, repeat, retrying, run, several
@@ -226,6 +226,18 @@ def test_a_tolerated_failure_stops_no_other_step() -> None:
     assert (
         "It may fail (continueOnFailure) without failing the flow or blocking other steps."
         in why(flow, "a")
+    )
+
+
+def test_an_error_of_the_flow_itself_is_not_called_tolerated() -> None:
+    items = [
+        RunCondition(index=i, phase="Failed", reason=r)
+        for i, r in enumerate(("JobFailed", "Refused"))
+    ]
+    failed = StepCondition(phase="Failed", reason="JobFailed", runs=items)
+    step = Step(name="a", continue_on_failure=True, for_each=ForEach(count=2))
+    assert "Its continueOnFailure does not apply to an error of the flow itself in item 1." in why(
+        one(step, failed), "a"
     )
 
 

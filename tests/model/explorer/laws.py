@@ -31,6 +31,7 @@ from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from model.carrying import mounted_by
 from model.explorer.configurations import DISRUPTIONS
 from model.explorer.family_laws import (
+    an_error_of_a_flow_itself_fails_it,
     child_flows_agree_with_their_parent,
     child_flows_are_retried_with_their_parent,
     condition_of,
@@ -285,6 +286,7 @@ OF_A_STATE: tuple[Callable[[Sight, State], Broken], ...] = (
     nothing_starts_below_a_suspension,
     child_flows_are_retried_with_their_parent,
     child_flows_agree_with_their_parent,
+    an_error_of_a_flow_itself_fails_it,
 )
 OF_A_MOVE: tuple[Callable[[Sight, State, State], Broken], ...] = (
     nothing_runs_twice,

@@ -31,7 +31,13 @@ from jobflow.core.pods.failure import describe_end
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.spec.items import name_item
-from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
+from jobflow.core.spec.readiness import (
+    get_condition_for,
+    get_probe,
+    get_strategy,
+    is_flow_error,
+    is_tolerated,
+)
 from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import (
     MAX_NAMES,
@@ -282,7 +288,15 @@ def _describe_details(step: Step, condition: StepCondition, now: datetime) -> It
     if step.daemon and has_job(condition) and condition.abort_time is None:
         yield "It is a daemon: its job is ended once all other steps have finished."
     if step.continue_on_failure and condition.phase == StepPhase.FAILED:
-        yield "It may fail (continueOnFailure) without failing the flow or blocking other steps."
+        yield _describe_tolerance(step, condition)
+
+
+def _describe_tolerance(step: Step, condition: StepCondition) -> str:
+    if is_tolerated(step, condition):
+        return "It may fail (continueOnFailure) without failing the flow or blocking other steps."
+    errors = [f"item {run.index}" for run in condition.runs or () if is_flow_error(run)]
+    where = "" if step.for_each is None or not errors else f" in {join_names(errors)}"
+    return f"Its continueOnFailure does not apply to an error of the flow itself{where}."
 
 
 def _describe_decisions(step: Step, decisions: Decisions) -> Iterator[str]:

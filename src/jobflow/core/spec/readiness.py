@@ -24,6 +24,7 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.flow.step import Step
+from jobflow.core.reasons import StepReason
 
 
 class TargetState(StrEnum):
@@ -49,7 +50,7 @@ class StepEnd(StrEnum):
     COMPLETED = "Completed"
     FAILED = "Failed"
     FORGIVEN = "Forgiven"
-    """Failed with continueOnFailure, which meets every condition."""
+    """Failed in a way that continueOnFailure tolerates, which meets every condition."""
     NOT_TAKEN = "NotTaken"
     UPSTREAM_FAILED = "UpstreamFailed"
     STOPPED = "Stopped"
@@ -96,6 +97,17 @@ TARGET_STATES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
 }
 """The state of a target, by the dependant's condition and the target's end (None: not ended). A
 target that was ever Running has met Running, even if it failed."""
+
+FLOW_ERRORS = frozenset(
+    {
+        StepReason.EXPRESSION_ERROR,
+        StepReason.REFUSED,
+        StepReason.NAME_CONFLICT,
+        StepReason.ITEMS_MISMATCH,
+        StepReason.PROBE_UNSATISFIABLE,
+    }
+)
+"""Reasons of a failure that continueOnFailure does not tolerate: an error of the flow itself."""
 
 HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
 """Conditions of the steps that may start although the flow has stopped."""
@@ -239,12 +251,26 @@ def get_end(step: Step, condition: RunCondition, *, is_cancelled: bool) -> StepE
         return _SKIPPED.get(condition.reason, StepEnd.NOT_TAKEN)
     if is_cancelled and condition.reason == CANCELLED:
         return StepEnd.STOPPED
-    return StepEnd.FORGIVEN if step.continue_on_failure else StepEnd.FAILED
+    return StepEnd.FORGIVEN if is_tolerated(step, condition) else StepEnd.FAILED
 
 
 def fails_flow(step: Step, condition: StepCondition) -> bool:
-    """Return whether a step has failed without continueOnFailure."""
-    return condition.phase == StepPhase.FAILED and not step.continue_on_failure
+    """Return whether a step has failed in a way that continueOnFailure does not tolerate."""
+    return condition.phase == StepPhase.FAILED and not is_tolerated(step, condition)
+
+
+def is_tolerated(step: Step, condition: RunCondition) -> bool:
+    """Return whether continueOnFailure tolerates the failure of a step, or of one run of it."""
+    return bool(step.continue_on_failure) and not is_flow_error(condition)
+
+
+def is_flow_error(condition: RunCondition) -> bool:
+    """Return whether a step, or one of its runs, has failed by an error of the flow itself, not of
+    what the flow runs."""
+    if condition.flow_error or condition.reason in FLOW_ERRORS:
+        return True
+    runs = condition.runs if isinstance(condition, StepCondition) else None
+    return any(map(is_flow_error, runs or ()))
 
 
 def combine_states(how: Strategy, reaches: Iterable[TargetState]) -> TargetState:

@@ -215,6 +215,7 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
         attempts=run.attempts,
         last_transition_time=_since(job),
         failure=insight.blamed.failure if insight.blamed is not None else None,
+        flow_error=isinstance(job, ChildFlow) and job.flow_error,
         outputs=outputs,
         requested_hours=requested_hours(run, ctx),
     )
