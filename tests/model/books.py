@@ -13,6 +13,8 @@ FLOW_ERRORS = frozenset(
     {"ExpressionError", "Refused", "NameConflict", "ItemsMismatch", "ProbeUnsatisfiable"}
 )
 """Errors of the flow itself, which continueOnFailure does not tolerate."""
+SECOND = 1.0
+"""What a timeout adds, because the time of its start is cut to a whole second."""
 SLACK = 1.0
 """Times in a status are whole seconds."""
 

@@ -173,9 +173,7 @@ class StepDrawing:
         targets = self.draw(st.lists(st.sampled_from(before), unique=True, max_size=3))
         if not targets:
             return None
-        words = ["Completed", "Running"]
-        if not any(self.steps[name].daemon for name in targets):
-            words += ["Failed", "Finished"]
+        words = ["Completed", "Running", "Failed", "Finished"]
         return DependsOn(
             targets=targets,
             strategy=self.draw(st.sampled_from([None, "all", "any"])),

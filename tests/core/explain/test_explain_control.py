@@ -242,7 +242,7 @@ def test_an_error_of_the_flow_itself_is_not_called_tolerated() -> None:
 
 
 def test_the_timeout_of_a_flow_is_shown() -> None:
-    assert why(one(A, RUNS, timeout="1h"))[1] == "Its timeout of 1h expires at 13:00:00 UTC."
+    assert why(one(A, RUNS, timeout="1h"))[1] == "Its timeout of 1h expires at 13:00:01 UTC."
     state = FlowState(phase="Running", reason="Timeout", message="the flow took longer than 1h")
     assert why(one(A, RUNS, timeout="1h", status={"state": state}))[1] == (
         "The flow took longer than 1h; it will be Failed once all jobs have ended."
@@ -253,7 +253,7 @@ def test_a_daemon_and_a_step_of_finally_are_explained() -> None:
     condition = StepCondition(phase="Waiting", message="waits until all other steps are over")
     flow = several([(Step(name="a", daemon=True), RUNS)], last=[(Step(name="z"), condition)])
     assert why(flow, "a")[1] == (
-        "It is a daemon: its job is ended once all other steps have finished."
+        "It is a daemon: its job is ended once no step needs it to run any more."
     )
     assert why(flow, "z") == ["Step z has been waiting for all other steps to finish."]
 

@@ -210,6 +210,12 @@ FLOWS: dict[str, World] = {
     "daemon and Abort": flow(
         "x", d=step(daemon=True), b=step("d", condition="Running")
     ).with_spec(failure_policy="Abort"),
+    "daemon and its end": flow(
+        d=step(daemon=True), b=step("d", condition="Completed"), c="b"
+    ),
+    "ends of two daemons": flow(
+        d=step(daemon=True), e=step(daemon=True), b=step("d", condition="Finished"), c="b e"
+    ),
     "daemon and finally": flow(
         d=step(daemon=True), b=step("d", condition="Running")
     ).with_finally("z"),
@@ -335,6 +341,8 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("one step", "fail", "suspend and abort", "resume"),
     _configuration("ttl of jobs", "crash", "lost answer", "fail"),
     _configuration("daemon", "crash", "lost answer", "fail"),
+    _configuration("daemon and its end", "crash", "fail"),
+    _configuration("ends of two daemons", "crash"),
     _configuration("finally", "crash", "lost answer", "fail", "delete flow"),
     _configuration("retry", "crash", "delete job", "fail"),
     _configuration("any Running", "crash", "fail"),

@@ -286,7 +286,7 @@ def _describe_details(step: Step, condition: StepCondition, now: datetime) -> It
     yield from _describe_attempts(step, condition, now)
     yield from _describe_timeout(step, condition, now)
     if step.daemon and has_job(condition) and condition.abort_time is None:
-        yield "It is a daemon: its job is ended once all other steps have finished."
+        yield "It is a daemon: its job is ended once no step needs it to run any more."
     if step.continue_on_failure and condition.phase == StepPhase.FAILED:
         yield _describe_tolerance(step, condition)
 

@@ -145,24 +145,27 @@ def get_probe(step: Step) -> Probe | None:
     return None if probe is None or probe.empty else probe
 
 
-def get_condition(step: Step, target: str) -> Condition:
-    """Return the condition that the spec of a step sets for a target. An unknown word, which
-    admission would refuse, is the default, as in Volcano's own controller."""
+def get_condition(step: Step, target: str, *, is_daemon: bool = False) -> Condition:
+    """Return the condition that a target must meet. By default, it must be Completed, or Running if
+    it is a daemon. An unknown word, which admission would refuse, is the default, as in Volcano's
+    own controller."""
+    default = Condition.RUNNING if is_daemon else Condition.COMPLETED
     depends_on = step.depends_on
     if depends_on is None:
-        return Condition.COMPLETED
+        return default
     word = (depends_on.conditions or {}).get(target, depends_on.condition)
-    return _CONDITIONS.get(word, Condition.COMPLETED)
+    return _CONDITIONS.get(word, default)
 
 
 def get_condition_for(step: Step, target: Step) -> Condition:
-    """Return the condition that this target must meet: a daemon must be Running instead of
-    Completed."""
-    return _for_target(get_condition(step, target.name), is_daemon=bool(target.daemon))
+    """Return the condition that this target must meet."""
+    return get_condition(step, target.name, is_daemon=bool(target.daemon))
 
 
-def _for_target(condition: Condition, *, is_daemon: bool) -> Condition:
-    return Condition.RUNNING if is_daemon and condition is Condition.COMPLETED else condition
+def awaits_end(step: Step, daemon: Step) -> bool:
+    """Return whether a step waits for the end of a daemon that it depends on, not until that
+    runs."""
+    return get_probe(step) is None and get_condition_for(step, daemon) is not Condition.RUNNING
 
 
 def has_targets_only(depends_on: DependsOn | None) -> bool:
@@ -217,10 +220,7 @@ def build_requirement(
         wants: Sequence[Condition] = (Condition.COMPLETED,) * count
         return Requirement(targets, Strategy.ALL, wants, (_COMPLETED,) * count)
     probe = get_probe(step)
-    wants = [
-        _for_target(get_condition(step, names[target]), is_daemon=target in daemons)
-        for target in targets
-    ]
+    wants = [get_condition(step, names[target], is_daemon=target in daemons) for target in targets]
     to_run: Sequence[int] = ()
     handled = matched = _NONE
     if probe is None:

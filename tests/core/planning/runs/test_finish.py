@@ -139,6 +139,9 @@ def test_watched_outputs_of_an_aborted_job_are_kept() -> None:
     assert planned.reads == []
     assert planned.failed == {"a": "Cancelled"}
     assert planned.conditions["a"].outputs == {"epoch": 7}
+    gone = with_job(world, "a", "Aborted", pod)
+    gone = replace(gone, pods={}, gone_pods=gone.pods)
+    assert gone.plan().conditions["a"].outputs == {"epoch": 7}, "deleted with its job's abort"
     unseen = with_job(world, "a", "Aborted", pod, watched=False).plan()
     assert unseen.reads == []
     assert unseen.failed == {"a": "Cancelled"}

@@ -157,7 +157,7 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     if read is not None:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
-    pod = find_output_pod(job.spec, pods)
+    pod = find_output_pod(job.spec, (*pods, *ctx.view.gone_pods.get(uid, {}).values()))
     outputs = None if pod is None else read_message(job.spec, pod)
     if job.phase in FAILURES and _is_aborted(run, job):
         return Insight(pods, outputs=outputs)

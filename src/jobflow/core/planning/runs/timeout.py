@@ -1,6 +1,7 @@
 """Deadline of an attempt: a step's `timeout`, counted from its vcjob's first Running.
 
-Time in a queue does not count, restarts by Volcano do.
+Time in a queue does not count, restarts by Volcano do. The time of that Running is cut to a whole
+second, so the deadline is a second later: an attempt never has less time than its timeout.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.timestamps import add, ceil_to_second
 
+SECOND = timedelta(seconds=1)
 T = TypeVar("T")
 
 
@@ -28,7 +30,9 @@ def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
         return stored.deadline
     seconds = duration(text, None)
     since = min(_running(job, ctx.records.get(job.metadata.name)), default=None)
-    return None if seconds is None or since is None else ceil_to_second(add(since, seconds))
+    if seconds is None or since is None:
+        return None
+    return ceil_to_second(add(since, seconds + SECOND))
 
 
 def duration(text: str | None, default: T) -> timedelta | T:
