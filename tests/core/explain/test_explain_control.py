@@ -229,6 +229,26 @@ def test_a_tolerated_failure_stops_no_other_step() -> None:
     )
 
 
+def test_untaken_items_are_not_counted_as_missing() -> None:
+    runs = [RunCondition(index=0, phase="Completed")]
+    runs += [RunCondition(index=i, phase="Skipped", reason="NotTaken") for i in (1, 2, 3)]
+    ended = StepCondition(phase="Completed", runs=runs)
+    step = Step(name="a", for_each=ForEach(count=4))
+    assert "It has 1/1 items, 3 not taken." in why(one(step, ended), "a")
+
+
+def test_a_cause_that_was_dropped_is_said() -> None:
+    runs = [
+        RunCondition(index=i, phase="Failed", reason="JobFailed", job=f"f-a-{i}") for i in (0, 1)
+    ]
+    failed = StepCondition(phase="Failed", reason="JobFailed", message="item 0 failed", runs=runs)
+    step = Step(name="a", for_each=ForEach(count=2))
+    assert (
+        "Item 1 failed (JobFailed): the cause was dropped, because the status of the flow is too "
+        "large." in why(one(step, failed), "a")
+    )
+
+
 def test_an_error_of_the_flow_itself_is_not_called_tolerated() -> None:
     items = [
         RunCondition(index=i, phase="Failed", reason=r)

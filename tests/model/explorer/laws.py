@@ -39,8 +39,8 @@ from model.explorer.family_laws import (
 )
 from model.explorer.sight import Sight
 from model.explorer.states import State, Vcjob
-from model.readiness import required_condition
 from model.explorer.statuses import Status
+from model.readiness import required_condition
 
 Broken = Iterator[str]
 

@@ -337,3 +337,18 @@ def test_pods_are_counted_if_the_job_has_no_counts() -> None:
     planned = world.plan()
     assert planned.conditions["a"].task_status_count == {"worker": count(Failed=1, Succeeded=1)}
     assert planned.status.pod_failure_ratio == "0.50"
+
+
+def test_a_job_that_completed_although_pods_failed_says_so() -> None:
+    pods = [
+        ("worker", i, "Failed" if i == 1 else "Succeeded", ended(int(i == 1))) for i in range(4)
+    ]
+    gone = ("ps", 0, "Failed", ended(143))
+    world = with_job(running_flow(), "a", "Completed", *pods, gone)
+    name, uid = "f-a-ps-0", world.jobs["f-a"].metadata.uid
+    pod = world.pods[uid][name]
+    meta = msgspec.structs.replace(pod.metadata, deletion_timestamp=world.now)
+    deleted = {name: msgspec.structs.replace(pod, metadata=meta)}
+    world = replace(world, pods={uid: {**world.pods[uid], **deleted}})
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.message) == ("Completed", "1 of 4 pods failed")

@@ -39,7 +39,7 @@ from jobflow.core.pods.outputs import (
 )
 from jobflow.core.pods.resources import add_hours, replace_hours, sum_requests
 from jobflow.core.reasons import FlowReason, StepReason
-from jobflow.core.text import format_go_duration, shorten
+from jobflow.core.text import format_count, format_go_duration, shorten
 from jobflow.core.timestamps import add, truncate_to_second
 
 PATIENCE = timedelta(minutes=5)
@@ -200,6 +200,9 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     if insight.missing and phase == StepPhase.COMPLETED and not reason:
         reason = StepReason.OUTPUTS_MISSING
         message = f"its outputs could not be read: {insight.missing}"
+    counts = _counts(run, job, insight.pods)
+    if phase == StepPhase.COMPLETED and not (reason or message):
+        message = describe_failed_pods(counts)
     lasted = ""  # as Volcano's runningDuration, which may come with a later event
     begin, end = job.metadata.creation_timestamp, _since(job)
     if begin is not None and end is not None:
@@ -210,7 +213,7 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
         message=shorten(message),
         create_time=job.metadata.creation_timestamp,
         running_duration=job.status.running_duration or lasted,
-        task_status_count=_counts(run, job, insight.pods),
+        task_status_count=counts,
         job=job.metadata.name,
         attempts=run.attempts,
         last_transition_time=_since(job),
@@ -297,11 +300,12 @@ def _last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:
 
 def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
     """Return the last counts, updated from the pods, because Volcano drops its counts in Completing
-    before the last pods are counted. For each task the source with more ended pods wins."""
+    before the last pods are counted. For each task the source with more ended pods wins. As in
+    Volcano, a pod that is being deleted is not counted."""
     counts = dict(_last_counts(run, job) or {})
     seen: dict[str, Counter[str]] = {}
     for pod in pods:
-        if pod.task:
+        if pod.task and pod.metadata.deletion_timestamp is None:
             seen.setdefault(pod.task, Counter())[pod.phase] += 1
     for task, phases in sorted(seen.items()):
         known = counts[task].phase or {} if task in counts else {}
@@ -310,6 +314,15 @@ def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskSt
         if _ends(phases) > _ends(known) or not known:
             counts[task] = TaskState(phase=dict(sorted(phases.items())))
     return counts or None
+
+
+def describe_failed_pods(counts: Mapping[str, TaskState] | None) -> str:
+    """Return `1 of 4 pods failed`; "" if no pod has."""
+    phases = Counter[str]()
+    for state in (counts or {}).values():
+        phases.update(state.phase or {})
+    failed = phases[PodPhase.FAILED]
+    return f"{failed} of {format_count(phases.total(), 'pod')} failed" if failed else ""
 
 
 def _ends(phases: Mapping[str, int]) -> int:
