@@ -44,6 +44,11 @@ from jobflow.core.timestamps import add, truncate_to_second
 
 PATIENCE = timedelta(minutes=5)
 """How long JobFlow tries to read pods that cannot be read at present."""
+_FOR_A_LIST = (
+    "; keep the list on a volume and output its length n: forEach.from with range(n) then gives "
+    "each job an index, for its entry of the list"
+)
+"""What helps if a list is too long for outputs."""
 MOST_AVOIDED = 10
 """Most nodes that an attempt avoids."""
 
@@ -193,6 +198,8 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     outputs = _outputs(job, insight, ctx)
     if isinstance(outputs, OutputsTooLarge):
         excess = f"the outputs of {run.step.name} {outputs}"
+        if (insight.outputs or "").lstrip().startswith("["):
+            excess += _FOR_A_LIST
         outputs = None
         if not reason:
             phase, reason = StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE
