@@ -339,6 +339,14 @@ def test_pods_are_counted_if_the_job_has_no_counts() -> None:
     assert planned.status.pod_failure_ratio == "0.50"
 
 
+def test_a_list_that_is_too_long_for_outputs_gets_advice() -> None:
+    text = '"SRR0000007", ' * 400 + '"SRR0000008"]\n'
+    pod = ("ps", 0, "Succeeded", ended(0, message=text[-4096:]))
+    condition = with_job(flow("a", b="a"), "a", "Completed", pod).plan().conditions["a"]
+    assert condition.reason == "OutputsTooLarge"
+    assert "range(n) then gives each job an index" in condition.message
+
+
 def test_a_job_that_completed_although_pods_failed_says_so() -> None:
     pods = [
         (task, i, "Succeeded", ended(0)) for task, i in (("ps", 0), ("worker", 0), ("worker", 2))

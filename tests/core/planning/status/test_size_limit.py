@@ -80,7 +80,7 @@ def remaining_fields(status: JobFlowStatus) -> dict[str, int]:
 FULL = {
     "histories": 20 * 3 + 20 * 2,
     "counts": 40,
-    "messages": 11,
+    "messages": 21,
     "times": 80,
     "records": 40,
     "since": 41,

@@ -198,7 +198,7 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     outputs = _outputs(job, insight, ctx)
     if isinstance(outputs, OutputsTooLarge):
         excess = f"the outputs of {run.step.name} {outputs}"
-        if (insight.outputs or "").lstrip().startswith("["):
+        if (insight.outputs or "").rstrip().endswith("]"):  # the kubelet keeps the end
             excess += _FOR_A_LIST
         outputs = None
         if not reason:
