@@ -70,7 +70,7 @@ def test_completed_items_stay_if_only_their_names_match_steps_that_run_again(lat
     scripts = [Script(lasts=1), Script(lasts=1)]
     scripts[late] = Script(lasts=3)
     world = end_of(
-        step("a", for_each=ForEach(from_='["x", "y"]'), timeout="2s"),
+        step("a", for_each=ForEach(from_='["x", "y"]'), timeout="1s"),
         finally_=[step("y")],
         commands=((6, "RestartJob"),),
         scripts={"a": tuple(scripts), "y": (Script(lasts=1),)},
