@@ -120,9 +120,9 @@ def test_continue_on() -> None:
     )
     found = migrate(workflow(main, echo()))
     assert found.step("a")["continueOnFailure"] is True
-    assert [path for path, _ in found.found("warning")] == [
-        "spec.templates[0].steps[0][1].continueOn"
-    ]
+    path = "spec.templates[0].steps[0][1].continueOn"
+    assert [at for at, _ in found.found("warning")] == [path, path]
+    assert "Argo tolerates it" in found.found("warning")[1][1]
 
 
 def test_fail_fast_and_target() -> None:

@@ -155,7 +155,7 @@ class Life:
         self._manifest, self._name = flow.manifest, flow.name
 
     async def live(self, stage: Stage | None) -> None:
-        """Play Volcano and the users in one part of its life; return once its steps have the phases."""
+        """Play Volcano and the users in one part of its life; return once its steps are there."""
         if stage is None:
             return
         if self._now is None:

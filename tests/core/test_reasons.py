@@ -70,7 +70,7 @@ def with_output(text: str) -> World:
 
 
 def timed_out() -> World:
-    return end_jobs(two_steps(timeout="1m").settled(), "Running", "f-a").later(60)
+    return end_jobs(two_steps(timeout="1m").settled(), "Running", "f-a").later(61)
 
 
 def blocked() -> World:
@@ -178,7 +178,7 @@ FLOWS: dict[str, Callable[[], World]] = {
     "StepFailed": lambda: started().with_jobs(a="Failed"),
     "NameConflict": STEPS["Failed", "NameConflict"],
     "Cancelled": lambda: started().with_command(),
-    "Timeout": lambda: started().with_spec(timeout="60s").later(60),
+    "Timeout": lambda: started().with_spec(timeout="60s").later(61),
     "Suspended": STEPS["Waiting", "Suspended"],
     "Concurrency": queued,
     "Invalid": lambda: flow("a", b="x"),

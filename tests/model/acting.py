@@ -39,6 +39,8 @@ class Script:
     """Seconds that it continues when it is aborted; after more than a minute it is deleted."""
     refused: bool = False
     """Whether the API server refuses it (422)."""
+    flow_error: bool = False
+    """Of a child flow: whether it fails by an error of the flow itself."""
 
     def __repr__(self) -> str:
         changed = (entry for entry in fields(self) if getattr(self, entry.name) != entry.default)
@@ -68,6 +70,10 @@ class Vcjob:
     def alive(self) -> bool:
         """Whether it counts for the parallelism."""
         return not self.ended and not self.deleted
+
+    @property
+    def has_flow_error(self) -> bool:
+        return False
 
     @property
     def output(self) -> Mapping[str, object] | None:

@@ -9,6 +9,12 @@ from jobflow.api.flow.step import Step
 from model.acting import Vcjob
 
 ENDED = ("Completed", "Failed", "Skipped")
+FLOW_ERRORS = frozenset(
+    {"ExpressionError", "Refused", "NameConflict", "ItemsMismatch", "ProbeUnsatisfiable"}
+)
+"""Errors of the flow itself, which continueOnFailure does not tolerate."""
+SECOND = 1.0
+"""What a timeout adds, because the time of its start is cut to a whole second."""
 SLACK = 1.0
 """Times in a status are whole seconds."""
 
@@ -76,6 +82,14 @@ class Run:
         return self.last is not None and self.last.vcjob.alive
 
     @property
+    def has_flow_error(self) -> bool:
+        """Whether it has failed by an error of the flow itself, or of its child flow."""
+        if self.phase != "Failed":
+            return False
+        child = self.last is not None and not self.between and self.last.vcjob.has_flow_error
+        return child or self.reason in FLOW_ERRORS
+
+    @property
     def outputs(self) -> Mapping[str, object] | None:
         if self.last is None or self.between:
             return None
@@ -122,7 +136,14 @@ class State:
     @property
     def broken(self) -> bool:
         """Whether it fails the flow."""
-        return self.phase == "Failed" and not self.step.continue_on_failure
+        return self.phase == "Failed" and not self.tolerated
+
+    @property
+    def tolerated(self) -> bool:
+        """Whether continueOnFailure tolerates its failure."""
+        errors = bool((self.reasons or frozenset()) & FLOW_ERRORS)
+        errors = errors or any(run.has_flow_error for run in self.runs)
+        return bool(self.step.continue_on_failure) and not errors
 
     @property
     def attempts(self) -> Iterator[Attempt]:

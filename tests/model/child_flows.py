@@ -23,6 +23,10 @@ class Child(Vcjob):
     """Whether a cancel has ended it, after its `finally`."""
 
     @property
+    def has_flow_error(self) -> bool:
+        return self.script.flow_error and self.phase == "Failed" and not self.cancelled
+
+    @property
     def output(self) -> Any:
         return None if self.cancelled else super().output
 
@@ -56,6 +60,7 @@ def observed(job: Job, child: Child, at: datetime) -> Job:
         ending=CANCELLED if child.to_abort is not None else "",
         outputs=None if child.output is None else dict(child.output),
         failure=failure if failed else None,
+        flow_error=child.has_flow_error,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from jobflow.api.flow.step import Step
@@ -61,11 +62,11 @@ class Matching:
 
     # ------------------------------------------------------------------- the whole step
 
-    def verdict(self, state: State) -> str:
+    def verdict(self, state: State, running: Collection[str] = ()) -> str:
         """Return whether a step can decide: all matched targets have started, and the other targets
         satisfy."""
         matched, whole = self.targets(state)
-        reaches = [reached(state.step, target) for target in whole]
+        reaches = [reached(state.step, target, running) for target in whole]
         for target in matched:
             if target.phase in ("Completed", "Failed") and self.list_of(target) is not None:
                 reaches.append(MET)
@@ -108,13 +109,13 @@ class Matching:
 
     # ------------------------------------------------------------------------ one item
 
-    def item(self, state: State, index: int) -> str:
+    def item(self, state: State, index: int, running: Collection[str] = ()) -> str:
         """Return the combined state of the targets for an item."""
         matched, whole = self.targets(state)
         reaches = [self.item_reached(state.step, target, index) for target in matched]
         is_any = state.step.depends_on is not None and state.step.depends_on.strategy == "any"
         begun = state.phase == "Running" and not is_any
-        reaches += [MET if begun else reached(state.step, target) for target in whole]
+        reaches += [MET if begun else reached(state.step, target, running) for target in whole]
         return combined(state.step, reaches)
 
     def item_reached(self, step: Step, target: State, index: int) -> str:
@@ -126,12 +127,12 @@ class Matching:
         if run is None or not run.phase:
             if not target.ended:
                 return NOT_YET
-            if target.phase == "Failed" and not target.step.continue_on_failure:
+            if target.broken:
                 return UPSTREAM if condition in ("Completed", "Running") else NOT_TAKEN
             return reached(step, target)
         if run.phase == "Failed" and run.attempts and run.attempts[-1].intent == "Cancelled":
             return STOPPED
-        ended = State(target.step, target.place, phase=run.phase, reason=run.reason)
+        ended = State(target.step, target.place, phase=run.phase, reason=run.reason, runs=[run])
         return reached(step, ended)
 
     def skip_items(self, state: State) -> None:

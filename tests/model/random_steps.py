@@ -173,9 +173,7 @@ class StepDrawing:
         targets = self.draw(st.lists(st.sampled_from(before), unique=True, max_size=3))
         if not targets:
             return None
-        words = ["Completed", "Running"]
-        if not any(self.steps[name].daemon for name in targets):
-            words += ["Failed", "Finished"]
+        words = ["Completed", "Running", "Failed", "Finished"]
         return DependsOn(
             targets=targets,
             strategy=self.draw(st.sampled_from([None, "all", "any"])),
@@ -327,7 +325,8 @@ class StepDrawing:
         if "refused" in self.features:
             kinds.append(Script(refused=True))
         if step.flow is not None:
-            kinds = [*SUCCEEDING, *(s for s in FAILING if s.end == "Failed"), *ABORTED]
+            failing = [script for script in FAILING if script.end == "Failed"]
+            kinds = [*SUCCEEDING, *failing, *ABORTED, Script(end="Failed", flow_error=True)]
         if step.daemon:
             kinds = [*FOREVER * 6, *FAILING, *ABORTED]
         elif step.timeout and step.flow is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from jobflow.api.flow.step import Step
@@ -16,25 +16,24 @@ STOPPED, NOT_TAKEN, UPSTREAM = "Stopped", "NotTaken", "UpstreamFailed"
 
 
 def required_condition(step: Step, target: Step) -> str:
-    """Return the condition that a target must meet: its own, or else that of the step; Running for
-    a daemon."""
+    """Return the condition that a target must meet: its own, or else that of the step, or else
+    Running for a daemon."""
     depends_on = step.depends_on
     own = (depends_on.conditions if depends_on else None) or {}
     condition = own.get(target.name) or (depends_on.condition if depends_on else None)
-    if target.daemon and condition in (None, "Completed"):
-        return "Running"
-    return condition or "Completed"
+    return condition or ("Running" if target.daemon else "Completed")
 
 
-def reached(step: Step, target: State) -> str:
-    """Return the state of a target for a step."""
+def reached(step: Step, target: State, running: Collection[str] = ()) -> str:
+    """Return the state of a target for a step. `running`: steps that count as if they ran."""
     condition = required_condition(step, target.step)
     if not target.ended:
-        return MET if condition == "Running" and target.ran else NOT_YET
+        ran = target.ran or target.name in running
+        return MET if condition == "Running" and ran else NOT_YET
     match target.phase, target.reason:
         case "Completed", _:
             return NOT_TAKEN if condition == "Failed" else MET
-        case "Failed", _ if target.step.continue_on_failure:
+        case "Failed", _ if target.tolerated:
             return MET
         case "Failed", _:
             ran = condition == "Running" and target.ran
@@ -46,9 +45,9 @@ def reached(step: Step, target: State) -> str:
     return PASSED
 
 
-def verdict(step: Step, targets: list[State]) -> str:
+def verdict(step: Step, targets: list[State], running: Collection[str] = ()) -> str:
     """Return the combined state: MET, NOT_YET, or the reason to skip the step."""
-    return combined(step, [reached(step, target) for target in targets])
+    return combined(step, [reached(step, target, running) for target in targets])
 
 
 def combined(step: Step, reaches: list[str]) -> str:
@@ -103,4 +102,4 @@ def stops_now(reference: Reference, state: State) -> bool:
     if reference.seen.blurred:  # its end may be lost after a dependant has started and failed
         dependants = set()
     failing = [s for s in others if reference.seen.steps[s.name].phase == "Failed"]
-    return any(not s.step.continue_on_failure and s.name not in dependants for s in failing)
+    return any(not s.tolerated and s.name not in dependants for s in failing)

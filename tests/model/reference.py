@@ -8,9 +8,10 @@ from jobflow.api.duration import parse_duration
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.jobflow import JobFlow
 from model.asking import Asking
-from model.books import SLACK, Attempt, Batch, Created, Run, Seen, State
+from model.books import SECOND, SLACK, Attempt, Batch, Created, Run, Seen, State
 from model.checking import Checking
 from model.commands import Commands
+from model.daemons import Daemons
 from model.deciding import Deciding, expected_env, expected_name, expected_spec
 from model.matching import Matching
 from model.readiness import handles
@@ -60,6 +61,7 @@ class Reference:
         self.asking = Asking(self)
         self.commands = Commands(self)
         self.matching = Matching(self)
+        self.daemons = Daemons(self)
         self.checking = Checking(self)
 
     def not_targeted(self) -> set[str]:
@@ -161,7 +163,7 @@ class Reference:
 
     def time_left(self) -> float:
         allowed = parse_duration(self.flow.spec.timeout or "0s")
-        return self.started + self.not_counted + allowed - self.now
+        return self.started + SECOND + self.not_counted + allowed - self.now
 
     def reports_timeout(self) -> bool:
         """Whether the flow has correctly timed out."""
@@ -211,13 +213,10 @@ class Reference:
         return all(s.ended for s in self.states.values() if not s.step.daemon and not s.finally_)
 
     def end_daemons(self) -> None:
-        """End daemons after all other steps. One between two attempts gets no further one; one that
-        could start only now, or whose vcjob ends at this moment, has the end in the status."""
-        if not self.others_have_ended():
-            return
-        for state in self.states.values():
-            if not state.step.daemon or state.finally_ or state.ended:
-                continue
+        """End daemons that no step needs any more. One between two attempts gets no further one;
+        one that could start only now, or whose vcjob ends at this moment, has the end in the
+        status."""
+        for state in self.daemons.ending():
             for attempt in state.attempts:
                 if not self.suspended or self.shown_intent(attempt) == "DaemonEnded":
                     self.intend(attempt, "DaemonEnded")
@@ -250,7 +249,7 @@ class Reference:
         passed_over = self.waits or self.ending or self.suspended
         if self.flow.spec.timeout is not None and not passed_over:
             allowed = parse_duration(self.flow.spec.timeout)
-            found.append(self.started + self.not_counted + allowed)
+            found.append(self.started + SECOND + self.not_counted + allowed)
         return found
 
     def has_room_for_more(self) -> bool:

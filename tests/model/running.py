@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobflow.api.duration import parse_duration
 from jobflow.api.flow.control import ForEach, Retry, to_number
-from model.books import SLACK, Attempt, Run, State
+from model.books import SECOND, SLACK, Attempt, Run, State
 from model.deciding import EXPRESSION_ERROR, expected_env, expected_spec
 from model.matching import has_items
 from model.words import NoValue, truth
@@ -90,7 +90,7 @@ class Running:
         ran = attempt.vcjob.ran
         if state.step.timeout is None or ran is None or attempt.intent:
             return
-        if self.now >= ran + parse_duration(state.step.timeout):
+        if self.now >= ran + SECOND + parse_duration(state.step.timeout):
             self.reference.intend(attempt, "Timeout")
 
     def is_halted(self, state: State) -> bool:
@@ -173,7 +173,7 @@ class Running:
                     continue
                 ran, alive = attempt.vcjob.ran, attempt.vcjob.alive
                 if alive and state.step.timeout and ran is not None and not attempt.intent:
-                    yield ran + parse_duration(state.step.timeout)
+                    yield ran + SECOND + parse_duration(state.step.timeout)
                 if run.again_at is not None and self.reference.has_room_for_more():
                     yield run.again_at
 

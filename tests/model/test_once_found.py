@@ -112,7 +112,7 @@ ROWS = [
         step("a", for_each=ForEach(count=3)),
         step("b"),
         scripts={"c": (Script(lasts=1),), "a": (Script(lasts=7, obeys=3),)},
-        timeout="8s",
+        timeout="7s",
         parallelism=2,
         jobs="c a-0 a-1",
     ),
@@ -153,7 +153,7 @@ ROWS = [
             "c": (Script(lasts=9),),
             "d": (Script(lasts=9),),
         },
-        timeout="3s",
+        timeout="2s",
     ),
     row(
         "a step starts although a reference of another has no value a plan later",
@@ -380,7 +380,7 @@ ROWS = [
         step("c"),
         finally_=[step("z")],
         scripts={"a": (Script(end="Failed"),), "c": (Script(lasts=7),)},
-        timeout="8s",
+        timeout="7s",
     ),
 ]
 

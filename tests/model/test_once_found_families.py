@@ -49,7 +49,8 @@ def test_every_item_runs_regardless_of_the_ends_of_others(
     )
     runs = (world.flow.status.conditions or {})["f-a"].runs or []
     assert [run.phase for run in runs] == ["Failed", "Completed"] * 2
-    assert world.flow.status.state.phase == ("Succeed" if allowed == "step" else "Failed")
+    is_tolerated = allowed == "step" and script == FAILS
+    assert world.flow.status.state.phase == ("Succeed" if is_tolerated else "Failed")
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -69,7 +70,7 @@ def test_completed_items_stay_if_only_their_names_match_steps_that_run_again(lat
     scripts = [Script(lasts=1), Script(lasts=1)]
     scripts[late] = Script(lasts=3)
     world = end_of(
-        step("a", for_each=ForEach(from_='["x", "y"]'), timeout="2s"),
+        step("a", for_each=ForEach(from_='["x", "y"]'), timeout="1s"),
         finally_=[step("y")],
         commands=((6, "RestartJob"),),
         scripts={"a": tuple(scripts), "y": (Script(lasts=1),)},

@@ -221,3 +221,39 @@ async def test_equal_outlines_are_one_object() -> None:
     assert slim.spec == job(1).spec
     assert slim_job(job(1)).spec is slim.spec
     assert slim_job(job(2)).spec != slim.spec
+
+
+def gone(world: World, name: str, **status: Any) -> None:
+    """Delete a pod after this last status."""
+    last = world.pod(name, **status)
+    world.store.pods.cache.deleted(a_pod({**world.meta(name)}, last.owner, **status))
+
+
+async def test_the_last_status_of_a_deleted_first_pod_stays_until_the_end_is_recorded(
+    world: World,
+) -> None:
+    world.flow()
+    world.job("Aborting")
+    gone(world, "j-worker-0", phase="Failed")
+    world.pod("j-worker-0", phase="Running")
+    assert not world.store.pods.gone_of("uid-j"), "there is a new one"
+    gone(world, "j-worker-0", phase="Failed")
+    world.job("Aborted")
+    assert set(world.store.pods.gone_of("uid-j")) == {"j-worker-0"}
+    world.record_end("Aborted")
+    assert not world.store.pods.gone_of("uid-j")
+
+
+async def test_a_pod_that_is_deleted_while_it_runs_leaves_nothing(world: World) -> None:
+    world.flow()
+    world.job("Running")
+    gone(world, "j-worker-0", phase="Running")
+    assert not world.store.pods.gone_of("uid-j")
+
+
+async def test_nothing_of_a_deleted_job_is_kept(world: World) -> None:
+    world.flow()
+    job = world.job("Aborting")
+    gone(world, "j-worker-0", phase="Failed")
+    world.store.jobs.deleted(job)
+    assert not world.store.pods.gone_of("uid-j")

@@ -253,7 +253,7 @@ class Reconciler(Listener):
         uid = flow.metadata.uid
         jobs, deleted = self._store.jobs_of(uid), self._store.deleted_of(uid)
         answers.outdate(jobs)
-        uids = (job.metadata.uid for job in jobs.values())
+        uids = [job.metadata.uid for job in jobs.values()]
         return View(
             templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,
@@ -268,6 +268,7 @@ class Reconciler(Listener):
             commands=self._store.commands_of(*key_of(flow)),
             aborts=dict(answers.aborts),
             pods={job: pods for job in uids if (pods := self._store.pods.of(job))},
+            gone_pods={job: pods for job in uids if (pods := self._store.pods.gone_of(job))},
             pods_followed=self._store.follows_pods,
             read=dict(answers.read),
             probes=self._prober.results(uid),

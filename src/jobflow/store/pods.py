@@ -32,6 +32,9 @@ class Pods:
         self._jobs = jobs
         self._on_change = on_change
         self._of: dict[str, dict[str, Pod]] = {}
+        self._gone: dict[str, dict[str, Pod]] = {}
+        """By job UID: pods that were deleted after their end, as long as the end of their job is
+        not recorded."""
         self._closing: dict[str, dict[str, Job]] = {}
         """By flow UID and job UID: the ended jobs whose pods are kept."""
         self._recorded: tuple[JobFlow | None, frozenset[str]] = (None, frozenset())
@@ -39,6 +42,11 @@ class Pods:
     def of(self, job_uid: str) -> Mapping[str, Pod]:
         """Return the pods of a job by name: a view that changes with the store."""
         return self._of.get(job_uid, EMPTY)
+
+    def gone_of(self, job_uid: str) -> Mapping[str, Pod]:
+        """Return the first pods of tasks that were deleted after their end: the termination message
+        of one of them may be the outputs of the job."""
+        return self._gone.get(job_uid, EMPTY)
 
     # ------------------------------------------------------------------ pods to keep
 
@@ -55,8 +63,11 @@ class Pods:
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         """Decide about the pods of a job that has ended or was not known before."""
         if new is None:
+            if old is not None:
+                self._gone.pop(old.metadata.uid, None)
             return
-        if new.metadata.uid not in self._of or not (old is None or new.ended):
+        uid = new.metadata.uid
+        if not (uid in self._of or uid in self._gone) or not (old is None or new.ended):
             return
         if self._is_needed(new):
             self._remember_ended(new)
@@ -90,8 +101,14 @@ class Pods:
     def _changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None:
             discard(self._of, old.owner, old.metadata.name)
+        if new is None and old is not None and old.ended and old.index == 0:
+            job = self._job_of(old)
+            if job is not None and job.metadata.uid == old.owner and self._is_needed(job):
+                self._gone.setdefault(old.owner, {})[old.metadata.name] = old
         if new is not None:
             self._of.setdefault(new.owner, {})[new.metadata.name] = new
+            if new.metadata.name in self._gone.get(new.owner, EMPTY):
+                discard(self._gone, new.owner, new.metadata.name)
             job = self._job_of(new)
             if job is not None and job.ended and job.metadata.uid == new.owner:
                 self._remember_ended(job)
@@ -104,6 +121,7 @@ class Pods:
 
     def _drop_pods(self, job: Job) -> None:
         uid, reference = job.metadata.uid, job.metadata.controller
+        self._gone.pop(uid, None)
         for pod in self._of.pop(uid, {}).values():
             self.cache.let_go(pod)
         if reference is not None and uid in self._closing.get(reference.uid, {}):

@@ -109,7 +109,8 @@ ENDED = StepCondition(
     [
         (
             items("Completed Completed Failed", 3, "Failed", reason="JobFailed"),
-            "a      f-a-0 … 2   Failed   12:00:00   2s         JobFailed",
+            "a      f-a-0 … 2   Failed   12:00:00   2s         JobFailed: the cause was dropped, "
+            "because the status of the flow is too large",
         ),
         (
             items("Completed", 1, "Completed"),

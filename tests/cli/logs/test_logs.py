@@ -317,7 +317,7 @@ async def test_an_unknown_pod_task_or_container_is_an_error(
             {"phase": "Failed", "reason": "Cancelled", "attempts": 1},
             "b",
             'step "b" has ended, and its pods are deleted: Volcano deletes the pods of a job that '
-            "is aborted",
+            "is aborted (b: Cancelled)",
         ),
         (
             {"phase": "Pending", "attempts": 1},
@@ -332,6 +332,29 @@ async def test_without_pods_the_reason_is_given(
 ) -> None:
     await set_status(world, {"conditions": {"f-b": condition}})
     assert await refusal(logs, step) == f"2: {why}"
+
+
+async def test_the_step_whose_timeout_deleted_the_pods_is_named(
+    world: Cluster, logs: Print
+) -> None:
+    failed = {"phase": "Failed", "reason": "Timeout", "attempts": 1}
+    state = {"phase": "Failed", "reason": "StepFailed"}
+    await set_status(world, {"state": state, "conditions": {"f-b": failed}})
+    assert await refusal(logs) == (
+        "2: JobFlow f has ended, and its pods are deleted: Volcano deletes the pods of a job that "
+        "is aborted (b: Timeout)"
+    )
+
+
+async def test_pods_that_started_in_one_second_are_in_the_order_of_the_steps(
+    world: Cluster, pods: LoggedPods, logs: Print
+) -> None:
+    made = [("p3", "c", 10), ("p2", "c", 9), ("p1", "b", None), ("p4", "a", None)]
+    for name, step, index in made:
+        await pods.create(world, name, step, text=f"{name}\n", index=index)
+        await pods.set_status(world, name, startTime="2026-01-01T12:00:00Z")
+    lines = (await logs()).splitlines()
+    assert [line.partition(" │ ")[2] for line in lines] == ["p4", "p1", "p2", "p3"]
 
 
 async def test_a_missing_right_is_named(world: Cluster, pods: LoggedPods, logs: Print) -> None:

@@ -8,7 +8,7 @@ import pytest
 from jobflow.api.flow.control import Approval, Case, ForEach, Repeat
 from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import Decisions, FlowState, StepCondition
+from jobflow.api.flow.status import Decisions, FlowState, RunCondition, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.core.explain.explain import explain, explain_step
 from support.plan.flow_statuses import NOW, SOON, START, items, one, repeat, retrying, run, several
@@ -229,8 +229,40 @@ def test_a_tolerated_failure_stops_no_other_step() -> None:
     )
 
 
+def test_untaken_items_are_not_counted_as_missing() -> None:
+    runs = [RunCondition(index=0, phase="Completed")]
+    runs += [RunCondition(index=i, phase="Skipped", reason="NotTaken") for i in (1, 2, 3)]
+    ended = StepCondition(phase="Completed", runs=runs)
+    step = Step(name="a", for_each=ForEach(count=4))
+    assert "It has 1/1 items, 3 not taken." in why(one(step, ended), "a")
+
+
+def test_a_cause_that_was_dropped_is_said() -> None:
+    runs = [
+        RunCondition(index=i, phase="Failed", reason="JobFailed", job=f"f-a-{i}") for i in (0, 1)
+    ]
+    failed = StepCondition(phase="Failed", reason="JobFailed", message="item 0 failed", runs=runs)
+    step = Step(name="a", for_each=ForEach(count=2))
+    assert (
+        "Item 1 failed (JobFailed): the cause was dropped, because the status of the flow is too "
+        "large." in why(one(step, failed), "a")
+    )
+
+
+def test_an_error_of_the_flow_itself_is_not_called_tolerated() -> None:
+    items = [
+        RunCondition(index=i, phase="Failed", reason=r)
+        for i, r in enumerate(("JobFailed", "Refused"))
+    ]
+    failed = StepCondition(phase="Failed", reason="JobFailed", runs=items)
+    step = Step(name="a", continue_on_failure=True, for_each=ForEach(count=2))
+    assert "Its continueOnFailure does not apply to an error of the flow itself in item 1." in why(
+        one(step, failed), "a"
+    )
+
+
 def test_the_timeout_of_a_flow_is_shown() -> None:
-    assert why(one(A, RUNS, timeout="1h"))[1] == "Its timeout of 1h expires at 13:00:00 UTC."
+    assert why(one(A, RUNS, timeout="1h"))[1] == "Its timeout of 1h expires at 13:00:01 UTC."
     state = FlowState(phase="Running", reason="Timeout", message="the flow took longer than 1h")
     assert why(one(A, RUNS, timeout="1h", status={"state": state}))[1] == (
         "The flow took longer than 1h; it will be Failed once all jobs have ended."
@@ -241,7 +273,7 @@ def test_a_daemon_and_a_step_of_finally_are_explained() -> None:
     condition = StepCondition(phase="Waiting", message="waits until all other steps are over")
     flow = several([(Step(name="a", daemon=True), RUNS)], last=[(Step(name="z"), condition)])
     assert why(flow, "a")[1] == (
-        "It is a daemon: its job is ended once all other steps have finished."
+        "It is a daemon: its job is ended once no step needs it to run any more."
     )
     assert why(flow, "z") == ["Step z has been waiting for all other steps to finish."]
 

@@ -14,6 +14,7 @@ from jobflow.api.flow.status import (
     FlowState,
     JobFlowStatus,
     RequestedHours,
+    RunCondition,
     StepCondition,
     StepFailure,
 )
@@ -243,6 +244,34 @@ def test_a_child_flow_that_a_user_cancels_is_a_failure_for_dependants() -> None:
 def test_a_cancelled_child_flow_with_continue_on_failure_meets_every_condition() -> None:
     world = with_cancelled_child(continue_on_failure=True).settled()
     assert {"f-on-failed", "f-on-finished", "f-b"} <= world.jobs.keys()
+
+
+FAILED = StepCondition(phase="Failed", reason="JobFailed")
+ERROR = StepCondition(phase="Failed", reason="ExpressionError")
+BELOW = StepCondition(phase="Failed", reason="FlowFailed", flow="f-a-x", flow_error=True)
+ITEMS = [RunCondition(phase="Failed", reason=reason) for reason in ("JobFailed", "Refused")]
+ENDS: list[tuple[str, list[StepCondition], bool]] = [
+    ("StepFailed", [FAILED], False),
+    ("StepFailed", [FAILED, ERROR], True),
+    ("StepFailed", [FAILED, BELOW], True),
+    ("StepFailed", [msgspec.structs.replace(FAILED, runs=ITEMS)], True),
+    ("Invalid", [], True),
+    ("ExpressionError", [], True),
+    ("OutputsTooLarge", [], True),
+    ("Timeout", [FAILED], False),
+]
+"""The end of a child flow, its steps, and whether it is an error of the flow itself."""
+
+
+@pytest.mark.parametrize(("reason", "steps", "is_error"), ENDS)
+def test_an_error_of_a_child_flow_itself_is_not_tolerated(
+    reason: str, steps: list[StepCondition], is_error: bool
+) -> None:
+    conditions = {f"f-a-{i}": each for i, each in enumerate(steps)}
+    world = running(parent(continue_on_failure=True))
+    world = with_child(world, "f-a", "Failed", reason, conditions=conditions).settled()
+    assert (world.flow.status.conditions or {})["f-a"].flow_error == is_error
+    assert ("f-b" in world.jobs) == (not is_error)
 
 
 def test_dependants_of_a_child_flow_that_is_cancelled_with_its_parent_are_stopped() -> None:

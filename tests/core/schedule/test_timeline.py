@@ -11,6 +11,7 @@ from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.probe import Probe, TaskStatusProbe
 from jobflow.api.flow.status import RunCondition, StepCondition
 from jobflow.api.flow.step import Step
+from jobflow.core.schedule.child_timelines import with_children
 from jobflow.core.schedule.spans import Span, State, time_by_state
 from jobflow.core.schedule.timeline import timeline
 from support.laws.counted_work import lines_run
@@ -316,3 +317,17 @@ def test_an_approval_waits_until_it_is_answered() -> None:
     found = of(flow)
     assert [spans(row) for row in found.steps] == ["r0-5", "w5-25", "r25-30"]
     assert path(found) == "a:5 ok:20 b:5"
+
+
+def test_only_child_flows_that_ran_in_the_time_are_drawn() -> None:
+    """The flow was retried at second 20; the first child flow has not run again."""
+    inner = {"x": done("x")}
+    before = flow_of(inner, [record("x", (0, 0, 5))], end=5)
+    again = flow_of(inner, [record("x", (20, 20, 25))], end=25, start_time=at(20))
+    each = Step(name="a", for_each=ForEach(count=2))
+    runs = [RunCondition(index=i, phase="Completed", flow=f"f-a-{i}", attempts=1) for i in (0, 1)]
+    outer = flow_of(
+        {"a": (each, StepCondition(phase="Completed", runs=runs))}, [], end=26, start_time=at(20)
+    )
+    found = with_children(of(outer), outer, {"f-a-0": before, "f-a-1": again}, now=at(30))
+    assert [row.step for row in found.steps] == ["a", "a/1/x"]

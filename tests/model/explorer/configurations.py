@@ -148,6 +148,13 @@ UNKNOWN_CODE = 'steps["a"].failure.exitCode == -1'
 
 CHILD = {"flows": [{"name": "i"}]}
 CHILD_OF_TWO = {"flows": [{"name": "i"}, {"name": "j", "dependsOn": {"targets": ["i"]}}]}
+CHILD_WITH_ERROR = {
+    "flows": [
+        {"name": "i"},
+        {"name": "j", "dependsOn": {"targets": ["i"]}, "when": 'steps["i"].outputs.n > 0'},
+    ]
+}
+"""Its expression has no value, because no vcjob has outputs."""
 CHILD_WITH_FINALLY = {"flows": [{"name": "i"}], "finally": [{"name": "z"}]}
 
 FLOWS: dict[str, World] = {
@@ -203,6 +210,12 @@ FLOWS: dict[str, World] = {
     "daemon and Abort": flow(
         "x", d=step(daemon=True), b=step("d", condition="Running")
     ).with_spec(failure_policy="Abort"),
+    "daemon and its end": flow(
+        d=step(daemon=True), b=step("d", condition="Completed"), c="b"
+    ),
+    "ends of two daemons": flow(
+        d=step(daemon=True), e=step(daemon=True), b=step("d", condition="Finished"), c="b e"
+    ),
     "daemon and finally": flow(
         d=step(daemon=True), b=step("d", condition="Running")
     ).with_finally("z"),
@@ -236,6 +249,9 @@ FLOWS: dict[str, World] = {
     "child flow with finally": flow(a=step(flow=CHILD_WITH_FINALLY)).with_spec(),
     "child flow and a handler": flow(
         a=step(flow=CHILD), h=step("a", condition="Failed"), b="a"
+    ).with_spec(),
+    "child flow with an error": flow(
+        a=step(flow=CHILD_WITH_ERROR, continue_on_failure=True), b="a"
     ).with_spec(),
     "child flow and Abort": flow(
         "b", a=step(flow=CHILD_WITH_FINALLY)
@@ -298,6 +314,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("on failure", "crash", "lost answer", "fail"),
     _configuration("child flow and a handler", "crash", "fail"),
     _configuration("child flow of two steps", "crash", "fail", "retry"),
+    _configuration("child flow with an error", "crash", "fail"),
     _configuration("child flow and Abort", "crash", "fail"),
     _configuration("child flows of items", "crash", "fail"),
     _configuration("retry", "crash", "template", "fail"),
@@ -324,6 +341,8 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("one step", "fail", "suspend and abort", "resume"),
     _configuration("ttl of jobs", "crash", "lost answer", "fail"),
     _configuration("daemon", "crash", "lost answer", "fail"),
+    _configuration("daemon and its end", "crash", "fail"),
+    _configuration("ends of two daemons", "crash"),
     _configuration("finally", "crash", "lost answer", "fail", "delete flow"),
     _configuration("retry", "crash", "delete job", "fail"),
     _configuration("any Running", "crash", "fail"),

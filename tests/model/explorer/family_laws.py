@@ -6,6 +6,7 @@ from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.core.planning.actions import CommandFlow, CreateJob
 from jobflow.core.planning.lifecycle import HALTS
+from model.books import FLOW_ERRORS
 from model.explorer.families import Member, family
 from model.explorer.sight import Sight
 from model.explorer.states import State, Vcjob
@@ -71,6 +72,18 @@ def child_flows_agree_with_their_parent(sight: Sight, state: State) -> Broken:
         yield from _ends_differ(job, job.child, run)
         if not job.child.flow.final:
             yield from _is_not_reached(sight, state, job, job.child, run)
+
+
+def an_error_of_a_flow_itself_fails_it(sight: Sight, state: State) -> Broken:
+    """Whatever may fail in a flow: it does not succeed if a step of it, or of a flow below it,
+    failed by an error of the flow itself."""
+    if state.flow.status.value.state.phase != "Succeed":
+        return
+    for member in family(sight, state):
+        for key, condition in (member.state.flow.status.value.conditions or {}).items():
+            for run in condition.runs or (condition,):
+                if run.phase == "Failed" and run.reason in FLOW_ERRORS:
+                    yield f"{key} failed, {run.reason}, and the flow succeeded"
 
 
 def _rests(member: Member) -> bool:

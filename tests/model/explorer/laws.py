@@ -31,6 +31,7 @@ from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from model.carrying import mounted_by
 from model.explorer.configurations import DISRUPTIONS
 from model.explorer.family_laws import (
+    an_error_of_a_flow_itself_fails_it,
     child_flows_agree_with_their_parent,
     child_flows_are_retried_with_their_parent,
     condition_of,
@@ -39,6 +40,7 @@ from model.explorer.family_laws import (
 from model.explorer.sight import Sight
 from model.explorer.states import State, Vcjob
 from model.explorer.statuses import Status
+from model.readiness import required_condition
 
 Broken = Iterator[str]
 
@@ -189,6 +191,21 @@ def _schema() -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(openapi_schema("JobFlow")["properties"]["status"])
 
 
+def no_daemon_ends_that_is_needed(sight: Sight, state: State) -> Broken:
+    """A daemon is not ended while a step that has not ended needs it to run."""
+    conditions = sight.plan(state).status.conditions or {}
+    steps = sight.configuration.steps.values()
+    for daemon in filter(lambda step: step.daemon, steps):
+        ending = conditions.get(f"{sight.flow_name}-{daemon.name}", StepCondition())
+        if ending.reason != StepReason.DAEMON_ENDED or ending.phase in ENDED_STEP_PHASES:
+            continue
+        for step in steps:
+            is_used = daemon.name in step.targets and required_condition(step, daemon) == "Running"
+            condition = conditions.get(f"{sight.flow_name}-{step.name}", StepCondition())
+            if is_used and condition.phase not in ENDED_STEP_PHASES:
+                yield f"{daemon.name} is ended, and {step.name} needs it"
+
+
 def nothing_runs_twice(sight: Sight, before: State, after: State) -> Broken:
     """A second job beside the first corrupts what both write; one more after the end
     wastes hours of machines. A vcjob that was deleted before its end was stored may run again."""
@@ -285,6 +302,8 @@ OF_A_STATE: tuple[Callable[[Sight, State], Broken], ...] = (
     nothing_starts_below_a_suspension,
     child_flows_are_retried_with_their_parent,
     child_flows_agree_with_their_parent,
+    an_error_of_a_flow_itself_fails_it,
+    no_daemon_ends_that_is_needed,
 )
 OF_A_MOVE: tuple[Callable[[Sight, State, State], Broken], ...] = (
     nothing_runs_twice,

@@ -249,9 +249,21 @@ class TestTermination:
         script = (
             f"trap 'echo bye; exit 0' TERM; echo $$ > {pids.path}; while :; do sleep 0.01; done"
         )
-        await delete_when_running(runner, pids, pod_task(sh(script)))
+        reports = await delete_when_running(runner, pids, pod_task(sh(script)))
         assert read_log(runner) == "bye\n"
-        assert runner.failures == []
+        assert (reports.phases[-1], runner.failures) == ("Succeeded", [])
+
+    async def test_a_deleted_pod_reports_its_end_with_its_last_words(
+        self, runner: ProcessRunner, pids: Pids
+    ) -> None:
+        script = (
+            f"trap 'echo step 7 > /dev/termination-log; exit 143' TERM; echo $$ > {pids.path}; "
+            "while :; do sleep 0.01; done"
+        )
+        reports = await delete_when_running(runner, pids, pod_task(sh(script)))
+        state = reports.state()
+        assert (reports.phases[-1], state["exitCode"]) == ("Failed", 143)
+        assert state["message"] == "step 7\n"
 
     async def test_a_command_that_ignores_sigterm_is_killed(
         self, runner: ProcessRunner, pids: Pids
@@ -321,14 +333,15 @@ class TestTermination:
         assert reports.state()["reason"] == "ContainerStatusUnknown"
 
 
-async def delete_when_running(runner: ProcessRunner, pids: Pids, task: Json) -> None:
+async def delete_when_running(runner: ProcessRunner, pids: Pids, task: Json) -> PodReports:
     """Delete a pod after its process has reported its ID, and check that the process has ended."""
     reports, running = start_pod(runner, task)
     [pid] = await asyncio.to_thread(pids.next, 1)
     await runner.end(reports.pod)
     assert not living(pid)
+    assert reports.phases[-1] in ("Succeeded", "Failed"), "reported before it is gone"
     await running
-    assert reports.phases in (["Running"], [])
+    return reports
 
 
 async def test_a_pod_waits_for_the_end_of_a_pod_with_the_same_name(

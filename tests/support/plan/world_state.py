@@ -77,6 +77,8 @@ class WorldState:
     aborts: Mapping[str, datetime] = field(default_factory=dict)
     pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
     """Watched pods, by the UID of their vcjob and by name."""
+    gone_pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
+    """Watched pods that were deleted after their end."""
     live: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
     """Current pods, which ReadPods finds."""
     read: Mapping[str, PodsRead] = field(default_factory=dict)
@@ -102,6 +104,7 @@ class WorldState:
             commands=self.commands,
             aborts=self.aborts,
             pods=self.pods,
+            gone_pods=self.gone_pods,
             read={**self._failed_pods_read(), **self.read},
             probes=self.probes,
         )

@@ -165,6 +165,13 @@ class RunCondition(Struct, frozen=True, kw_only=True):
         list[str] | None, Doc("Nodes on which pods failed, which the next attempt avoids.")
     ] = None
     failure: Annotated[StepFailure | None, Doc("Pod that made the job fail.")] = None
+    flow_error: Annotated[
+        bool,
+        Doc(
+            "Whether a step of the child flow failed by an error of the flow itself, such as "
+            "ExpressionError, or the child flow did. continueOnFailure does not tolerate it."
+        ),
+    ] = False
     outputs: Annotated[
         dict[str, Any] | None,
         Doc(

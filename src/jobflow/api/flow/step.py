@@ -134,14 +134,15 @@ class Step(Struct, frozen=True, kw_only=True):
         bool | None,
         Doc(
             "The step is a service. Dependants start once it runs, or once their probe passes. It "
-            "is stopped when all other steps have finished."
+            "is stopped when no step needs it to run any more."
         ),
     ] = None
     continue_on_failure: Annotated[
         bool | None,
         Doc(
-            "If the step fails, the flow does not fail and dependants start. With forEach, every "
-            "item runs even if others fail."
+            "If the step fails, the flow does not fail and dependants start, except after an error "
+            "of the flow itself, such as ExpressionError. With forEach, every item runs even if "
+            "others fail."
         ),
     ] = None
 

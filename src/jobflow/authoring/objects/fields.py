@@ -267,10 +267,11 @@ class StepFields(TypedDict, total=False):
     $(params.limit)."""
     daemon: bool | None
     """The step is a service. Dependants start once it runs, or once their probe passes. It is
-    stopped when all other steps have finished."""
+    stopped when no step needs it to run any more."""
     continue_on_failure: bool | None
-    """If the step fails, the flow does not fail and dependants start. With forEach, every item
-    runs even if others fail."""
+    """If the step fails, the flow does not fail and dependants start, except after an error of
+    the flow itself, such as ExpressionError. With forEach, every item runs even if others
+    fail."""
 
 
 class FlowFields(TypedDict, total=False):

@@ -21,7 +21,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import TaskState
 from jobflow.cli.display.report import printable
 from jobflow.core.explain.item import list_item_waits
-from jobflow.core.explain.progress import format_case, format_run_progress
+from jobflow.core.explain.progress import format_case, format_run_progress, message_of
 from jobflow.core.names import format_job_name
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
@@ -189,7 +189,7 @@ def _row(
 ) -> StepRow:
     last = (condition.runs or (condition,))[-1]
     is_for_each = step.fan_out is not None
-    message = condition.message
+    message = message_of(condition)
     if is_for_each and condition.runs and _is_running(condition):
         message = message.partition("; ")[2]  # before it the counts of items, which `runs` shows
     return StepRow(

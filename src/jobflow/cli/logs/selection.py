@@ -3,7 +3,7 @@ none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -23,9 +23,14 @@ from jobflow.cli.flows.children import FlowFamily, PlacedFlow, may_have_children
 from jobflow.cli.flows.find_flow import find_step
 from jobflow.core.manifests.child import root_label
 from jobflow.core.names import format_job_name, qualify_name, to_label_value
+from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.kube.client import Query
 
+_ABORTS = frozenset(
+    {CANCELLED, TIMEOUT, StepReason.FAILURE_POLICY, StepReason.DAEMON_ENDED, StepReason.SUSPENDED}
+)
+"""Reasons for which JobFlow aborts a job."""
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -132,10 +137,11 @@ def pods_below(family: FlowFamily, pods: Iterable[Pod], selection: LogSelection)
 def find_targets(
     family: FlowFamily, pods: Iterable[Pod], selection: LogSelection
 ) -> list[LogTarget]:
-    """Return the selected containers of pods in the order in which the pods started."""
+    """Return the selected containers of pods in the order in which the pods started; of those that
+    started in the same second, in the order of the steps."""
     return [
         target
-        for pod in sorted(pods, key=_start_key)
+        for pod in sorted(pods, key=lambda pod: _start_key(family, pod))
         if selection.pod in (None, pod.metadata.name) and selection.task in (None, pod.task)
         if selection.attempt in (None, attempt_of(pod))
         if (flow := _place(family, pod, selection)) is not None
@@ -153,9 +159,23 @@ def attempt_of(pod: Pod) -> str:
     return (pod.metadata.labels or {}).get(ATTEMPT, "")
 
 
-def _start_key(pod: Pod) -> tuple[datetime, datetime, str]:
-    meta = pod.metadata
-    return pod.status.start_time or _NEVER, meta.creation_timestamp or _NEVER, meta.name
+def _start_key(family: FlowFamily, pod: Pod) -> tuple[datetime, list[int], str]:
+    meta, labels = pod.metadata, pod.metadata.labels or {}
+    order: list[int] = []
+    if (found := family.find(created_by(pod))) is not None:
+        step = found.step_names.get(labels.get(STEP, ""), "")
+        first, *indexes = "/".join((*found.path, step)).split("/")
+        order = [_position(family.top, first), *map(_to_number, indexes)]
+        order += [_position(found.flow, step), _to_number(labels.get(INDEX, ""))]
+    return pod.status.start_time or _NEVER, order, meta.name
+
+
+def _position(flow: JobFlow, step: str) -> int:
+    return next((i for i, each in enumerate(flow.all_steps) if each.name == step), -1)
+
+
+def _to_number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def _place(family: FlowFamily, pod: Pod, selection: LogSelection) -> PlacedFlow | None:
@@ -290,13 +310,13 @@ def _flags(selection: LogSelection) -> str:
 def _why_no_pods(flow: JobFlow, selection: LogSelection, later: str) -> str:
     if selection.step is None:
         state, ended = flow.status.state, flow.final
-        phase, reason, message = state.phase, state.reason, state.message
-        conditions = [*(flow.status.conditions or {}).values()]
+        phase, message = state.phase, state.message
+        conditions = {step.name: _condition(flow, step.name) for step in flow.all_steps}
     else:
         condition = _condition(flow, selection.step)
-        phase, reason, message = condition.phase, condition.reason, condition.message
-        ended, conditions = phase in ENDED_STEP_PHASES, [condition]
-    started = any(each.attempts or each.runs for each in conditions)
+        phase, message = condition.phase, condition.message
+        ended, conditions = phase in ENDED_STEP_PHASES, {selection.step: condition}
+    started = any(each.attempts or each.runs for each in conditions.values())
     why = f": {message}" if message else ""
     if phase == StepPhase.SKIPPED:
         return f"has no pods, because it was skipped{why}"
@@ -305,12 +325,15 @@ def _why_no_pods(flow: JobFlow, selection: LogSelection, later: str) -> str:
         return f"has no pods, because {cause}{why}"
     if not ended:
         return f"has no pods at present; {later}"
-    return f"has ended, and its pods are deleted{_who_deleted(flow, reason)}"
+    return f"has ended, and its pods are deleted{_who_deleted(flow, conditions)}"
 
 
-def _who_deleted(flow: JobFlow, reason: str) -> str:
-    if reason in (CANCELLED, TIMEOUT):
-        return ": Volcano deletes the pods of a job that is aborted"
+def _who_deleted(flow: JobFlow, conditions: Mapping[str, StepCondition]) -> str:
+    for name, condition in conditions.items():
+        runs = [condition, *(condition.runs or ())]
+        reason = next((run.reason for run in runs if run.reason in _ABORTS), "")
+        if reason:
+            return f": Volcano deletes the pods of a job that is aborted ({name}: {reason})"
     if flow.spec.job_retain_policy == RetainPolicy.DELETE:
         return ": jobRetainPolicy is delete"
     return ", by ttlSecondsAfterFinished or by a user"

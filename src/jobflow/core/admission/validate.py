@@ -50,6 +50,7 @@ from jobflow.core.admission.rules.jobs.volume_claims import VOLUME_CLAIM_RULES
 from jobflow.core.admission.rules.jobs.work import WORK_RULES
 from jobflow.core.admission.rules.steps.approvals import APPROVAL_RULES
 from jobflow.core.admission.rules.steps.control import CONTROL_RULES
+from jobflow.core.admission.rules.steps.daemons import DAEMON_RULES
 from jobflow.core.admission.rules.steps.matching import MATCHING_RULES
 from jobflow.core.admission.rules.steps.names_and_targets import DEPENDENCY_RULES, STEP_RULES
 from jobflow.core.admission.rules.steps.probes import PROBE_RULES
@@ -84,6 +85,7 @@ CREATE_RULES = (
             *EXPRESSION_RULES,
             *REASON_RULES,
             *CONTROL_RULES,
+            *DAEMON_RULES,
             *MATCHING_RULES,
             *CHILD_FLOW_RULES,
             *APPROVAL_RULES,

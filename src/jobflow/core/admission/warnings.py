@@ -22,6 +22,7 @@ from jobflow.core.admission.rule import (
     every_flow,
     flow_with_options,
 )
+from jobflow.core.admission.rules.steps.daemons import ends_of_daemons_are_meant
 from jobflow.core.admission.value_warnings import VALUE_WARNINGS
 from jobflow.core.admission.volcano.job_view import JobView, job_view
 from jobflow.core.cel.references import find_references
@@ -282,6 +283,9 @@ FLOW_FIELD_WARNINGS = (
     Section[FieldWarningRule](
         flow_with_options,
         (
+            Group[FieldWarningRule](
+                lambda facts: facts.dependencies_with_options, (ends_of_daemons_are_meant,)
+            ),
             Group[FieldWarningRule](
                 lambda facts: facts.references,
                 (fields_of_layers_exist, patched_elements_exist, references_are_spelled_right),

@@ -11,18 +11,21 @@ from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import TaskState
 from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.limits import MAX_RUNS
+from jobflow.core.pods.failure import describe_end
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import asks
 from jobflow.core.spec.items import get_items
 from jobflow.core.text import format_count
 
+CAUSE_DROPPED = "the cause was dropped, because the status of the flow is too large"
+
 
 def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = False) -> str:
     """Return the progress of items or repeats; empty for other steps and before the first run.
 
-    Items: `12/40 items done, 3 running, 1 failed`, at the end `40 items` or `1/8 items done,
-    1 failed, 6 not started`; `brief`: `12/40 items`, at the end `1 of 8 failed`. Repeats: `run 3 of
-    at most 10`, at the end `3 runs`; `brief`: `run 3`.
+    Items: `12/40 items done, 3 running, 1 failed`, at the end `40 items`, `1/1 items, 3 not taken`
+    or `1/8 items done, 1 failed, 6 not started`; `brief`: `12/40 items`, at the end `1 of 8
+    failed`. Repeats: `run 3 of at most 10`, at the end `3 runs`; `brief`: `run 3`.
     """
     runs = condition.runs or ()
     finished = condition.phase in ENDED_STEP_PHASES
@@ -44,7 +47,8 @@ def _format_items(total: int, runs: Sequence[RunCondition], *, finished: bool, b
     if finished and done == total:
         return format_count(total, "item")
     failed = sum(run.phase == StepPhase.FAILED for run in runs)
-    share = f"{done:,}/{format_count(total, 'item')}"
+    not_taken = sum(run.reason == StepReason.NOT_TAKEN for run in runs)
+    share = f"{done:,}/{total - not_taken:,} {'item' if total == 1 else 'items'}"
     if brief:  # beside the phase Failed, the number of those that completed misleads
         return f"{failed:,} of {total:,} failed" if finished and failed else share
     ended = sum(run.phase in ENDED_STEP_PHASES for run in runs)
@@ -56,8 +60,23 @@ def _format_items(total: int, runs: Sequence[RunCondition], *, finished: bool, b
         "to run again": sum(run.reason in again for run in waiting),
         "failed": failed,
         "not started": total - ended if finished else 0,
+        "not taken": not_taken,
     }
-    return f"{share} done" + "".join(f", {n:,} {what}" for what, n in counts.items() if n)
+    verb = "" if finished and done + not_taken == total else " done"
+    return f"{share}{verb}" + "".join(f", {n:,} {what}" for what, n in counts.items() if n)
+
+
+def message_of(condition: RunCondition) -> str:
+    """Return the message of a step or a run; if it failed and the message was dropped, what its
+    failure says, or that the cause was dropped."""
+    has_cause = bool(condition.message) or not condition.reason
+    if has_cause or condition.phase != StepPhase.FAILED:
+        return condition.message
+    failure = condition.failure
+    if failure is None or not failure.pod:
+        return CAUSE_DROPPED
+    task = f" (task {failure.task})" if failure.task else ""
+    return f"pod {failure.pod}{task}: {describe_end(failure)}"
 
 
 def has_job(run: RunCondition) -> bool:

@@ -50,7 +50,8 @@ REMEDIES: Mapping[StepReason, str] = {
     StepReason.NAME_CONFLICT: "",
     StepReason.PROBE_UNSATISFIABLE: "Correct the probe, or the job that it checks.",
     StepReason.OUTPUTS_TOO_LARGE: "Write shorter termination messages: at most 4 KiB for a step "
-    "and 64 KiB for a flow.",
+    "and 64 KiB for a flow. Instead of a long list, output its length n, and let each item of "
+    "`range(n)` read its entry from a volume by its index.",
     StepReason.EXPRESSION_ERROR: "Test first whether a value exists, such as by "
     '`has(steps["a"].outputs.x)`, and submit the corrected file under another name: {submit}.',
     StepReason.UNTIL_NOT_REACHED: "",

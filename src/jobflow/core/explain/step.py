@@ -18,6 +18,7 @@ from jobflow.core.explain.progress import (
     format_run_progress,
     format_task_progress,
     has_job,
+    message_of,
 )
 from jobflow.core.explain.remedies import describe_job, describe_remedy
 from jobflow.core.explain.root_causes import (
@@ -27,11 +28,16 @@ from jobflow.core.explain.root_causes import (
 )
 from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
 from jobflow.core.planning.context import PlanContext
-from jobflow.core.pods.failure import describe_end
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import QUESTION, asks
 from jobflow.core.spec.items import name_item
-from jobflow.core.spec.readiness import get_condition_for, get_probe, get_strategy
+from jobflow.core.spec.readiness import (
+    get_condition_for,
+    get_probe,
+    get_strategy,
+    is_flow_error,
+    is_tolerated,
+)
 from jobflow.core.spec.step_times import times_of
 from jobflow.core.text import (
     MAX_NAMES,
@@ -201,10 +207,9 @@ class StepExplainer:
                 yield f"Its outputs: {outputs}."
 
     def _describe_failure(self, step: int, condition: StepCondition) -> Iterator[str]:
-        why = _because(condition) or _describe_failed_pod(condition)
         took = self._format_took(condition) if self._on_page else ""
         ago = self._format_ago(step, condition.reason)
-        yield f"Step {self.name(step)} failed{ago}{took}{why}."
+        yield f"Step {self.name(step)} failed{ago}{took}{_because(condition)}."
 
     def _describe_skip(self, step: int, condition: StepCondition) -> Iterator[str]:
         ago = self._format_ago(step, condition.reason)
@@ -252,22 +257,13 @@ class StepExplainer:
 
 
 def _because(condition: StepCondition) -> str:
-    return f": {condition.message}" if condition.message else ""
+    message = message_of(condition)
+    return f": {message}" if message else ""
 
 
 def _in_brackets(*parts: str) -> str:
     text = ", ".join(filter(None, parts))
     return f" ({text})" if text else ""
-
-
-def _describe_failed_pod(condition: StepCondition) -> str:
-    """Return `: pod f-b-worker-1 (task worker): exit code 3 (Error)`, if a message was dropped
-    because the status was too large."""
-    failure = condition.failure
-    if failure is None or not failure.pod:
-        return ""
-    task = f" (task {failure.task})" if failure.task else ""
-    return f": pod {failure.pod}{task}: {describe_end(failure)}"
 
 
 # ------------------------------------------------------------------ details
@@ -280,9 +276,17 @@ def _describe_details(step: Step, condition: StepCondition, now: datetime) -> It
     yield from _describe_attempts(step, condition, now)
     yield from _describe_timeout(step, condition, now)
     if step.daemon and has_job(condition) and condition.abort_time is None:
-        yield "It is a daemon: its job is ended once all other steps have finished."
+        yield "It is a daemon: its job is ended once no step needs it to run any more."
     if step.continue_on_failure and condition.phase == StepPhase.FAILED:
-        yield "It may fail (continueOnFailure) without failing the flow or blocking other steps."
+        yield _describe_tolerance(step, condition)
+
+
+def _describe_tolerance(step: Step, condition: StepCondition) -> str:
+    if is_tolerated(step, condition):
+        return "It may fail (continueOnFailure) without failing the flow or blocking other steps."
+    errors = [f"item {run.index}" for run in condition.runs or () if is_flow_error(run)]
+    where = "" if step.for_each is None or not errors else f" in {join_names(errors)}"
+    return f"Its continueOnFailure does not apply to an error of the flow itself{where}."
 
 
 def _describe_decisions(step: Step, decisions: Decisions) -> Iterator[str]:
@@ -313,7 +317,7 @@ def _describe_runs(step: Step, condition: StepCondition) -> Iterator[str]:
     failed = [run for run in ended if run.job != condition.job]
     for run in failed[:MAX_NAMES]:
         item = name_item(step, condition.decisions, run.index).removeprefix("item")
-        yield f"Item{item} failed ({run.reason}): {run.message or 'the cause is unknown'}."
+        yield f"Item{item} failed ({run.reason}): {message_of(run)}."
     if len(failed) > MAX_NAMES:
         yield f"{format_count(len(failed) - MAX_NAMES, 'more item')} failed."
 

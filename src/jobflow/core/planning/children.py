@@ -28,7 +28,8 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.job import Job, JobCondition, JobPhase, JobState, JobStatus
 from jobflow.core.names import format_job_name
 from jobflow.core.pods.resources import replace_hours
-from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.reasons import FlowReason
+from jobflow.core.spec.readiness import fails_flow, is_flow_error
 
 _PHASES: Mapping[str, str] = {
     FlowPhase.RUNNING: JobPhase.RUNNING,
@@ -39,6 +40,10 @@ _PHASES: Mapping[str, str] = {
 COMMAND_AGAIN = timedelta(seconds=10)
 """Time until another Command for a child flow on which one had no effect."""
 _HALTS = frozenset({CANCELLED, TIMEOUT})
+_FLOW_ERRORS = frozenset(
+    {FlowReason.INVALID, FlowReason.EXPRESSION_ERROR, FlowReason.OUTPUTS_TOO_LARGE}
+)
+"""Reasons of a flow that has failed although none of its steps has."""
 _ENDS = (FlowPhase.SUCCEED, FlowPhase.FAILED)
 _NOT_BEGUN = frozenset({"", StepPhase.WAITING, JobPhase.PENDING})
 
@@ -56,6 +61,8 @@ class ChildFlow(Job, frozen=True, kw_only=True):
     """The `status.retries` of its parent when both were last retried."""
     outputs: dict[str, Any] | None = None
     failure: StepFailure | None = None
+    flow_error: bool = False
+    """Whether it failed by an error of the flow itself, or one of its steps did."""
     hours: RequestedHours | None = None
 
 
@@ -92,6 +99,7 @@ def observe(flow: JobFlow) -> ChildFlow:
         retries=status.retries,
         outputs=status.outputs if flow.final else None,
         failure=_failure(flow) if state.phase == FlowPhase.FAILED else None,
+        flow_error=state.phase == FlowPhase.FAILED and _has_flow_error(flow),
         hours=_hours(flow) if flow.final else None,
     )
 
@@ -136,6 +144,13 @@ def _failure(flow: JobFlow) -> StepFailure | None:
             name = f"{step.name}/{inner.step}" if inner.step else step.name
             return msgspec.structs.replace(inner, step=name)
     return None
+
+
+def _has_flow_error(flow: JobFlow) -> bool:
+    conditions = (flow.status.conditions or {}).values()
+    return flow.status.state.reason in _FLOW_ERRORS or any(
+        each.phase == StepPhase.FAILED and is_flow_error(each) for each in conditions
+    )
 
 
 def _hours(flow: JobFlow) -> RequestedHours | None:

@@ -60,8 +60,8 @@ class Facts:
     """The failure for which all running steps are aborted, as a clause; "" if there is none."""
     spared: frozenset[str] = frozenset()
     """The steps that `aborted_for` leaves alone."""
-    daemons_done: bool = False
-    """Whether all other steps have ended, so that daemons are ended."""
+    ending_daemons: frozenset[str] = frozenset()
+    """The daemons that are ended, because no step needs them to run any more."""
     faults: Mapping[str, CreateFault] = field(default_factory=dict)
     """Why vcjobs can never be created, by name."""
 

@@ -185,9 +185,10 @@ def _more_facts(
             return replace(facts, ended=steps.ended(), aborted_for=stop.why, spared=spared)
         if not (stop.failed or facts.failing):
             return replace(facts, ended=steps.ended(), failing=stop.pause)
-    if not facts.daemons_done and ctx.layout.has_daemons:
-        if finally_and_daemons.are_done(ctx, decisions):
-            return replace(facts, ended=steps.ended(), daemons_done=True)
+    if not facts.ending_daemons and ctx.layout.has_daemons:
+        if ending := finally_and_daemons.ending_daemons(ctx, decisions):
+            names = frozenset(ctx.steps[position].name for position in ending)
+            return replace(facts, ended=steps.ended(), ending_daemons=names)
     return None
 
 

@@ -124,6 +124,9 @@ class View:
     pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
     """Pods by their vcjob's UID and by name, as last watched. They may be behind: they can show
     that something has happened, never that it has not."""
+    gone_pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
+    """Pods that were deleted after their end, by the UID of their vcjob, then by name: only those
+    whose termination message may be the outputs."""
     pods_followed: bool = True
     """False if pods cannot be watched at present, so that a vcjob without entry in `pods` may have
     pods."""

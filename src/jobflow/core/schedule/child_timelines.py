@@ -20,11 +20,17 @@ def with_children(
     found: Timeline, flow: JobFlow, children: Mapping[str, JobFlow], *, now: datetime
 ) -> Timeline:
     """Return the timeline of a flow with the steps of its child flows below the step that runs
-    them, named `train/fit` or `train/0/fit`. `children`: by name. The critical path is that of the
-    outer flow."""
-    if not children:
+    them, named `train/fit` or `train/0/fit`, except of child flows that ended before the timeline
+    starts: they did not run again with their parent. `children`: by name. The critical path is
+    that of the outer flow."""
+    ran = {
+        name: child
+        for name, child in children.items()
+        if child.status.completion_time is None or child.status.completion_time >= found.start
+    }
+    if not ran:
         return found
-    rows = (row for step in found.steps for row in (step, *_below(step, flow, children, now)))
+    rows = (row for step in found.steps for row in (step, *_below(step, flow, ran, now)))
     return replace(found, steps=tuple(rows))
 
 

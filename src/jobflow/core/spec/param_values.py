@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.step import Step
-from jobflow.core.cel.references import Reference, parse_reference
+from jobflow.core.cel.references import Reference, has_reference, parse_reference
 
 _REFERENCE = re.compile(r"\$\((params\.[^()$\s]*)\)")
 _TIMEOUT = "timeout"
@@ -59,9 +59,12 @@ def find_param_reference(text: str) -> Reference | None:
 
 
 def find_value(reference: Reference, params: Mapping[str, Any]) -> Any:
-    """Return the value of a reference to a param, or UNSET."""
+    """Return the value of a reference to a param, or UNSET; below a text with references, whose
+    value is not known yet, that text."""
     value: Any = params
     for key in reference.keys:
+        if isinstance(value, str) and has_reference(value):
+            return value
         if isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < 5:
             value = dict(enumerate(value)).get(int(key), UNSET)
         else:

@@ -24,6 +24,7 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.flow.step import Step
+from jobflow.core.reasons import StepReason
 
 
 class TargetState(StrEnum):
@@ -49,7 +50,7 @@ class StepEnd(StrEnum):
     COMPLETED = "Completed"
     FAILED = "Failed"
     FORGIVEN = "Forgiven"
-    """Failed with continueOnFailure, which meets every condition."""
+    """Failed in a way that continueOnFailure tolerates, which meets every condition."""
     NOT_TAKEN = "NotTaken"
     UPSTREAM_FAILED = "UpstreamFailed"
     STOPPED = "Stopped"
@@ -97,6 +98,17 @@ TARGET_STATES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
 """The state of a target, by the dependant's condition and the target's end (None: not ended). A
 target that was ever Running has met Running, even if it failed."""
 
+FLOW_ERRORS = frozenset(
+    {
+        StepReason.EXPRESSION_ERROR,
+        StepReason.REFUSED,
+        StepReason.NAME_CONFLICT,
+        StepReason.ITEMS_MISMATCH,
+        StepReason.PROBE_UNSATISFIABLE,
+    }
+)
+"""Reasons of a failure that continueOnFailure does not tolerate: an error of the flow itself."""
+
 HANDLES = frozenset({Condition.FAILED, Condition.FINISHED})
 """Conditions of the steps that may start although the flow has stopped."""
 
@@ -133,24 +145,27 @@ def get_probe(step: Step) -> Probe | None:
     return None if probe is None or probe.empty else probe
 
 
-def get_condition(step: Step, target: str) -> Condition:
-    """Return the condition that the spec of a step sets for a target. An unknown word, which
-    admission would refuse, is the default, as in Volcano's own controller."""
+def get_condition(step: Step, target: str, *, is_daemon: bool = False) -> Condition:
+    """Return the condition that a target must meet. By default, it must be Completed, or Running if
+    it is a daemon. An unknown word, which admission would refuse, is the default, as in Volcano's
+    own controller."""
+    default = Condition.RUNNING if is_daemon else Condition.COMPLETED
     depends_on = step.depends_on
     if depends_on is None:
-        return Condition.COMPLETED
+        return default
     word = (depends_on.conditions or {}).get(target, depends_on.condition)
-    return _CONDITIONS.get(word, Condition.COMPLETED)
+    return _CONDITIONS.get(word, default)
 
 
 def get_condition_for(step: Step, target: Step) -> Condition:
-    """Return the condition that this target must meet: a daemon must be Running instead of
-    Completed."""
-    return _for_target(get_condition(step, target.name), is_daemon=bool(target.daemon))
+    """Return the condition that this target must meet."""
+    return get_condition(step, target.name, is_daemon=bool(target.daemon))
 
 
-def _for_target(condition: Condition, *, is_daemon: bool) -> Condition:
-    return Condition.RUNNING if is_daemon and condition is Condition.COMPLETED else condition
+def awaits_end(step: Step, daemon: Step) -> bool:
+    """Return whether a step waits for the end of a daemon that it depends on, not until that
+    runs."""
+    return get_probe(step) is None and get_condition_for(step, daemon) is not Condition.RUNNING
 
 
 def has_targets_only(depends_on: DependsOn | None) -> bool:
@@ -205,10 +220,7 @@ def build_requirement(
         wants: Sequence[Condition] = (Condition.COMPLETED,) * count
         return Requirement(targets, Strategy.ALL, wants, (_COMPLETED,) * count)
     probe = get_probe(step)
-    wants = [
-        _for_target(get_condition(step, names[target]), is_daemon=target in daemons)
-        for target in targets
-    ]
+    wants = [get_condition(step, names[target], is_daemon=target in daemons) for target in targets]
     to_run: Sequence[int] = ()
     handled = matched = _NONE
     if probe is None:
@@ -239,12 +251,26 @@ def get_end(step: Step, condition: RunCondition, *, is_cancelled: bool) -> StepE
         return _SKIPPED.get(condition.reason, StepEnd.NOT_TAKEN)
     if is_cancelled and condition.reason == CANCELLED:
         return StepEnd.STOPPED
-    return StepEnd.FORGIVEN if step.continue_on_failure else StepEnd.FAILED
+    return StepEnd.FORGIVEN if is_tolerated(step, condition) else StepEnd.FAILED
 
 
 def fails_flow(step: Step, condition: StepCondition) -> bool:
-    """Return whether a step has failed without continueOnFailure."""
-    return condition.phase == StepPhase.FAILED and not step.continue_on_failure
+    """Return whether a step has failed in a way that continueOnFailure does not tolerate."""
+    return condition.phase == StepPhase.FAILED and not is_tolerated(step, condition)
+
+
+def is_tolerated(step: Step, condition: RunCondition) -> bool:
+    """Return whether continueOnFailure tolerates the failure of a step, or of one run of it."""
+    return bool(step.continue_on_failure) and not is_flow_error(condition)
+
+
+def is_flow_error(condition: RunCondition) -> bool:
+    """Return whether a step, or one of its runs, has failed by an error of the flow itself, not of
+    what the flow runs."""
+    if condition.flow_error or condition.reason in FLOW_ERRORS:
+        return True
+    runs = condition.runs if isinstance(condition, StepCondition) else None
+    return any(map(is_flow_error, runs or ()))
 
 
 def combine_states(how: Strategy, reaches: Iterable[TargetState]) -> TargetState:

@@ -112,6 +112,8 @@ def _request(event: BusEvent, pod: PodFacts) -> JobRequest:
 def _event(
     old: PodFacts | None, new: PodFacts, spec: JobSpec, pods: Mapping[str, PodFacts]
 ) -> BusEvent:
+    if new.deleting:
+        return BusEvent.OUT_OF_SYNC  # its deletion is the event, not its last status
     changed = old is None or old.phase != new.phase
     task = next((task for task in spec.tasks or () if task.name == new.task), None)
     if new.phase is PodPhase.FAILED and changed:

@@ -160,7 +160,7 @@ def test_a_cancel_of_finally_is_stored_in_the_status() -> None:
 
 
 def test_a_flow_that_timed_out_keeps_its_reason() -> None:
-    world = flow("a").with_finally("z").with_spec(timeout="1m").with_jobs(a="Running").settled()
+    world = flow("a").with_finally("z").with_spec(timeout="59s").with_jobs(a="Running").settled()
     world = world.later(60).settled().ended("f-a", "Aborted").settled()
     assert "f-z" in world.jobs
     world = cancelled_now(world).ended("f-z", "Aborted").settled()

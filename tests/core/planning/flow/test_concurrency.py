@@ -95,7 +95,7 @@ def test_a_flow_that_is_cancelled_before_its_start_runs_nothing(command: str) ->
 
 
 def test_the_timeout_counts_from_the_start() -> None:
-    world = grouped(flow("a").with_spec(timeout="10s")).with_group("x").settled().later(60)
+    world = grouped(flow("a").with_spec(timeout="9s")).with_group("x").settled().later(60)
     assert world.settled().end == ("Pending", "Concurrency")
     started = world.with_group().settled()
     assert started.plan().plan.requeue_after == timedelta(seconds=10)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jobflow.api import labels
-from jobflow.api.flow.control import Approval, Backoff, ForEach, Retry
+from jobflow.api.flow.control import Approval, Backoff, ForEach, Patch, Retry
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.core.planning.status.flow_state import name_failed
 from support.plan.loop_worlds import end_jobs, for_each
@@ -139,13 +139,35 @@ def test_a_step_after_a_failure_that_may_continue_starts(condition: str | None, 
 
 
 def test_continue_on_failure_concerns_only_its_own_step() -> None:
-    world = flow(
-        a=step(continue_on_failure=True, when="1 / 0 == 1"), b="a", x=step(), y="x"
-    ).with_jobs(x="Failed")
+    world = flow(a=step(continue_on_failure=True), b="a", x=step(), y="x").with_jobs(
+        a="Failed", x="Failed"
+    )
     planned = world.plan()
-    assert planned.failed == {"a": "ExpressionError", "x": "JobFailed"}
+    assert planned.failed == {"a": "JobFailed", "x": "JobFailed"}
     assert planned.skipped == {"b": "Stopped", "y": "UpstreamFailed"}
     assert planned.message.startswith("step x failed")
+
+
+@pytest.mark.parametrize("policy", [None, "Abort", "Continue"])
+def test_an_error_of_the_flow_itself_is_not_tolerated(policy: str | None) -> None:
+    a = step("x", continue_on_failure=True, when='steps["x"].outputs.n > 1')
+    world = flow("x", a=a, b="a", h=step("a", condition="Failed"))
+    finished = world.with_spec(failure_policy=policy).run()
+    assert finished.end == ("Failed", "StepFailed")
+    assert finished.plan().skipped == {"b": "UpstreamFailed"}
+    assert finished.plan().phases["h"] == "Completed"
+
+
+def test_an_error_of_the_flow_in_one_item_is_not_tolerated_and_the_others_run() -> None:
+    """Item 0 fails by itself, item 1 has no value for its reference, item 2 completes."""
+    vars_ = {"n": 'index == 1 ? steps["x"].outputs.n : 0'}
+    each, patch = ForEach(count=3), Patch(job_spec={"queue": "q-$(vars.n)"})
+    a = step("x", for_each=each, continue_on_failure=True, vars=vars_, patch=patch)
+    world = flow("x", a=a, b="a").with_jobs(x="Completed").settled()
+    world = world.ended("f-a-0", "Failed").ended("f-a-2", "Completed").settled()
+    assert world.plan().failed == {"a": "JobFailed"}, "the first item's"
+    assert world.plan().skipped == {"b": "UpstreamFailed"}
+    assert world.end == ("Failed", "StepFailed")
 
 
 def test_continue_on_failure_does_not_concern_a_skipped_step() -> None:

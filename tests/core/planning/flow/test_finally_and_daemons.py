@@ -214,7 +214,7 @@ def test_a_daemon_is_aborted_once_all_other_steps_have_ended() -> None:
     planned = world.plan()
     assert (planned.phase, planned.aborts, planned.plan.urgent) == ("Running", [], True)
     assert planned.conditions["a"].reason == "DaemonEnded"
-    assert planned.conditions["a"].message == "is being aborted: all other steps have ended"
+    assert planned.conditions["a"].message == "is being aborted: no other step needs it any more"
     world = world.stored()
     assert world.plan().aborts == ["f-a"]
     world = world.settled().ended("f-a", "Aborted").settled()
@@ -239,7 +239,7 @@ def test_a_daemon_that_a_suspension_aborted_completes_with_the_other_steps(resum
     world = world.ended("f-a", "Aborted")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason) == ("Completed", "DaemonEnded")
-    assert condition.message == "all other steps have ended; the job f-a has ended"
+    assert condition.message == "no other step needs it any more; the job f-a has ended"
     assert world.plan().phase == "Succeed"
 
 

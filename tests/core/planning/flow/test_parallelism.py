@@ -109,7 +109,7 @@ def test_next_jobs_are_limited_by_parallelism() -> None:
 
 
 def test_a_running_item_times_out_while_the_next_one_waits_for_room() -> None:
-    world = for_each(2, timeout="60s").with_spec(parallelism=1).settled()
+    world = for_each(2, timeout="59s").with_spec(parallelism=1).settled()
     world = end_jobs(world, "Running", "f-a-0")
     assert world.plan().creates == []
     assert world.plan().plan.requeue_after == timedelta(seconds=60)

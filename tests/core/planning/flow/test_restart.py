@@ -242,7 +242,7 @@ def test_an_item_that_completed_before_the_retry_does_not_count_as_running() -> 
 
 
 def test_a_retry_restarts_the_timeout() -> None:
-    world = flow("a").with_spec(timeout="60s").with_jobs(a="Running").settled().later(50)
+    world = flow("a").with_spec(timeout="59s").with_jobs(a="Running").settled().later(50)
     world = retried(world.ended("f-a", "Failed").settled().later(500))
     assert world.later(59).plan().reason == ""
     assert world.later(60).plan().reason == "Timeout"

@@ -139,6 +139,9 @@ def test_watched_outputs_of_an_aborted_job_are_kept() -> None:
     assert planned.reads == []
     assert planned.failed == {"a": "Cancelled"}
     assert planned.conditions["a"].outputs == {"epoch": 7}
+    gone = with_job(world, "a", "Aborted", pod)
+    gone = replace(gone, pods={}, gone_pods=gone.pods)
+    assert gone.plan().conditions["a"].outputs == {"epoch": 7}, "deleted with its job's abort"
     unseen = with_job(world, "a", "Aborted", pod, watched=False).plan()
     assert unseen.reads == []
     assert unseen.failed == {"a": "Cancelled"}
@@ -349,3 +352,20 @@ def test_pods_are_counted_if_the_job_has_no_counts() -> None:
     planned = world.plan()
     assert planned.conditions["a"].task_status_count == {"worker": count(Failed=1, Succeeded=1)}
     assert planned.status.pod_failure_ratio == "0.50"
+
+
+def test_a_list_that_is_too_long_for_outputs_gets_advice() -> None:
+    text = '"SRR0000007", ' * 400 + '"SRR0000008"]\n'
+    pod = ("ps", 0, "Succeeded", ended(0, message=text[-4096:]))
+    condition = with_job(flow("a", b="a"), "a", "Completed", pod).plan().conditions["a"]
+    assert condition.reason == "OutputsTooLarge"
+    assert "range(n) then gives each job an index" in condition.message
+
+
+def test_a_job_that_completed_although_pods_failed_says_so() -> None:
+    pods = [
+        (task, i, "Succeeded", ended(0)) for task, i in (("ps", 0), ("worker", 0), ("worker", 2))
+    ]
+    world = with_job(flow("a", b="a"), "a", "Completed", *pods, ("worker", 1, "Failed", ended(3)))
+    condition = world.plan().conditions["a"]
+    assert (condition.phase, condition.message) == ("Completed", "1 of 4 pods failed")

@@ -1,4 +1,4 @@
-"""`timeout` of a run and of a flow."""
+"""`timeout` of a run and of a flow. It adds a second, because its start is cut to a whole one."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,8 +23,8 @@ from support.plan.world_state import NOW
 
 
 def running(**fields: Any) -> World:
-    """A world in which the vcjob of `a`, which may take a minute, has been Running for a second."""
-    return end_jobs(two_steps(timeout="1m", **fields).settled(), "Running", "f-a")
+    """A world in which the vcjob of `a`, which may take 59 s, has been Running for a second."""
+    return end_jobs(two_steps(timeout="59s", **fields).settled(), "Running", "f-a")
 
 
 def at(seconds: float) -> datetime:
@@ -32,7 +32,7 @@ def at(seconds: float) -> datetime:
 
 
 def test_waiting_time_does_not_count_for_the_timeout_of_a_step() -> None:
-    world = two_steps(timeout="1m").settled()
+    world = two_steps(timeout="59s").settled()
     world = end_jobs(world, "Pending", "f-a").later(3600)
     assert world.plan().conditions["a"].deadline is None
     assert world.settled().plan().aborts == []
@@ -49,7 +49,7 @@ def test_the_job_is_aborted_after_the_timeout_is_stored() -> None:
     assert (planned.aborts, planned.plan.urgent) == ([], True)
     condition = planned.conditions["a"]
     assert (condition.phase, condition.reason) == ("Running", "Timeout")
-    assert condition.message == "is being aborted: it took longer than its timeout of 1m"
+    assert condition.message == "is being aborted: it took longer than its timeout of 59s"
     assert world.stored().plan().aborts == ["f-a"]
 
 
@@ -57,7 +57,7 @@ def test_a_step_that_timed_out_has_failed() -> None:
     world = end_jobs(running().later(60).settled(), "Aborted", "f-a")
     condition = world.plan().conditions["a"]
     assert (condition.phase, condition.reason, condition.deadline) == ("Failed", "Timeout", None)
-    message = "it took longer than its timeout of 1m; the job f-a ended Aborted"
+    message = "it took longer than its timeout of 59s; the job f-a ended Aborted"
     assert condition.message == message
     assert world.plan().skipped == {"b": "UpstreamFailed"}
     assert world.flow.status.terminated_jobs == ["f-a"]
@@ -102,7 +102,7 @@ PENDED = JobCondition(status="Pending", last_transition_time=at(2))
 def test_the_timeout_starts_when_the_job_first_runs(status: JobStatus, until: int | None) -> None:
     """Volcano's clock may be wrong: a vcjob runs neither before its creation, at 0, nor after the
     first plan that sees it, at 40."""
-    world = two_steps(timeout="1m").settled()
+    world = two_steps(timeout="59s").settled()
     world = world.later(40).with_job(msgspec.structs.replace(world.jobs["f-a"], status=status))
     assert world.plan().conditions["a"].deadline == (None if until is None else at(until))
 
@@ -150,7 +150,7 @@ def test_nodes_stay_avoided_after_an_attempt_that_was_deleted() -> None:
 
 
 def test_each_item_has_its_own_timeout() -> None:
-    world = end_jobs(for_each(2, timeout="1m").settled(), "Running", "f-a-0").later(30)
+    world = end_jobs(for_each(2, timeout="59s").settled(), "Running", "f-a-0").later(30)
     world = end_jobs(world, "Running", "f-a-1").later(29).settled()
     assert runs(world.plan()) == {0: "Running Timeout", 1: "Running"}
     assert list(world.aborts) == ["uid-f-a-0"]
@@ -180,7 +180,7 @@ def test_an_invalid_timeout_of_a_step_is_ignored(timeout: str | None) -> None:
     assert world.later(10_000).plan().conditions["a"].reason == ""
 
 
-def timed(timeout: str = "60s") -> World:
+def timed(timeout: str = "59s") -> World:
     """a runs, b waits for it."""
     return flow("a", b="a").with_spec(timeout=timeout).with_jobs(a="Running").settled()
 
@@ -194,7 +194,7 @@ def test_a_flow_that_timed_out_aborts_running_steps_and_skips_the_others() -> No
     world = timed().later(60)
     planned = world.plan()
     assert (planned.phase, planned.reason) == ("Running", "Timeout")
-    assert planned.message == "the flow took longer than its timeout of 60s"
+    assert planned.message == "the flow took longer than its timeout of 59s"
     assert (planned.plan.urgent, planned.aborts) == (True, [])
     assert planned.events == ["StepSkipped", "FlowTimedOut"]
     assert planned.skipped == {"b": "Stopped"}
@@ -208,24 +208,24 @@ def test_a_flow_that_timed_out_aborts_running_steps_and_skips_the_others() -> No
     planned = world.settled().ended("f-a", "Aborted").plan()
     assert planned.failed == {"a": "Timeout"}
     assert planned.conditions["a"].message == (
-        "the flow took longer than its timeout of 60s; the job f-a ended Aborted"
+        "the flow took longer than its timeout of 59s; the job f-a ended Aborted"
     )
     assert (planned.phase, planned.reason) == ("Failed", "Timeout")
 
 
 def test_waiting_time_counts_for_the_timeout_of_a_flow() -> None:
-    world = flow("a").with_spec(timeout="1m").without_template("a").settled().later(60)
+    world = flow("a").with_spec(timeout="59s").without_template("a").settled().later(60)
     assert world.plan().skipped == {"a": "Stopped"}
     assert (world.plan().phase, world.plan().reason) == ("Failed", "Timeout")
 
 
 def test_a_flow_that_ends_at_its_timeout_has_succeeded() -> None:
-    world = flow("a").with_spec(timeout="60s").with_jobs(a="Running").settled().later(60)
+    world = flow("a").with_spec(timeout="59s").with_jobs(a="Running").settled().later(60)
     assert world.ended("f-a", "Completed").plan().phase == "Succeed"
 
 
 def test_the_timeout_of_a_flow_does_not_abort_finally() -> None:
-    world = flow("a").with_finally("z").with_spec(timeout="60s").with_jobs(a="Completed").settled()
+    world = flow("a").with_finally("z").with_spec(timeout="59s").with_jobs(a="Completed").settled()
     world = world.with_jobs(z="Running").settled().later(60).settled()
     assert (world.plan().aborts, world.plan().reason) == ([], "Timeout")
     assert world.ended("f-z", "Completed").plan().phase == "Failed"
@@ -274,7 +274,7 @@ def test_an_invalid_timeout_of_a_flow_is_ignored(timeout: str) -> None:
 
 def test_the_timeout_of_a_flow_without_live_steps_causes_no_plan() -> None:
     """A finalizer keeps the flow, and its steps have ended."""
-    world = flow("a").with_spec(timeout="60s").with_jobs(a="Running").settled()
+    world = flow("a").with_spec(timeout="59s").with_jobs(a="Running").settled()
     world = world.being_deleted().later(10).ended("f-a", "Completed").settled()
     for seconds in (0, 50, 3600):
         planned = world.later(seconds).plan()

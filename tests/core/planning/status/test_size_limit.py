@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from jobflow.api.flow.control import ForEach
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import Job, TaskState
@@ -46,15 +47,16 @@ def size(status: JobFlowStatus) -> int:
 
 
 def mixed() -> World:
-    """Twenty failed steps, twenty running ones and one that waits, with all optional fields."""
+    """Ten failed and ten completed steps, twenty running ones and one that waits, with all optional
+    fields."""
     world = large(40, "Running")
     names = [step.name for step in world.flow.steps]
     last = Step(name="last", depends_on=after(" ".join(names), condition="Finished"))
     world = replace(world, flow=world_of([*world.flow.steps, last]).flow)
-    failed = large(40, "Failed")
-    names = sorted(world.jobs)[:20]
-    jobs = {**world.jobs, **{name: failed.jobs[name] for name in names}}
-    return replace(world, jobs=jobs, pods=failed.pods)
+    failed, completed, names = large(10, "Failed"), large(20, "Completed"), sorted(world.jobs)
+    ended = {**completed.jobs, **failed.jobs}
+    jobs = {**world.jobs, **{name: ended[name] for name in names[:20]}}
+    return replace(world, jobs=jobs, pods={**completed.pods, **failed.pods})
 
 
 def remaining_fields(status: JobFlowStatus) -> dict[str, int]:
@@ -83,7 +85,7 @@ FULL = {
     "records": 40,
     "since": 41,
     "hours": 20,
-    "failures": 20,
+    "failures": 10,
     "ratios": 1,
     "next": 1,
 }
@@ -91,12 +93,13 @@ REMAINING: list[dict[str, int]] = [
     {"histories": 40},
     {"since": 1},
     {"counts": 0, "ratios": 0},
-    {"messages": 0},
-    {"times": 40, "hours": 0, "failures": 0},
+    {"messages": 10},
+    {"times": 60, "hours": 10},
+    {"times": 40, "hours": 0},
     {"histories": 20, "records": 20},
     {"since": 0},
 ]
-"""The counts that each drop changes, in order."""
+"""The counts that each drop but the last changes, in order."""
 
 
 def test_a_status_below_the_limit_keeps_everything() -> None:
@@ -121,15 +124,56 @@ def test_fields_are_dropped_in_order(
     world = mixed()
     planned = world.plan()
     assert remaining_fields(planned.status) == {**FULL, **changes}
-    assert planned.status.failed_jobs == sorted(world.jobs)[:20]
+    assert planned.status.failed_jobs == sorted(world.jobs)[:10]
     assert {
         (c.phase, c.reason, c.attempts, str(c.outputs)) for c in planned.conditions.values()
     } == {
         ("Failed", "JobFailed", 1, "{'n': 1}"),
+        ("Completed", "", 1, "{'n': 1}"),
         ("Running", "", 1, "None"),
         ("Waiting", "", 0, "None"),
     }
     assert world.apply(planned).plan().nothing
+
+
+def with_items(items: int, *failed: int) -> World:
+    """A step whose items have completed but those that failed, after which `last` runs."""
+    each = Step(name="a", for_each=ForEach(count=items))
+    last = Step(name="last", depends_on=after("a", condition="Finished"))
+    world = world_of([each, last]).with_spec(failure_policy="Continue").settled()
+    for index in range(items):
+        world = world.ended(f"f-a-{index}", "Failed" if index in failed else "Completed")
+    return world.settled()
+
+
+def causes(status: JobFlowStatus) -> list[int | None]:
+    """Return the indexes of the items that still say why they failed."""
+    runs = (status.conditions or {})["f-a"].runs or []
+    return [run.index for run in runs if run.message]
+
+
+@pytest.mark.parametrize("limit", [LIMIT, 60_000, 0], ids=["fits", "dropped", "far too large"])
+def test_the_causes_of_a_few_failures_among_many_items_stay(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", limit)
+    world = with_items(300, 3, 141, 159)
+    status = world.flow.status
+    assert causes(status) == [3, 141, 159]
+    records = len(status.job_status_list or ())
+    assert records == (301 if limit == LIMIT else 1), "less important parts go first"
+    assert world.plan().nothing
+
+
+def test_as_many_causes_stay_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = with_items(200, *range(100)).flow.status
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.LIMIT", 0)
+    monkeypatch.setattr("jobflow.core.planning.status.size_limit.ROOM_FOR_CAUSES", 2_000)
+    status = fitted(base, JobFlowStatus())
+    kept = causes(status)
+    assert 0 < len(kept) < 100
+    assert kept == [*range(len(kept))], "the first ones"
+    assert (status.conditions or {})["f-a"].message, "flow.failures reads it"
 
 
 @pytest.mark.long

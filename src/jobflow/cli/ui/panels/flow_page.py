@@ -19,6 +19,7 @@ from jobflow.cli.ui.panels.views.time_spent import Estimate, estimate
 from jobflow.cli.ui.panels.views.timeline import timeline_view
 from jobflow.cli.ui.watches.step import LivePage
 from jobflow.cli.ui.web.fragments import Fragment
+from jobflow.core.explain.progress import message_of
 from jobflow.core.names import format_job_name
 from jobflow.core.reasons import FlowReason, StepReason
 from jobflow.core.schedule.spans import runs_of
@@ -191,7 +192,7 @@ def _problems(view: FlowView) -> Problems:
     shown = [
         Problem(step)
         if view.query.selects(step)  # its panel says why
-        else Problem(step, each.reason, each.message)
+        else Problem(step, each.reason, message_of(each))
         for step, each in failed[:MAX_LISTED]
     ]
     more = len(failed) - len(shown)

@@ -16,6 +16,7 @@ from jobflow.cli.ui.web.filters import look
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.drawing.flow_graph import CyclicFlowError, FlowGraph, Node, flow_graph
 from jobflow.core.drawing.graph_layout import NodeSize, place_graph
+from jobflow.core.explain.progress import message_of
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.param_values import with_param_values
 
@@ -165,7 +166,7 @@ def _box(view: FlowView, step: Step, node: Node, spot: Spot) -> NodeBox:
     phase = node.phase or condition.phase
     below = " · ".join(filter(None, (phase, node.detail)))
     room = spot.width - TEXT - PADDING
-    title = ": ".join(filter(None, (condition.reason, condition.message)))
+    title = ": ".join(filter(None, (condition.reason, message_of(condition))))
     return NodeBox(
         step=node.step,
         name=_cut(node.step, room / CHAR),

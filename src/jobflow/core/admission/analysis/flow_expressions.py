@@ -30,6 +30,7 @@ from jobflow.core.cel.scope import (
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.expressions import VARS
 from jobflow.core.spec.items import get_items
+from jobflow.core.spec.param_values import find_value, params_of
 from jobflow.core.suggest import Suggester, did_you_mean
 
 MAX_CHARACTERS = 262_144
@@ -219,6 +220,7 @@ class ReferenceTrial:
     def __init__(self, flow: JobFlow, steps: Sequence[Step]) -> None:
         """`steps`: those of `finally` last."""
         self._flow = flow
+        self._params = params_of(flow)
         self._steps = steps
         self._budget = MAX_TRIED_ITEMS
         self._faults: dict[tuple[int | None, str], str | None] = {}
@@ -227,6 +229,9 @@ class ReferenceTrial:
         """Return the fault of a reference in a patch of the step at `position`, or None."""
         key: tuple[int | None, str]
         if reference.root == "params":
+            value = find_value(reference, self._params)
+            if value is not UNSET and is_unknown(value):
+                return None
             key = None, reference.path  # equal in every step
         elif reference.root == "item" and reference.keys:
             key = position, reference.path

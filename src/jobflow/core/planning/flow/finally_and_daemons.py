@@ -4,11 +4,14 @@ The steps of `finally` start in parallel when all other steps have ended, in any
 undone, so they start only once the stored status says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from jobflow.api.flow.status import ENDED_STEP_PHASES
+from jobflow.api.flow.dependencies import Strategy
+from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
+from jobflow.core.reasons import StepReason
+from jobflow.core.spec.readiness import awaits_end
 
 
 def may_begin(ctx: PlanContext) -> bool:
@@ -29,8 +32,79 @@ def wait_for_status(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool
     )
 
 
-def are_done(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool:
-    """Whether only daemons have not ended, so that no step needs them any more."""
-    pairs = zip(ctx.steps[: ctx.last_from], decisions, strict=False)
-    lasting = [s.daemon for s, d in pairs if d.condition.phase not in ENDED_STEP_PHASES]
-    return bool(lasting) and all(lasting)
+def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> frozenset[int]:
+    """Return the daemons that no step needs to run any more: all of them if only they have not
+    ended; those whose end is awaited if everything else that is left waits for the end of daemons,
+    with the daemons that need these."""
+    left = [i for i in range(ctx.last_from) if not _has_ended(decisions[i])]
+    if all(ctx.steps[i].daemon for i in left):
+        return frozenset(left)
+    lasting = {i for i in left if ctx.steps[i].daemon and _has_begun(decisions[i].condition)}
+    waiting = [i for i in left if i not in lasting]
+    if not lasting or ctx.pause is not None:
+        return frozenset()
+    awaited = set[int]()
+    for position in waiting:
+        if not _waits_for_others(decisions[position]):
+            return frozenset()
+        unmet = _unmet(ctx, position, decisions)
+        step = ctx.steps[position]
+        ends = {target for target in unmet if awaits_end(step, ctx.steps[target])}
+        begins = lasting.intersection(unmet) - ends
+        if begins if ctx.layout.needs[position].how is Strategy.ANY else len(begins) == len(unmet):
+            return frozenset()  # it goes on once these run
+        awaited |= ends & lasting
+    in_use = _in_use(ctx, [i for i in waiting if not _is_stopped(decisions[i])])
+    ends = awaited - in_use or awaited  # all of them: an earlier version has admitted the flow
+    for position in ctx.graph.order:
+        if position in lasting and not ends.isdisjoint(_used(ctx, position)):
+            ends.add(position)
+    return frozenset(ends)
+
+
+def _has_ended(decision: StepDecision) -> bool:
+    return decision.condition.phase in ENDED_STEP_PHASES
+
+
+def _has_begun(condition: StepCondition) -> bool:
+    return condition.attempts > condition.past_attempts
+
+
+def _is_stopped(decision: StepDecision) -> bool:
+    return decision.condition.reason == StepReason.STOPPED
+
+
+def _waits_for_others(decision: StepDecision) -> bool:
+    """Whether only other steps, or items of them, keep a step from going on."""
+    condition = decision.condition
+    if condition.phase == StepPhase.WAITING:
+        return not condition.reason or _is_stopped(decision)
+    runs = () if decision.drafts else condition.runs or ()
+    return bool(runs) and all(run.phase in ENDED_STEP_PHASES for run in runs)
+
+
+def _unmet(ctx: PlanContext, position: int, decisions: Sequence[StepDecision]) -> list[int]:
+    """Return the targets that a step waits for. Those that have run are in `passedTargets`."""
+    passed = decisions[position].condition.passed_targets or ()
+    return [
+        target
+        for target in ctx.graph.targets[position]
+        if not _has_ended(decisions[target]) and ctx.graph.names[target] not in passed
+    ]
+
+
+def _in_use(ctx: PlanContext, steps: Iterable[int]) -> set[int]:
+    """Return the daemons that these steps, or daemons that these need, need to run."""
+    found, work = set[int](), [*steps]
+    while work:
+        new = set(_used(ctx, work.pop())) - found
+        found |= new
+        work += new
+    return found
+
+
+def _used(ctx: PlanContext, position: int) -> Iterator[int]:
+    """Yield the daemons among the targets of a step that it needs to run."""
+    for target in ctx.graph.targets[position]:
+        if ctx.steps[target].daemon and not awaits_end(ctx.steps[position], ctx.steps[target]):
+            yield target

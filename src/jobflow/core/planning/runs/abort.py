@@ -40,7 +40,7 @@ PATIENCE = timedelta(seconds=60)
 _WHY: Mapping[str, str] = {
     StepReason.CANCELLED: "the flow was cancelled",
     StepReason.SUSPENDED: "the flow was suspended",
-    StepReason.DAEMON_ENDED: "all other steps have ended",
+    StepReason.DAEMON_ENDED: "no other step needs it any more",
 }
 
 
@@ -67,7 +67,7 @@ def ending_reason(run: ObservedRun, ctx: PlanContext) -> str:
             return lifecycle.ending_reason
         if ctx.facts.aborted_for and name not in ctx.facts.spared:
             return StepReason.FAILURE_POLICY
-        if ctx.facts.daemons_done and run.step.daemon:
+        if name in ctx.facts.ending_daemons:
             return StepReason.DAEMON_ENDED
     elif lifecycle.finally_too:
         return StepReason.CANCELLED

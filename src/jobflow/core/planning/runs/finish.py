@@ -40,11 +40,16 @@ from jobflow.core.pods.outputs import (
 )
 from jobflow.core.pods.resources import add_hours, replace_hours, sum_requests
 from jobflow.core.reasons import FlowReason, StepReason
-from jobflow.core.text import format_go_duration, shorten
+from jobflow.core.text import format_count, format_go_duration, shorten
 from jobflow.core.timestamps import add, truncate_to_second
 
 PATIENCE = timedelta(minutes=5)
 """How long JobFlow tries to read pods that cannot be read at present."""
+_FOR_A_LIST = (
+    "; keep the list on a volume and output its length n: forEach.from with range(n) then gives "
+    "each job an index, for its entry of the list"
+)
+"""What helps if a list is too long for outputs."""
 MOST_AVOIDED = 10
 """Most nodes that an attempt avoids."""
 
@@ -160,7 +165,7 @@ def _insight(run: ObservedRun, job: Job, ctx: PlanContext) -> Insight:
     if read is not None:
         by_name |= {pod.metadata.name: pod for pod in read.pods}
     pods = tuple(by_name.values())
-    pod = find_output_pod(job.spec, pods)
+    pod = find_output_pod(job.spec, (*pods, *ctx.view.gone_pods.get(uid, {}).values()))
     outputs = None if pod is None else read_message(job.spec, pod)
     containers = 1 if pod is None else count_containers(pod)
     if job.phase in FAILURES and _is_aborted(run, job):
@@ -197,6 +202,8 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     outputs = _outputs(job, insight, ctx)
     if isinstance(outputs, OutputsTooLarge):
         excess = f"the outputs of {run.step.name} {outputs}"
+        if (insight.outputs or "").rstrip().endswith("]"):  # the kubelet keeps the end
+            excess += _FOR_A_LIST
         outputs = None
         if not reason:
             phase, reason = StepPhase.FAILED, StepReason.OUTPUTS_TOO_LARGE
@@ -204,6 +211,9 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
     if insight.missing and phase == StepPhase.COMPLETED and not reason:
         reason = StepReason.OUTPUTS_MISSING
         message = f"its outputs could not be read: {insight.missing}"
+    counts = _counts(run, job, insight.pods)
+    if phase == StepPhase.COMPLETED and not (reason or message):
+        message = describe_failed_pods(counts)
     lasted = ""  # as Volcano's runningDuration, which may come with a later event
     begin, end = job.metadata.creation_timestamp, _since(job)
     if begin is not None and end is not None:
@@ -214,11 +224,12 @@ def _ended(run: ObservedRun, job: Job, insight: Insight, ctx: PlanContext) -> Ru
         message=shorten(message),
         create_time=job.metadata.creation_timestamp,
         running_duration=job.status.running_duration or lasted,
-        task_status_count=_counts(run, job, insight.pods),
+        task_status_count=counts,
         job=job.metadata.name,
         attempts=run.attempts,
         last_transition_time=_since(job),
         failure=insight.blamed.failure if insight.blamed is not None else None,
+        flow_error=isinstance(job, ChildFlow) and job.flow_error,
         outputs=outputs,
         requested_hours=requested_hours(run, ctx),
     )
@@ -300,11 +311,12 @@ def _last_counts(run: ObservedRun, job: Job) -> dict[str, TaskState] | None:
 
 def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskState] | None:
     """Return the last counts, updated from the pods, because Volcano drops its counts in Completing
-    before the last pods are counted. For each task the source with more ended pods wins."""
+    before the last pods are counted. For each task the source with more ended pods wins. As in
+    Volcano, a pod that is being deleted is not counted."""
     counts = dict(_last_counts(run, job) or {})
     seen: dict[str, Counter[str]] = {}
     for pod in pods:
-        if pod.task:
+        if pod.task and pod.metadata.deletion_timestamp is None:
             seen.setdefault(pod.task, Counter())[pod.phase] += 1
     for task, phases in sorted(seen.items()):
         known = counts[task].phase or {} if task in counts else {}
@@ -313,6 +325,15 @@ def _counts(run: ObservedRun, job: Job, pods: Iterable[Pod]) -> dict[str, TaskSt
         if _ends(phases) > _ends(known) or not known:
             counts[task] = TaskState(phase=dict(sorted(phases.items())))
     return counts or None
+
+
+def describe_failed_pods(counts: Mapping[str, TaskState] | None) -> str:
+    """Return `1 of 4 pods failed`; "" if no pod has."""
+    phases = Counter[str]()
+    for state in (counts or {}).values():
+        phases.update(state.phase or {})
+    failed = phases[PodPhase.FAILED]
+    return f"{failed} of {format_count(phases.total(), 'pod')} failed" if failed else ""
 
 
 def _ends(phases: Mapping[str, int]) -> int:

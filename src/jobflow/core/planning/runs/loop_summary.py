@@ -20,6 +20,7 @@ from jobflow.core.planning.causes import name_cause
 from jobflow.core.planning.context import with_time
 from jobflow.core.planning.decision import RunDecision, StepDecision
 from jobflow.core.planning.observed import ObservedRun, ObservedStep
+from jobflow.core.planning.runs.finish import describe_failed_pods
 from jobflow.core.planning.runs.loop import Loop, LoopEnd
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import StepReason
@@ -70,8 +71,11 @@ def _condition(
     if runs == (stored.runs or []):
         runs = stored.runs or []
     attempts = sum(run.attempts for run in runs)
+    counts = _counts(observed, runs)
     if loop.verdict is not None:
         fields = _ended(loop, loop.verdict, runs)
+        if fields["phase"] == StepPhase.COMPLETED:
+            fields.setdefault("message", describe_failed_pods(counts))
     elif attempts <= stored.past_attempts or not conditions:
         fields = _at_first(loop, conditions)
     elif observed.step.for_each is not None:
@@ -86,7 +90,7 @@ def _condition(
         runs=runs or None,
         attempts=attempts,
         last_transition_time=stored.last_transition_time,
-        task_status_count=_counts(observed, runs),
+        task_status_count=counts,
         requested_hours=_hours(loop),
         **fields,
     )

@@ -1,7 +1,8 @@
 """Deadline of an attempt: a step's `timeout`, counted from its vcjob's first Running.
 
 Time in a queue does not count, restarts by Volcano do. Volcano's time of the first Running counts,
-but not if it is before the creation of the vcjob or after the plan that sees it first.
+but not if it is before the creation of the vcjob or after the plan that sees it first. It is cut to
+a whole second, so the deadline is a second later: an attempt never has less time than its timeout.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.observed import ObservedRun
 from jobflow.core.timestamps import add, ceil_to_second
 
+SECOND = timedelta(seconds=1)
 T = TypeVar("T")
 
 
@@ -33,7 +35,7 @@ def deadline(run: ObservedRun, job: Job, ctx: PlanContext) -> datetime | None:
         return None
     # the clock of Volcano's controllers may be wrong
     since = min(max(since, job.metadata.creation_timestamp or since), ctx.second)
-    return ceil_to_second(add(since, seconds))
+    return ceil_to_second(add(since, seconds + SECOND))
 
 
 def duration(text: str | None, default: T) -> timedelta | T:

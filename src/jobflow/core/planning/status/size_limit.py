@@ -2,7 +2,8 @@
 
 Phase, reason, attempts, passedTargets, decisions and outputs of steps and runs are never dropped,
 nor the lists of vcjobs, nor the facts of failures that an expression or reference names. Details of
-an ended vcjob that are dropped are lost.
+an ended vcjob that are dropped are lost. The causes of failures come last, and only as many of them
+are dropped as do not fit.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from jobflow.api.flow.status import (
     JobRecord,
     RunCondition,
     StepCondition,
+    StepPhase,
 )
 from jobflow.core.names import format_latest_name
 from jobflow.core.planning.job_records import JOB_LISTS, ended
@@ -30,13 +32,23 @@ LIMIT = 256 * 1024
 MOST = 1024 * 1024
 """Most bytes of a status; admission (`rules/flow/size_limits.py`) relies on it."""
 
+ROOM_FOR_CAUSES = 32 * 1024
+"""Bytes that the causes of failures may have beside all that is not dropped, if that alone exceeds
+LIMIT."""
+
 _replace = msgspec.structs.replace
 
 _ASKED_AGAIN = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
 
 _RUNS = attrgetter("runs")
 _TIME = {"last_transition_time": None}
-_DETAILS = {"create_time": None, "running_duration": "", "requested_hours": None, "failure": None}
+_NUMBERS: Mapping[str, Any] = {
+    "create_time": None,
+    "running_duration": "",
+    "requested_hours": None,
+}
+_DETAILS = {**_NUMBERS, "failure": None}
+_CAUSE = {"message": "", "failure": None}
 
 K = TypeVar("K")
 C = TypeVar("C", bound=RunCondition)
@@ -109,13 +121,23 @@ def _task_status_counts(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatu
     return _conditions(status, {"task_status_count": None})
 
 
-def _messages(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
-    return _conditions(status, {"message": ""})
+def _messages_but_causes(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
+    return _conditions(status, {"message": ""}, lambda each: not _has_failed(each))
 
 
-def _details_of_ended_steps(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
-    less = _conditions(status, _DETAILS, lambda each: each.phase in ENDED_STEP_PHASES)
-    return _with_named(less, status, named)
+def _details_of_completed_steps(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
+    def has_completed(each: RunCondition) -> bool:
+        return each.phase in ENDED_STEP_PHASES and not _has_failed(each)
+
+    return _with_named(_conditions(status, _DETAILS, has_completed), status, named)
+
+
+def _numbers_of_failed_steps(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
+    return _conditions(status, _NUMBERS, _has_failed)
+
+
+def _has_failed(condition: RunCondition) -> bool:
+    return condition.phase == StepPhase.FAILED
 
 
 def _records_of_ended_jobs(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
@@ -124,6 +146,31 @@ def _records_of_ended_jobs(status: JobFlowStatus, _: NamedFailures) -> JobFlowSt
 
 def _times(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
     return _conditions(status, _TIME)
+
+
+def _causes(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
+    """Drop the messages and failures of the last failed steps and runs for which there is no room.
+    A step without runs of its own comes before the runs of others, which `flow.failures` does not
+    read."""
+    stored = status.conditions or {}
+    without = _with_named(_conditions(status, _CAUSE, _has_failed), status, named)
+    left = min(max(LIMIT, _size(without) + ROOM_FOR_CAUSES), MOST) - _size(without)
+    kept = dict(without.conditions or {})
+
+    def restored(full: C, less: C) -> C:
+        nonlocal left
+        cause = _replace(less, message=full.message, failure=full.failure)
+        left -= 0 if cause == less else len(msgspec.json.encode((full.message, full.failure)))
+        return cause if left >= 0 else less
+
+    for key, full in stored.items():
+        if _has_failed(full):
+            kept[key] = restored(full, kept[key])
+    for key, full in compress(stored.items(), map(_RUNS, stored.values())):
+        pairs = zip(full.runs or (), kept[key].runs or (), strict=True)
+        runs = [restored(run, less) if _has_failed(run) else less for run, less in pairs]
+        kept[key] = _replace(kept[key], runs=runs)
+    return status if kept == stored else _replace(status, conditions=kept)
 
 
 def _known_from_jobs(status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
@@ -184,10 +231,12 @@ DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
     _histories_but_the_last,
     _times_of_steps_with_jobs,
     _task_status_counts,
-    _messages,
-    _details_of_ended_steps,
+    _messages_but_causes,
+    _details_of_completed_steps,
+    _numbers_of_failed_steps,
     _records_of_ended_jobs,
     _times,
+    _causes,
 )
 """One after the other, each on top of those before it."""
 

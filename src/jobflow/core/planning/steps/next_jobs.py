@@ -21,7 +21,7 @@ from jobflow.core.planning.steps.probes import ProbeState
 from jobflow.core.planning.steps.target_messages import TargetStates
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
-from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState
+from jobflow.core.spec.readiness import TARGET_STATES, StepEnd, TargetState, is_tolerated
 
 _PHASE = attrgetter("phase")
 _WAITING, _PARALLELISM = StepPhase.WAITING, StepReason.PARALLELISM
@@ -92,7 +92,7 @@ class Forecast(PendingSteps):
             self._starting.append(position)
             self._decide_matching_again(position)
             return
-        failed = StepEnd.FORGIVEN if step.continue_on_failure else StepEnd.FAILED
+        failed = StepEnd.FORGIVEN if is_tolerated(step, condition) else StepEnd.FAILED
         self.ends[position] = failed if _has_failed(condition) else StepEnd.COMPLETED
         self._decide_dependants_again(position)
 

@@ -84,6 +84,9 @@ class PodLife:
 
     def __init__(self, setting: PodContext, report: Report) -> None:
         self.over = asyncio.Event()
+        """Set when nothing of the pod runs."""
+        self._reported = asyncio.Event()
+        """Set when its end is reported, or cannot be."""
         self._setting = setting
         self._report = report
         spec = setting.place.spec
@@ -99,6 +102,13 @@ class PodLife:
 
     async def live(self) -> None:
         """Run the pod to its end and report its progress. Raises the exceptions of `report`."""
+        try:
+            await self._live()
+            await self._report(self._progress())
+        finally:
+            self._reported.set()
+
+    async def _live(self) -> None:
         reporting = asyncio.create_task(self._report_changes())
         reporting.add_done_callback(self._end_if_unreported)
         deadline = self._set_deadline()
@@ -114,8 +124,6 @@ class PodLife:
             self._changed.set()
             await asyncio.wait([reporting])
         reporting.result()
-        if not self._deleted:
-            await self._report(self._progress())
 
     def _end_if_unreported(self, reporting: asyncio.Task[None]) -> None:
         """End the pod if its status can no longer be reported, because it was deleted."""
@@ -123,10 +131,10 @@ class PodLife:
             self._end(LAST_GRACE)
 
     async def delete(self) -> None:
-        """End the pod within its grace period, without further reports."""
+        """End the pod within its grace period, and report only its end, with its last words."""
         self._deleted = True
         self._end(self._setting.place.spec.grace)
-        await self.over.wait()
+        await self._reported.wait()
 
     def _end(self, grace: float) -> None:
         self._stop.set()

@@ -226,13 +226,6 @@ def test_a_target_in_finally_has_its_own_message() -> None:
     assert len(found) == 2
 
 
-@pytest.mark.parametrize("condition", [None, "Completed", "Failed", "Finished", "Running"])
-def test_a_step_may_depend_on_a_daemon_with_any_condition(condition: str | None) -> None:
-    """Completed, the default, means Running for a daemon."""
-    depends_on = {"targets": ["a", "b"], "condition": condition}
-    assert places(step(daemon=True), "b", step("c", dependsOn=depends_on)) == []
-
-
 @pytest.mark.parametrize(
     ("daemons", "others", "parallelism", "fits"),
     [(1, 1, 2, True), (1, 1, 1, False), (2, 1, 2, False), (2, 1, 3, True), (2, 0, 2, False)],

@@ -138,7 +138,12 @@ class TaskWriter:
             return
         failed, error = continue_on.is_true("failed"), continue_on.is_true("error")
         if error and not failed:
-            continue_on.check("every failure is forgiven, not only errors of the cluster")
+            continue_on.check("every failure of a job is tolerated, not only errors of the cluster")
+        if error:
+            continue_on.check(
+                "an error of the flow itself, such as an expression without a value or a refused "
+                "job, fails the flow; Argo tolerates it"
+            )
         if failed or error:
             step["continueOnFailure"] = True
 

@@ -11,6 +11,7 @@ from jobflow.cli.display.step_rows import step_rows
 from jobflow.cli.ui.panels.step.selected import SelectedStep
 from jobflow.cli.ui.panels.step.values import value_text
 from jobflow.cli.ui.web.fragments import Fragment
+from jobflow.core.explain.progress import message_of
 from jobflow.core.names import format_job_name
 from jobflow.core.schedule.spans import Attempts
 from jobflow.core.spec.items import get_items
@@ -178,7 +179,7 @@ def _item(
         start,
         end,
         run.reason,
-        run.message,
+        message_of(run),
     )
 
 

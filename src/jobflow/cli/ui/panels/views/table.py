@@ -11,6 +11,7 @@ from jobflow.api.volcano.job import JobPhase
 from jobflow.cli.ui.panels.flow_view import FlowView
 from jobflow.cli.ui.panels.views.rows import Key, Place, Row, Rows, until
 from jobflow.cli.ui.web.fragments import Fragment
+from jobflow.core.explain.progress import message_of
 
 _RANKS = (
     StepPhase.FAILED,
@@ -124,7 +125,7 @@ def _row(rows: Rows, row: Row) -> TableRow:
     return TableRow(
         rows.place(row),
         condition.reason,
-        condition.message,
+        message_of(condition),
         start,
         end,
         condition.attempts,

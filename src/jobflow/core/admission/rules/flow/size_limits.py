@@ -85,7 +85,7 @@ STATUS_OF_A_RUN = max(
 STATUS_OF_AN_ENDED_RUN = len(_RUN % ("Completed", "OutputsMissing", 999, _RETRIED)) + len('"",')
 """Bytes of an item or repeat that has finished; no reason of a failed run makes it longer."""
 STATUS_OF_LOOPS = len(',"runs":[]') + len("Repeating") - len("Retrying")
-STATUS_OF_A_CHILD = len(',"flow":""')
+STATUS_OF_A_CHILD = len(',"flow":"","flowError":true')
 """Bytes that a child flow adds to a step or run; its name is in no …Jobs list."""
 STATUS_OF_RETRIES = len(',"job":"-r200","failures":100,"disruptions":100') + len("-r200") + 1
 """Bytes that a retry adds to a step or run, because the job has another name than the first, and

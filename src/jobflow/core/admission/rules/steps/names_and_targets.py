@@ -122,14 +122,14 @@ def dependencies_have_an_order(facts: FlowFacts) -> Iterator[Violation]:
             step, last = first + cycle[0], graph.names[cycle[-2]]
             at = facts.steps[step].targets.index(last)
             detail = (
-                f"these steps wait for each other: {_in_running_order(graph.names, cycle)}; "
+                f"these steps wait for each other: {in_running_order(graph.names, cycle)}; "
                 "remove one of these dependencies"
             )
             path = f"{facts.path(step)}.dependsOn.targets[{at}]"
             yield Violation(path, Reason.INVALID, last, detail)
 
 
-def _in_running_order(names: list[str], cycle: list[int]) -> str:
+def in_running_order(names: list[str], cycle: list[int]) -> str:
     """Return `a -> b -> c -> a`; of a long cycle the beginning and the end."""
     shown = [names[step] for step in cycle]
     if len(shown) > _MAX_SHOWN_OF_CYCLE:
