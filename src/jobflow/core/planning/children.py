@@ -28,7 +28,7 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.job import Job, JobCondition, JobPhase, JobState, JobStatus
 from jobflow.core.names import format_job_name
 from jobflow.core.pods.resources import replace_hours
-from jobflow.core.spec.readiness import fails_flow
+from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end
 
 _PHASES: Mapping[str, str] = {
     FlowPhase.RUNNING: JobPhase.RUNNING,
@@ -57,6 +57,8 @@ class ChildFlow(Job, frozen=True, kw_only=True):
     outputs: dict[str, Any] | None = None
     failure: StepFailure | None = None
     hours: RequestedHours | None = None
+    has_tolerated_failures: bool = False
+    """Whether it has ended with failures that continueOnFailure tolerates, at any level."""
 
 
 def observe(flow: JobFlow) -> ChildFlow:
@@ -93,7 +95,25 @@ def observe(flow: JobFlow) -> ChildFlow:
         outputs=status.outputs if flow.final else None,
         failure=_failure(flow) if state.phase == FlowPhase.FAILED else None,
         hours=_hours(flow) if flow.final else None,
+        has_tolerated_failures=flow.final and has_tolerated_failures(flow),
     )
+
+
+def has_tolerated_failures(flow: JobFlow) -> bool:
+    """Return whether continueOnFailure tolerates a failure in a flow or in its child flows."""
+    name, conditions = flow.metadata.name, flow.status.conditions or {}
+    return flow.status.tolerated_in_children or any(
+        step.continue_on_failure
+        and (known := conditions.get(format_job_name(name, step.name))) is not None
+        and get_end(step, known, is_cancelled=False) is StepEnd.TOLERATED
+        for step in flow.all_steps
+    )
+
+
+def goes_on(child: ChildFlow, *, tolerated: bool) -> bool:
+    """Return whether a child flow that has ended is retried with its parent, if nothing that its
+    step depends on runs again. `tolerated`: tolerated failures run again too."""
+    return child.phase == JobPhase.FAILED or (tolerated and child.has_tolerated_failures)
 
 
 def _condition(phase: str, since: datetime) -> JobCondition:

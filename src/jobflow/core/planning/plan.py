@@ -65,9 +65,10 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
     second = truncate_to_second(now)
     lifecycle = stored_lifecycle(flow, second)
     commands = read_commands(flow, view, lifecycle, second, has_ended=lambda: True)
-    if commands.retry:
-        status = restarted(flow, view, now, commands.handled)
-        message = "the flow continues from the steps that failed"
+    if commands.retry is not None:
+        tolerated = commands.retry.tolerated
+        status = restarted(flow, view, now, commands.handled, tolerated=tolerated)
+        message = "the steps that failed run again, and all that depends on them"
         events = (*commands.events, Event(EventType.NORMAL, "FlowRetried", message))
         return Plan(commands.deletes, status, urgent=True, continues=True, events=events)
     kept = retention(flow, view, now)
