@@ -67,8 +67,8 @@ def _services(ctx: PlanContext, again: Collection[int]) -> Iterator[int]:
     while work:
         need = ctx.layout.needs[work.pop()]
         for target, want in zip(need.targets, need.wants, strict=True):
-            is_over = ctx.steps[target].daemon and want is not Condition.RUNNING
-            if target in found or is_over:
+            may_be_over = need.probe is None and want is not Condition.RUNNING
+            if target in found or (ctx.steps[target].daemon and may_be_over):
                 continue
             found.add(target)
             work.append(target)
