@@ -138,7 +138,7 @@ def only_what_is_recorded_is_deleted(sight: Sight, state: State) -> Broken:
     the cancel of a child flow, that was not stored."""
     status = state.known.status.value
     for action in sight.plan(state).actions:
-        if isinstance(action, CommandFlow) and action.action != CommandAction.RESTART_JOB:
+        if isinstance(action, CommandFlow) and action.action not in RETRIES:
             if not may_be_deleted(sight, state, state.job(action.uid)):
                 yield f"{action.name} is cancelled, and the status does not say why"
         if isinstance(action, DeleteJob) and not may_be_deleted(

@@ -81,13 +81,14 @@ def describe_remedy(
         return
     again, meta = condition.next_attempt_time, flow.metadata
     wait = again - now if again and again > now else None
+    retry = "jobflow retry --tolerated" if step.continue_on_failure else "jobflow retry"
     item = f"/{run.index}" if run is not None and run.index is not None else ""
     yield from text.format(
         template=step.template_for(step.case_of(condition.decisions)),
         again=f" in {format_duration(wait)}" if wait else "",
         resume=format_command("jobflow resume", meta),
         why=format_command("jobflow why", meta),
-        retry=format_command("jobflow retry", root_of(flow)),
+        retry=format_command(retry, root_of(flow)),
         approve=format_command("jobflow approve", meta, f" {step.name}{item}"),
         reject=format_command("jobflow reject", meta, f" {step.name}{item}"),
         cancel=format_command("jobflow delete --cancel", meta),
