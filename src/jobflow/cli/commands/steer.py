@@ -17,6 +17,7 @@ from jobflow.cli.flags import (
     FlowNames,
     ObjectOutput,
     Output,
+    RetryOptions,
     Selection,
     Wait,
     complete_step,
@@ -221,29 +222,8 @@ def resume(
 def retry(
     options: ClusterOptions,
     selection: Selection,
+    how: RetryOptions,
     flows: FlowNames = None,
-    tolerated: Annotated[
-        bool,
-        typer.Option(
-            "--tolerated",
-            help="Run failures again too that continueOnFailure tolerates, also of a flow that is "
-            "Succeed, and in its child flows.",
-        ),
-    ] = False,
-    dry_run: Annotated[
-        DryRun | None,
-        typer.Option(
-            "--dry-run",
-            metavar="client",
-            help="client: send nothing, print what would run again, and how long the jobs ran of "
-            "what has completed.",
-            show_default=False,
-        ),
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("-y", "--yes", help="Do not ask before long work is repeated.")
-    ] = False,
-    wait: Wait = False,
 ) -> None:
     """Retry a Failed flow: steps that failed, or were skipped because of that, run again, with
     whatever depends on them, and so does finally. Other completed steps, tolerated failures and
@@ -256,12 +236,8 @@ def retry(
     the question was not answered with y, or with --wait: it failed again; 2 no such flow, or no
     cluster; 130 interrupted.
     """
-    from jobflow.cli.steer.retry import RetryOptions
     from jobflow.cli.steer.retry import retry as retry_flows
 
-    if dry_run is DryRun.SERVER:
-        raise typer.BadParameter("a Command has no dry run on the server; use --dry-run client")
-    how = RetryOptions(tolerated, dry_run is not None, yes, wait)
     raise typer.Exit(retry_flows(flows, selection, options, how))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.cli.errors import FAILED, INTERRUPTED, SUCCESS, CommandError, Errors
-from jobflow.cli.flags import ClusterOptions, Selection
+from jobflow.cli.flags import ClusterOptions, RetryOptions, Selection
 from jobflow.cli.flows.children import read_children
 from jobflow.cli.flows.find_flow import connect, find_each, run_command
 from jobflow.cli.signals import interruption, run_unless
@@ -24,17 +24,6 @@ from jobflow.kube.client import Client
 
 MOST_UNASKED = timedelta(hours=1)
 """Completed jobs that ran longer together run again only after a question, on a terminal."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryOptions:
-    """Flags of `jobflow retry`."""
-
-    tolerated: bool = False
-    is_dry_run: bool = False
-    yes: bool = False
-    """Nothing is asked."""
-    wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +45,11 @@ class Preview:
         width = max(map(len, places))
         yield f"JobFlow {name}: these run again"
         for each, place in zip(self.again, places, strict=True):
-            ran = f"  completed jobs ran {format_duration(each.lost)}" if each.lost else ""
+            ran = (
+                f"  completed jobs ran {format_duration(each.lost)}"
+                if each.lost is not None
+                else ""
+            )
             yield f"  {place:<{width}}  {each.phase}{ran}"
         if lost := sum_lost(self.again):
             yield f"Completed jobs of {name} that run again ran {format_duration(lost)} in all."
@@ -102,7 +95,7 @@ async def retry_flows(
     errors = Errors()
     async with await connect(options) as client:
         flows = await find_each(client, names, selection, errors)
-        if how.is_dry_run:
+        if how.dry_run:
             for flow in flows:
                 if why := refuse(flow, verb):
                     errors.add(CommandError(FAILED, why))

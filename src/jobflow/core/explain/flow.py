@@ -172,13 +172,16 @@ class FlowExplainer:
             submit = format_submit(flow)
             yield f"Correct its file, and submit it under another name: {submit}."
         elif state.phase == FlowPhase.FAILED:
-            retry = format_command("jobflow retry", root_of(flow))
-            also = "; add --tolerated if its parent tolerates its failure" if flow.is_child else ""
-            yield f"{retry} runs the failed steps again, with the current templates{also}."
+            if flow.is_child:  # whether its parent tolerates its failure is not known here
+                why = format_command("jobflow why", root_of(flow))
+                yield f"It can be retried only with its outermost flow; {why} says how."
+            else:
+                retry = format_command("jobflow retry", flow.metadata)
+                yield f"{retry} runs the failed steps again, with the current templates."
             resubmit = format_command("jobflow resubmit", root_of(flow))
             yield f"{resubmit} runs all steps again, in a new flow."
-        elif has_tolerated_failures(flow):
-            retry = format_command("jobflow retry --tolerated", root_of(flow))
+        elif has_tolerated_failures(flow) and not flow.is_child:
+            retry = format_command("jobflow retry --tolerated", flow.metadata)
             yield f"{retry} runs tolerated failures again, and all that was made of them."
         if (time := expires(flow)) is not None:
             yield f"It will be deleted at {format_time(time, self._ctx.now)}."
