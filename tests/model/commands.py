@@ -153,6 +153,8 @@ class Commands:
         matched, whole = self.reference.matching.targets(state)
         behind = [again[target.name] for target in matched if target.name in again]
         behind += [set() for target in whole if target.name in again]
+        policy = self.reference.flow.spec.job_retain_policy
+        deleted = policy == "delete" and self.reference.result == "Succeed"
         for index in list(state.continued):
-            if state.finally_ or not all(index in stays for stays in behind):
+            if state.finally_ or deleted or not all(index in stays for stays in behind):
                 del state.continued[index]

@@ -29,22 +29,14 @@ _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """A retry of a flow that has ended."""
-
-    tolerated: bool
-    """Whether tolerated failures run again too."""
-
-
-@dataclass(frozen=True, slots=True)
 class CommandResult:
     """The effect of the Commands on a flow."""
 
     lifecycle: Lifecycle
     handled: list[str] | None = None
     """The new `handledCommands`."""
-    retry: Retry | None = None
-    """How the flow, which has ended, is retried."""
+    retry: Action | None = None
+    """The action that retries the flow, which has ended."""
     answers: Mapping[ApprovalKey, StepAnswer] = field(default_factory=dict)
     """Answers to approvals."""
     events: tuple[Event, ...] = ()
@@ -102,7 +94,7 @@ class _Reader:
     now: datetime
     has_ended: Callable[[], bool]
     find_open: Callable[[], Collection[ApprovalKey]]
-    retry: Retry | None = None
+    retry: Action | None = None
     answers: dict[ApprovalKey, StepAnswer] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
@@ -202,7 +194,7 @@ class _Reader:
             return "it is a child flow: retry its outermost flow"
         if why := refuses_retry(self.flow, self.view):
             return why
-        self.retry = Retry(tolerated)
+        self.retry = Action.RETRY_TOLERATED if tolerated else Action.RESTART_JOB
         return ""
 
     def _unended(self, *, tolerated: bool) -> str:
