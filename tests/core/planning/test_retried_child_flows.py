@@ -103,3 +103,23 @@ def test_the_hours_of_a_retried_child_flow_count_once() -> None:
     world = with_child(world, "f-a", "Succeed", retries=1, conditions=hours("3")).settled()
     condition = (world.flow.status.conditions or {})["f-a"]
     assert condition.requested_hours == RequestedHours(cpu="3")
+
+
+@pytest.mark.parametrize(
+    ("is_tolerated", "action"), [(False, "RestartJob"), (True, "RetryTolerated")]
+)
+def test_a_total_over_child_flows_is_made_again_with_the_one_that_failed(
+    is_tolerated: bool, action: str
+) -> None:
+    sample = Step(name="a", flow=INNER, for_each=ForEach(count=3), continue_on_failure=is_tolerated)
+    total = Step(name="total", depends_on=after("a", condition="Finished"))
+    world = world_of([sample, total]).with_spec(failure_policy="Continue").settled()
+    for name, end in (("f-a-0", "Succeed"), ("f-a-1", "Failed"), ("f-a-2", "Succeed")):
+        world = with_child(world, name, end)
+    world = world.settled().ended("f-total", "Completed").settled()
+    assert world.end[0] == ("Succeed" if is_tolerated else "Failed")
+    world = world.with_command(action).stored()
+    assert commands(world) == [("f-a-1", action)]
+    world = with_child(world.apply(), "f-a-1", "Succeed", retries=1).settled()
+    assert "f-total-r1" in world.jobs
+    assert world.plan().conditions["total"].attempts == 2
