@@ -41,8 +41,9 @@ docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - A step that has not started when the flow is cancelled or times out is Stopped, unless its end is
   known already.
 - A retry of the flow keeps completed items, unless a step before them runs again, and the repeats
-  before the one that failed. A repeat without a failed run, or behind a step that runs again, starts
-  again. A daemon that ended with its flow runs again if a step that does needs it, directly or not.
+  before the one that failed. A repeat without a failed run, or behind a step that runs again,
+  starts again. A daemon that ended with its flow runs again if a step that does needs it, directly
+  or not.
 - A flow of a concurrency group that is cancelled before its start runs nothing, `finally` included.
   Its timeout, and the suspended time that does not count for it, begin with its start.
 - Any other Command on a flow to which it does not apply changes nothing.
