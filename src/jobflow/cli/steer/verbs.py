@@ -165,7 +165,8 @@ def _retry_refusal(flow: JobFlow, *, tolerated: bool = False) -> str:
         submit = f"submit it under another name: {format_submit(flow)}"
         return f"is invalid, and a retry would fail again: correct its file, and {submit}"
     if flow.is_child:
-        retry = format_command("jobflow retry", root_of(flow))
+        flag = " --tolerated" if tolerated else ""
+        retry = format_command(f"jobflow retry{flag}", root_of(flow))
         return f"is a child flow, which is retried with its outermost flow: {retry}"
     if phase == FlowPhase.FAILED:
         return ""
