@@ -88,14 +88,15 @@ async def answer(
     monkeypatch: pytest.MonkeyPatch, kubeconfig: Path, text: str, *, yes: bool = False
 ) -> int:
     """Retry the flow on a terminal on which a user answers with a text."""
-    reading, writing = os.pipe()
-    os.write(writing, text.encode())
-    os.close(writing)
-    with os.fdopen(reading) as stdin:
-        monkeypatch.setattr(stdin, "isatty", lambda: True, raising=False)
-        monkeypatch.setattr(sys, "stdin", stdin)
-        options = ClusterOptions(kubeconfig=str(kubeconfig))
-        return await retry_flows(["f"], Selection(), options, RetryOptions(yes=yes))
+    keyboard, terminal = os.openpty()
+    os.write(keyboard, text.encode())
+    try:
+        with os.fdopen(terminal) as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            options = ClusterOptions(kubeconfig=str(kubeconfig))
+            return await retry_flows(["f"], Selection(), options, RetryOptions(yes=yes))
+    finally:
+        os.close(keyboard)
 
 
 async def test_work_of_more_than_an_hour_is_repeated_after_a_question(

@@ -65,7 +65,8 @@ class _List:
             yield from self._step(self._ctx.observed[position], how)
 
     def _step(self, observed: ObservedStep, how: Again) -> Iterator[RunsAgain]:
-        name, stored = observed.step.name, observed.stored
+        name = observed.step.name
+        stored = (self._flow.status.conditions or {}).get(observed.key, observed.stored)
         runs = [run for run in runs_of(stored) if run.index is None or run.index not in how.kept]
         known = (self._time_lost(observed.key, run, how) for run in runs)
         lost = [each for each in known if each is not None]
@@ -88,18 +89,17 @@ class _List:
 
     def _retried_child(self, run: RunCondition, how: Again) -> JobFlow | None:
         """Return the child flow of a run, if it is retried and not made anew."""
-        child = self._jobs.get(run.job)
-        is_retried = child is not None and how.goes_on(run.index)
-        if child is None or not (is_retried and goes_on(child, tolerated=self._tolerated)):
+        child = self._jobs.get(run.flow)
+        if child is None or not how.goes_on(run.index):
             return None
-        return self._children[run.job]
+        return self._children[run.flow] if goes_on(child, tolerated=self._tolerated) else None
 
     def _time_lost(self, key: str, run: RunCondition, how: Again) -> timedelta | None:
         """Return how long the jobs of a run ran, if it has completed and runs again as a whole."""
         if run.phase != StepPhase.COMPLETED or self._retried_child(run, how) is not None:
             return None
-        if run.job in self._jobs:
-            return self._time_of_child(self._children[run.job])
+        if run.flow in self._jobs:
+            return self._time_of_child(self._children[run.flow])
         return _time_of_run(self._attempts, key, run)
 
     def _time_of_child(self, child: JobFlow) -> timedelta:
