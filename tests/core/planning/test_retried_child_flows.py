@@ -10,7 +10,8 @@ from jobflow.api.flow.status import RequestedHours, StepCondition
 from jobflow.api.flow.step import Step
 from jobflow.core.planning.children import ChildFlow, observe
 from support.plan.child_worlds import INNER, child_of, commands, failed, parent, running, with_child
-from support.plan.plan_world import World, after, world_of
+from support.plan.plan_world import World, world_of
+from support.plan.steps import after
 
 
 def test_a_retry_of_the_flow_retries_its_failed_child_flow() -> None:
