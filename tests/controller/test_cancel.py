@@ -94,8 +94,8 @@ async def test_a_second_cancel_and_an_action_for_jobs_are_refused(world: Cluster
     assert refused == {
         "Command again (TerminateJob) was refused: the flow has ended (Failed)",
         "Command complete (CompleteJob) was refused: JobFlow executes AbortJob, "
-        "ApproveStep, RejectStep, RestartJob, ResumeJob, SuspendFlow, TerminateJob and "
-        "TerminateNow on flows and no other action",
+        "ApproveStep, RejectStep, RestartJob, ResumeJob, RetryTolerated, SuspendFlow, "
+        "TerminateJob and TerminateNow on flows and no other action",
     }
 
 

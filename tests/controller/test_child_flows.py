@@ -64,6 +64,34 @@ async def test_a_retry_of_the_parent_retries_its_failed_child_flow() -> None:
         assert not await world.raw(COMMANDS)
 
 
+async def test_a_tolerated_failure_two_levels_below_runs_again_with_all_behind_it() -> None:
+    """The job f-a-b-x has failed, which its own flow tolerates; f-a-c and f-d were made of that."""
+    tolerated = {"flows": [{"name": "x", "template": "t", "continueOnFailure": True}]}
+    middle = {
+        "flows": [
+            {"name": "b", "flow": tolerated},
+            {"name": "c", "template": "t", "dependsOn": {"targets": ["b"]}},
+        ]
+    }
+    outer = nested(middle)
+    outer["spec"]["flows"] = [
+        {"name": "a", "flow": middle},
+        {"name": "d", "template": "t", "dependsOn": {"targets": ["a"]}},
+        {"name": "e", "template": "t"},
+    ]
+    async with cluster() as world, world.ends({"f-a-b-x": "Failed"}), world.controller():
+        await world.apply(template("t"), outer)
+        done = await world.ended("f")
+        assert (done.status.state.phase, done.status.tolerated_in_children) == ("Succeed", True)
+        await world.order("RetryTolerated")
+        again = await world.until("f", lambda flow: flow.final and flow.status.retries == 1)
+        assert (again.status.state.phase, again.status.tolerated_in_children) == ("Succeed", False)
+        assert sorted(await world.jobs()) == [
+            *("f-a-b-x", "f-a-b-x-r1", "f-a-c", "f-a-c-r1", "f-d", "f-d-r1", "f-e"),
+        ]
+        assert not await world.raw(COMMANDS)
+
+
 async def test_a_cancel_of_the_parent_runs_the_finally_of_its_child_flows() -> None:
     inner = {**INNER, "finally": [{"name": "z", "template": "t"}]}
     ends = {f"f-a-{i}-{step}": "Running" for i in (0, 1) for step in "xy"}

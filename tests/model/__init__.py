@@ -40,9 +40,10 @@ docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - `flow.phase` in `finally` is the end of the flow by its other steps, Succeed or Failed.
 - A step that has not started when the flow is cancelled or times out is Stopped, unless its end is
   known already.
-- A retry of the flow keeps completed items, and the repeats before the one that failed. A repeat
-  without a failed run starts again, and so do all items if `from` uses a step that runs again. A
-  daemon that ended with its flow runs again if a step that depends on it, directly or not, does.
+- A retry of the flow keeps completed items, unless a step before them runs again, and the repeats
+  before the one that failed. A repeat without a failed run, or behind a step that runs again,
+  starts again. A daemon that ended with its flow runs again if a step that does needs it, directly
+  or not.
 - A flow of a concurrency group that is cancelled before its start runs nothing, `finally` included.
   Its timeout, and the suspended time that does not count for it, begin with its start.
 - Any other Command on a flow to which it does not apply changes nothing.
@@ -54,7 +55,8 @@ suspended, as running vcjobs do.
 
 The reference accepts either answer for: a daemon when everything is aborted, whose vcjob ends when
 all other steps have ended, or that could start only then; the reason of a step that was ended
-between two attempts; the kind of Skipped if several apply; the reason of two aborts in the same
+between two attempts; whether a tolerated step stays in a retry that its own timeout ended when the
+flow exceeded its own; the kind of Skipped if several apply; the reason of two aborts in the same
 second; a forEach without items (Completed or Stopped) at the moment in which the flow stops.
 
 It also allows for knowledge that comes late: a decision is stored first, so its result (no items, a

@@ -251,7 +251,7 @@ class Simulation:
             case AbortJob():
                 self.moment.aborted.add(action.name)
                 self.vcjobs[action.name].abort(self.now)
-            case CommandFlow(action=CommandAction.RESTART_JOB):
+            case CommandFlow(action=CommandAction.RESTART_JOB | CommandAction.RETRY_TOLERATED):
                 self.retry_child(action.name)
                 return
             case CommandFlow():

@@ -64,7 +64,7 @@ class Checking:
             assert actual.phase == state.phase, f"{prefix}, not {state.phase} {state.reasons}"
             right = state.reasons is None or actual.reason in state.reasons
             assert right, f"{prefix}, not {set(state.reasons or ())}"
-            state.reason = actual.reason
+            state.reason, state.shown = actual.reason, actual.runs
 
     def check_flow(self) -> None:
         reference = self.reference

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from model.books import State
-from model.matching import has_items, takes_items
+from model.books import Run, State
+from model.matching import has_items
+from model.readiness import required_condition
 
 if TYPE_CHECKING:
     from model.reference import Reference
@@ -17,8 +18,8 @@ class Commands:
 
     def apply(self, command: str) -> None:
         reference = self.reference
-        if command == "RestartJob":
-            self.restart()
+        if command in ("RestartJob", "RetryTolerated"):
+            self.restart(tolerated=command == "RetryTolerated")
         elif reference.result:
             return
         elif command.startswith(("ApproveStep", "RejectStep")):
@@ -51,33 +52,78 @@ class Commands:
                 if not before or attempt.vcjob.name in reference.seen.aborted:
                     reference.intend(attempt, "Suspended")
 
-    def restart(self) -> None:
+    def restart(self, *, tolerated: bool) -> None:
         reference = self.reference
-        if reference.result != "Failed":
+        some_failed = any(state.phase == "Failed" for state in reference.states.values())
+        if reference.result != "Failed" and not (tolerated and reference.result and some_failed):
             return
-        names = self.steps_to_reset()
-        for name in names:
-            self.reset(reference.states[name], names)
+        again = self.runs_again(tolerated=tolerated)
+        for name, kept in again.items():
+            self.reset(reference.states[name], kept, again)
         reference.result = reference.ending = ""
         reference.finally_too = False
         reference.suspended, reference.not_counted = False, 0.0
         reference.waits = reference.flow.spec.concurrency is not None
         reference.started = reference.now
 
-    def steps_to_reset(self) -> set[str]:
-        states = self.reference.states.values()
-        names = {
-            state.name
-            for state in states
-            if state.finally_
-            or state.phase == "Failed"
-            or (state.phase == "Skipped" and state.reason not in ("NotTaken", "NotTargeted"))
-        }
-        for _ in states:  # targets may come after their dependants in the spec
-            skipped = (s for s in states if s.phase == "Skipped" and s.reason != "NotTargeted")
-            names |= {state.name for state in skipped if names & set(state.step.targets)}
-        services = {s.name for s in states if s.step.daemon and s.reason == "DaemonEnded"}
-        return names | {name for name in services if self.dependants_of(name) & names}
+    def runs_again(self, *, tolerated: bool) -> dict[str, set[int | None]]:
+        """Return the steps that run again, each with the indexes of its runs that stay."""
+        found: dict[str, set[int | None]] = {}
+        for _ in self.reference.states:  # targets may come after their dependants in the spec
+            for state in self.reference.states.values():
+                kept = self.kept(state, found, tolerated=tolerated)
+                if kept is not None:
+                    found[state.name] = kept
+        return found | {name: set() for name in self.services(set(found))}
+
+    def kept(
+        self, state: State, found: dict[str, set[int | None]], *, tolerated: bool
+    ) -> set[int | None] | None:
+        """Return the runs of a step that stay although it runs again; None if all of it stays."""
+        if state.reason == "NotTargeted":
+            return None
+        matched, whole = self.reference.matching.targets(state)
+        if state.finally_ or any(target.name in found for target in whole):
+            return set()
+        behind = [found[target.name] for target in matched if target.name in found]
+        well = {run.index for run in state.runs if self.stays(state, run, tolerated=tolerated)}
+        itself = Run(None, phase=state.phase, reason=state.reason)
+        all_well = len(well) == len(state.runs) and self.stays(state, itself, tolerated=tolerated)
+        if has_items(state.step):
+            if state.phase == "Failed":
+                all_well = bool(state.items) and well >= set(range(len(state.items or ())))
+            return None if all_well and not behind else well.intersection(*behind)
+        if state.step.repeat is not None:
+            bad = [run.index or 0 for run in state.runs if run.index not in well]
+            return None if all_well else set(range(min(bad, default=0)))
+        return None if all_well else set()
+
+    def stays(self, state: State, run: Run, *, tolerated: bool) -> bool:
+        """Whether a run stays unless something before it runs again."""
+        phase, reason = state.shown.get(run.index, (run.phase, run.reason))
+        if phase != "Failed":
+            return phase == "Completed" or (phase, reason) == ("Skipped", "NotTaken")
+        if tolerated or not state.step.continue_on_failure or state.step.approval is not None:
+            return False
+        if reason == "Timeout" == self.reference.ending:
+            # of a run that its own timeout ended, the status may know too late that it did
+            runs = [run] if run.last else state.runs
+            shown = self.reference.seen.steps[state.name].runs.get(run.index)
+            own = any(each.last and not each.last.for_good for each in runs)
+            return own and shown == (phase, reason)
+        return reason not in ("Cancelled", "FailurePolicy")
+
+    def services(self, names: set[str]) -> set[str]:
+        """Return the daemons that ended with the flow and that these steps need running, directly
+        or not."""
+        states, ahead = self.reference.states, set(names)
+        for _ in states:
+            for state in [states[name] for name in ahead]:
+                for target in (states[name] for name in state.step.targets):
+                    condition = required_condition(state.step, target.step)
+                    if not target.step.daemon or condition == "Running":
+                        ahead.add(target.name)
+        return {name for name in ahead if states[name].reason == "DaemonEnded"} - names
 
     def dependants_of(self, name: str, *, in_any_case: bool = False) -> set[str]:
         """Return the steps behind a step; `in_any_case`: those that cannot start without it."""
@@ -95,26 +141,20 @@ class Commands:
                     found.add(state.name)
         return found - {name}
 
-    def reset(self, state: State, names: set[str]) -> None:
-        """Reset a step, except for completed items and the repeats before the one that failed."""
+    def reset(self, state: State, kept: set[int | None], again: dict[str, set[int | None]]) -> None:
+        """Reset a step, except for the runs that stay."""
         state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
         state.decided, state.case, state.items, state.failed_at = False, None, None, None
         state.decided_at = state.decided_in = None
-        repeat = state.step.repeat
-        other_items = self.has_other_items(state, names)
-        none_failed = repeat and all(run.phase != "Failed" for run in state.runs)
         for run in list(state.runs):
-            looped = has_items(state.step) or bool(repeat)
-            run.completed_before = run.phase == "Completed" and looped
-            if not run.completed_before or state.finally_ or other_items or none_failed:
+            run.completed_before = run.index in kept
+            if not run.completed_before:
                 state.forget(run)
-        if state.finally_ or any(state.name in self.dependants_of(name) for name in names):
-            state.continued.clear()
-
-    def has_other_items(self, state: State, names: set[str]) -> bool:
-        """Whether the items of a step that runs again may differ."""
-        if takes_items(state.step):
-            matched = self.reference.matching.targets(state)[0]
-            return any(t.name in names and self.has_other_items(t, names) for t in matched)
-        from_ = state.step.for_each.from_ if state.step.for_each else None
-        return any(f'steps["{name}"]' in (from_ or "") for name in names)
+        matched, whole = self.reference.matching.targets(state)
+        behind = [again[target.name] for target in matched if target.name in again]
+        behind += [set() for target in whole if target.name in again]
+        policy = self.reference.flow.spec.job_retain_policy
+        deleted = policy == "delete" and self.reference.result == "Succeed"
+        for index in list(state.continued):
+            if state.finally_ or deleted or not all(index in stays for stays in behind):
+                del state.continued[index]

@@ -127,6 +127,7 @@ class Drawing(StepDrawing):
             return ()
         actions: tuple[str, ...] = (
             "SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob",
+            "RetryTolerated",
         )  # fmt: skip
         approvals = [step for step in self.steps.values() if step.approval is not None]
         keys = [f"{s.name}/{i}" for s in approvals if has_items(s) for i in (0, 1)]
@@ -152,7 +153,8 @@ class RetriedFamily(Drawing):
 
     def commands(self) -> tuple[tuple[int, str], ...]:
         times = self.draw(st.lists(st.integers(15, 40), min_size=1, max_size=2, unique=True))
-        return (*super().commands(), *((time, "RestartJob") for time in sorted(times)))
+        action = self.draw(st.sampled_from(("RestartJob", "RetryTolerated")))
+        return (*super().commands(), *((time, action) for time in sorted(times)))
 
 
 def _needs_a_daemon_to_its_end(flow: JobFlow) -> bool:

@@ -12,7 +12,15 @@ from model.big_flow import big_flow
 from model.carrying import Case, Simulation
 from support.laws.effort_of_laws import STRIDE
 
-COMMANDS = ("SuspendFlow", "AbortJob", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob")
+COMMANDS = (
+    "SuspendFlow",
+    "AbortJob",
+    "ResumeJob",
+    "TerminateJob",
+    "TerminateNow",
+    "RestartJob",
+    "RetryTolerated",
+)
 FLOWS = {
     "succeeds": big_flow(),
     "fails": big_flow(again=(Script(lasts=3, end="Failed"),)),

@@ -21,6 +21,7 @@ from model.explorer.search import Explored, Search
 from model.explorer.sight import Planner, planned
 from support.laws.effort_of_laws import STRIDE
 from support.plan.plan_world import flow
+from support.plan.steps import step
 
 SMALLEST = CONFIGURATIONS[:25]
 """Configurations that are explored to their end in a few seconds altogether."""
@@ -112,6 +113,14 @@ def _changes_a_final_phase(flow: JobFlow, view: View, now: datetime) -> Plan:
     return _with_status(plan, state=FlowState(phase=phase))
 
 
+def _keeps_what_completed(flow: JobFlow, view: View, now: datetime) -> Plan:
+    plan, known = planned(flow, view, now), flow.status.conditions or {}
+    kept = {key: each for key, each in known.items() if each.phase == "Completed"}
+    if not flow.final:
+        return plan
+    return _with_status(plan, conditions={**(plan.status.conditions or {}), **kept})
+
+
 def _forgets_steps(flow: JobFlow, view: View, now: datetime) -> Plan:
     plan = planned(flow, view, now)
     return _with_status(plan, conditions=None) if flow.final else plan
@@ -192,6 +201,12 @@ def test_the_explorer_finds_a_job_that_starts_before_its_approval_is_stored() ->
     asking = Configuration(FLOWS["approval"], {"approve": 1}, name="asking")
     explored = Search(asking, _starts_before_the_answer_is_stored).run(states=200)
     assert "nothing_starts_unapproved" in explored.violations
+
+
+def test_the_explorer_finds_a_result_of_before_the_retry() -> None:
+    handled = flow("a", h=step("a", condition="Failed"))
+    explored = Search(Configuration(handled, {"fail": 1, "retry": 1}), _keeps_what_completed).run()
+    assert "nothing_stays_behind_what_runs_again" in explored.violations
 
 
 @pytest.mark.long

@@ -112,7 +112,7 @@ async def test_a_failed_flow_is_retried(world: PageWorld) -> None:
 
 async def test_a_retry_says_what_its_jobs_are_made_of(world: PageWorld) -> None:
     made = flow("f", {"bad": "", "own": ""})
-    made["spec"]["flows"][1] |= {"container": {"image": "busybox"}, "continueOnFailure": True}
+    made["spec"]["flows"][1] |= {"container": {"image": "busybox"}}
     failed = dict.fromkeys(("bad", "own"), "Failed")
     await world.put(made | {"status": status_of("f", failed, "Failed")})
     tab = await world.open("/flows/default/f")
@@ -122,6 +122,20 @@ async def test_a_retry_says_what_its_jobs_are_made_of(world: PageWorld) -> None:
     await expect(note).to_contain_text(
         "Step own has its own container or jobSpec and runs the same"
     )
+
+
+async def test_the_dialog_of_a_retry_lists_what_runs_again(world: PageWorld) -> None:
+    """Also of a retry with the failures that the flow tolerates, of which b was made."""
+    made = flow("f", {"bad": "", "a": "", "b": "a"})
+    made["spec"]["flows"][1]["continueOnFailure"] = True
+    ends = {"bad": "Failed", "a": "Failed", "b": "Completed"}
+    await world.put(made | {"status": status_of("f", ends, "Failed")})
+    tab = await world.open("/flows/default/f")
+    rows = (await ask(tab, "Retry")).locator(".again tr:has(td)")
+    await expect(rows).to_have_text(["badFailed"])
+    await tab.keyboard.press("Escape")
+    rows = (await ask(tab, "Retry tolerated")).locator(".again tr:has(td)")
+    await expect(rows).to_have_text(["badFailed", "aFailed", "bCompleted0s"])
 
 
 async def test_a_flow_is_resubmitted_with_other_params(world: PageWorld) -> None:

@@ -207,6 +207,39 @@ class ClusterOptions(Connection):
 
 
 @dataclass(frozen=True, slots=True)
+class RetryOptions:
+    """Flags of `jobflow retry`. Raises BadParameter for a dry run on the server."""
+
+    tolerated: Annotated[
+        bool,
+        typer.Option(
+            "--tolerated",
+            help="Run failures again too that continueOnFailure tolerates, also of a flow that is "
+            "Succeed, and in its child flows.",
+        ),
+    ] = False
+    dry_run: Annotated[
+        DryRun | None,
+        typer.Option(
+            "--dry-run",
+            metavar="client",
+            help="client: send nothing, print what would run again, and how long the jobs ran of "
+            "what has completed.",
+            show_default=False,
+        ),
+    ] = None
+    yes: Annotated[
+        bool, typer.Option("-y", "--yes", help="Do not ask before long work is repeated.")
+    ] = False
+    wait: Wait = False
+
+    def __post_init__(self) -> None:
+        if self.dry_run is DryRun.SERVER:
+            fault = "a Command has no dry run on the server: use --dry-run client"
+            raise typer.BadParameter(fault)
+
+
+@dataclass(frozen=True, slots=True)
 class FileOptions:
     """Arguments and flags of all commands that read manifests."""
 

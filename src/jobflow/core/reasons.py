@@ -77,6 +77,9 @@ class FlowReason(StrEnum):
     OUTPUTS_TOO_LARGE = "OutputsTooLarge"
 
 
+WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
+"""Reasons of a run that failed with the flow, not by itself."""
+
 HELD_UP = frozenset(
     {
         StepReason.WAITING_FOR_TEMPLATE,

@@ -21,6 +21,7 @@ from support.sandbox.running_controller import NAMESPACE, Cluster, flow
 RUNNING: Status = {"state": {"phase": "Running"}, "progress": "1/2"}
 FAILED: Status = {"state": {"phase": "Failed", "reason": "StepFailed"}, "progress": "1/1"}
 SUCCEED: Status = {"state": {"phase": "Succeed"}}
+TOLERATED: Status = {**SUCCEED, "toleratedInChildren": True}
 CANCELLED: Status = {"state": {"phase": "Running", "reason": "Cancelled"}}
 TIMEOUT: Status = {"state": {"phase": "Running", "reason": "Timeout"}}
 FINALLY = {"finally": [{"name": "z", "template": "a"}]}
@@ -37,6 +38,8 @@ FINALLY = {"finally": [{"name": "z", "template": "a"}]}
         ("suspend f --abort", BUSY, "AbortJob"),
         ("resume f", SUSPENDED, "ResumeJob"),
         ("retry f", FAILED, "RestartJob"),
+        ("retry f --tolerated", FAILED, "RetryTolerated"),
+        ("retry f --tolerated", TOLERATED, "RetryTolerated"),
     ],
 )
 async def test_each_verb_sends_the_same_command_as_vcctl(
@@ -105,6 +108,19 @@ FINALLY_TOO = "and its finally has run; `jobflow cancel --now f` cancels finally
             {},
             SUCCEED,
             "has succeeded; `jobflow resubmit f` runs its spec once more",
+        ),
+        (
+            "retry f --tolerated",
+            {},
+            SUCCEED,
+            "has succeeded; `jobflow resubmit f` runs its spec once more",
+        ),
+        (
+            "retry f",
+            {},
+            TOLERATED,
+            "has succeeded; `jobflow retry --tolerated f` runs its tolerated failures again, "
+            "`jobflow resubmit f` runs its spec once more",
         ),
         (
             "retry f",

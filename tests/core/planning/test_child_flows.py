@@ -9,63 +9,18 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.flow.control import Backoff, ForEach, Param, Retry
 from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
     FlowState,
-    JobFlowStatus,
     RequestedHours,
     RunCondition,
     StepCondition,
     StepFailure,
 )
 from jobflow.api.flow.step import Step
-from jobflow.core.planning.actions import CommandFlow, CreateJob
+from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.children import ChildFlow, observe
+from support.plan.child_worlds import INNER, child_of, commands, failed, parent, running, with_child
 from support.plan.plan_world import World, after, world_of
-from support.plan.world_state import NOW
-
-INNER: dict[str, Any] = {"flows": [{"name": "x"}]}
-
-
-def parent(flow: dict[str, Any] = INNER, **fields: Any) -> World:
-    """Return a flow whose step a runs a child flow, and on whose end b waits."""
-    steps = [Step(name="a", flow=flow, **fields), Step(name="b", depends_on=after("a"))]
-    return world_of(steps)
-
-
-def child_of(world: World, name: str, phase: str, reason: str = "", **status: Any) -> JobFlow:
-    """Return the child flow as stored, in this phase."""
-    known = world.jobs[name].metadata
-    ended = phase in ("Succeed", "Failed")
-    return JobFlow(
-        metadata=known,
-        status=JobFlowStatus(
-            **{
-                "state": FlowState(phase=phase, reason=reason, message="why"),
-                "start_time": NOW,
-                "completion_time": world.now if ended else None,
-                **status,
-            }
-        ),
-    )
-
-
-def with_child(world: World, name: str, phase: str, reason: str = "", **status: Any) -> World:
-    world = world.later(1)
-    return world.with_job(observe(child_of(world, name, phase, reason, **status)))
-
-
-def commands(world: World) -> list[tuple[str, str]]:
-    actions = world.plan().plan.actions
-    return [(each.name, each.action) for each in actions if isinstance(each, CommandFlow)]
-
-
-def running(world: World | None = None) -> World:
-    return with_child((world or parent()).settled(), "f-a", "Running").settled()
-
-
-def failed(world: World | None = None, **status: Any) -> World:
-    return with_child(running(world), "f-a", "Failed", "StepFailed", **status).settled()
 
 
 def test_a_child_flow_is_created_as_its_job_would_be() -> None:
@@ -316,69 +271,6 @@ def test_the_timeout_of_a_step_cancels_its_child_flow() -> None:
     assert commands(world.later(60).stored()) == [("f-a", "TerminateJob")]
 
 
-def test_a_retry_of_the_flow_retries_its_failed_child_flow() -> None:
-    world = failed().with_command("RestartJob").stored()
-    assert world.flow.status.retries == 1
-    assert commands(world) == [("f-a", "RestartJob")]
-    world = world.apply()
-    assert commands(world) == [], "it is sent again after some time only"
-    assert commands(world.later(11)) == [("f-a", "RestartJob")]
-    world = with_child(world, "f-a", "Running", retries=1).settled()
-    condition = (world.flow.status.conditions or {})["f-a"]
-    assert (condition.phase, condition.attempts, condition.past_attempts) == ("Running", 1, 0)
-    world = with_child(world, "f-a", "Succeed", retries=1).settled()
-    assert (world.flow.status.conditions or {})["f-a"].phase == "Completed"
-
-
-def test_a_child_flow_that_fails_again_at_once_is_not_retried_twice() -> None:
-    world = failed().with_command("RestartJob").stored().apply()
-    world = with_child(world, "f-a", "Failed", "StepFailed", retries=1).settled()
-    assert world.end == ("Failed", "StepFailed")
-
-
-def test_a_retry_makes_a_new_child_flow_if_the_old_one_is_gone() -> None:
-    world = failed().with_deleted("a").with_command("RestartJob").stored()
-    world = replace(world, jobs={}, deleted=frozenset()).settled()
-    assert isinstance(world.jobs["f-a-r1"], ChildFlow)
-
-
-def test_a_retry_makes_a_new_child_flow_behind_a_step_that_runs_again() -> None:
-    before = Step(name="x", continue_on_failure=True)
-    steps = [before, Step(name="a", depends_on=after("x"), flow=INNER)]
-    world = world_of(steps).settled().with_jobs(x="Failed").settled()
-    world = with_child(world, "f-a", "Failed", "StepFailed").settled()
-    world = world.with_command("RestartJob").settled()
-    assert (world.flow.status.conditions or {})["f-a"].flow == ""
-    world = world.with_job(world.job("x", "Completed", run=1)).settled()
-    assert (commands(world), "f-a-r1" in world.jobs) == ([], True)
-
-
-def test_items_that_failed_are_retried_and_others_stay() -> None:
-    world = parent({"params": {"i": "$(item)"}, **INNER}, for_each=ForEach(items=["x", "y"]))
-    world = world.settled()
-    world = with_child(world, "f-a-0", "Succeed")
-    world = with_child(world, "f-a-1", "Failed").settled()
-    assert world.end == ("Failed", "StepFailed")
-    world = world.with_command("RestartJob").stored()
-    assert commands(world) == [("f-a-1", "RestartJob")]
-    world = with_child(world.apply(), "f-a-1", "Running", retries=1).settled()
-    runs = (world.flow.status.conditions or {})["f-a"].runs or []
-    assert [(run.flow, run.phase) for run in runs] == [("f-a-0", "Completed"), ("f-a-1", "Running")]
-    world = with_child(world, "f-a-1", "Succeed", retries=1).settled()
-    assert (world.flow.status.conditions or {})["f-a"].phase == "Completed"
-
-
-def test_the_hours_of_a_retried_child_flow_count_once() -> None:
-    def hours(cpu: str) -> dict[str, StepCondition]:
-        return {"f-a-x": StepCondition(requested_hours=RequestedHours(cpu=cpu))}
-
-    world = failed(conditions=hours("1")).with_command("RestartJob").stored().apply()
-    world = with_child(world, "f-a", "Running", retries=1).settled()
-    world = with_child(world, "f-a", "Succeed", retries=1, conditions=hours("3")).settled()
-    condition = (world.flow.status.conditions or {})["f-a"]
-    assert condition.requested_hours == RequestedHours(cpu="3")
-
-
 def test_child_flows_count_as_one_each_in_the_parallelism() -> None:
     world = parent(for_each=ForEach(count=3)).with_spec(parallelism=2).settled()
     assert sorted(world.jobs) == ["f-a-0", "f-a-1"]
@@ -430,10 +322,11 @@ def test_a_child_flow_that_a_user_suspends_stays_so_when_its_parent_is_resumed()
     assert world.flow.status.suspended_by == "SuspendFlow"
 
 
-def test_only_the_parent_retries_a_child_flow() -> None:
+@pytest.mark.parametrize("action", ["RestartJob", "RetryTolerated"])
+def test_only_the_parent_retries_a_child_flow(action: str) -> None:
     outer = failed()
     world = as_child(outer).settled().ended("f-a-x", "Failed").settled()
-    refused = world.with_command("RestartJob")
+    refused = world.with_command(action)
     assert refused.settled().flow.final
-    retried = replace(refused, parent=outer.with_command("RestartJob").stored().flow).settled()
+    retried = replace(refused, parent=outer.with_command(action).stored().flow).settled()
     assert (retried.flow.status.retries, sorted(retried.jobs)) == (1, ["f-a-x", "f-a-x-r1"])

@@ -11,12 +11,14 @@ from support.laws.random_families import Family, families
 FAMILIES = families(60)
 
 
-@given(FAMILIES, st.integers(0, 30))
+@given(FAMILIES, st.integers(0, 30), st.sampled_from(["RestartJob", "RetryTolerated"]))
 @tries(80)
-def test_every_flow_of_a_family_ends_and_nothing_is_made_twice(family: Family, more: int) -> None:
+def test_every_flow_of_a_family_ends_and_nothing_is_made_twice(
+    family: Family, more: int, action: str
+) -> None:
     """After its end the outermost flow is retried, and more happens."""
     family.end_well()
-    family.command(family.root, "RestartJob")
+    family.command(family.root, action)
     for _ in range(more):
         family.happen()
     family.end_well()

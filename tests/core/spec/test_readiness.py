@@ -24,7 +24,7 @@ MET, NOT_YET, PASSED = TargetState.MET, TargetState.NOT_YET, TargetState.PASSED_
 NOT_TAKEN, UPSTREAM = TargetState.NOT_TAKEN, TargetState.UPSTREAM_FAILED
 STOPPED, NEVER = TargetState.STOPPED, TargetState.UNSATISFIABLE
 
-#            not yet  Completed  Failed   Forgiven NotTaken UpstreamFailed Stopped
+#            not yet  Completed  Failed  Tolerated NotTaken UpstreamFailed Stopped
 TABLE = {
     "Completed": (NOT_YET, MET, UPSTREAM, MET, PASSED, UPSTREAM, STOPPED),
     "Failed": (NOT_YET, NOT_TAKEN, MET, MET, PASSED, UPSTREAM, STOPPED),
@@ -122,9 +122,9 @@ def test_the_end_of_a_step_follows_from_its_condition(
 ) -> None:
     condition = StepCondition(phase=phase, reason=reason)
     assert get_end(Step(name="a"), condition, is_cancelled=is_cancelled) is end
-    forgiving = Step(name="a", continue_on_failure=True)
-    forgiven = StepEnd.FORGIVEN if end is StepEnd.FAILED else end
-    assert get_end(forgiving, condition, is_cancelled=is_cancelled) is forgiven
+    tolerating = Step(name="a", continue_on_failure=True)
+    tolerated = StepEnd.TOLERATED if end is StepEnd.FAILED else end
+    assert get_end(tolerating, condition, is_cancelled=is_cancelled) is tolerated
 
 
 @pytest.mark.parametrize("condition", [None, *Condition])

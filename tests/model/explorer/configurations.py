@@ -32,6 +32,7 @@ COMMANDS = {
     "resume": "ResumeJob",
     "cancel": "TerminateJob",
     "retry": "RestartJob",
+    "retry tolerated": "RetryTolerated",
     "approve": "ApproveStep",
     "reject": "RejectStep",
 }
@@ -155,6 +156,7 @@ CHILD_WITH_ERROR = {
     ]
 }
 """Its expression has no value, because no vcjob has outputs."""
+CONTINUING_CHILD = {"flows": [{"name": "i", "continueOnFailure": True}]}
 CHILD_WITH_FINALLY = {"flows": [{"name": "i"}], "finally": [{"name": "z"}]}
 
 FLOWS: dict[str, World] = {
@@ -245,6 +247,7 @@ FLOWS: dict[str, World] = {
     "retain policy delete": flow("a", b="a", retain="delete"),
     "child flow": flow(a=step(flow=CHILD)).with_spec(),
     "chain and a child flow": flow(a=step(flow=CHILD), b="a").with_spec(),
+    "child flow that continues": flow(a=step(flow=CONTINUING_CHILD), b="a").with_spec(),
     "child flow of two steps": flow(a=step(flow=CHILD_OF_TWO)).with_spec(),
     "child flow with finally": flow(a=step(flow=CHILD_WITH_FINALLY)).with_spec(),
     "child flow and a handler": flow(
@@ -312,6 +315,8 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("forEach", "crash", "fail"),
     _configuration("switch", "crash", "lost answer", "fail"),
     _configuration("on failure", "crash", "lost answer", "fail"),
+    _configuration("on failure", "crash", "fail 2", "retry"),
+    _configuration("child flow that continues", "crash", "fail", "retry tolerated"),
     _configuration("child flow and a handler", "crash", "fail"),
     _configuration("child flow of two steps", "crash", "fail", "retry"),
     _configuration("child flow with an error", "crash", "fail"),
@@ -370,6 +375,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("repeat with retry", "crash", "fail", "suspend and abort", "resume"),
     _configuration("Abort with a handler", "crash", "lost answer", "fail"),
     _configuration("continueOnFailure", "crash", "delete job", "fail"),
+    _configuration("continueOnFailure", "crash", "fail", "retry tolerated"),
     _configuration("retry", "suspend and abort", "cancel", "fail"),
     _configuration("probe of a port", "crash", "fail", "delete job"),
     _configuration("flow timeout and finally", "late", "crash"),

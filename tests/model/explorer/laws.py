@@ -16,6 +16,7 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.schema.crd import openapi_schema
+from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.api.volcano.job import ENDED_PHASES, JobPhase
 from jobflow.core.planning.actions import (
@@ -44,6 +45,7 @@ from model.readiness import required_condition
 
 Broken = Iterator[str]
 
+_LEFT_OUT = StepReason.NOT_TARGETED
 _STEP_PHASES = {*StepPhase, *JobPhase}
 _STEP_REASONS = {"", *StepReason}
 _FLOW_REASONS = {"", *FlowReason, *HELD_UP}
@@ -138,7 +140,7 @@ def only_what_is_recorded_is_deleted(sight: Sight, state: State) -> Broken:
     the cancel of a child flow, that was not stored."""
     status = state.known.status.value
     for action in sight.plan(state).actions:
-        if isinstance(action, CommandFlow) and action.action != CommandAction.RESTART_JOB:
+        if isinstance(action, CommandFlow) and action.action not in RETRIES:
             if not may_be_deleted(sight, state, state.job(action.uid)):
                 yield f"{action.name} is cancelled, and the status does not say why"
         if isinstance(action, DeleteJob) and not may_be_deleted(
@@ -220,28 +222,30 @@ def nothing_runs_twice(sight: Sight, before: State, after: State) -> Broken:
         for other in others:
             if other.alive:
                 yield f"{job.name} is made while {other.name} is {other.phase}"
-            if other.phase == "Completed" and _counts(sight, other, job):
+            if other.phase == "Completed" and _counts(sight, other, job, after):
                 yield f"{job.name} is made, and {other.name} had completed"
-        failed = sum(other.phase == "Failed" and _counts(sight, other, job) for other in others)
+        failed = sum(
+            other.phase == "Failed" and _counts(sight, other, job, after) for other in others
+        )
         retry = sight.configuration.steps[job.step].retry
         limit = (to_number(retry.limit) or 0) if retry is not None else 0
         evicted = sum(
-            other.phase == "Terminated" and _counts(sight, other, job) for other in others
+            other.phase == "Terminated" and _counts(sight, other, job, after) for other in others
         )
         failed += max(evicted - DISRUPTIONS, 0)
         if failed > limit:
             yield f"{job.name} is made after {failed} failures, with a retry limit of {limit}"
 
 
-def _counts(sight: Sight, earlier: Vcjob, job: Vcjob) -> bool:
+def _counts(sight: Sight, earlier: Vcjob, job: Vcjob, state: State) -> bool:
     """Whether the end of an earlier vcjob of the run still counts when another one is created: a
-    retry of the flow repeats failed steps, `finally`, daemons, and loops that use those."""
+    retry of the flow repeats failed steps and all that depends on them, `finally`, daemons, child
+    flows and repeats."""
     step = sight.configuration.steps[job.step]
-    keeps = not (
-        step.daemon or step.for_each or step.repeat or job.step in sight.configuration.last
-    )
-    same = earlier.round == job.round or (keeps and earlier.phase == "Completed")
-    return same and not earlier.lost
+    behind = any(other.step in step.targets and other.round == job.round for other in state.jobs)
+    goes_back = step.daemon or step.repeat or step.flow or job.step in sight.configuration.last
+    keeps = not (behind or goes_back) and earlier.phase == "Completed"
+    return (earlier.round == job.round or keeps) and not earlier.lost
 
 
 def nothing_is_lost(sight: Sight, before: State, after: State) -> Broken:
@@ -271,10 +275,28 @@ def nothing_is_lost(sight: Sight, before: State, after: State) -> Broken:
 
 
 def final_stays_final(sight: Sight, before: State, after: State) -> Broken:
-    """Users rely on the end of a flow; only a retry continues it."""
+    """Users rely on the end of a flow; only a retry continues it, and one that has succeeded only a
+    retry of tolerated failures."""
     was, now = before.flow.status.value.state.phase, after.flow.status.value.state.phase
-    if before.flow.final and was != now and not (was == "Failed" and after.round > before.round):
+    retries = RETRIES if was == "Failed" else {CommandAction.RETRY_TOLERATED}
+    is_retried = any(command.action in retries for command in before.known_commands)
+    if before.flow.final and was != now and not is_retried:
         yield f"the flow was {was} and is {now}"
+
+
+def nothing_stays_behind_what_runs_again(sight: Sight, before: State, after: State) -> Broken:
+    """The result of a step that depends on a step that runs again would be that of the old run. A
+    daemon that ended with its flow may run again for another step."""
+    if after.round == before.round:
+        return
+    was, now = before.flow.status.value.conditions or {}, after.flow.status.value.conditions or {}
+    for name, step in sight.configuration.steps.items():
+        key = f"{sight.flow_name}-{name}"
+        targets = [f"{sight.flow_name}-{target}" for target in step.targets]
+        again = [each for each in targets if now[each].phase == StepPhase.WAITING]
+        again = [each for each in again if was[each].reason != StepReason.DAEMON_ENDED]
+        if again and now[key].phase != StepPhase.WAITING and was[key].reason != _LEFT_OUT:
+            yield f"{key} stays {now[key].phase}, and {again[0]} runs again"
 
 
 def what_has_ended_stays_ended(sight: Sight, before: State, after: State) -> Broken:
@@ -309,5 +331,6 @@ OF_A_MOVE: tuple[Callable[[Sight, State, State], Broken], ...] = (
     nothing_runs_twice,
     nothing_is_lost,
     final_stays_final,
+    nothing_stays_behind_what_runs_again,
     what_has_ended_stays_ended,
 )

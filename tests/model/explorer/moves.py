@@ -177,6 +177,8 @@ def ordering(sight: Sight, state: State) -> Iterator[Move]:
     for name, action in COMMANDS.items():
         if name == "retry" and status.state.phase != "Failed":
             continue
+        if name == "retry tolerated" and status.state.phase not in ("Failed", "Succeed"):
+            continue
         if name == "resume" and status.suspended_at is None:
             continue
         message = ""

@@ -33,7 +33,7 @@ OUTCOMES = ("Completed", "Completed", "Completed", "Failed", "Terminated", "Abor
 MESSAGES = ("", "oops", *(json.dumps({"n": n, "l": [1] * n}) for n in range(3)))
 COMMANDS = (
     "SuspendFlow", "AbortJob", "ResumeJob", "ResumeJob", "TerminateJob", "TerminateNow",
-    "RestartJob", "CloseQueue",
+    "RestartJob", "RetryTolerated", "CloseQueue",
 )  # fmt: skip
 
 
@@ -85,19 +85,32 @@ class Walk(CheckedFlow):
         self.world = self.world.with_status(status)
 
     def go_back(self, planned: Planned) -> None:
-        """Record a retry of the flow: steps that do not stay Completed may run again."""
+        """Record a retry of the flow. Steps behind one that runs again run again, other Completed
+        ones stay, but for `finally`, and for daemons and child flows that are needed again."""
+        again = {name for name, each in planned.conditions.items() if each.phase == "Waiting"}
         for name, condition in planned.conditions.items():
-            was = self.stored(name)
-            if was.phase == "Completed" and condition.phase != "Completed":
-                again = name in self.last or self.steps[name].daemon
-                assert again, f"{name} had completed"
+            was, is_behind = self.stored(name), self.is_behind(name, again)
+            assert name in again or not is_behind or was.reason == "NotTargeted", f"{name} stays"
+            step = self.steps[name]
+            if was.phase == "Completed" and name in again:
+                why = is_behind or name in self.last or step.daemon or step.may_run_flow
+                assert why, f"{name} had completed"
             stay = {str(r.index) for r in condition.runs or () if r.phase == "Completed"}
-            if self.has_fixed_items(name):
+            if self.has_fixed_items(name) and not is_behind and not step.may_run_flow:
                 had = {str(r.index) for r in was.runs or () if r.phase == "Completed"}
                 assert had == stay, f"{name}: completed items run again"
             for key in self.created:
                 if key[0] == name and condition.phase == "Waiting" and key[1] not in stay:
                     self.replaceable[key] = max(self.replaceable[key], self.created[key])
+
+    def is_behind(self, name: str, again: set[str]) -> bool:
+        """Return whether a step depends on one that runs again, but for a daemon that is only
+        started again for others."""
+        return any(
+            target in again
+            and (self.stored(target).reason != "DaemonEnded" or self.is_behind(target, again))
+            for target in self.steps[name].targets
+        )
 
     def has_fixed_items(self, name: str) -> bool:
         """Return whether every retry of the flow has the items of the first run."""
@@ -211,7 +224,8 @@ class Walk(CheckedFlow):
         self.world = replace(self.world, refusals={}, held=None, templates=self.templates)
         self.run_to_end()
         if retries and self.random.random() < 0.5:
-            self.world = self.world.with_command("RestartJob", name="again")
+            action = self.random.choice(("RestartJob", "RetryTolerated"))
+            self.world = self.world.with_command(action, name="again")
             self.run_to_end()
         return self.world
 

@@ -115,7 +115,8 @@ MANY = 5000
 MOST_BYTES = 1_500_000
 """About the size of the largest object that a cluster stores."""
 _COMMANDS = (
-    "AbortJob", "SuspendFlow", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob", "x",
+    "AbortJob", "SuspendFlow", "ResumeJob", "TerminateJob", "TerminateNow", "RestartJob",
+    "RetryTolerated", "x",
     "ApproveStep", "RejectStep",
 )  # fmt: skip
 

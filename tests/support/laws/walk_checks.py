@@ -10,6 +10,7 @@ from jobflow.api import labels
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition
 from jobflow.api.flow.step import Step
+from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import (
     AbortJob,
@@ -76,7 +77,7 @@ class CheckedFlow:
                 assert action.uid in (self.world.flow.status.handled_commands or ()), "too early"
             elif isinstance(action, AbortJob):
                 assert self.is_aborted(live[action.name]), "aborted before that was written"
-            elif isinstance(action, CommandFlow) and action.action == "RestartJob":
+            elif isinstance(action, CommandFlow) and action.action in RETRIES:
                 self.check_retry_of_child(action, planned)
             elif isinstance(action, CommandFlow):
                 assert self.may_delete(live[action.name]), "cancelled for no written reason"
@@ -117,10 +118,11 @@ class CheckedFlow:
             assert self.may_start(step, planned), "before its time"
 
     def check_retry_of_child(self, action: CommandFlow, planned: Planned) -> None:
-        """Check that a failed child flow is retried only with its flow, while steps may start."""
+        """Check that a child flow is retried only with its flow, while steps may start."""
         child = self.world.jobs[action.name]
         stored, retries = planned.status, self.world.flow.status.retries
-        assert isinstance(child, ChildFlow) and child.phase == "Failed"
+        assert isinstance(child, ChildFlow)
+        assert child.phase == "Failed" or child.has_tolerated_failures
         assert child.retries < retries, f"retried twice: {action.name}"
         assert not self.world.flow.final and stored.suspended_at is None
         assert self.stored(key_of(child)[0]).phase not in ENDED_STEP_PHASES

@@ -95,6 +95,7 @@ async def test_other_commands_and_deletes_stay_as_they_are() -> None:
         ("RejectStep", "approve"),
         ("TerminateJob", "update"),
         ("RestartJob", "update"),
+        ("RetryTolerated", "update"),
         ("anything", "update"),
     ],
 )

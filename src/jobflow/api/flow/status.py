@@ -187,6 +187,12 @@ class RunCondition(Struct, frozen=True, kw_only=True):
         ApprovalResult | None, Doc("Answer to the step's approval, once there is one.")
     ] = None
 
+    @property
+    def is_left_over(self) -> bool:
+        """Whether nothing is known of it but attempts before the flow was last retried."""
+        rests = self.phase in (StepPhase.WAITING, StepPhase.SKIPPED)
+        return rests and 0 < self.attempts == self.past_attempts
+
 
 class Decisions(Struct, frozen=True, kw_only=True):
     """Decisions that were made when the step's dependencies were met. They never change."""
@@ -207,6 +213,13 @@ class StepCondition(RunCondition, frozen=True, kw_only=True):
         list[RunCondition] | None,
         Doc("With forEach and repeat: one entry per started run, by index."),
     ] = None
+
+    @property
+    def last_run(self) -> RunCondition | None:
+        """The last entry of `runs` that has begun since the flow was last retried, or that stayed
+        in the retry; None without one."""
+        begun = (run for run in reversed(self.runs or ()) if not run.is_left_over)
+        return next(begun, None)
 
 
 class JobRunningHistory(Struct, frozen=True, kw_only=True):
@@ -299,6 +312,17 @@ class JobFlowStatus(Struct, frozen=True, kw_only=True):
             "its parent when both were last retried."
         ),
     ] = 0
+    tolerated_retried: Annotated[
+        bool,
+        Doc(
+            "Whether the last retry ran tolerated failures again too (RetryTolerated, `jobflow "
+            "retry --tolerated`)."
+        ),
+    ] = False
+    tolerated_in_children: Annotated[
+        bool,
+        Doc("Whether continueOnFailure tolerates a failure in a child flow, at any level."),
+    ] = False
     finally_cancelled: Annotated[
         bool, Doc("Whether finally is cancelled too (TerminateNow, `jobflow cancel --now`).")
     ] = False

@@ -25,12 +25,19 @@ class Action(StrEnum):
     TERMINATE_NOW = "TerminateNow"
     """Cancel a flow and its `finally`, even if it is ending. An extension of Volcano's actions."""
     RESTART_JOB = "RestartJob"
-    """Retry a flow from the failed steps."""
+    """Retry a failed flow: whatever failed, and all that depends on it, runs again."""
+    RETRY_TOLERATED = "RetryTolerated"
+    """Retry a flow that has ended, with the failures that continueOnFailure tolerates, also in its
+    child flows. An extension of Volcano's actions."""
     APPROVE_STEP = "ApproveStep"
     """Approve a step that waits for it. `message` is the step or `step/index`, then a space and a
     comment; the annotation `labels.OUTPUTS` has the step's outputs. An extension."""
     REJECT_STEP = "RejectStep"
     """Reject a step that waits for approval, with the same `message`. An extension."""
+
+
+RETRIES = frozenset({Action.RESTART_JOB, Action.RETRY_TOLERATED})
+"""The actions on a flow that has ended."""
 
 
 class Command(Struct, frozen=True, kw_only=True):

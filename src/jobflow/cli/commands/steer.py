@@ -17,6 +17,7 @@ from jobflow.cli.flags import (
     FlowNames,
     ObjectOutput,
     Output,
+    RetryOptions,
     Selection,
     Wait,
     complete_step,
@@ -210,27 +211,34 @@ def resume(
 
 
 @commands.command(
-    short_help="Retry a failed flow from the steps that failed.",
-    epilog=examples("jobflow retry train", "jobflow retry train --wait -n team -o json"),
+    short_help="Retry a flow: what failed and all that was made of it.",
+    epilog=examples(
+        "jobflow retry train",
+        "jobflow retry train --dry-run client",
+        "jobflow retry samples --tolerated --yes",
+        "jobflow retry train --wait -n team -o json",
+    ),
 )
 def retry(
     options: ClusterOptions,
     selection: Selection,
+    how: RetryOptions,
     flows: FlowNames = None,
-    wait: Wait = False,
 ) -> None:
-    """Retry a Failed flow: steps that failed, or were skipped because of that, run again, and so
-    does finally. Completed steps stay as they are. New jobs use the JobTemplates as they are now.
+    """Retry a Failed flow: steps that failed, or were skipped because of that, run again, with
+    whatever depends on them, and so does finally. Other completed steps, tolerated failures and
+    approvals that were given stay. New jobs use the JobTemplates as they are now.
 
-    An error about one flow does not stop the others; the exit code is the highest.
+    On a terminal, it asks first if completed jobs that ran for more than an hour, all together,
+    would run again. An error about one flow does not stop the others; the exit code is the highest.
 
-    Exit code: 0 requested, with --wait: the flow is Succeed; 1 refused, the flow has not failed, or
-    with --wait: it failed again; 2 no such flow, or no cluster; 130 interrupted.
+    Exit code: 0 requested, with --wait: the flow is Succeed; 1 refused, the flow has not failed,
+    the question was not answered with y, or with --wait: it failed again; 2 no such flow, or no
+    cluster; 130 interrupted.
     """
-    from jobflow.cli.steer.send_command import send
-    from jobflow.cli.steer.verbs import RETRY
+    from jobflow.cli.steer.retry import retry as retry_flows
 
-    raise typer.Exit(send(RETRY, flows, selection, options, wait=wait))
+    raise typer.Exit(retry_flows(flows, selection, options, how))
 
 
 @commands.command(

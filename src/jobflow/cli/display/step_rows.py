@@ -187,7 +187,7 @@ def _row(
     records: Mapping[str, JobRecord],
     since: datetime | None = None,
 ) -> StepRow:
-    last = (condition.runs or (condition,))[-1]
+    last = condition.last_run or condition
     is_for_each = step.fan_out is not None
     message = message_of(condition)
     if is_for_each and condition.runs and _is_running(condition):

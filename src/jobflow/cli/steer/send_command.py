@@ -59,26 +59,41 @@ async def send_and_wait(
     errors = Errors()
     async with await connect(options) as client:
         flows = await find_each(client, names, selection, errors)
-        sent: list[tuple[JobFlow, str]] = []
-        for flow in flows:
-            try:
-                command = await send_verb(client, flow, verb)
-            except CommandError as error:
-                errors.add(error)
-                continue
-            sent.append((flow, command))
-            if not options.as_json:
-                requested = f"{verb.name} requested (Command {command})"
-                print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
-        if wait and sent:
-            waits = Waits([flow for flow, _ in sent], verb.goal, quiet=options.as_json)
-            with interruption() as stop:
-                if not await run_unless(stop, waits.until_ended(client)):
-                    return INTERRUPTED
-            commands = [command for _, command in sent]
-            sent = list(_results(verb, waits, commands, errors))
+        return await send_to(client, flows, verb, options, errors, len(names), wait=wait)
+
+
+async def send_to(
+    client: Client,
+    flows: Sequence[JobFlow],
+    verb: Verb,
+    options: ClusterOptions,
+    errors: Errors,
+    named: int,
+    *,
+    wait: bool,
+) -> int:
+    """Send the Command to flows that were found, wait if asked to, and return the worst exit code.
+    `errors`: those so far; `named`: how many flows the command names."""
+    sent: list[tuple[JobFlow, str]] = []
+    for flow in flows:
+        try:
+            command = await send_verb(client, flow, verb)
+        except CommandError as error:
+            errors.add(error)
+            continue
+        sent.append((flow, command))
+        if not options.as_json:
+            requested = f"{verb.name} requested (Command {command})"
+            print(f"JobFlow {flow.metadata.name}: {requested}", flush=True)
+    if wait and sent:
+        waits = Waits([flow for flow, _ in sent], verb.goal, quiet=options.as_json)
+        with interruption() as stop:
+            if not await run_unless(stop, waits.until_ended(client)):
+                return INTERRUPTED
+        commands = [command for _, command in sent]
+        sent = list(_results(verb, waits, commands, errors))
     if options.as_json:
-        _print_summaries(sent, single=len(names) == 1)
+        _print_summaries(sent, single=named == 1)
     return errors.code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import CANCELLED, ENDED_STEP_PHASES, FlowPhase, StepPhase
@@ -14,6 +15,7 @@ from jobflow.cli.steer.send_command import Verb
 from jobflow.core.explain.remedies import format_submit
 from jobflow.core.manifests.child import root_of
 from jobflow.core.names import format_job_name
+from jobflow.core.planning.children import has_tolerated_failures
 from jobflow.core.planning.lifecycle import BY_PARENTS, HALTS
 from jobflow.core.reasons import FlowReason
 from jobflow.core.text import format_command
@@ -157,25 +159,36 @@ RESUME = Verb(
 )
 
 
-def _retry_refusal(flow: JobFlow) -> str:
+def _retry_refusal(flow: JobFlow, *, tolerated: bool = False) -> str:
     phase = flow.status.state.phase
     if flow.status.state.reason == FlowReason.INVALID:
         submit = f"submit it under another name: {format_submit(flow)}"
         return f"is invalid, and a retry would fail again: correct its file, and {submit}"
     if flow.is_child:
-        retry = format_command("jobflow retry", root_of(flow))
+        flag = " --tolerated" if tolerated else ""
+        retry = format_command(f"jobflow retry{flag}", root_of(flow))
         return f"is a child flow, which is retried with its outermost flow: {retry}"
     if phase == FlowPhase.FAILED:
         return ""
     if phase == FlowPhase.SUCCEED:
-        again = format_command("jobflow resubmit", flow.metadata)
-        return f"has succeeded; {again} runs its spec once more"
+        return "" if tolerated and has_tolerated_failures(flow) else _succeeded(flow)
     if flow.status.suspended_at is not None:
         return f"is suspended; {format_command('jobflow resume', flow.metadata)} resumes it"
+    which = "a flow that has ended" if tolerated else "a Failed flow"
     return (
-        f"is {state_of(flow)}; only a Failed flow can be retried. "
+        f"is {state_of(flow)}; only {which} can be retried. "
         f"{format_command('jobflow why', flow.metadata)} explains what it waits for, "
         f"{format_command('jobflow cancel', flow.metadata)} cancels it"
+    )
+
+
+def _succeeded(flow: JobFlow) -> str:
+    again = format_command("jobflow resubmit", flow.metadata)
+    if not has_tolerated_failures(flow):
+        return f"has succeeded; {again} runs its spec once more"
+    retry = format_command("jobflow retry --tolerated", flow.metadata)
+    return (
+        f"has succeeded; {retry} runs its tolerated failures again, {again} runs its spec once more"
     )
 
 
@@ -193,4 +206,9 @@ RETRY = Verb(
         is_lost=lambda flow: False,
     ),
     exit_code=lambda flow: SUCCESS if flow.status.state.phase == FlowPhase.SUCCEED else FAILED,
+)
+RETRY_TOLERATED = replace(
+    RETRY,
+    action=Action.RETRY_TOLERATED,
+    refusal=partial(_retry_refusal, tolerated=True),
 )

@@ -14,7 +14,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobFlowStatus
 from jobflow.api.meta import OwnerReference
 from jobflow.api.resources import VOLUME_CLAIMS
-from jobflow.api.volcano.command import Action
+from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.view import ClaimHolder, Held, Holder, PodsRead, Refusal
 from jobflow.kube.backoff import delay
@@ -106,7 +106,7 @@ def _is_over(key: str, ended: Mapping[str, bool]) -> bool:
     about a flow that has ended, and counts until it runs."""
     uid, _, action = key.partition(" ")
     has_ended = ended.get(uid)
-    return has_ended is None or has_ended != (action == Action.RESTART_JOB)
+    return has_ended is None or has_ended != (action in RETRIES)
 
 
 def timeless(status: JobFlowStatus) -> JobFlowStatus:

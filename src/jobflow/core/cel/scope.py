@@ -253,17 +253,18 @@ _ADD: Mapping[str, Callable[[dict[str, Any], Mention, EvaluationScope], None]] =
 
 def _outputs(flow: JobFlow, step: Step, condition: StepCondition) -> dict[str, Any]:
     """Return the outputs of a step; those of its last run if it repeats."""
-    if condition.outputs is None and condition.runs and step.repeat is not None:
-        return condition.runs[-1].outputs or {}
-    return condition.outputs or {}
+    run: RunCondition = condition
+    if condition.outputs is None and step.repeat is not None:
+        run = condition.last_run or condition
+    return run.outputs or {}
 
 
 def _job(flow: JobFlow, step: Step, condition: StepCondition) -> Any:
     """Return the name of the current or last vcjob, of a step that repeats that of its last run.
     UNSET before the first, and with forEach, which has one for each item."""
     run: RunCondition = condition
-    if step.repeat is not None and condition.runs:
-        run = condition.runs[-1]
+    if step.repeat is not None:
+        run = condition.last_run or condition
     if step.for_each is not None or not run.attempts:
         return UNSET
     first = format_job_name(flow.metadata.name, step.name, index=run.index)

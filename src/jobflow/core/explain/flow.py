@@ -17,6 +17,7 @@ from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
 from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
 from jobflow.core.explain.step import StepExplainer
 from jobflow.core.manifests.child import root_of
+from jobflow.core.planning.children import has_tolerated_failures
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.cleanup import expires
 from jobflow.core.planning.flow.failure_policy import policy_of
@@ -171,10 +172,17 @@ class FlowExplainer:
             submit = format_submit(flow)
             yield f"Correct its file, and submit it under another name: {submit}."
         elif state.phase == FlowPhase.FAILED:
-            retry = format_command("jobflow retry", root_of(flow))
-            yield f"{retry} runs the failed steps again, with the current templates."
+            if flow.is_child:  # whether its parent tolerates its failure is not known here
+                why = format_command("jobflow why", root_of(flow))
+                yield f"It can be retried only with its outermost flow; {why} says how."
+            else:
+                retry = format_command("jobflow retry", flow.metadata)
+                yield f"{retry} runs the failed steps again, with the current templates."
             resubmit = format_command("jobflow resubmit", root_of(flow))
             yield f"{resubmit} runs all steps again, in a new flow."
+        elif has_tolerated_failures(flow) and not flow.is_child:
+            retry = format_command("jobflow retry --tolerated", flow.metadata)
+            yield f"{retry} runs tolerated failures again, and all that was made of them."
         if (time := expires(flow)) is not None:
             yield f"It will be deleted at {format_time(time, self._ctx.now)}."
 

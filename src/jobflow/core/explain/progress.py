@@ -29,6 +29,8 @@ def format_run_progress(step: Step, condition: StepCondition, *, brief: bool = F
     """
     runs = condition.runs or ()
     finished = condition.phase in ENDED_STEP_PHASES
+    if step.repeat is not None:
+        runs = [run for run in runs if not run.is_left_over]
     if step.repeat is not None and runs:
         if finished:
             return format_count(len(runs), "run")

@@ -12,6 +12,7 @@ from jobflow.api.meta import ObjectMeta
 from jobflow.core.manifests.child import root_of
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.approvals import asks
+from jobflow.core.spec.readiness import is_tolerated
 from jobflow.core.text import format_command, format_duration
 
 REMEDIES: Mapping[StepReason, str] = {
@@ -82,13 +83,14 @@ def describe_remedy(
         return
     again, meta = condition.next_attempt_time, flow.metadata
     wait = again - now if again and again > now else None
+    retry = "jobflow retry --tolerated" if is_tolerated(step, condition) else "jobflow retry"
     item = f"/{run.index}" if run is not None and run.index is not None else ""
     yield from text.format(
         template=step.template_for(step.case_of(condition.decisions)),
         again=f" in {format_duration(wait)}" if wait else "",
         resume=format_command("jobflow resume", meta),
         why=format_command("jobflow why", meta),
-        retry=format_command("jobflow retry", root_of(flow)),
+        retry=format_command(retry, root_of(flow)),
         approve=format_command("jobflow approve", meta, f" {step.name}{item}"),
         reject=format_command("jobflow reject", meta, f" {step.name}{item}"),
         cancel=format_command("jobflow delete --cancel", meta),

@@ -29,7 +29,7 @@ from jobflow.api.volcano.job import Job, JobCondition, JobPhase, JobState, JobSt
 from jobflow.core.names import format_job_name
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import FlowReason
-from jobflow.core.spec.readiness import fails_flow, is_flow_error
+from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end, is_flow_error
 
 _PHASES: Mapping[str, str] = {
     FlowPhase.RUNNING: JobPhase.RUNNING,
@@ -64,6 +64,8 @@ class ChildFlow(Job, frozen=True, kw_only=True):
     flow_error: bool = False
     """Whether it failed by an error of the flow itself, or one of its steps did."""
     hours: RequestedHours | None = None
+    has_tolerated_failures: bool = False
+    """Whether it has ended with failures that continueOnFailure tolerates, at any level."""
 
 
 def observe(flow: JobFlow) -> ChildFlow:
@@ -101,7 +103,25 @@ def observe(flow: JobFlow) -> ChildFlow:
         failure=_failure(flow) if state.phase == FlowPhase.FAILED else None,
         flow_error=state.phase == FlowPhase.FAILED and _has_flow_error(flow),
         hours=_hours(flow) if flow.final else None,
+        has_tolerated_failures=flow.final and has_tolerated_failures(flow),
     )
+
+
+def has_tolerated_failures(flow: JobFlow) -> bool:
+    """Return whether continueOnFailure tolerates a failure in a flow or in its child flows."""
+    name, conditions = flow.metadata.name, flow.status.conditions or {}
+    return flow.status.tolerated_in_children or any(
+        step.continue_on_failure
+        and (known := conditions.get(format_job_name(name, step.name))) is not None
+        and get_end(step, known, is_cancelled=False) is StepEnd.TOLERATED
+        for step in flow.all_steps
+    )
+
+
+def goes_on(child: ChildFlow, *, tolerated: bool) -> bool:
+    """Return whether a child flow that has ended is retried with its parent, if nothing that its
+    step depends on runs again. `tolerated`: tolerated failures run again too."""
+    return child.phase == JobPhase.FAILED or (tolerated and child.has_tolerated_failures)
 
 
 def _condition(phase: str, since: datetime) -> JobCondition:

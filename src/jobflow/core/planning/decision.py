@@ -68,7 +68,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class Continuation(msgspec.Struct, frozen=True):
-    """A failed child flow that is retried with its parent if there is room for it."""
+    """A child flow that is retried with its parent if there is room for it."""
 
     child: ChildFlow
 
@@ -79,7 +79,9 @@ class Continuation(msgspec.Struct, frozen=True):
 
     def build(self, flow: JobFlow, allowance: PlanBudget) -> CommandFlow:
         """Return the Command that retries it."""
-        return CommandFlow(self.name, self.child.metadata.uid, CommandAction.RESTART_JOB)
+        tolerated = flow.status.tolerated_retried
+        action = CommandAction.RETRY_TOLERATED if tolerated else CommandAction.RESTART_JOB
+        return CommandFlow(self.name, self.child.metadata.uid, action)
 
 
 class CreateFault(msgspec.Struct, frozen=True):

@@ -335,7 +335,9 @@ def _assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flo
             observed.stored = msgspec.structs.replace(observed.stored, past_attempts=past)
         observed.jobs = [job for run in observed.runs for job in run.jobs]
         if observed.step.repeat is not None and observed.runs:
-            last = observed.runs[-1]
+            runs = reversed(observed.runs)
+            begun = (run for run in runs if run.job is not None or not run.stored.is_left_over)
+            last = next(begun, observed.runs[-1])
             observed.job, observed.attempt, observed.gone = last.job, last.attempt, last.gone
 
 

@@ -18,6 +18,7 @@ import msgspec
 from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FINAL_PHASES
+from jobflow.api.volcano.command import Action
 from jobflow.core.admission.validate import find_violations
 from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
 from jobflow.core.planning.context import Facts, PlanContext, with_times
@@ -65,9 +66,10 @@ def _final(flow: JobFlow, view: View, now: datetime) -> Plan:
     second = truncate_to_second(now)
     lifecycle = stored_lifecycle(flow, second)
     commands = read_commands(flow, view, lifecycle, second, has_ended=lambda: True)
-    if commands.retry:
-        status = restarted(flow, view, now, commands.handled)
-        message = "the flow continues from the steps that failed"
+    if commands.retry is not None:
+        tolerated = commands.retry is Action.RETRY_TOLERATED
+        status = restarted(flow, view, now, commands.handled, tolerated=tolerated)
+        message = "the steps that failed run again, and all that depends on them"
         events = (*commands.events, Event(EventType.NORMAL, "FlowRetried", message))
         return Plan(commands.deletes, status, urgent=True, continues=True, events=events)
     kept = retention(flow, view, now)

@@ -145,7 +145,8 @@ def last_retry(flow: JobFlow) -> datetime | None:
 
 def list_retries(flow: JobFlow, attempts: Attempts) -> Sequence[datetime]:
     """Return when the flow was retried, in order. The status has only the time of the last retry.
-    An earlier one was before a vcjob that follows a failed vcjob of a step without `retry`: its
+    An earlier one was before a vcjob that follows one which failed or completed, of a step without
+    `retry`: its
     time is the creation of the first such vcjob."""
     last = last_retry(flow)
     if last is None:
@@ -155,9 +156,10 @@ def list_retries(flow: JobFlow, attempts: Attempts) -> Sequence[datetime]:
         if step.retry is not None or key not in conditions:
             continue
         for run in runs_of(conditions[key]):
-            for failed, again in pairwise(attempts.of_run(key, run)):
+            for before, again in pairwise(attempts.of_run(key, run)):
                 created = again.start_timestamp
-                if failed.state == JobPhase.FAILED and created is not None and created < last:
+                ended = before.state in (JobPhase.FAILED, JobPhase.COMPLETED)
+                if ended and created is not None and created < last:
                     earlier.add(created)
     return (*sorted(earlier), last)
 

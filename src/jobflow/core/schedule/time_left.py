@@ -230,6 +230,7 @@ class _Estimate:
             indexes = range(1 if items is None else len(items))
             runs = [started.get(index, RunCondition(index=index)) for index in indexes]
         elif step.repeat is not None:
+            runs = [run for run in runs if not run.is_left_over]
             if all(run.phase in ENDED_STEP_PHASES for run in runs):
                 runs.append(RunCondition(index=len(runs)))
             self.at_least = self.at_least or len(runs) < (to_number(step.repeat.max) or MAX_RUNS)

@@ -49,7 +49,7 @@ class StepEnd(StrEnum):
 
     COMPLETED = "Completed"
     FAILED = "Failed"
-    FORGIVEN = "Forgiven"
+    TOLERATED = "Tolerated"
     """Failed in a way that continueOnFailure tolerates, which meets every condition."""
     NOT_TAKEN = "NotTaken"
     UPSTREAM_FAILED = "UpstreamFailed"
@@ -65,11 +65,11 @@ SKIPS: Mapping[TargetState, StepEnd] = {
 
 _ALWAYS: Mapping[StepEnd | None, TargetState] = {
     None: TargetState.NOT_YET,
-    StepEnd.FORGIVEN: TargetState.MET,
+    StepEnd.TOLERATED: TargetState.MET,
     StepEnd.NOT_TAKEN: TargetState.PASSED_OVER,
     StepEnd.STOPPED: TargetState.STOPPED,
 }
-"""States that do not depend on the condition: a forgiven failure meets it, a target that was not
+"""States that do not depend on the condition: a tolerated failure meets it, a target that was not
 taken is ignored, and one that was stopped meets nothing."""
 
 _COMPLETED: Mapping[StepEnd | None, TargetState] = {
@@ -251,7 +251,7 @@ def get_end(step: Step, condition: RunCondition, *, is_cancelled: bool) -> StepE
         return _SKIPPED.get(condition.reason, StepEnd.NOT_TAKEN)
     if is_cancelled and condition.reason == CANCELLED:
         return StepEnd.STOPPED
-    return StepEnd.FORGIVEN if is_tolerated(step, condition) else StepEnd.FAILED
+    return StepEnd.TOLERATED if is_tolerated(step, condition) else StepEnd.FAILED
 
 
 def fails_flow(step: Step, condition: StepCondition) -> bool:

@@ -193,11 +193,11 @@ def test_a_failure_does_not_stop_a_target_of_the_failed_step(policy: str) -> Non
     assert world.plan().failed == {"b": "ExpressionError"}
 
 
-@pytest.mark.parametrize(("forgiven", "creates"), [(True, ["f-b"]), (False, [])])
+@pytest.mark.parametrize(("tolerated", "creates"), [(True, ["f-b"]), (False, [])])
 def test_others_wait_for_the_reason_of_a_failure_unless_it_may_continue(
-    forgiven: bool, creates: list[str]
+    tolerated: bool, creates: list[str]
 ) -> None:
-    a = step(continue_on_failure=forgiven, retry=Retry(limit=0))
+    a = step(continue_on_failure=tolerated, retry=Retry(limit=0))
     world = flow("x", a=a, b="x").with_jobs(x="Running", a="Running").settled()
     world = replace(world, failed_pods_read=False).with_jobs(x="Completed", a="Failed")
     assert (world.plan().phases["x"], world.plan().creates) == ("Completed", creates)

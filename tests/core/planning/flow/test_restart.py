@@ -1,12 +1,8 @@
-"""`RestartJob`: a failed flow runs its failed and skipped steps again."""
+"""`RestartJob`: the status from which a failed flow continues (`test_runs_again`: which steps)."""
 
 from collections.abc import Callable
 
-import pytest
-
-from jobflow.api.flow.control import ForEach, Param
-from jobflow.api.flow.dependencies import DependsOn
-from jobflow.api.flow.step import Step
+from jobflow.api.flow.control import ForEach
 from support.plan.plan_world import World, flow
 from support.plan.steps import after, step
 
@@ -110,7 +106,7 @@ def test_a_retry_decides_steps_after_a_failure_again() -> None:
     planned = world.with_command("RestartJob").plan()
     assert planned.phases == {
         "a": "Waiting",
-        "mend": "Completed",
+        "mend": "Waiting",
         "on": "Waiting",
         "after": "Waiting",
         "other": "Skipped",
@@ -140,11 +136,6 @@ def test_a_step_that_is_not_reached_again_keeps_its_attempts() -> None:
     assert end.flow.status.state.phase == "Succeed"
 
 
-def test_a_failed_step_with_continue_on_failure_runs_again() -> None:
-    world = flow("x", a=step(continue_on_failure=True), b="a").run(fails("a", "x"))
-    assert retried(world).plan().phases["a"] == "Pending"
-
-
 def test_finally_runs_again_even_if_it_completed() -> None:
     world = flow("a").with_finally("z").run(fails("a"))
     world = retried(world)
@@ -167,19 +158,6 @@ def test_a_retry_runs_only_finally_if_nothing_else_failed() -> None:
     assert retried(world).plan().phases == {"a": "Completed", "z": "Pending"}
 
 
-def test_the_daemon_of_a_retried_step_runs_again() -> None:
-    world = flow(a=step(daemon=True), d=step(daemon=True), b="a", c="d")
-    world = world.with_jobs(a="Running", d="Running", b="Running", c="Running").settled()
-    world = world.ended("f-b", "Failed").ended("f-c", "Completed").settled()
-    world = world.ended("f-a", "Aborted").ended("f-d", "Aborted").settled()
-    assert world.flow.status.state.phase == "Failed"
-    planned = world.with_command("RestartJob").plan()
-    assert planned.phases == {"a": "Waiting", "d": "Completed", "b": "Waiting", "c": "Completed"}
-    world = retried(world)
-    assert world.plan().conditions["a"].job == "f-a-r1"
-    assert world.plan().waiting == {"b": "waits for a (Pending) to run"}
-
-
 def test_a_retry_keeps_the_items_of_a_step_that_is_decided_again() -> None:
     """The items stay known while the step waits, is decided, and waits for room."""
     loop = step("x", for_each=ForEach(from_='["x", "y"]'))
@@ -196,41 +174,12 @@ def test_a_retry_keeps_the_items_of_a_step_that_is_decided_again() -> None:
     assert sorted(world.settled().jobs) == ["f-a-0", "f-a-1", "f-a-1-r1"]
 
 
-@pytest.mark.parametrize(
-    ("items", "again"),
-    [
-        ("params.l", ["f-b-1-r1"]),
-        ('steps["x"].phase == "Completed" ? params.l : []', ["f-b-1-r1"]),
-        ('steps["a"].phase == "Skipped" ? [] : params.l', ["f-b-0-r1", "f-b-1-r1", "f-c-0-r1"]),
-    ],
-)
-def test_completed_items_run_again_only_if_a_step_that_their_list_uses_does(
-    items: str, again: list[str]
-) -> None:
-    """The items of c are those of b, which handles the failure of a."""
-    depends_on = after("a x", condition="Finished")
-    b = Step(depends_on=depends_on, for_each=ForEach(from_=items))
-    c = Step(depends_on=DependsOn(targets=["b"], items="Matching"))
-    world = flow("a", "x", b=b, c=c).with_spec(params=[Param(name="l", value=["i", "j"])])
-    world = world.settled().ended("f-a", "Failed").ended("f-x", "Completed").settled()
-    world = world.ended("f-b-0", "Completed").ended("f-b-1", "Failed").settled()
-    world = world.ended("f-c-0", "Completed").settled()
-    assert world.flow.final
-    before = world.jobs.keys()
-    world = retried(world).run()
-    assert sorted(world.jobs.keys() - before) == ["f-a-r1", *again, "f-c-1"]
-
-
 def test_an_item_that_completed_before_the_retry_does_not_count_as_running() -> None:
-    """b waits for a service that runs again, and e waits for b to run."""
-    loop = step("a", condition="Running", for_each=ForEach(count=2))
-    world = flow("a", b=loop, e=after("b", condition="Running")).with_spec(failure_policy="Abort")
-    world = world.with_jobs(a="Running").settled()
-    world = world.ended("f-b-0", "Completed").settled().ended("f-b-1", "Failed").settled()
-    world = world.run(lambda name: "Failed")
-    world = retried(world)
-    assert world.plan().phases == {"a": "Pending", "b": "Waiting", "e": "Waiting"}
-    world = world.ended("f-a-r1", "Running").settled()
+    """e waits for b to run, of which one item has completed."""
+    loop = step(for_each=ForEach(count=2))
+    world = flow(b=loop, e=after("b", condition="Running")).settled()
+    world = world.ended("f-b-0", "Completed").ended("f-b-1", "Failed").settled()
+    world = retried(world.run(lambda name: "Failed"))
     assert world.plan().phases["e"] == "Waiting"
     assert sorted(name for name in world.jobs if name.startswith("f-b")) == [
         "f-b-0",

@@ -106,7 +106,7 @@ def test_abort_starts_no_further_item() -> None:
     assert world.plan().conditions["b"].reason == "FailurePolicy"
 
 
-def test_a_forgiven_failure_of_a_target_item_starts_the_item() -> None:
+def test_a_tolerated_failure_of_a_target_item_starts_the_item() -> None:
     world = all_end(pipeline(step(for_each=THREE, continue_on_failure=True)), "a", *ENDS)
     assert jobs(world) == {"f-b-0", "f-b-1", "f-b-2"}
 

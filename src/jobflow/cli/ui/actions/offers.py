@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase, StepCondition, StepPhase
+from jobflow.api.flow.status import StepCondition
 from jobflow.cli.flows.wait import state_of
 from jobflow.cli.steer.delete import refuse_delete
 from jobflow.cli.steer.send_command import Verb, refuse
@@ -16,13 +17,17 @@ from jobflow.cli.steer.verbs import (
     CANCEL_NOW,
     RESUME,
     RETRY,
+    RETRY_TOLERATED,
     SUSPEND,
     SUSPEND_AND_ABORT,
 )
 from jobflow.core.names import format_job_name
-from jobflow.core.reasons import StepReason
+from jobflow.core.planning.children import has_tolerated_failures
+from jobflow.core.schedule.runs_again import RunsAgain, list_runs_again, sum_lost
 from jobflow.core.text import format_command, join_names
 
+MAX_AGAIN = 50
+"""Steps that the dialog of a retry lists; the others are counted."""
 STEP = "STEP"
 """Stands for the step in a command line."""
 
@@ -104,10 +109,19 @@ ACTIONS: Mapping[str, Action] = {
         Action(
             "retry",
             "Retry",
-            "Steps that failed, or were skipped because of that, run again. Completed steps stay "
-            "as they are.",
+            "Steps that failed, or were skipped because of that, run again, and all that depends "
+            "on them. Other completed steps stay as they are.",
             "JobFlow {name} is being retried.",
             "Then finally runs again.",
+        ),
+        Action(
+            "retry-tolerated",
+            "Retry tolerated",
+            "Steps that failed run again, also those whose failure the flow tolerates, and all "
+            "that depends on them.",
+            "JobFlow {name} is being retried.",
+            "Then finally runs again.",
+            line="retry --tolerated",
         ),
         Action(
             "resubmit",
@@ -165,8 +179,11 @@ VERBS: Mapping[str, tuple[Verb, str, Verb]] = {
     "cancel": (CANCEL, "now", CANCEL_NOW),
     "resume": (RESUME, "", RESUME),
     "retry": (RETRY, "", RETRY),
+    "retry-tolerated": (RETRY_TOLERATED, "", RETRY_TOLERATED),
 }
 """The Command of an action, a field, and the Command if that field is set."""
+_RETRIES = {"retry": False, "retry-tolerated": True}
+"""The actions that retry a flow, and whether tolerated failures run again too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +196,12 @@ class Offer:
     """Why the command would be refused now; "" if it would not."""
     note: str = ""
     """The sentences of the dialog about this flow."""
+    again: Sequence[RunsAgain] = ()
+    """The first steps that a retry runs again."""
+    more: int = 0
+    """How many steps more it runs again."""
+    lost: timedelta = timedelta()
+    """How long the jobs ran of those that have completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,44 +212,44 @@ class Offers:
     has_finally: bool
 
 
-def list_offers(flow: JobFlow, *, is_deleted: bool) -> Offers:
+def list_offers(
+    flow: JobFlow, children: Mapping[str, JobFlow], now: datetime, *, is_deleted: bool
+) -> Offers:
     """Return the actions for a flow as it is now, of two that exclude each other the one that fits.
-    `is_deleted`: nothing can be done to it any more."""
+    `children`: the flows below it, by name; `is_deleted`: nothing can be done to it any more."""
     is_suspended = not _refuse_verb("resume", flow)
     names = (
         "resume" if is_suspended else "suspend",
         "cancel",
         "retry",
+        *(("retry-tolerated",) if flow.final and has_tolerated_failures(flow) else ()),
         "resubmit",
         "cancel-and-delete" if refuse_delete(flow) else "delete",
     )
     gone = f"JobFlow {flow.metadata.name} was deleted" if is_deleted else ""
-    notes = {"retry": _describe_retry(flow)}
-    buttons = (
-        Offer(name, ACTIONS[name].label, gone or _refusal(name, flow), notes.get(name, ""))
-        for name in names
-    )
+    buttons = []
+    for name in names:
+        refusal = gone or _refusal(name, flow)
+        again: Sequence[RunsAgain] = ()
+        if name in _RETRIES and not refusal:
+            again = list_runs_again(flow, children, now, tolerated=_RETRIES[name])
+        note = _describe_retry(flow, again) if again else ""
+        listed, more = again[:MAX_AGAIN], max(0, len(again) - MAX_AGAIN)
+        label, lost = ACTIONS[name].label, sum_lost(again)
+        buttons.append(Offer(name, label, refusal, note, listed, more, lost))
     return Offers(tuple(buttons), bool(flow.spec.finally_))
 
 
-def _runs_again(condition: StepCondition) -> bool:
-    is_left_out = condition.reason in (StepReason.NOT_TAKEN, StepReason.NOT_TARGETED)
-    return condition.phase != StepPhase.COMPLETED and not is_left_out
-
-
-def _describe_retry(flow: JobFlow) -> str:
-    """Return of which versions the jobs of a retry of a Failed flow are made, in sentences."""
-    if flow.status.state.phase != FlowPhase.FAILED:
-        return ""
+def _describe_retry(flow: JobFlow, again: Sequence[RunsAgain]) -> str:
+    """Return of which versions the jobs of a retry are made, in sentences."""
     conditions, name = flow.status.conditions or {}, flow.metadata.name
-    last = {step.name for step in flow.spec.finally_ or ()}
-    again = [
-        (step, condition)
+    places = {each.place for each in again}
+    jobs = [
+        (step, step.case_of(condition.decisions))
         for step in flow.all_steps
         for condition in [conditions.get(format_job_name(name, step.name), StepCondition())]
-        if step.name in last or _runs_again(condition)
+        if step.name in places and step.approval is None
     ]
-    jobs = [(step, step.case_of(each.decisions)) for step, each in again if step.approval is None]
     place = "" if flow.metadata.namespace in ("", "default") else f" -n {flow.metadata.namespace}"
     own = [step.name for step, case in jobs if not (step.template_for(case) or step.may_run_flow)]
     sentences = []
@@ -252,8 +275,9 @@ def _refusal(name: str, flow: JobFlow) -> str:
     if name not in _REFUSALS:
         return ""
     why = _REFUSALS[name](flow).replace(state_of(flow), flow.status.state.phase or "Pending")
-    for each in ("resume", "retry", "resubmit"):
-        why = why.replace(format_command(f"jobflow {each}", flow.metadata), ACTIONS[each].label)
+    for each in ("resume", "retry", "retry-tolerated", "resubmit"):
+        line = ACTIONS[each].line or each
+        why = why.replace(format_command(f"jobflow {line}", flow.metadata), ACTIONS[each].label)
     return why.partition(". ")[0]
 
 
@@ -275,5 +299,6 @@ _REFUSALS: Mapping[str, Callable[[JobFlow], str]] = {
     "resume": lambda flow: _refuse_verb("resume", flow),
     "cancel": lambda flow: _refuse_verb("cancel", flow),
     "retry": lambda flow: _refuse_verb("retry", flow),
+    "retry-tolerated": lambda flow: _refuse_verb("retry-tolerated", flow),
     "resubmit": _refuse_resubmit,
 }

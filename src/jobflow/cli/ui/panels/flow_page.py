@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase, StepPhase
-from jobflow.cli.ui.actions.offers import list_offers
+from jobflow.cli.ui.actions.offers import Offers, list_offers
 from jobflow.cli.ui.panels.flow_view import FlowQuery, FlowView, Panel
 from jobflow.cli.ui.panels.graph import graph
 from jobflow.cli.ui.panels.notice import notice
@@ -17,6 +18,7 @@ from jobflow.cli.ui.panels.views.scrubber import scrubber
 from jobflow.cli.ui.panels.views.table import table_view
 from jobflow.cli.ui.panels.views.time_spent import Estimate, estimate
 from jobflow.cli.ui.panels.views.timeline import timeline_view
+from jobflow.cli.ui.watches.flows import LiveFlow
 from jobflow.cli.ui.watches.step import LivePage
 from jobflow.cli.ui.web.fragments import Fragment
 from jobflow.core.explain.progress import message_of
@@ -143,7 +145,7 @@ def flow_fragments(page: LivePage, query: FlowQuery) -> list[Fragment]:
     return [
         notice(live, deleted if live.is_deleted else ""),
         Fragment("header", "header.html", _header(view)),
-        Fragment("actions", "actions.html", list_offers(flow, is_deleted=live.is_deleted)),
+        Fragment("actions", "actions.html", _offers(live, flow)),
         Fragment("problems", "problems.html", _problems(view)),
         Fragment("approvals", "approvals.html", _questions(view)),
         Fragment(
@@ -154,6 +156,10 @@ def flow_fragments(page: LivePage, query: FlowQuery) -> list[Fragment]:
         ),
         step_panel(view),
     ]
+
+
+def _offers(live: LiveFlow, flow: JobFlow) -> Offers:
+    return list_offers(flow, live.children(), datetime.now(UTC), is_deleted=live.is_deleted)
 
 
 def _header(view: FlowView) -> Header:

@@ -81,4 +81,5 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "slider_value": slider_value,
     "flow_path": flow_path,
     "with_code": with_code,
+    "duration": format_duration,
 }

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
-from jobflow.api.volcano.command import Action, Command
+from jobflow.api.volcano.command import RETRIES, Action, Command
 from jobflow.core.planning.actions import DeleteCommand, Event, EventType
+from jobflow.core.planning.children import has_tolerated_failures
 from jobflow.core.planning.flow.concurrency import refuses_retry
 from jobflow.core.planning.flow.restart import is_retried_with
 from jobflow.core.planning.lifecycle import Lifecycle
@@ -34,8 +35,8 @@ class CommandResult:
     lifecycle: Lifecycle
     handled: list[str] | None = None
     """The new `handledCommands`."""
-    retry: bool = False
-    """Whether the failed flow is retried."""
+    retry: Action | None = None
+    """The action that retries the flow, which has ended."""
     answers: Mapping[ApprovalKey, StepAnswer] = field(default_factory=dict)
     """Answers to approvals."""
     events: tuple[Event, ...] = ()
@@ -93,7 +94,7 @@ class _Reader:
     now: datetime
     has_ended: Callable[[], bool]
     find_open: Callable[[], Collection[ApprovalKey]]
-    retry: bool = False
+    retry: Action | None = None
     answers: dict[ApprovalKey, StepAnswer] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
@@ -118,8 +119,8 @@ class _Reader:
 
     def _read(self, command: Command) -> str:
         """Apply the Command; return why it is refused, or ""."""
-        if command.action == Action.RESTART_JOB:
-            return self._retry()
+        if command.action in RETRIES:
+            return self._retry(tolerated=command.action == Action.RETRY_TOLERATED)
         if self.flow.final:
             return f"the flow has ended ({self.flow.status.state.phase})"
         if self.flow.metadata.deletion_timestamp is not None:
@@ -181,20 +182,30 @@ class _Reader:
             return f"step {key.step} has items: name one of them, such as {key.step}/0"
         return f"step {key} does not wait for approval"
 
-    def _retry(self) -> str:
+    def _retry(self, *, tolerated: bool) -> str:
         state = self.flow.status.state
         if self.flow.metadata.deletion_timestamp is not None:
             return "the flow is being deleted"
-        if state.phase != FlowPhase.FAILED:
-            phase = state.phase or FlowPhase.PENDING
-            if self.lifecycle.suspended_at is not None:
-                phase = "suspended: resume it first"
-            return f"only a flow that has failed can be retried, and this one is {phase}"
+        if why := self._unended(tolerated=tolerated):
+            return why
         if state.reason == FlowReason.INVALID:
             return "the flow is invalid: delete it, correct it and apply it again"
         if self.flow.is_child and not is_retried_with(self.flow, self.view.parent):
             return "it is a child flow: retry its outermost flow"
         if why := refuses_retry(self.flow, self.view):
             return why
-        self.retry = True
+        self.retry = Action.RETRY_TOLERATED if tolerated else Action.RESTART_JOB
         return ""
+
+    def _unended(self, *, tolerated: bool) -> str:
+        """Return why the flow has nothing to retry because of its phase, or ""."""
+        phase = self.flow.status.state.phase or FlowPhase.PENDING
+        if phase == FlowPhase.FAILED:
+            return ""
+        if phase == FlowPhase.SUCCEED and tolerated:
+            if has_tolerated_failures(self.flow):
+                return ""
+            return "the flow has succeeded without a failure that continueOnFailure tolerates"
+        found = "has ended" if tolerated else "has failed"
+        is_now = "suspended: resume it first" if self.lifecycle.suspended_at else phase
+        return f"only a flow that {found} can be retried, and this one is {is_now}"

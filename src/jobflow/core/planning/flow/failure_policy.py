@@ -3,7 +3,7 @@
 Stop (the default) and Abort start no further steps, except handlers (steps whose own condition
 Failed or Finished is met) and steps behind a handler. Abort also aborts all other running steps.
 Continue starts every step that does not depend on the failure. A failure that the step's
-continueOnFailure forgives does not count, nor does a failure in `finally`.
+continueOnFailure tolerates does not count, nor does a failure in `finally`.
 """
 
 from collections.abc import Iterable, Sequence

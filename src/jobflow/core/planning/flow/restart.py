@@ -1,13 +1,12 @@
-"""Retry of a failed flow: the status from which it continues.
+"""Retry of an ended flow: the status from which it continues.
 
-Failed, UpstreamFailed and Stopped steps go back to Waiting, and so does every Skipped step behind
-one of them, without its decisions; `finally` runs again. A daemon that was ended with its flow goes
-back too if a step behind it does, because that needs its service. Completed steps, items and
-repeats stay. `pastAttempts` is the number of attempts before. Volume claims stay too; one that was
-deleted since is created again before it is needed. A flow of a concurrency group waits for a place
-again. Nothing is started here.
+`runs_again` says which steps, items and repeats run again; all others stay. Those go back to
+Waiting, without their decisions. `pastAttempts` is the number of attempts before. Volume claims
+stay too; one that was deleted since is created again before it is needed. A flow of a concurrency
+group waits for a place again. Nothing is started here.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -23,38 +22,34 @@ from jobflow.api.flow.status import (
     StepPhase,
 )
 from jobflow.api.volcano.job import JobPhase
-from jobflow.core.planning.children import ChildFlow
+from jobflow.core.planning.children import ChildFlow, goes_on
 from jobflow.core.planning.context import PlanContext, with_job_as_child
+from jobflow.core.planning.flow.runs_again import Again, find_runs_again
 from jobflow.core.planning.view import View
 from jobflow.core.pods.resources import replace_hours
-from jobflow.core.reasons import StepReason
-from jobflow.core.spec.expressions import reads_of_text
-from jobflow.core.spec.items import takes_items
 from jobflow.core.text import format_progress
 from jobflow.core.timestamps import truncate_to_second
 
 C = TypeVar("C", bound=RunCondition)
 
 
-def restarted(flow: JobFlow, view: View, now: datetime, handled: list[str] | None) -> JobFlowStatus:
-    """Return the status from which a Failed flow continues. `handled`: UIDs of Commands."""
+def restarted(
+    flow: JobFlow,
+    view: View,
+    now: datetime,
+    handled: list[str] | None,
+    *,
+    tolerated: bool = False,
+) -> JobFlowStatus:
+    """Return the status from which an ended flow continues. `handled`: UIDs of Commands;
+    `tolerated`: tolerated failures run again too."""
     ctx = PlanContext.of(flow, View(), now)
-    back = _back(ctx)
-    changed = _behind(ctx, back)
     conditions = {observed.key: observed.stored for observed in ctx.observed}
-    again = set[int]()
-    """Steps of which all runs run again."""
-    for position in ctx.graph.order:
-        if position in back and _runs_all_again(ctx, position, back, again):
-            again.add(position)
-    for position in back:
-        observed = ctx.observed[position]
-        fresh = position >= ctx.last_from or position in again
-        is_behind = position in changed or position >= ctx.last_from
-        condition = _back_to_waiting(ctx, position, again=fresh)
+    for position, again in find_runs_again(ctx, view.jobs, tolerated=tolerated).items():
+        condition = _back_to_waiting(ctx, position, again.kept)
         if ctx.layout.runs_flow[position]:
-            condition = _with_children(condition, view, continued=not is_behind)
-        conditions[observed.key] = condition
+            condition = _with_children(condition, view, again, tolerated=tolerated)
+        conditions[ctx.observed[position].key] = condition
     conditions = {
         key: with_job_as_child(condition, step, ctx)
         for step, (key, condition) in zip(ctx.steps, conditions.items(), strict=True)
@@ -83,67 +78,24 @@ def restarted(flow: JobFlow, view: View, now: datetime, handled: list[str] | Non
         volume_claims=None,
         outputs=None,
         retries=_retries(ctx, view),
+        tolerated_retried=tolerated,
+        tolerated_in_children=False,
         handled_commands=handled,
     )
 
 
-def _back(ctx: PlanContext) -> set[int]:
-    conditions, graph = [observed.stored for observed in ctx.observed], ctx.graph
-    back = {p for p, stored in enumerate(conditions) if _failed(stored) or p >= ctx.last_from}
-    for position in graph.order:
-        if conditions[position].phase == StepPhase.SKIPPED and position not in ctx.layout.left_out:
-            if not back.isdisjoint(graph.targets[position]):
-                back.add(position)
-    return back | _services(ctx, back)
-
-
-def _failed(stored: StepCondition) -> bool:
-    if stored.phase == StepPhase.SKIPPED:
-        return stored.reason not in (StepReason.NOT_TAKEN, StepReason.NOT_TARGETED)
-    return stored.phase != StepPhase.COMPLETED
-
-
-def _services(ctx: PlanContext, back: set[int]) -> set[int]:
-    """Return the daemons that ended with the flow and that a step going back depends on."""
-    graph, ahead = ctx.graph, set[int]()
-    for position in reversed(graph.order):
-        if position in back or position in ahead:
-            ahead.update(graph.targets[position])
-    return {p for p in ahead if ctx.observed[p].stored.reason == StepReason.DAEMON_ENDED}
-
-
-def _behind(ctx: PlanContext, back: set[int]) -> set[int]:
-    found: set[int] = set()
-    for position in ctx.graph.order:
-        if any(target in back or target in found for target in ctx.graph.targets[position]):
-            found.add(position)
-    return found
-
-
-def _runs_all_again(ctx: PlanContext, position: int, back: set[int], again: set[int]) -> bool:
-    """Return whether all runs of a loop run again: its items may differ now, because
-    `forEach.from` reads a step that goes back, or all of its repeats have completed and `until` did
-    not hold. `again`: the steps before it of which this is known."""
-    observed = ctx.observed[position]
-    if takes_items(observed.step):
-        return not again.isdisjoint(ctx.layout.needs[position].matched)
-    if (each := observed.step.for_each) is not None:
-        reads = reads_of_text(each.from_ or "")
-        return any(ctx.graph.index.get(read.step) in back for read in reads)
-    return all(run.phase == StepPhase.COMPLETED for run in observed.stored.runs or ())
-
-
-def _back_to_waiting(ctx: PlanContext, position: int, *, again: bool) -> StepCondition:
+def _back_to_waiting(ctx: PlanContext, position: int, kept: Collection[int]) -> StepCondition:
+    """Return the condition of a step that runs again, with its runs that stay (`kept`)."""
     stored = ctx.observed[position].stored
     runs = [
-        RunCondition(index=run.index, **_kept_fields(run))
-        if again or run.phase != StepPhase.COMPLETED
-        else msgspec.structs.replace(run, past_attempts=run.attempts)
+        msgspec.structs.replace(run, past_attempts=run.attempts)
+        if run.index in kept
+        else RunCondition(index=run.index, **_kept_fields(run))
         for run in stored.runs or ()
-        if run.attempts or run.phase != StepPhase.SKIPPED
+        if run.attempts or run.index in kept
     ]
-    kept = _kept_fields(stored)
-    return StepCondition(last_transition_time=ctx.second, runs=runs or None, **kept)
+    kept_fields = _kept_fields(stored)
+    return StepCondition(last_transition_time=ctx.second, runs=runs or None, **kept_fields)
 
 
 def _retries(ctx: PlanContext, view: View) -> int:
@@ -154,31 +106,33 @@ def _retries(ctx: PlanContext, view: View) -> int:
     return stored + 1 if ctx.layout.has_children else stored
 
 
-def _with_children(condition: StepCondition, view: View, *, continued: bool) -> StepCondition:
-    """Return the condition of a step that goes back, with the failed child flows that continue.
-    Their hours are added again when they end. Without its name, no child continues."""
-    runs = [_with_child(run, view, continued=continued) for run in condition.runs or ()]
+def _with_children(
+    condition: StepCondition, view: View, again: Again, *, tolerated: bool
+) -> StepCondition:
+    """Return the condition of a step that runs again, with the child flows that are retried. Their
+    hours are added again when they end. Without its name, a child is made anew."""
+    runs = [_with_child(run, view, again, tolerated=tolerated) for run in condition.runs or ()]
     found = msgspec.structs.replace(condition, runs=runs or None)
     if not runs:
-        return _with_child(found, view, continued=continued)
+        return _with_child(found, view, again, tolerated=tolerated)
     total = found.requested_hours
     for before, after in zip(condition.runs or (), runs, strict=True):
         total = replace_hours(total, before.requested_hours, after.requested_hours)
     return msgspec.structs.replace(found, requested_hours=total)
 
 
-def _with_child(run: C, view: View, *, continued: bool) -> C:
+def _with_child(run: C, view: View, again: Again, *, tolerated: bool) -> C:
     child = view.jobs.get(run.job)
     if run.phase != StepPhase.WAITING or not isinstance(child, ChildFlow):
         return run
-    if not continued or child.phase != JobPhase.FAILED:
+    if not (again.goes_on(run.index) and goes_on(child, tolerated=tolerated)):
         return msgspec.structs.replace(run, job="")
     hours = replace_hours(run.requested_hours, child.hours, None)
     return msgspec.structs.replace(run, requested_hours=hours)
 
 
 def is_retried_with(child: JobFlow, parent: JobFlow | None) -> bool:
-    """Return whether the stored status of the parent lets a failed child flow run again."""
+    """Return whether the stored status of the parent lets a child flow that has ended run again."""
     if parent is None or parent.final or parent.status.retries == child.status.retries:
         return False
     return any(

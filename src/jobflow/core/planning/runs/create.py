@@ -9,13 +9,12 @@ from itertools import count
 import msgspec
 
 from jobflow.api.flow.status import RunCondition, StepPhase
-from jobflow.api.volcano.job import JobPhase
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import AttemptFacts
 from jobflow.core.manifests.job import Attempt, build_job
 from jobflow.core.names import format_attempt_name
 from jobflow.core.planning.actions import Guard
-from jobflow.core.planning.children import ChildFlow
+from jobflow.core.planning.children import ChildFlow, goes_on
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Continuation, Draft, RunDecision
 from jobflow.core.planning.observed import ObservedRun
@@ -44,7 +43,7 @@ def next_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
 
     Its name is the next `-r<n>` that was never used.
     """
-    if (child := _failed_child(run, ctx)) is not None:
+    if (child := _retried_child(run, ctx)) is not None:
         name = child.metadata.name
         condition = wait(run, StepReason.STARTING, f"the flow {name} is being retried")
         return RunDecision(condition, drafts=(Continuation(child),))
@@ -56,14 +55,15 @@ def next_attempt(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     return _attempt(run, ctx, name, run.attempts + 1, Guard(ctx.flow.metadata.uid, gone))
 
 
-def _failed_child(run: ObservedRun, ctx: PlanContext) -> ChildFlow | None:
-    """Return the failed child flow of a run that goes on after a retry of the flow: it is retried
-    too, so that its completed steps stay completed."""
+def _retried_child(run: ObservedRun, ctx: PlanContext) -> ChildFlow | None:
+    """Return the child flow of a run that goes on after a retry of the flow: it is retried too, so
+    that its completed steps stay completed."""
     stored = run.stored
     if run.started or run.case_runs_no_flow or not stored.job:
         return None
     found = next((job for job in run.jobs if job.metadata.name == stored.job), None)
-    if not isinstance(found, ChildFlow) or found.phase != JobPhase.FAILED:
+    tolerated = ctx.flow.status.tolerated_retried
+    if not isinstance(found, ChildFlow) or not goes_on(found, tolerated=tolerated):
         return None
     gone = stored.job in ctx.view.deleted or found.metadata.deletion_timestamp is not None
     return None if gone else found

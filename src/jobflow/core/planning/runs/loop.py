@@ -89,6 +89,14 @@ class Loop:
         return any(condition.phase == StepPhase.FAILED for condition in self.conditions)
 
     @property
+    def fails_at_first(self) -> bool:
+        """Whether a run has failed before any has begun since the last retry of the flow, because
+        its vcjob cannot be created. A tolerated failure of an attempt is from before the retry."""
+        stays = self.observed.step.continue_on_failure
+        failed = (each for each in self.conditions if each.phase == StepPhase.FAILED)
+        return any(not (stays and each.attempts) for each in failed)
+
+    @property
     def not_started(self) -> int:
         """The number of runs that have not begun."""
         return self.total - sum(index < self.total for index in self.decided)
@@ -132,7 +140,7 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
         if all(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values()):
             well = end.phase == StepPhase.COMPLETED or loop.failed
             loop.verdict = LoopEnd() if well else LoopEnd(end.reason, recorded_end_message(""))
-    elif observed.started or loop.failed:
+    elif observed.started or loop.fails_at_first:
         _continue(loop, ctx, end)
     else:
         return None

@@ -8,6 +8,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
+import msgspec
+
 from jobflow.api.flow.status import (
     ENDED_STEP_PHASES,
     RequestedHours,
@@ -23,12 +25,9 @@ from jobflow.core.planning.observed import ObservedRun, ObservedStep
 from jobflow.core.planning.runs.finish import describe_failed_pods
 from jobflow.core.planning.runs.loop import Loop, LoopEnd
 from jobflow.core.pods.resources import replace_hours
-from jobflow.core.reasons import StepReason
+from jobflow.core.reasons import WITH_THE_FLOW, StepReason
 from jobflow.core.spec.items import name_item
 from jobflow.core.text import format_count, shorten
-
-WITH_THE_FLOW = frozenset({StepReason.CANCELLED, StepReason.FAILURE_POLICY})
-"""Reasons of a run that failed with the flow, not by itself."""
 
 
 def summarize(loop: Loop) -> StepDecision:
@@ -76,6 +75,7 @@ def _condition(
         fields = _ended(loop, loop.verdict, runs)
         if fields["phase"] == StepPhase.COMPLETED:
             fields.setdefault("message", describe_failed_pods(counts))
+        runs = _without_left_over(loop, runs)
     elif attempts <= stored.past_attempts or not conditions:
         fields = _at_first(loop, conditions)
     elif observed.step.for_each is not None:
@@ -94,6 +94,21 @@ def _condition(
         requested_hours=_hours(loop),
         **fields,
     )
+
+
+def _without_left_over(loop: Loop, runs: Sequence[RunCondition]) -> list[RunCondition]:
+    """Return the runs of a step that ends. Those that it had before a retry of the flow and does
+    not have any more are NotTaken: they keep the number of their attempts."""
+    most = loop.total if loop.observed.step.repeat is None else len(loop.decided)
+    message = "it ran before the flow was retried, and is not needed any more"
+    return [
+        run
+        if not run.is_left_over or (run.index or 0) < most
+        else msgspec.structs.replace(
+            run, phase=StepPhase.SKIPPED, reason=StepReason.NOT_TAKEN, message=message
+        )
+        for run in runs
+    ]
 
 
 def _at_first(loop: Loop, conditions: Sequence[RunCondition]) -> dict[str, Any]:
@@ -190,8 +205,8 @@ def _ended(loop: Loop, verdict: LoopEnd, runs: Sequence[RunCondition]) -> dict[s
         fields = _failed(loop, failed)
     elif skipped := [run for run in runs if run.phase == StepPhase.SKIPPED]:
         fields = _skipped(loop, runs, skipped)
-    if loop.observed.step.repeat is not None and runs:
-        last = runs[-1]
+    if loop.observed.step.repeat is not None and loop.decided:
+        last = loop.decided[max(loop.decided)][1].condition
         fields |= {
             "job": last.job,
             "create_time": last.create_time,
@@ -245,7 +260,8 @@ def _counts(observed: ObservedStep, runs: Sequence[RunCondition]) -> dict[str, T
     """Return the counts of all items together, or of the last repeat."""
     stored = observed.stored
     if observed.step.repeat is not None:
-        return runs[-1].task_status_count if runs else None
+        begun = (run for run in reversed(runs) if not run.is_left_over)
+        return next((run.task_status_count for run in begun), None)
     if runs is stored.runs:
         return stored.task_status_count
     sums: dict[str, dict[str, int]] = {}

@@ -4,7 +4,15 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from jobflow.api.flow.status import FINAL_PHASES, FlowPhase, FlowState, JobFlowStatus
+from jobflow.api.flow.status import (
+    ENDED_STEP_PHASES,
+    FINAL_PHASES,
+    FlowPhase,
+    FlowState,
+    JobFlowStatus,
+    StepCondition,
+)
+from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.volume_claims import created_claims
@@ -65,11 +73,26 @@ def flow_status(
         suspended_at=lifecycle.suspended_at,
         suspended_by=lifecycle.suspended_by,
         retries=stored.retries,
+        tolerated_retried=stored.tolerated_retried,
+        tolerated_in_children=_tolerated_in_children(ctx, conditions),
         finally_cancelled=lifecycle.finally_too,
         **lists,
     )
     found = known if status == known else fitted(status, known, lambda: ctx.layout.named_failures)
     return stored if found is known else found
+
+
+def _tolerated_in_children(ctx: PlanContext, conditions: Iterable[StepCondition]) -> bool:
+    """Return whether a child flow with which a run has ended has tolerated failures."""
+    if ctx.flow.status.tolerated_in_children or not ctx.layout.has_children:
+        return ctx.flow.status.tolerated_in_children
+    ended = (
+        ctx.view.jobs.get(run.flow)
+        for condition in conditions
+        for run in condition.runs or (condition,)
+        if run.phase in ENDED_STEP_PHASES
+    )
+    return any(isinstance(job, ChildFlow) and job.has_tolerated_failures for job in ended)
 
 
 def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlowStatus:

@@ -13,7 +13,7 @@ from jobflow.core.spec.items import get_items
 from jobflow.core.spec.readiness import Requirement, StepEnd, TargetState
 from jobflow.core.text import format_count
 
-_ENDS_AFTER_ITEMS = (StepEnd.COMPLETED, StepEnd.FAILED, StepEnd.FORGIVEN)
+_ENDS_AFTER_ITEMS = (StepEnd.COMPLETED, StepEnd.FAILED, StepEnd.TOLERATED)
 """Ends of steps whose items may have run. The items of a skipped step did not."""
 
 

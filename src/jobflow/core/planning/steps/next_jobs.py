@@ -92,7 +92,7 @@ class Forecast(PendingSteps):
             self._starting.append(position)
             self._decide_matching_again(position)
             return
-        failed = StepEnd.FORGIVEN if is_tolerated(step, condition) else StepEnd.FAILED
+        failed = StepEnd.TOLERATED if is_tolerated(step, condition) else StepEnd.FAILED
         self.ends[position] = failed if _has_failed(condition) else StepEnd.COMPLETED
         self._decide_dependants_again(position)
 

@@ -1,0 +1,123 @@
+"""What a retry would run again, and how long the jobs of it ran that have completed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
+from jobflow.core.planning.children import goes_on, observe
+from jobflow.core.planning.context import PlanContext
+from jobflow.core.planning.flow.runs_again import Again, find_runs_again
+from jobflow.core.planning.observed import ObservedStep
+from jobflow.core.planning.view import View
+from jobflow.core.schedule.spans import Attempts, State, runs_of, spans_of_job
+from jobflow.core.spec.items import get_items
+from jobflow.core.text import format_count
+
+
+@dataclass(frozen=True, slots=True)
+class RunsAgain:
+    """A step, or one item or repeat of it, that a retry runs again."""
+
+    place: str
+    """`train`, `train/3`, or `train/3/fit` in a child flow."""
+    phase: str
+    """Its phase now."""
+    count: str
+    """`2 of 12 items`, if not all items of a step run again; else ""."""
+    lost: timedelta | None
+    """How long the jobs ran of what has completed in it; None if nothing has."""
+
+
+def list_runs_again(
+    flow: JobFlow, children: Mapping[str, JobFlow], now: datetime, *, tolerated: bool = False
+) -> list[RunsAgain]:
+    """Return what a retry of an ended flow would run again, in the order of the spec, with the
+    steps of child flows that are retried with it. `children`: the flows below it, by name;
+    `tolerated`: tolerated failures run again too."""
+    return [*_List(flow, children, now, tolerated=tolerated)]
+
+
+def sum_lost(found: Sequence[RunsAgain]) -> timedelta:
+    """Return how long the jobs ran of all that has completed and would run again."""
+    return sum((each.lost for each in found if each.lost is not None), timedelta())
+
+
+class _List:
+    """The list for a flow, or for a child flow that is retried."""
+
+    def __init__(
+        self, flow: JobFlow, children: Mapping[str, JobFlow], now: datetime, *, tolerated: bool
+    ) -> None:
+        self._flow, self._children, self._now = flow, children, now
+        self._tolerated = tolerated
+        self._ctx = PlanContext.of(flow, View(), now)
+        names = self._ctx.children & children.keys()
+        self._jobs = {name: observe(children[name]) for name in names}
+        self._attempts = Attempts(flow)
+
+    def __iter__(self) -> Iterator[RunsAgain]:
+        again = find_runs_again(self._ctx, self._jobs, tolerated=self._tolerated)
+        for position, how in again.items():
+            yield from self._step(self._ctx.observed[position], how)
+
+    def _step(self, observed: ObservedStep, how: Again) -> Iterator[RunsAgain]:
+        name = observed.step.name
+        stored = (self._flow.status.conditions or {}).get(observed.key, observed.stored)
+        runs = [run for run in runs_of(stored) if run.index is None or run.index not in how.kept]
+        known = (self._time_lost(observed.key, run, how) for run in runs)
+        lost = [each for each in known if each is not None]
+        items = get_items(observed.step, stored.decisions) if observed.step.fan_out else None
+        left = len(items) - len(how.kept) if items is not None and how.kept else 0
+        count = f"{left} of {format_count(len(items or ()), 'item')}" if left else ""
+        yield RunsAgain(name, stored.phase, count, sum(lost, timedelta()) if lost else None)
+        yield from self._of_children(name, runs, how)
+
+    def _of_children(
+        self, name: str, runs: Sequence[RunCondition], how: Again
+    ) -> Iterator[RunsAgain]:
+        for run in runs:
+            child = self._retried_child(run, how)
+            if child is None:
+                continue
+            place = name if run.index is None else f"{name}/{run.index}"
+            for each in _List(child, self._children, self._now, tolerated=self._tolerated):
+                yield RunsAgain(f"{place}/{each.place}", each.phase, each.count, each.lost)
+
+    def _retried_child(self, run: RunCondition, how: Again) -> JobFlow | None:
+        """Return the child flow of a run, if it is retried and not made anew."""
+        child = self._jobs.get(run.flow)
+        if child is None or not how.goes_on(run.index):
+            return None
+        return self._children[run.flow] if goes_on(child, tolerated=self._tolerated) else None
+
+    def _time_lost(self, key: str, run: RunCondition, how: Again) -> timedelta | None:
+        """Return how long the jobs of a run ran, if it has completed and runs again as a whole."""
+        if run.phase != StepPhase.COMPLETED or self._retried_child(run, how) is not None:
+            return None
+        if run.flow in self._jobs:
+            return self._time_of_child(self._children[run.flow])
+        return _time_of_run(self._attempts, key, run)
+
+    def _time_of_child(self, child: JobFlow) -> timedelta:
+        attempts, total = Attempts(child), timedelta()
+        conditions = child.status.conditions or {}
+        for key in attempts.keys:
+            for run in runs_of(conditions.get(key, StepCondition())):
+                inner = self._children.get(run.flow)
+                if inner is not None:
+                    total += self._time_of_child(inner)
+                elif run.phase == StepPhase.COMPLETED:
+                    total += _time_of_run(attempts, key, run)
+        return total
+
+
+def _time_of_run(attempts: Attempts, key: str, run: RunCondition) -> timedelta:
+    """Return how long the job of the last attempt of a run ran."""
+    records = attempts.of_run(key, run)[-1:]
+    ended = (spans_of_job(each, each.end_timestamp) for each in records if each.end_timestamp)
+    spans = (span for found in ended for span in found if span.state is State.RUNNING)
+    return sum((span.duration for span in spans), timedelta())
