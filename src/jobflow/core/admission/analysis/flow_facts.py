@@ -35,6 +35,7 @@ from jobflow.core.admission.analysis.names.places import OUTPUTS, ExpressionPlac
 from jobflow.core.admission.analysis.names.visible_names import NameScope
 from jobflow.core.admission.analysis.probe_entries import AnyProbeEntry as AnyProbeEntry
 from jobflow.core.admission.analysis.probe_entries import ProbeEntry as ProbeEntry
+from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.lazy import lazy_property
 from jobflow.core.manifests.layers import Rank
 from jobflow.core.manifests.unknown_fields import misfits
@@ -68,15 +69,22 @@ class FlowFacts:
     """Facts of one flow. A step's position is its index in `steps`."""
 
     def __init__(
-        self, flow: JobFlow, known: Known, level: int = 1, outline: Outline | None = None
+        self,
+        flow: JobFlow,
+        known: Known,
+        level: int = 1,
+        outline: Outline | None = None,
+        budget: TreeBudget | None = None,
     ) -> None:
-        """`outline`: that of `spec.flows` with the values of params, if it is known."""
+        """`outline`: that of `spec.flows` with the values of params, if it is known. `budget`: that
+        of the outermost flow."""
         self.written_flow = flow
         """The flow as the user wrote it, with references in numbers and timeouts."""
         self.flow = flow = with_param_values(flow)
         self.known = known
         self.level = level
         """1 for an outermost flow, 2 for its child flows, and so on."""
+        self.budget = TreeBudget() if budget is None else budget
         first = Outline(flow.spec.flows or ()) if outline is None else outline
         last = Outline(flow.spec.finally_) if flow.spec.finally_ else NO_STEPS
         self.flows: Sequence[Step] = first.steps
@@ -289,10 +297,13 @@ class FlowFacts:
     # ------------------------------------------------------------------- child flows
 
     @lazy_property
+    def steps_with_flows(self) -> list[int]:
+        """Steps that may run a child flow."""
+        return [i for i, step in self.steps_with_options if step.may_run_flow]
+
+    @lazy_property
     def children(self) -> list[Child]:
-        """Child flows of steps and of their cases, in the order of the flow."""
-        if not any(step.may_run_flow for _, step in self.steps_with_options):
-            return []
+        """Child flows of steps and of their cases (`child_flows`)."""
         return child_flows(self)
 
     @lazy_property
@@ -307,7 +318,11 @@ class FlowFacts:
     def resolved_layers(self) -> list[ResolvedLayer]:
         """Jobs of steps and cases without a template, their arguments and their patches, in the
         order of the flow."""
-        return list(resolved_layers(self.flow, self.owners)) if self.owners else []
+        return (
+            list(resolved_layers(self.flow, self.owners, self.budget, self.level))
+            if self.owners
+            else []
+        )
 
     @lazy_property
     def has_work(self) -> bool:
@@ -356,7 +371,7 @@ class FlowFacts:
     def templates(self) -> list[str]:
         """Names of the JobTemplates that steps may run, in the order of the flow."""
         if self.steps_with_options and (
-            self.cases or self.children or self.has_work or self.approvals
+            self.cases or self.steps_with_flows or self.has_work or self.approvals
         ):
             pairs = ((step, case) for step in self.steps for case in step.switch or (None,))
             return list(dict.fromkeys(filter(None, (s.template_for(case) for s, case in pairs))))
@@ -396,4 +411,5 @@ class FlowFacts:
 
     @lazy_property
     def _resolver(self) -> Resolver:
-        return Resolver(self.flow, self.resolved_layers, self.known.templates or {})
+        templates = self.known.templates or {}
+        return Resolver(self.flow, self.resolved_layers, templates, self.budget, self.level)

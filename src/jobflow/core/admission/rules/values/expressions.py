@@ -68,7 +68,7 @@ def names_in_expressions_exist(facts: FlowFacts) -> Iterator[Violation]:
 
 def values_have_the_right_type(facts: FlowFacts) -> Iterator[Violation]:
     """The value is true or false, for forEach.from a list, if that is known before the run."""
-    trial = TrialEvaluation(facts.flow)
+    trial = TrialEvaluation(facts.flow, facts.budget, facts.level)
     for each, parsed, faults in facts.expressions.parsed:
         if not faults and not each.place.is_of_flow:  # an output has any type
             step = facts.steps[each.place.position]
@@ -78,7 +78,8 @@ def values_have_the_right_type(facts: FlowFacts) -> Iterator[Violation]:
 
 def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
     """Checks the references in patches and in the messages of approvals."""
-    scope, trial = facts.expressions.scope, ReferenceTrial(facts.flow, facts.steps)
+    scope = facts.expressions.scope
+    trial = ReferenceTrial(facts.flow, facts.steps, facts.budget, facts.level)
     written: list[tuple[ExpressionPlace, Any, str, Callable[[str], str]]] = [
         (
             ExpressionPlace(
