@@ -118,8 +118,8 @@ def validate_facts(facts: FlowFacts) -> Verdict:
         field_warnings += chain.from_iterable(each.field_warnings for each in inner)
         del violations[MAX_FINDINGS:], field_warnings[MAX_FINDINGS:]
         warnings = list(dict.fromkeys(warnings))
-    if facts.level == 1:
-        warnings += facts.budget.warnings()
+    if facts.level == 1 and (unjudged := facts.budget.warning):
+        warnings.append(unjudged)
     if len(violations) > 1:
         violations.sort(key=_position)
     if not (violations or warnings or field_warnings):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_CHILDREN = 1_000
 """Child flows of a flow, each of which has an entry in its status."""
+MAX_PARAM_VALUES = 65_536
+"""Bytes of JSON of the values of all params of a flow."""
 MAX_LEVEL = 4
 """Levels of flows in flows; the outermost flow is the first."""
 CHILD_FIELDS = frozenset(
@@ -143,7 +145,7 @@ def child_flows(facts: FlowFacts) -> list[Child]:
             params = raw.get("params")
             resolved = None
             if params and isinstance(params, dict):
-                content = constants.insert(params)
+                content = constants.insert(params, MAX_PARAM_VALUES)
                 resolved = ChildParams(i, f"{path}.params", params, *content)
             inner = None
             if not misfits and facts.level < MAX_LEVEL:

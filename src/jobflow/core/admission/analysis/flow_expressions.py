@@ -97,11 +97,24 @@ class WrittenExpression(NamedTuple):
 class FlowExpressions:
     """Expressions of one flow."""
 
-    def __init__(self, written: Sequence[WrittenExpression], scope: NameScope) -> None:
+    def __init__(
+        self,
+        written: Sequence[WrittenExpression],
+        scope: NameScope,
+        budget: TreeBudget,
+        level: int,
+    ) -> None:
         self.scope = scope
         self.characters = sum(len(each.text) for each in written)
-        self.written = written if self.characters <= MAX_CHARACTERS else []
-        """Every expression; empty if they exceed MAX_CHARACTERS."""
+        if self.characters > MAX_CHARACTERS:
+            written = []
+        elif budget.characters < self.characters:
+            budget.leave_out("expressions", level)
+            written = list(_first(written, budget.characters))
+        budget.characters -= sum(len(each.text) for each in written)
+        self.written = written
+        """The expressions that are judged; none if they exceed MAX_CHARACTERS."""
+        self._suggest = cache(Suggester(sorted(FUNCTIONS)).nearest)
 
     @cached_property
     def parsed(self) -> list[tuple[WrittenExpression, Expression, list[NameFault]]]:
@@ -117,9 +130,18 @@ class FlowExpressions:
         for name, at in parsed.calls:
             if name not in FUNCTIONS:
                 meant = _FOREIGN_FUNCTIONS.get(name)
-                guess = did_you_mean(meant or Suggester(sorted(FUNCTIONS)).nearest(name))
+                guess = did_you_mean(meant or self._suggest(name))
                 yield NameFault(at, f"there is no function {name}{guess}")
         yield from self.scope.faults(each.place, parsed.mentions, each.text)
+
+
+def _first(written: Iterable[WrittenExpression], most: int) -> Iterator[WrittenExpression]:
+    """Yield the expressions that have at most so many characters together."""
+    for each in written:
+        most -= len(each.text)
+        if most < 0:
+            return
+        yield each
 
 
 class TrialEvaluation:

@@ -252,7 +252,7 @@ class FlowFacts:
     def expressions(self) -> FlowExpressions:
         """The expressions, parsed, and the names that each may use."""
         scope = NameScope(self.flow, self.graph, self.finally_graph, self.steps, self.tasks)
-        return FlowExpressions(self.written_expressions, scope)
+        return FlowExpressions(self.written_expressions, scope, self.budget, self.level)
 
     @lazy_property
     def named_failures(self) -> Mapping[str, NamedFailure]:

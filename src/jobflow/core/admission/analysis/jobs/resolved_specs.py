@@ -170,10 +170,15 @@ class Constants:
         self._budget, self._level = budget, level
         self._room = ReferenceRoom(MAX_REFERENCED) if level == 1 else budget.references
 
-    def insert(self, written: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool, bool]:
+    def insert(
+        self, written: Mapping[str, Any], most: int = MAX_REFERENCED
+    ) -> tuple[Mapping[str, Any], bool, bool]:
         """Return JSON with the known values of its references, whether others are open, and whether
-        it is too large."""
+        these values have more than `most` bytes, or than there is room for in an outermost flow.
+        """
         is_open = False
+        left = min(most, self._room.left)
+        room = ReferenceRoom(left)
 
         def value(reference: Reference) -> Any:
             nonlocal is_open
@@ -189,12 +194,14 @@ class Constants:
             return text
 
         try:
-            return replace_references(written, value, self._room), is_open, False
+            return replace_references(written, value, room), is_open, False
         except ReferencesTooLargeError:
-            if self._level == 1:
+            if self._level == 1 or left == most:
                 return written, True, True
             self._budget.leave_out("references", self._level)
             return written, True, False
+        finally:
+            self._room.left -= left - max(room.left, 0)
 
 
 class Resolver:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES, ChildParams
 from jobflow.core.admission.analysis.flow_expressions import (
     MAX_CHARACTERS,
     ReferenceTrial,
@@ -116,7 +117,14 @@ def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
 
 def references_are_small(facts: FlowFacts) -> Iterator[Violation]:
     """Each reference to a value is a copy of it."""
-    for layer in facts.references:
+    for params in facts.references:
+        if isinstance(params, ChildParams) and params.large:
+            detail = (
+                f"the values of its references have more than {MAX_PARAM_VALUES:,} bytes; put "
+                "large values into a ConfigMap or a volume"
+            )
+            yield Violation(params.path, Reason.TOO_LONG, None, detail)
+    for layer in facts.resolved_layers:
         if layer.large:
             detail = (
                 "the values of its references, and of those before it in the flow, have more "
