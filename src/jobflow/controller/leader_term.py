@@ -12,6 +12,7 @@ import structlog
 
 from jobflow.controller.apply.live_reads import catch_up_pods
 from jobflow.controller.controller import Controller
+from jobflow.controller.flow_judge import Judge, judge_here
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
@@ -32,6 +33,7 @@ async def lead(
     feeds: Feeds,
     hooks: Hooks | None = None,
     check: CheckPod = check_pod,
+    judge: Judge = judge_here,
     status_seconds: float = STATUS_SECONDS,
 ) -> None:
     """Run flows for one term, until `ending` is set and every request in flight is answered.
@@ -51,7 +53,9 @@ async def lead(
     ):
         if not await _before(ending, preparation()):
             return
-    controller = Controller(client, store, hooks=hooks, check=check, status_seconds=status_seconds)
+    controller = Controller(
+        client, store, hooks=hooks, check=check, judge=judge, status_seconds=status_seconds
+    )
     async with together() as beside:
         beside.stopping = True
         beside.start("the end of the term", lambda: _stop_in_time(ending, controller))

@@ -164,7 +164,7 @@ def test_a_finished_flow_does_not_change(end: str) -> None:
 
 
 def test_an_invalid_flow_fails_with_the_messages_of_admission() -> None:
-    planned = flow("a", b="x", c="c").plan()
+    planned = flow("a", b="x", c="c").judged().plan()
     assert (planned.phase, planned.reason, planned.creates) == ("Failed", "Invalid", [])
     assert "spec.flows[1].dependsOn.targets[0]" in planned.message
     assert "spec.flows[2].dependsOn.targets[0]" in planned.message

@@ -34,7 +34,7 @@ from jobflow.core.planning.actions import (
     ReadPods,
 )
 from jobflow.core.planning.children import observe
-from jobflow.core.planning.plan import plan
+from jobflow.core.planning.plan import judge, plan
 from jobflow.core.planning.view import (
     ClaimHolder,
     Held,
@@ -82,6 +82,11 @@ class World(WorldState):
 
     def plan(self) -> Planned:
         return Planned(plan(self.flow, self.view, now=self.now), self)
+
+    def judged(self) -> World:
+        """Return the world with the verdict on the flow, as the reconciler has it before its first
+        plan. Other worlds have flows that were reviewed."""
+        return replace(self, violations=judge(self.flow) or ())
 
     def with_spec(self, **changes: Any) -> World:
         """Change the spec of the flow, and add a template for each new step."""

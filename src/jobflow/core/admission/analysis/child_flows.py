@@ -132,7 +132,7 @@ def child_flows(facts: FlowFacts) -> list[Child]:
     if not facts.steps_with_flows or count_children(facts) > MAX_CHILDREN:
         return []
     constants = Constants(facts.flow, facts.budget, facts.level)
-    found = []
+    found: list[Child] = []
     for i in facts.steps_with_flows:
         for case, raw in flows_of(facts.steps[i]):
             if facts.budget.children <= 0:

@@ -14,8 +14,14 @@ from jobflow.api.flow.step import Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.resolved_specs import MAX_REFERENCED
 from jobflow.core.cel.references import measure_json
+from jobflow.core.json_values import count_values
 from jobflow.core.manifests.layers import count_containers, may_have_layers
 
+MOST_BYTES = 256 * 1024
+"""Size of an object that the event loop judges at most. Decoding it and walking its steps takes up
+to a tenth of a microsecond per byte."""
+MOST_EFFORT = 40_000
+"""Effort of the other checks that the event loop makes at most, in about microseconds."""
 VALUE = 20
 """A value in a step with options or in the rest of the spec."""
 SPEC_VALUE = 5
@@ -31,14 +37,13 @@ MERGED_VALUE = 2.5
 VARIABLE = 3
 """A variable that env sets in a container."""
 REFERENCE, INSERTED_BYTE = 12, 0.01
-_MARKS = (b",", b"{", b"[")
 _EXPRESSIONS = (b'"when":', b'"until":', b'"from":', b'"vars":', b'"outputs":')
 
 
 def effort_of_template(spec: Any) -> float:
     """Return the work to judge the spec of a JobTemplate."""
     text = _encode(spec)
-    return math.inf if text is None else SPEC_VALUE * _count_values(text)
+    return math.inf if text is None else SPEC_VALUE * count_values(text)
 
 
 def exceeds(facts: FlowFacts, limit: float) -> bool:
@@ -69,7 +74,7 @@ def _costs(facts: FlowFacts, templates: "_Templates") -> Iterator[float]:
     if text is None:
         yield math.inf
         return
-    yield VALUE * _count_values(text) + FLOW * text.count(b'"flow":')
+    yield VALUE * count_values(text) + FLOW * text.count(b'"flow":')
     yield CHARACTER * sum(len(each.text) for each in facts.written_expressions)
     yield _of_references(facts, text)
     spec = facts.flow.spec
@@ -152,7 +157,7 @@ class _Templates:
         if name not in self._values:
             template = self._known.get(name)
             text = b"" if template is None else _encode(template.spec) or b""
-            self._values[name] = _count_values(text)
+            self._values[name] = count_values(text)
         return self._values[name]
 
     def count_containers(self, name: str) -> int:
@@ -168,7 +173,3 @@ def _encode(value: Any) -> bytes | None:
         return msgspec.json.encode(value)
     except (RecursionError, UnicodeEncodeError, ValueError):
         return None
-
-
-def _count_values(text: bytes) -> int:
-    return sum(map(text.count, _MARKS))

@@ -1,7 +1,8 @@
 """`spec.parallelism`: the most vcjobs of a flow that exist at once, and who takes a free place.
 
 The drafts of all steps are turned into creates as long as there is room. The others are not even
-built, because a wide flow may have a thousand of them waiting.
+built, because a wide flow may have a thousand of them waiting. Nor are those that exceed the budget
+of a plan (`CreateBudget`): the next plan builds them, in the same order.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from jobflow.core.planning.waiting import postpone
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_count, shorten
 from jobflow.core.timestamps import add, ceil_to_second
+
+_HELD = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
 
 
 class Made(NamedTuple):
@@ -54,7 +57,8 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
         if not (drafts := decision.drafts):
             continue
         tried = drafts if turn is None else turn.let_through(drafts)
-        built = _built(ctx, tried, room, claims)
+        is_waiting = decision.condition.reason in _HELD
+        built = _built(ctx, tried, room, claims, is_waiting)
         faults |= built.faults
         if room is not None:
             room -= built.places
@@ -99,24 +103,30 @@ class _Built:
     wait: ClaimWait | None = None
     """Why the first of those that wait for a volume claim does."""
     is_late: bool = False
-    """Whether this plan may not evaluate the vars of the others."""
+    """Whether this plan may not build the others, or not evaluate their vars."""
     places: int = 0
     """How many take room: those that are created, now or once their claims are."""
 
 
 def _built(
-    ctx: PlanContext, drafts: Iterable[Draft | Continuation], room: int | None, claims: Claims
+    ctx: PlanContext,
+    drafts: Iterable[Draft | Continuation],
+    room: int | None,
+    claims: Claims,
+    is_waiting: bool,
 ) -> _Built:
-    """Build drafts for at most `room` places."""
-    built = _Built()
+    """Build drafts for at most `room` places. `is_waiting`: by its status, the step waits for a
+    volume claim, or its create was refused."""
+    built, budget = _Built(), ctx.progress.creates
     for draft in drafts:
         if built.places == room:
             break
         has_vars = isinstance(draft, Draft) and draft.step.vars
-        if has_vars and ctx.progress.allowance.spent:
+        if budget.is_spent(for_waiting=is_waiting) or (has_vars and ctx.progress.allowance.spent):
             built.is_late = True
             break
         create = draft.build(ctx.flow, ctx.progress.allowance)
+        budget.take(create)
         if isinstance(create, EvaluationFailure):
             built.faults[draft.name] = CreateFault(StepReason.EXPRESSION_ERROR, create.message)
             continue

@@ -20,8 +20,8 @@ from jobflow.core.cel.references import (
     ReferenceRoom,
     ReferencesTooLargeError,
     find_references,
-    measure_json,
     may_have_reference,
+    measure_json,
     replace_references,
 )
 from jobflow.core.cel.scope import EvaluationScope, resolve_references

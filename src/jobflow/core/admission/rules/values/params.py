@@ -86,8 +86,8 @@ def param_values_are_small(facts: FlowFacts) -> Iterator[Violation]:
     params = facts.flow.spec.params or ()
     if (size := measure_json([param.value for param in params])) > MAX_PARAM_VALUES:
         detail = (
-            f"the values have {size:,} bytes; at most {MAX_PARAM_VALUES:,} are allowed: put large values "
-            "into a ConfigMap or a volume"
+            f"the values have {size:,} bytes; at most {MAX_PARAM_VALUES:,} are allowed: put large "
+            "values into a ConfigMap or a volume"
         )
         yield Violation("spec.params", Reason.TOO_LONG, None, detail)
 
