@@ -68,7 +68,7 @@ class Draft(msgspec.Struct, frozen=True):
         return CreateJob(self.step.name, self.name, manifest, self.guard)
 
 
-MAX_CREATE_WORK = 50_000
+MAX_CREATE_WORK = 40_000
 """Work of the creates of one plan, in microseconds of the machine of docs/performance.md."""
 MAX_CREATE_BYTES = 64 << 20
 """Memory of the manifests of one plan."""
