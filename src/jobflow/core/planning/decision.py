@@ -72,8 +72,8 @@ MAX_CREATE_WORK = 40_000
 """Work of the creates of one plan, in microseconds of the machine of docs/performance.md."""
 MAX_CREATE_BYTES = 64 << 20
 """Memory of the manifests of one plan."""
-_CREATE, _VALUE = 40, 0.4
-"""Work of a create and of each JSON value in it."""
+_CREATE, _REFERENCE, _VALUE, _BYTE = 40, 5, 0.4, 0.002
+"""Work of a create, of each reference of its step, and of each JSON value and each byte in it."""
 _VALUE_BYTES, _CHARACTER_BYTES = 80, 4
 """Memory of a JSON value, and of a byte of JSON: one wide character widens a whole text."""
 
@@ -85,6 +85,8 @@ class CreateBudget:
     def __init__(self) -> None:
         self._work: float = MAX_CREATE_WORK
         self._bytes = MAX_CREATE_BYTES
+        self._references: dict[int, int] = {}
+        """Number of references in a step, by its id."""
 
     def is_spent(self, *, for_waiting: bool = False) -> bool:
         """Whether this plan may build no more. `for_waiting`: of vcjobs that wait, by the status,
@@ -92,14 +94,23 @@ class CreateBudget:
         part = 0.5 if for_waiting else 0
         return self._work <= part * MAX_CREATE_WORK or self._bytes <= part * MAX_CREATE_BYTES
 
-    def take(self, create: CreateJob | CommandFlow | EvaluationFailure) -> None:
-        """Take the cost of what a draft has become."""
+    def take(
+        self, draft: Draft | Continuation, create: CreateJob | CommandFlow | EvaluationFailure
+    ) -> None:
+        """Take the cost of a draft and of what it has become."""
         self._work -= _CREATE
+        if isinstance(draft, Draft):
+            self._work -= _REFERENCE * self._count_references(draft.step)
         if isinstance(create, CreateJob):
             text = msgspec.json.encode(create.manifest)
             values = count_values(text)
-            self._work -= _VALUE * values
+            self._work -= _VALUE * values + _BYTE * len(text)
             self._bytes -= _VALUE_BYTES * values + _CHARACTER_BYTES * len(text)
+
+    def _count_references(self, step: Step) -> int:
+        if id(step) not in self._references:
+            self._references[id(step)] = msgspec.json.encode(step).count(b"$(")
+        return self._references[id(step)]
 
 
 class Continuation(msgspec.Struct, frozen=True):

@@ -126,7 +126,7 @@ def _built(
             built.is_late = True
             break
         create = draft.build(ctx.flow, ctx.progress.allowance)
-        budget.take(create)
+        budget.take(draft, create)
         if isinstance(create, EvaluationFailure):
             built.faults[draft.name] = CreateFault(StepReason.EXPRESSION_ERROR, create.message)
             continue
