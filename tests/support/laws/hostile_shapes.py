@@ -90,7 +90,7 @@ _FREE: dict[str, dict[str, Value]] = {
 }
 _FREE["spec"] = _FREE["jobSpec"]
 _ANY: dict[str, Value] = {
-    "many": lambda n: [i for i in range(n)],
+    "many": lambda n: list(range(n)),
     "wide": lambda n: {f"k{i}": "$(params.x)" for i in range(n)},
     "deep": _deep,
     "long": _long,
@@ -177,11 +177,7 @@ def _of_step(path: tuple[str, ...], value: Value) -> dict[str, Shape]:
         ),
         "finally": lambda n: (
             spec(_steps(lambda i: {}, 1))
-            | {
-                "finally": [
-                    each | {"name": f"z{i}"} for i, each in enumerate(_steps(lambda i: step(2), n))
-                ]
-            }
+            | {"finally": _steps(lambda i: {"name": f"z{i}"} | step(2), n)}
         ),
     }
 

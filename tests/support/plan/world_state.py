@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -26,7 +26,6 @@ from jobflow.core.planning.view import (
     View,
 )
 from jobflow.core.spec.concurrency import NO_GROUP, Group
-from jobflow.core.violations import Violation
 from support.plan.steps import TEMPLATE_SPEC
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -70,8 +69,6 @@ class WorldState:
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     claims: Mapping[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
     """Answers to CreateClaim; None: the claim exists."""
-    violations: Sequence[Violation] = ()
-    """What the check of the flow before its first plan has found."""
     group: Group = NO_GROUP
     """The other flows of the concurrency group."""
     cancels: Mapping[str, datetime] = field(default_factory=dict)
@@ -99,7 +96,6 @@ class WorldState:
             holders=self.holders,
             refusals=self.refusals,
             claims=self.claims,
-            violations=self.violations,
             group=self.group,
             cancels=self.cancels,
             held=self.held,

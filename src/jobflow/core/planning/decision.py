@@ -72,8 +72,10 @@ MAX_CREATE_WORK = 40_000
 """Work of the creates of one plan, in microseconds of the machine of docs/performance.md."""
 MAX_CREATE_BYTES = 64 << 20
 """Memory of the manifests of one plan."""
-_CREATE, _REFERENCE, _VALUE, _BYTE = 40, 5, 0.4, 0.002
-"""Work of a create, of each reference of its step, and of each JSON value and each byte in it."""
+_CREATE, _VALUE, _BYTE = 40, 0.4, 0.002
+"""Work of a create, and of each JSON value and each byte in it."""
+_REFERENCE, _STEP_VALUE = 5, 2
+"""Work of each reference and each JSON value in the layers of its step."""
 _VALUE_BYTES, _CHARACTER_BYTES = 80, 4
 """Memory of a JSON value, and of a byte of JSON: one wide character widens a whole text."""
 
@@ -85,8 +87,8 @@ class CreateBudget:
     def __init__(self) -> None:
         self._work: float = MAX_CREATE_WORK
         self._bytes = MAX_CREATE_BYTES
-        self._references: dict[int, int] = {}
-        """Number of references in a step, by its id."""
+        self._of_steps: dict[int, float] = {}
+        """Work of the layers of a step, by its id."""
 
     def is_spent(self, *, for_waiting: bool = False) -> bool:
         """Whether this plan may build no more. `for_waiting`: of vcjobs that wait, by the status,
@@ -100,17 +102,19 @@ class CreateBudget:
         """Take the cost of a draft and of what it has become."""
         self._work -= _CREATE
         if isinstance(draft, Draft):
-            self._work -= _REFERENCE * self._count_references(draft.step)
+            self._work -= self._of_step(draft.step)
         if isinstance(create, CreateJob):
             text = msgspec.json.encode(create.manifest)
             values = count_values(text)
             self._work -= _VALUE * values + _BYTE * len(text)
             self._bytes -= _VALUE_BYTES * values + _CHARACTER_BYTES * len(text)
 
-    def _count_references(self, step: Step) -> int:
-        if id(step) not in self._references:
-            self._references[id(step)] = msgspec.json.encode(step).count(b"$(")
-        return self._references[id(step)]
+    def _of_step(self, step: Step) -> float:
+        if id(step) not in self._of_steps:
+            text = msgspec.json.encode(msgspec.structs.replace(step, for_each=None))
+            work = _REFERENCE * text.count(b"$(") + _STEP_VALUE * count_values(text)
+            self._of_steps[id(step)] = work
+        return self._of_steps[id(step)]
 
 
 class Continuation(msgspec.Struct, frozen=True):

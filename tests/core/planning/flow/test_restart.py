@@ -323,7 +323,7 @@ def test_a_cancel_after_a_retry_stops_the_retried_steps() -> None:
 
 
 def test_an_invalid_flow_is_not_retried() -> None:
-    world = flow("a", b="x").judged().settled()
+    world = flow("a", b="x").settled()
     assert world.flow.status.state.reason == "Invalid"
     world = world.with_command("RestartJob")
     assert world.plan().refused_commands == [
