@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -364,43 +365,31 @@ class _NoValueError(Exception):
 def resolve_references(value: Any, scope: EvaluationScope) -> Any:
     """Return JSON with the values of all references, or a failure if one has no value, except those
     to `last`."""
-    look_up = _LookUp(scope)
+    build = cache(lambda root, keys: build_variables([Mention(root, keys, 0)], scope))
     try:
-        return replace_references(value, look_up)
+        return replace_references(value, lambda reference: _look_up(reference, scope, build))
     except _NoValueError as error:
         return EvaluationFailure(str(error), missing=True)
     except ReferencesTooLargeError:
         return EvaluationFailure(TOO_LARGE)
 
 
-class _LookUp:
-    """The values of references. Each variable is built once."""
-
-    def __init__(self, scope: EvaluationScope) -> None:
-        self._scope = scope
-        self._variables: dict[tuple[str, ...], dict[str, Any]] = {}
-
-    def __call__(self, reference: Reference) -> Any:
-        """Return the value of a reference, or LEFT_OUT. Raises _NoValueError."""
-        value: Any = self._variables_of(reference)
-        path = ""
-        for key in (reference.root, *reference.keys):
-            value = _get_entry(value, key)
-            if value is UNSET and reference.root == "last" and self._scope.last is not UNSET:
-                return LEFT_OUT
-            if value is UNSET:
-                place = f" in {path}" if path else ""
-                raise _NoValueError(f"$({reference.path}) has no value: there is no {key!r}{place}")
-            path = f"{path}.{key}" if path else key
-        return value
-
-    def _variables_of(self, reference: Reference) -> dict[str, Any]:
-        keys = reference.keys[: 2 if reference.root == "steps" else 1]
-        found = self._variables.get((reference.root, *keys))
-        if found is None:
-            found = build_variables([Mention(reference.root, keys, 0)], self._scope)
-            self._variables[reference.root, *keys] = found
-        return found
+def _look_up(
+    reference: Reference,
+    scope: EvaluationScope,
+    build: Callable[[str, tuple[str, ...]], dict[str, Any]],
+) -> Any:
+    value: Any = build(reference.root, reference.keys[: 2 if reference.root == "steps" else 1])
+    path = ""
+    for key in (reference.root, *reference.keys):
+        value = _get_entry(value, key)
+        if value is UNSET and reference.root == "last" and scope.last is not UNSET:
+            return LEFT_OUT
+        if value is UNSET:
+            place = f" in {path}" if path else ""
+            raise _NoValueError(f"$({reference.path}) has no value: there is no {key!r}{place}")
+        path = f"{path}.{key}" if path else key
+    return value
 
 
 def _get_entry(value: Any, key: str) -> Any:

@@ -17,7 +17,7 @@ from jobflow.api.flow.control import Param
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.admission.analysis.jobs.resolved_specs import Constants
+from jobflow.core.admission.analysis.jobs.constants import Constants
 from jobflow.core.manifests.child import INHERITED
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.names import format_job_name

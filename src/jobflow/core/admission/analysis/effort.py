@@ -12,7 +12,7 @@ import msgspec
 
 from jobflow.api.flow.step import Step
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.jobs.resolved_specs import MAX_REFERENCED
+from jobflow.core.admission.analysis.jobs.constants import MAX_REFERENCED
 from jobflow.core.cel.references import measure_json
 from jobflow.core.json_values import count_values
 from jobflow.core.manifests.layers import count_containers, may_have_layers

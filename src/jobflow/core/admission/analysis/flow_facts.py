@@ -6,13 +6,11 @@ reference cycles is freed at once (docs/performance.md).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jobflow.api.flow.control import Approval, Case
 from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.flow.probe import HTTPGetProbe, Probe, TaskStatusProbe, TCPSocketProbe
 from jobflow.api.flow.step import Step
 from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows
@@ -31,6 +29,7 @@ from jobflow.core.admission.analysis.jobs.resolved_specs import (
     resolved_layers,
 )
 from jobflow.core.admission.analysis.jobs.volume_claims import VolumeClaim, list_claims
+from jobflow.core.admission.analysis.known import Known as Known
 from jobflow.core.admission.analysis.names.places import OUTPUTS, ExpressionPlace
 from jobflow.core.admission.analysis.names.visible_names import NameScope
 from jobflow.core.admission.analysis.probe_entries import AnyProbeEntry as AnyProbeEntry
@@ -54,17 +53,6 @@ _MAX_GENERATE_NAME = 58
 """Characters of `generateName` that an API server keeps (k8s.io/apiserver/pkg/storage/names)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The cluster's objects that admission of a flow or template depends on."""
-
-    templates: Mapping[str, JobTemplate] | None = None
-    """JobTemplates of the flow's namespace by name. None: unknown, so nothing is checked against
-    them."""
-    queues: Mapping[str, str] | None = None
-    """Queue name -> `status.state` ("Open", …). None: unknown."""
-
-
 class FlowFacts:
     """Facts of one flow. A step's position is its index in `steps`."""
 
@@ -76,8 +64,7 @@ class FlowFacts:
         outline: Outline | None = None,
         budget: TreeBudget | None = None,
     ) -> None:
-        """`outline`: that of `spec.flows` with the values of params, if it is known. `budget`: that
-        of the outermost flow."""
+        """`outline`: that of `spec.flows`, if it is known; `budget`: that of the outermost flow."""
         self.written_flow = flow
         """The flow as the user wrote it, with references in numbers and timeouts."""
         self.flow = flow = with_param_values(flow)
@@ -318,11 +305,7 @@ class FlowFacts:
     def resolved_layers(self) -> list[ResolvedLayer]:
         """Jobs of steps and cases without a template, their arguments and their patches, in the
         order of the flow."""
-        return (
-            list(resolved_layers(self.flow, self.owners, self.budget, self.level))
-            if self.owners
-            else []
-        )
+        return list(resolved_layers(self.flow, self.owners, self.budget, self.level))
 
     @lazy_property
     def has_work(self) -> bool:
@@ -411,5 +394,4 @@ class FlowFacts:
 
     @lazy_property
     def _resolver(self) -> Resolver:
-        templates = self.known.templates or {}
-        return Resolver(self.flow, self.resolved_layers, templates, self.budget, self.level)
+        return Resolver(self)

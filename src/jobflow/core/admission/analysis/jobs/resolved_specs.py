@@ -5,26 +5,20 @@ References to params and to the flow have their values here; others stay (`open_
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobflow.api.flow.control import Case
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.flow.step import Step
+from jobflow.core.admission.analysis.jobs.constants import Constants
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.admission.volcano.job_view import job_view
-from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.references import (
-    Reference,
-    ReferenceRoom,
-    ReferencesTooLargeError,
     find_references,
     may_have_reference,
     measure_json,
-    replace_references,
 )
-from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.manifests.layers import (
     Layer,
     Rank,
@@ -39,10 +33,8 @@ from jobflow.core.pods.names import PodNames, predict_pod_names
 from jobflow.core.suggest import Suggester
 from jobflow.core.violations import join_path
 
-MAX_REFERENCED = 8 << 20
-"""Bytes of JSON that all references of a flow may expand to."""
-_CONSTANT_ROOTS = frozenset({"params", "flow"})
-"""Roots of references whose values are known before anything runs."""
+if TYPE_CHECKING:
+    from jobflow.core.admission.analysis.flow_facts import FlowFacts
 
 
 class Owner(NamedTuple):
@@ -153,6 +145,8 @@ def resolved_layers(
     flow: JobFlow, owners: Sequence[Owner], budget: TreeBudget, level: int
 ) -> Iterator[ResolvedLayer]:
     """Yield the layers of steps and cases, with the known values of their references."""
+    if not owners:
+        return
     constants = Constants(flow, budget, level)
     for step, case, path, written in owners:
         for layer in own_layers(written):
@@ -160,71 +154,21 @@ def resolved_layers(
             yield ResolvedLayer(step, case, path, layer, *resolved)
 
 
-class Constants:
-    """The values of references that are known before anything runs. Those of an outermost flow have
-    room of their own, those of all its child flows share some."""
-
-    def __init__(self, flow: JobFlow, budget: TreeBudget, level: int) -> None:
-        scope = EvaluationScope(flow, lambda name: None)
-        self._get = cache(lambda text: resolve_references(text, scope))
-        self._budget, self._level = budget, level
-        self._room = ReferenceRoom(MAX_REFERENCED) if level == 1 else budget.references
-
-    def insert(
-        self, written: Mapping[str, Any], most: int = MAX_REFERENCED
-    ) -> tuple[Mapping[str, Any], bool, bool]:
-        """Return JSON with the known values of its references, whether others are open, and whether
-        these values have more than `most` bytes, or than there is room for in an outermost flow.
-        """
-        is_open = False
-        left = min(most, self._room.left)
-        room = ReferenceRoom(left)
-
-        def value(reference: Reference) -> Any:
-            nonlocal is_open
-            text = f"$({reference.path})"
-            if reference.root in _CONSTANT_ROOTS:
-                found = self._get(text)
-                if not isinstance(found, EvaluationFailure):
-                    is_open = (
-                        is_open or next(find_references(found, ""), None) is not None
-                    )  # of a param of a child flow
-                    return found
-            is_open = True
-            return text
-
-        try:
-            return replace_references(written, value, room), is_open, False
-        except ReferencesTooLargeError:
-            if self._level == 1 or left == most:
-                return written, True, True
-            self._budget.leave_out("references", self._level)
-            return written, True, False
-        finally:
-            self._room.left -= left - max(room.left, 0)
-
-
 class Resolver:
     """Resolves the steps of a flow to specs."""
 
-    def __init__(
-        self,
-        flow: JobFlow,
-        layers: Sequence[ResolvedLayer],
-        templates: Mapping[str, JobTemplate],
-        budget: TreeBudget,
-        level: int,
-    ) -> None:
+    def __init__(self, facts: "FlowFacts") -> None:
+        flow = facts.flow
         self._defaults = flow.spec.job_defaults
         self._claims = claim_names(flow) if flow.spec.volume_claims else {}
         self._layers: dict[tuple[int, int | None], list[ResolvedLayer]] = {}
-        for layer in layers:
+        for layer in facts.resolved_layers:
             self._layers.setdefault((layer.step, layer.case), []).append(layer)
-        self._templates = templates
+        self._templates = facts.known.templates or {}
         self.faults: list[tuple[ResolvedLayer, str]] = []
         """Layers that cannot be merged, and why, as `resolve` has found."""
         self._plain: dict[str, ResolvedSpec | None] = {}
-        self._budget, self._level = budget, level
+        self._budget, self._level = facts.budget, facts.level
         self._sizes: dict[int, int] = {}
         """By id of a spec or layer, which lives as long as this object."""
 
@@ -278,7 +222,7 @@ class Resolver:
                     yield ResolvedStep(i, self._merged(resolved, attempt) if merged else resolved)
 
     def _has_faults(self, resolved: ResolvedSpec, changes: Sequence[ResolvedLayer]) -> bool:
-        found = [(each, each.layer.fault(resolved.base)) for each in changes]
+        found = [(each, each.layer.fault(resolved.base, each.content)) for each in changes]
         faults = [(each, fault) for each, fault in found if fault is not None]
         self.faults += faults
         return bool(faults)

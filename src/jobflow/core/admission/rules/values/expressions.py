@@ -11,7 +11,7 @@ from jobflow.core.admission.analysis.flow_expressions import (
     TrialEvaluation,
 )
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.jobs.resolved_specs import MAX_REFERENCED
+from jobflow.core.admission.analysis.jobs.constants import MAX_REFERENCED
 from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.cel.expression import ExpressionFault, parse_expression
