@@ -45,7 +45,7 @@ class Aside:
 def answer_of(reviewer: PathReviewer, body: bytes) -> Answer:
     """The answer of a reviewer that waits for nothing."""
     try:
-        reviewer.review(body).send(None)  # type: ignore[attr-defined]
+        reviewer.review(body).send(None)
     except StopIteration as done:
         answer: Answer = done.value
         return answer

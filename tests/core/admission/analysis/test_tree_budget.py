@@ -12,7 +12,7 @@ from support.admission.reviewed import brief, faults, flow_of, knowing, template
 WORK = "range(150).all(x, range(150).all(y, y >= 0))"
 WARNING = (
     "this flow is too large to be judged as a whole: some {what} were not checked; each child "
-    "flow is checked when it is created, and each job when the API server takes it"
+    "flow is checked before it starts, and each job when the API server takes it"
 )
 
 

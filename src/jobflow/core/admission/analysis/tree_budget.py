@@ -58,6 +58,6 @@ class TreeBudget:
             return ""
         return (
             f"this flow is too large to be judged as a whole: some {join_names([*self._unjudged])} "
-            "were not checked; each child flow is checked when it is created, and each job when "
+            "were not checked; each child flow is checked before it starts, and each job when "
             "the API server takes it"
         )
