@@ -1,6 +1,6 @@
 """Outcomes of reconciles: exceptions, statuses that are not stored, and written statuses."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,8 +12,10 @@ from jobflow.api.flow.status import JobFlowStatus, StepCondition
 from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.job import Job
 from jobflow.controller import reconciler as module
+from jobflow.controller.flow_judge import NotJudgedYet
 from jobflow.core.planning.actions import Event, EventType, Plan
 from jobflow.core.planning.view import View
+from jobflow.core.violations import Reason, Violation
 from jobflow.kube.write_order import Urgency
 from support.sandbox.manual_reconciler import KEY, World, running_status, set_plan
 from support.sandbox.running_controller import NAMESPACE, cluster, flow, merge, template
@@ -270,3 +272,51 @@ async def test_nothing_is_planned_while_the_copies_cannot_be_followed(
     world.store.jobs.replace([], "9")
     await world.reconciler._reconcile_safely(KEY)
     assert world.writes == 1
+
+
+async def test_a_flow_is_judged_once_before_its_first_plan(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault, judged = Violation("spec", Reason.INVALID, None, "wrong"), []
+    seen: list[View] = []
+
+    async def judge(flow: JobFlow) -> Sequence[Violation]:
+        judged.append(flow.metadata.name)
+        return (fault,)
+
+    def plan_nothing(flow: JobFlow, view: View, *, now: datetime) -> Plan:
+        seen.append(view)
+        return Plan(actions=(), status=flow.status)
+
+    monkeypatch.setattr(world.reconciler, "_judge", judge)
+    monkeypatch.setattr(module, "plan_flow", plan_nothing)
+    for _ in range(2):
+        await world.reconciler.reconcile(KEY)
+    assert judged == ["f"]
+    assert [view.violations for view in seen] == [(fault,), (fault,)]
+
+
+async def test_a_flow_that_cannot_be_judged_now_is_not_planned(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def judge(flow: JobFlow) -> Sequence[Violation]:
+        raise NotJudgedYet("16 large reviews are under way; try again")
+
+    monkeypatch.setattr(world.reconciler, "_judge", judge)
+    set_plan(monkeypatch, says="planned")
+    outcome = await world.reconciler.reconcile(KEY)
+    assert (outcome.error, world.writes) == ("16 large reviews are under way; try again", 0)
+
+
+async def test_a_flow_that_changes_while_it_is_judged_is_reconciled_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def judge(flow: JobFlow) -> Sequence[Violation]:
+        metadata = msgspec.structs.replace(flow.metadata, resource_version="9999")
+        world.store.flows.replace([msgspec.structs.replace(flow, metadata=metadata)], "9999")
+        return ()
+
+    monkeypatch.setattr(world.reconciler, "_judge", judge)
+    set_plan(monkeypatch, says="planned")
+    assert (await world.reconciler.reconcile(KEY)).again
+    assert world.writes == 0

@@ -4,12 +4,13 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FlowPhase
 from jobflow.api.kinds import KINDS
 from jobflow.api.resources import Resource
@@ -19,11 +20,16 @@ from jobflow.app.leading import Leading, LeaseOptions
 from jobflow.app.lost_fields import LostFields
 from jobflow.app.metrics import Metrics
 from jobflow.app.readiness import Readiness
+from jobflow.controller.flow_judge import NotJudgedYet, judge_here
 from jobflow.controller.leader_term import lead
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
+from jobflow.core.admission.analysis.effort import MOST_BYTES, MOST_EFFORT
+from jobflow.core.cel.references import measure_json
+from jobflow.core.planning.plan import judge
 from jobflow.core.spec.concurrency import is_waiting
+from jobflow.core.violations import Violation
 from jobflow.kube.backoff import retried
 from jobflow.kube.client import Client
 from jobflow.runtime.http_listener import HttpListener, PortInUse
@@ -36,6 +42,7 @@ from jobflow.webhook.certificates.live import CertificateSource, Live
 from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.controller_users import ControllerUsers
 from jobflow.webhook.large_reviews.offload import Aside
+from jobflow.webhook.review.judges import NotJudged
 
 MakeSource = Callable[[Client, Live], CertificateSource]
 
@@ -188,11 +195,27 @@ class ServingReplica:
             feeds=self._feeds,
             hooks=self.metrics.controller,
             check=options.check,
+            judge=self._judge,
             status_seconds=options.status_seconds,
         )
         return Leading(
             self._client, self.store, self._crds, term, options.lease, self._leadership_changed
         )
+
+    async def _judge(self, flow: JobFlow) -> Sequence[Violation]:
+        """Judge a flow that may have been stored without review: a large one in the process for
+        large reviews, which there is only with a webhook."""
+        if self._large_reviews is None:
+            return await judge_here(flow)
+        if (
+            measure_json(flow.spec) <= MOST_BYTES
+            and (found := judge(flow, MOST_EFFORT)) is not None
+        ):
+            return found
+        try:
+            return await self._large_reviews.violations(flow)
+        except NotJudged as error:
+            raise NotJudgedYet(str(error)) from None
 
     def _leadership_changed(self, leads: bool) -> None:
         self.metrics.leads(leads)

@@ -15,6 +15,7 @@ from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import PER_SECOND, Recorder
 from jobflow.controller.crons import Crons
+from jobflow.controller.flow_judge import Judge, judge_here
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod, Prober
@@ -52,6 +53,7 @@ class Controller:
         events_per_second: float = PER_SECOND,
         hooks: Hooks | None = None,
         check: CheckPod = check_pod,
+        judge: Judge = judge_here,
         status_seconds: float = STATUS_SECONDS,
         now: Callable[[], datetime] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -89,6 +91,7 @@ class Controller:
             order,
             status_seconds=status_seconds,
             hooks=hooks,
+            judge=judge,
             now=now,
             clock=clock,
         )

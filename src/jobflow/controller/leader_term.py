@@ -12,6 +12,7 @@ import structlog
 
 from jobflow.controller.apply.live_reads import catch_up_pods
 from jobflow.controller.controller import Controller
+from jobflow.controller.flow_judge import Judge, judge_here
 from jobflow.controller.hooks import Hooks
 from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
@@ -32,6 +33,7 @@ async def lead(
     feeds: Feeds,
     hooks: Hooks | None = None,
     check: CheckPod = check_pod,
+    judge: Judge = judge_here,
     status_seconds: float = STATUS_SECONDS,
 ) -> None:
     """Run flows for one term, until `ending` is set and every request in flight is answered.
@@ -39,7 +41,12 @@ async def lead(
     If the API server went back in time, everything that the controller remembers may be wrong, so a
     new one starts as at the beginning of a term: once all kinds have been read.
     """
-    options = {"hooks": hooks, "check": check, "status_seconds": status_seconds}
+    options = {
+        "hooks": hooks,
+        "check": check,
+        "judge": judge,
+        "status_seconds": status_seconds,
+    }
     while not ending.is_set():
         await _run_controller(client, ending, store=store, feeds=feeds, **options)
 

@@ -20,12 +20,14 @@ from jobflow.controller.apply.api_answers import Answers, Memory, timeless
 from jobflow.controller.apply.applied import Applied, Due, due_of
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
+from jobflow.controller.flow_judge import Judge, NotJudgedYet, judge_here
 from jobflow.controller.hooks import Hooks, ReconcileResult
 from jobflow.controller.places import Places
 from jobflow.controller.probes.pod_index import PodIndex
 from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.core.planning.actions import Plan
+from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow
 from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key, key_of
@@ -82,6 +84,7 @@ class Reconciler(Listener):
         *,
         status_seconds: float = STATUS_SECONDS,
         hooks: Hooks | None = None,
+        judge: Judge = judge_here,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -98,6 +101,7 @@ class Reconciler(Listener):
         self._awaiting_ends: set[Key] = set()
         """Flows that may do something only after the end of a vcjob."""
         self._hooks = hooks or Hooks()
+        self._judge = judge
         self._now = now
         self._clock = clock
 
@@ -225,6 +229,11 @@ class Reconciler(Listener):
         answers = self._memory.of(flow)
         if not self._queue.backoff(key):
             answers.failed.clear()
+        unjudged = await self._judge_first(flow, answers)
+        return unjudged or await self._plan_and_apply(flow, answers)
+
+    async def _plan_and_apply(self, flow: JobFlow, answers: Answers) -> ReconcileOutcome:
+        key = key_of(flow)
         began = self._clock()
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
         if (took := self._clock() - began) > LONG_PLAN:
@@ -249,6 +258,20 @@ class Reconciler(Listener):
                 self._queue.add(key)
         return self._outcome(flow, due, applied, answers)
 
+    async def _judge_first(self, flow: JobFlow, answers: Answers) -> ReconcileOutcome | None:
+        """Judge a flow once before its first plan: it may have been stored without review. Return
+        the outcome if it could not be judged, or has changed meanwhile."""
+        generation = flow.metadata.generation
+        is_judged = answers.verdict is not None and answers.verdict[0] == generation
+        if is_judged or not is_unjudged(flow, self._store.jobs_of(flow.metadata.uid)):
+            return None
+        try:
+            answers.verdict = (generation, await self._judge(flow))
+        except NotJudgedYet as error:
+            return ReconcileOutcome(error=str(error))
+        is_current = self._store.flows.get(*key_of(flow)) is flow
+        return None if is_current else ReconcileOutcome(again=True)
+
     def _view(self, flow: JobFlow, answers: Answers) -> View:
         uid = flow.metadata.uid
         jobs, deleted = self._store.jobs_of(uid), self._store.deleted_of(uid)
@@ -261,6 +284,7 @@ class Reconciler(Listener):
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
+            violations=answers.verdict[1] if answers.verdict is not None else (),
             claims=dict(answers.claims),
             held=answers.held,
             group=self._places.of(flow),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -34,7 +35,7 @@ from jobflow.core.planning.actions import (
     ReadPods,
 )
 from jobflow.core.planning.children import observe
-from jobflow.core.planning.plan import plan
+from jobflow.core.planning.plan import is_unjudged, judge, plan
 from jobflow.core.planning.view import (
     ClaimHolder,
     Held,
@@ -42,8 +43,10 @@ from jobflow.core.planning.view import (
     PodsRead,
     ProbeResult,
     Refusal,
+    View,
 )
 from jobflow.core.spec.concurrency import Group, Member
+from jobflow.core.violations import Violation
 from support.plan.foreign_jobs import owner
 from support.plan.plan_pods import pods_of
 from support.plan.planned import Planned
@@ -81,7 +84,19 @@ class World(WorldState):
     """A stored flow, the cluster as its View shows it, and the time, with changes and a driver."""
 
     def plan(self) -> Planned:
-        return Planned(plan(self.flow, self.view, now=self.now), self)
+        return Planned(plan(self.flow, self.judged_view, now=self.now), self)
+
+    @property
+    def judged_view(self) -> View:
+        """The View, with the verdict of the check before the first plan."""
+        view = self.view
+        return (
+            replace(view, violations=self._verdict) if is_unjudged(self.flow, view.jobs) else view
+        )
+
+    @cached_property
+    def _verdict(self) -> Sequence[Violation]:
+        return judge(self.flow) or ()
 
     def with_spec(self, **changes: Any) -> World:
         """Change the spec of the flow, and add a template for each new step."""

@@ -9,8 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.core.admission.validate import find_violations
 from jobflow.webhook.dry_run.template_pods import DryRun
 from jobflow.webhook.large_reviews import offload
 from jobflow.webhook.large_reviews.offload import MODULE, Aside
@@ -227,3 +230,19 @@ def test_the_process_ends_with_its_input() -> None:
         [sys.executable, "-m", MODULE], input=b"", capture_output=True, timeout=60
     )
     assert (process.returncode, process.stdout, process.stderr) == (0, b"", b"")
+
+
+async def test_the_process_judges_flows_that_were_stored_without_review(
+    cluster: FakeCluster,
+) -> None:
+    steps = [{"name": "a", "dependsOn": {"targets": ["x"]}}, {"name": "b", "when": "1 +"}]
+    stored_flow = msgspec.convert({"spec": {"flows": steps}}, JobFlow)
+    async with aside_of(cluster) as aside:
+        found = await aside.violations(stored_flow)
+        assert aside.pid is not None
+    assert list(found) == list(find_violations(stored_flow) or ())
+    assert [each.path for each in found] == [
+        "metadata.name",
+        "spec.flows[0].dependsOn.targets[0]",
+        "spec.flows[1].when",
+    ]

@@ -4,24 +4,21 @@
 so that only disproportionate effort exceeds it, and neither other load nor a slow machine.
 """
 
-from collections.abc import Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
-from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.core.violations import MAX_SHOWN
 from jobflow.webhook.large_reviews.offload import SECONDS
 from jobflow.webhook.review.answer import Answer, ReviewOutcome
 from jobflow.webhook.review.envelope import MAX_WARNING
-from jobflow.webhook.review.review import Reviewer, reviewers
-from support.admission.admissions import FakeCluster
+from jobflow.webhook.review.review import reviewers
+from support.admission.hostile_cluster import ELSEWHERE, Aside, answer_of, hostile_cluster
 from support.laws.cpu_time import least_cpu
 from support.laws.effort_of_laws import STRIDE
 from support.laws.hostile_reviews import Maker
-from support.sandbox.manifests import template
 
 BATCHES = 40
 REVIEWS = 160_000 // STRIDE
@@ -30,8 +27,6 @@ MOST_CPU = 1.0
 MOST_CPU_ASIDE = 2 * SECONDS
 MOST_ANSWER = 300_000
 """Bytes of a hundred faults of a kilobyte each, in causes and in the message."""
-
-ELSEWHERE = Answer(b"", operation="elsewhere")
 
 
 class Response(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,38 +40,6 @@ class Review(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     response: Response
     api_version: str
     kind: str
-
-
-class Cluster(FakeCluster):
-    """A cluster with large and invalid templates, which are decoded once."""
-
-    @cached_property
-    def _templates(self) -> Mapping[str, JobTemplate]:
-        pod = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
-        big = [{"name": f"t{i}", "replicas": 1, "template": pod} for i in range(2_000)]
-        specs = {"big": {"tasks": big}, "bad": {"tasks": [{"name": "T", "replicas": -1}] * 9}}
-        manifests = {name: template(name) | {"spec": spec} for name, spec in specs.items()}
-        manifests |= {name: template(name) for name in "ab"}
-        return {name: msgspec.convert(each, JobTemplate) for name, each in manifests.items()}
-
-    def templates(self, namespace: str) -> Mapping[str, JobTemplate]:
-        return self._templates
-
-
-class Aside:
-    """A replacement of the worker process that marks its reviews."""
-
-    async def review(self, path: str, body: bytes) -> Answer:
-        return ELSEWHERE
-
-
-def answer_of(reviewer: Reviewer, body: bytes) -> Answer:
-    try:
-        reviewer.review(body).send(None)
-    except StopIteration as done:
-        answer: Answer = done.value
-        return answer
-    raise AssertionError("the review waits for something")
 
 
 def check(answer: Answer) -> None:
@@ -101,7 +64,7 @@ def check(answer: Answer) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_every_review_is_answered_in_bounded_time(batch: int) -> None:
-    cluster = Cluster({"a": None}, {"default": "Open", "closed": "Closed"})
+    cluster = hostile_cluster()
     loop, aside = reviewers(cluster, Aside()), reviewers(cluster)
     maker = Maker(batch)
     for number in range(REVIEWS // BATCHES):

@@ -4,7 +4,7 @@ Losing them in a restart costs a request, never a second job.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -17,6 +17,7 @@ from jobflow.api.resources import VOLUME_CLAIMS
 from jobflow.api.volcano.command import RETRIES
 from jobflow.api.volcano.job import Job
 from jobflow.core.planning.view import ClaimHolder, Held, Holder, PodsRead, Refusal
+from jobflow.core.violations import Violation
 from jobflow.kube.backoff import delay
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import ApiError
@@ -49,6 +50,8 @@ class Answers:
     """The answer that holds back all creates but a few."""
     held_tries: int = 0
     """How many tries in a row were refused meanwhile."""
+    verdict: tuple[int | None, Sequence[Violation]] | None = None
+    """The generation of the flow that was checked before its first plan, and its violations."""
     claims: dict[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
     """By the name of the PersistentVolumeClaim; None: it exists and is the flow's."""
     aborts: dict[str, datetime] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 A verdict has all faults, at most MAX_FINDINGS. No function raises on an object that decodes.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.core.admission.analysis.child_flows import Child
+from jobflow.core.admission.analysis.effort import exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.flow_facts import Known as Known
 from jobflow.core.admission.applied_nulls import nulls_are_kept
@@ -129,6 +131,8 @@ def validate_facts(facts: FlowFacts) -> Verdict:
         field_warnings += chain.from_iterable(each.field_warnings for each in inner)
         del violations[MAX_FINDINGS:], field_warnings[MAX_FINDINGS:]
         warnings = list(dict.fromkeys(warnings))
+    if facts.level == 1 and (unjudged := facts.budget.warning):
+        warnings.append(unjudged)
     if len(violations) > 1:
         violations.sort(key=_position)
     if not (violations or warnings or field_warnings):
@@ -136,10 +140,15 @@ def validate_facts(facts: FlowFacts) -> Verdict:
     return Verdict(tuple(violations), tuple(warnings), tuple(field_warnings))
 
 
-def find_violations(flow: JobFlow, outline: Outline | None = None) -> Sequence[Violation]:
+def find_violations(
+    flow: JobFlow, outline: Outline | None = None, most: float = math.inf
+) -> Sequence[Violation] | None:
     """Return the violations of a flow, whatever objects the cluster has, without the work for
-    warnings. `outline`: that of `spec.flows`, if it is known."""
+    warnings; None if they take more effort than `most`. `outline`: that of `spec.flows`, if it is
+    known."""
     facts = FlowFacts(flow, Known(), outline=outline)
+    if exceeds(facts, most):
+        return None
     if facts.children:
         return validate_facts(facts).violations
     return _too_deep(facts) or sorted(findings(CREATE_RULES, facts), key=_position)

@@ -82,7 +82,7 @@ def has_reference(text: str) -> bool:
 
 def has_other_brackets(value: Any) -> bool:
     """Return whether a text in a JSON value has `$(`, or `$$(`, that begins no reference."""
-    pending = [value] if _may_have_reference(value) else []
+    pending = [value] if may_have_reference(value) else []
     while pending:
         inner = pending.pop()
         if isinstance(inner, str):
@@ -99,7 +99,7 @@ def has_other_brackets(value: Any) -> bool:
 def find_references(value: Any, path: str) -> Iterator[tuple[str, Reference]]:
     """Yield each reference in a JSON value, with the JSON path of its text. `path` is that of the
     value; keys of maps have no references."""
-    pending = [(path, value)] if _may_have_reference(value) else []
+    pending = [(path, value)] if may_have_reference(value) else []
     while pending:
         place, inner = pending.pop()
         if isinstance(inner, str):
@@ -144,7 +144,7 @@ def replace_references(
     fields that are always texts (`is_text_field`), the value is written as JSON:
     `args: ["$(params.workers)"]` becomes `["4"]`, and so does `args: $(params.list)` for `[4]`.
     """
-    if not _may_have_reference(value):
+    if not may_have_reference(value):
         return value
     room = room or ReferenceRoom()
 
@@ -215,7 +215,9 @@ def _to_text(value: Any) -> Any:
     return msgspec.json.encode(value).decode()
 
 
-def _may_have_reference(value: Any) -> bool:
+def may_have_reference(value: Any) -> bool:
+    """Return whether any text in a JSON value may contain a reference: the quickest way to pass one
+    by."""
     try:
         return b"$(" in msgspec.json.encode(value)
     except UnicodeEncodeError:

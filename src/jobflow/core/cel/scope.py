@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -369,9 +370,10 @@ class _NoValueError(Exception):
 def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | None = None) -> Any:
     """Return JSON with the values of all references, or a failure if one has no value, except those
     to `last`. `expanded`: the fields of the value that the kubelet expands."""
+    build = cache(lambda root, keys: build_variables([Mention(root, keys, 0)], scope))
     try:
         return replace_references(
-            value, lambda reference: _look_up(reference, scope), expanded=expanded
+            value, lambda reference: _look_up(reference, scope, build), expanded=expanded
         )
     except _NoValueError as error:
         return EvaluationFailure(str(error), missing=True)
@@ -379,11 +381,9 @@ def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | No
         return EvaluationFailure(TOO_LARGE)
 
 
-def _look_up(reference: Reference, scope: EvaluationScope) -> Any:
-    mention = Mention(reference.root, reference.keys, 0)
-    variables = build_variables([mention], scope)
-    value: Any = variables
-    path = ""
+def _look_up(reference: Reference, scope: EvaluationScope, build: Callable[..., Any]) -> Any:
+    variables = build(reference.root, reference.keys[: 2 if reference.root == "steps" else 1])
+    value, path = variables, ""
     for key in (reference.root, *reference.keys):
         value = get_entry(value, key)
         if value is UNSET and reference.root == "last" and scope.last is not UNSET:
@@ -392,6 +392,7 @@ def _look_up(reference: Reference, scope: EvaluationScope) -> Any:
             place = f" in {path}" if path else ""
             why = f"$({reference.path}) has no value: there is no {key!r}{place}"
             failure = EvaluationFailure(why, missing=True)
+            mention = Mention(reference.root, reference.keys, 0)
             raise _NoValueError(explain_failure(failure, [mention], variables))
         path = f"{path}.{key}" if path else key
     return value

@@ -114,7 +114,7 @@ def _spec(
             if isinstance(content, EvaluationFailure):
                 return content
             has_values = has_values or content is not layer.content
-        if (reason := layer.fault(spec)) is not None:
+        if (reason := layer.fault(spec, content)) is not None:
             return EvaluationFailure(reason)
         if layer.rank is Rank.WORK:
             spec = with_defaults(layer.merge({}, content), defaults)

@@ -18,6 +18,7 @@ import msgspec
 
 from jobflow.api.flow.control import Case, JobDefaults, Patch
 from jobflow.api.flow.step import Step
+from jobflow.core.cel.references import measure_json
 from jobflow.core.manifests.strategic_merge import CONTAINER, overlaid
 from jobflow.core.violations import join_path
 
@@ -26,6 +27,10 @@ MAIN = "main"
 MAX_VARIABLES = 65_536
 """Variables that `env` may add to a job, each container counted. The API server stores no job with
 so many."""
+
+
+MAX_JOB_BYTES = 3 << 20
+"""Bytes that `env` may add to a job, each container counted: no API server takes more."""
 
 
 class Rank(IntEnum):
@@ -61,11 +66,18 @@ class Layer(NamedTuple):
                 return with_arguments(spec, content)
         return overlaid(spec, content)
 
-    def fault(self, spec: Mapping[str, Any]) -> str | None:
-        """Return why the layer cannot be merged into this spec, as a clause, or None."""
+    def fault(self, spec: Mapping[str, Any], content: Mapping[str, Any]) -> str | None:
+        """Return why `content`, as in `merge`, cannot be merged into this spec, as a clause, or
+        None."""
         variables = self.variables
-        if variables and (count := variables * count_containers(spec)) > MAX_VARIABLES:
+        if not variables:
+            return None
+        containers = count_containers(spec)
+        if (count := variables * containers) > MAX_VARIABLES:
             return f"env makes {count:,} variables in this job; at most {MAX_VARIABLES:,} fit"
+        size = containers * measure_json(arguments_in(content).get("env"))
+        if size > MAX_JOB_BYTES:
+            return f"env makes {size:,} bytes in this job; at most {MAX_JOB_BYTES:,} fit"
         return None
 
     @property

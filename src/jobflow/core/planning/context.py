@@ -27,7 +27,7 @@ from jobflow.core.cel.scope import (
 )
 from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.children import ChildFlow
-from jobflow.core.planning.decision import CreateFault, StepDecision, TargetEnd
+from jobflow.core.planning.decision import CreateBudget, CreateFault, StepDecision, TargetEnd
 from jobflow.core.planning.lifecycle import Lifecycle, Pause, stored_lifecycle
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, gather
 from jobflow.core.planning.view import View
@@ -77,6 +77,8 @@ class Progress:
     """How each step has ended, by this round's decision, else as stored; None if it has not."""
     allowance: PlanBudget
     """The work that expressions may still take in this plan."""
+    creates: CreateBudget = field(default_factory=CreateBudget)
+    """What creates may still take in this plan."""
     target_ends: dict[str, str] = field(default_factory=dict)
     """Value of the annotation `target-ends` by step (`target_ends`)."""
     answers: dict[str, Any] = field(default_factory=dict)
@@ -130,7 +132,9 @@ class PlanContext:
         if (facts.lifecycle, facts.answers) == (self.lifecycle, self.facts.answers):
             progress = replace(self.progress, standing=standing, ends=ends, target_ends={})
         else:
-            progress = Progress(standing, ends, PlanBudget())
+            progress = Progress(standing, ends, PlanBudget(), self.progress.creates)
+        if facts.faults:  # so many creates were built in vain
+            progress.creates = CreateBudget()
         return replace(self, facts=facts, progress=progress)
 
     @lazy_property

@@ -16,6 +16,7 @@ from jobflow.api.volcano.command import Action as CommandAction
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.language.budget import PlanBudget
 from jobflow.core.cel.scope import evaluate_vars
+from jobflow.core.json_values import count_values
 from jobflow.core.manifests.child import build_child
 from jobflow.core.manifests.job import Attempt, build_job
 from jobflow.core.planning.actions import Action, CommandFlow, CreateJob, Guard, JobProbe, ReadPods
@@ -65,6 +66,55 @@ class Draft(msgspec.Struct, frozen=True):
         if isinstance(manifest, EvaluationFailure):
             return manifest
         return CreateJob(self.step.name, self.name, manifest, self.guard)
+
+
+MAX_CREATE_WORK = 40_000
+"""Work of the creates of one plan, in microseconds of the machine of docs/performance.md."""
+MAX_CREATE_BYTES = 64 << 20
+"""Memory of the manifests of one plan."""
+_CREATE, _VALUE, _BYTE = 40, 0.4, 0.002
+"""Work of a create, and of each JSON value and each byte in it."""
+_REFERENCE, _STEP_VALUE = 5, 2
+"""Work of each reference and each JSON value in the layers of its step."""
+_VALUE_BYTES, _CHARACTER_BYTES = 80, 4
+"""Memory of a JSON value, and of a byte of JSON: one wide character widens a whole text."""
+
+
+class CreateBudget:
+    """The work and the memory that are left for the creates of one plan. The next plan builds the
+    others, so that a plan builds at least one."""
+
+    def __init__(self) -> None:
+        self._work: float = MAX_CREATE_WORK
+        self._bytes = MAX_CREATE_BYTES
+        self._of_steps: dict[int, float] = {}
+        """Work of the layers of a step, by its id."""
+
+    def is_spent(self, *, for_waiting: bool = False) -> bool:
+        """Whether this plan may build no more. `for_waiting`: of vcjobs that wait, by the status,
+        which may take half of the budget, so that others get their turn."""
+        part = 0.5 if for_waiting else 0
+        return self._work <= part * MAX_CREATE_WORK or self._bytes <= part * MAX_CREATE_BYTES
+
+    def take(
+        self, draft: Draft | Continuation, create: CreateJob | CommandFlow | EvaluationFailure
+    ) -> None:
+        """Take the cost of a draft and of what it has become."""
+        self._work -= _CREATE
+        if isinstance(draft, Draft):
+            self._work -= self._of_step(draft.step)
+        if isinstance(create, CreateJob):
+            text = msgspec.json.encode(create.manifest)
+            values = count_values(text)
+            self._work -= _VALUE * values + _BYTE * len(text)
+            self._bytes -= _VALUE_BYTES * values + _CHARACTER_BYTES * len(text)
+
+    def _of_step(self, step: Step) -> float:
+        if id(step) not in self._of_steps:
+            text = msgspec.json.encode(msgspec.structs.replace(step, for_each=None))
+            work = _REFERENCE * text.count(b"$(") + _STEP_VALUE * count_values(text)
+            self._of_steps[id(step)] = work
+        return self._of_steps[id(step)]
 
 
 class Continuation(msgspec.Struct, frozen=True):

@@ -9,7 +9,8 @@ last decisions (`status`), the events are its difference from the stored status 
 deletes are decided by the stored status alone (`cleanup`).
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -19,6 +20,7 @@ from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import FINAL_PHASES
 from jobflow.api.volcano.command import Action
+from jobflow.api.volcano.job import Job
 from jobflow.core.admission.validate import find_violations
 from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
 from jobflow.core.planning.context import Facts, PlanContext, with_times
@@ -40,7 +42,9 @@ from jobflow.core.planning.status.status import flow_status, invalid_status
 from jobflow.core.planning.steps.next_jobs import next_jobs
 from jobflow.core.planning.steps.pending import PendingSteps
 from jobflow.core.planning.view import View
+from jobflow.core.spec.compiled import compile_flow
 from jobflow.core.timestamps import truncate_to_second
+from jobflow.core.violations import Violation
 
 
 def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
@@ -52,12 +56,22 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     if flow.final:
         return _final(flow, view, now)
     ctx = PlanContext.of(flow, view, now)
-    if not view.jobs and not ctx.terminating and untouched(flow):
-        if violations := find_violations(flow, ctx.layout.outline_of_flows):
-            status = invalid_status(ctx, violations)
-            events = tuple(flow_events(flow, status))
-            return Plan(actions=(), status=status, urgent=True, events=events)
+    if view.violations and is_unjudged(flow, view.jobs):
+        status = invalid_status(ctx, view.violations)
+        events = tuple(flow_events(flow, status))
+        return Plan(actions=(), status=status, urgent=True, events=events)
     return _plan_unfinished(ctx)
+
+
+def is_unjudged(flow: JobFlow, jobs: Mapping[str, Job]) -> bool:
+    """Whether a flow has not begun, so that the View for its plan needs the verdict of `judge`."""
+    return not jobs and flow.metadata.deletion_timestamp is None and untouched(flow)
+
+
+def judge(flow: JobFlow, most: float = math.inf) -> Sequence[Violation] | None:
+    """Return the violations of a flow that may have been stored without review; None if it is more
+    effort to find them than `most`."""
+    return find_violations(flow, compile_flow(flow).outline_of_flows, most)
 
 
 def _final(flow: JobFlow, view: View, now: datetime) -> Plan:

@@ -1,6 +1,6 @@
 """View: everything that `plan` reads besides the flow and the time, as values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,6 +11,7 @@ from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.spec.concurrency import NO_GROUP, Group
+from jobflow.core.violations import Violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,8 @@ class View:
     """Answers to creates whose name was already in use, by vcjob name."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     """Answers to creates that were refused for one vcjob only, by its name."""
+    violations: Sequence[Violation] = ()
+    """Faults of a flow that has not begun (`plan.judge`), in case it was stored without review."""
     claims: Mapping[str, Refusal | ClaimHolder | None] = field(default_factory=dict)
     """Answers to CreateClaim, by the name of the PersistentVolumeClaim; None: it exists and is the
     flow's."""

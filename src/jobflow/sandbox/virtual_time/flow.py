@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import msgspec
@@ -20,7 +20,7 @@ from jobflow.api.volcano.job import Job, JobPhase
 from jobflow.core.names import format_job_name
 from jobflow.core.planning.actions import CreateJob, JobProbe, Plan
 from jobflow.core.planning.children import observe
-from jobflow.core.planning.plan import plan
+from jobflow.core.planning.plan import is_unjudged, judge, plan
 from jobflow.core.planning.view import PodsRead, ProbeResult, View
 from jobflow.core.schedule.spans import runs_of
 from jobflow.core.spec.approvals import ApprovalKey, asks
@@ -221,7 +221,10 @@ class VirtualFlow:
 
     def _plan_all(self, now: datetime) -> Plan:
         self.flow, self._window = self.present, None
-        made = plan(self.flow, self._view(self._shown), now=now)
+        view = self._view(self._shown)
+        if is_unjudged(self.flow, view.jobs):
+            view = replace(view, violations=judge(self.flow) or ())
+        made = plan(self.flow, view, now=now)
         before, self.flow = (
             self.flow,
             msgspec.structs.replace(self.flow, status=made.status),

@@ -49,14 +49,22 @@ def patched_pods(facts: FlowFacts) -> list[PatchedPod]:
     references. Those of JobTemplates were tried when they were created, except whether all volumes
     exist that containers mount: a flow may provide them."""
     found: dict[bytes, PatchedPod] = {}
-    _collect(facts, (), found)
+    _collect(facts, (), found, {})
     return list(found.values())
 
 
-def _collect(facts: FlowFacts, above: tuple[Child, ...], found: dict[bytes, PatchedPod]) -> None:
+def _collect(
+    facts: FlowFacts,
+    above: tuple[Child, ...],
+    found: dict[bytes, PatchedPod],
+    incomplete_tasks: dict[int, frozenset[int]],
+) -> None:
+    """`incomplete_tasks`: those of templates, by id of the spec, as far as they were looked at."""
     for job in facts.resolved_specs:
         own = job.template.spec if job.template is not None else {}
-        incomplete = {i for i, _ in unprovided_volumes(own)}
+        if id(own) not in incomplete_tasks:
+            incomplete_tasks[id(own)] = frozenset(i for i, _ in unprovided_volumes(own))
+        incomplete = incomplete_tasks[id(own)]
         if job.open or not (job.layers or incomplete):
             continue
         templates = pod_templates(own)
@@ -67,7 +75,7 @@ def _collect(facts: FlowFacts, above: tuple[Child, ...], found: dict[bytes, Patc
                 found.setdefault(each.template, pod)
     for child in facts.children:
         if child.facts is not None:
-            _collect(child.facts, (*above, child), found)
+            _collect(child.facts, (*above, child), found, incomplete_tasks)
 
 
 def add_patched_pod_faults(

@@ -1,6 +1,6 @@
 """Messages between a replica and its worker process for large reviews.
 
-A review is answered by questions about the cluster, with a reply to each, and its finished review.
+A review, or a check, is answered by questions about the cluster, with a reply to each, and its end.
 """
 
 import struct
@@ -19,14 +19,20 @@ class Review(msgspec.Struct, tag=True):
     body: bytes
 
 
+class Check(msgspec.Struct, tag=True):
+    """A flow (JSON) that may have been stored without review. The answer is its violations."""
+
+    flow: bytes
+
+
 class Reply(msgspec.Struct, tag=True):
     """The answer to a question."""
 
     value: msgspec.Raw
 
 
-class FinishedReview(msgspec.Struct, tag=True):
-    """The answer to a review, a `review.Answer`."""
+class Finished(msgspec.Struct, tag=True):
+    """The answer: to a review a `review.Answer`, to a check a list of violations."""
 
     answer: msgspec.Raw
 
@@ -39,9 +45,11 @@ class ClusterQuestion(msgspec.Struct, tag=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_to_worker: msgspec.msgpack.Decoder[Review | Reply] = msgspec.msgpack.Decoder(Review | Reply)
-_to_replica: msgspec.msgpack.Decoder[FinishedReview | ClusterQuestion] = msgspec.msgpack.Decoder(
-    FinishedReview | ClusterQuestion
+_to_worker: msgspec.msgpack.Decoder[Review | Check | Reply] = msgspec.msgpack.Decoder(
+    Review | Check | Reply
+)
+_to_replica: msgspec.msgpack.Decoder[Finished | ClusterQuestion] = msgspec.msgpack.Decoder(
+    Finished | ClusterQuestion
 )
 decode_in_worker = _to_worker.decode
 decode_in_replica = _to_replica.decode
@@ -52,7 +60,7 @@ def raw(value: Any) -> msgspec.Raw:
     return msgspec.Raw(_encode(value))
 
 
-def frame(message: Review | Reply | FinishedReview | ClusterQuestion) -> bytes:
+def frame(message: Review | Check | Reply | Finished | ClusterQuestion) -> bytes:
     """Return a message as a frame."""
     body = _encode(message)
     return LENGTH.pack(len(body)) + body

@@ -7,12 +7,16 @@ ends after idle time.
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
 from inspect import isawaitable
 from typing import Any
 
 import msgspec
 import structlog
 
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import JobFlowStatus
+from jobflow.core.violations import Violation
 from jobflow.webhook.large_reviews import messages as frames
 from jobflow.webhook.review.answer import Answer
 from jobflow.webhook.review.envelope import UserInfo
@@ -29,6 +33,7 @@ MODULE = "jobflow.webhook.large_reviews.worker"
 
 log = structlog.get_logger(__name__)
 _answer = msgspec.msgpack.Decoder(Answer).decode
+_violations = msgspec.msgpack.Decoder(tuple[Violation, ...]).decode
 
 
 class Aside:
@@ -61,15 +66,24 @@ class Aside:
     async def review(self, path: str, body: bytes) -> Answer:
         if reason := self._cluster.unfit():
             raise NotReady(reason)
+        return _answer(await self._in_turn(frames.Review(path, body)))
+
+    async def violations(self, flow: JobFlow) -> Sequence[Violation]:
+        """Return the violations of a flow that may have been stored without review. Raises
+        NotJudged."""
+        stored = msgspec.structs.replace(flow, status=JobFlowStatus())
+        return _violations(await self._in_turn(frames.Check(msgspec.json.encode(stored))))
+
+    async def _in_turn(self, message: frames.Review | frames.Check) -> msgspec.Raw:
         if self._waiting >= MOST_WAITING:
-            message = f"{self._waiting} large reviews are under way; try again"
-            raise NotJudged(message, 429, "TooManyRequests", retry_after=1)
+            why = f"{self._waiting} large reviews are under way; try again"
+            raise NotJudged(why, 429, "TooManyRequests", retry_after=1)
         self._waiting += 1
         try:
             async with asyncio.timeout(self._seconds), self._turn:
-                return await self._judge(path, body)
+                return await self._judge(message)
         except TimeoutError:
-            log.warning("large review given up", path=path, size=len(body), seconds=self._seconds)
+            log.warning("large review given up", **_words(message), seconds=self._seconds)
             raise NotJudged(
                 f"the review was not finished within {self._seconds:g} s; "
                 "try again, or split the object into several",
@@ -86,17 +100,17 @@ class Aside:
         self._end()
         await self._reap()
 
-    async def _judge(self, path: str, body: bytes) -> Answer:
+    async def _judge(self, message: frames.Review | frames.Check) -> msgspec.Raw:
         if self._idle is not None:
             self._idle.cancel()
         try:
             process = await self._start()
-            self._send(process, frames.Review(path, body))
-            while not isinstance(message := await _receive(process), frames.FinishedReview):
-                self._send(process, frames.Reply(frames.raw(await self._answer(message))))
+            self._send(process, message)
+            while not isinstance(answer := await _receive(process), frames.Finished):
+                self._send(process, frames.Reply(frames.raw(await self._answer(answer))))
         except (asyncio.IncompleteReadError, OSError) as error:
             self._end()
-            log.error("no process for large reviews", path=path, size=len(body), error=str(error))
+            log.error("no process for large reviews", **_words(message), error=str(error))
             raise NotJudged(
                 "the process for large reviews ended, perhaps because this one needs more "
                 "memory than it has; try again, or split the object into several"
@@ -105,7 +119,7 @@ class Aside:
             self._end()  # otherwise its answer would be taken for that of the next review
             raise
         self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._end)
-        return _answer(message.answer)
+        return answer.answer
 
     async def _start(self) -> Process:
         """Return the worker, started if need be, in its own session: Ctrl+C ends only the
@@ -135,7 +149,7 @@ class Aside:
             await self._killed.pop().communicate()
 
     @staticmethod
-    def _send(process: Process, message: frames.Review | frames.Reply) -> None:
+    def _send(process: Process, message: frames.Review | frames.Check | frames.Reply) -> None:
         assert process.stdin is not None
         process.stdin.write(frames.frame(message))
 
@@ -156,7 +170,13 @@ class Aside:
                 return await value if isawaitable(value) else value
 
 
-async def _receive(process: Process) -> frames.FinishedReview | frames.ClusterQuestion:
+def _words(message: frames.Review | frames.Check) -> dict[str, Any]:
+    if isinstance(message, frames.Check):
+        return {"path": "", "size": len(message.flow)}
+    return {"path": message.path, "size": len(message.body)}
+
+
+async def _receive(process: Process) -> frames.Finished | frames.ClusterQuestion:
     assert process.stdout is not None
     (length,) = frames.LENGTH.unpack(await process.stdout.readexactly(frames.LENGTH.size))
     return frames.decode_in_replica(await process.stdout.readexactly(length))

@@ -11,8 +11,10 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
+from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.core.admission.changes import Need
+from jobflow.core.admission.validate import find_violations
 from jobflow.runtime import logs
 from jobflow.runtime.event_loop import run
 from jobflow.webhook.dry_run.template_pods import DryRun
@@ -35,7 +37,7 @@ class Replica:
         self._incoming = incoming
         self._outgoing = outgoing
 
-    def receive(self) -> frames.Review | frames.Reply | None:
+    def receive(self) -> frames.Review | frames.Check | frames.Reply | None:
         """Return the next message; None at the end of the input."""
         head = self._incoming.read(frames.LENGTH.size)
         if len(head) < frames.LENGTH.size:
@@ -43,7 +45,7 @@ class Replica:
         (length,) = frames.LENGTH.unpack(head)
         return frames.decode_in_worker(self._incoming.read(length))
 
-    def send(self, message: frames.FinishedReview | frames.ClusterQuestion) -> None:
+    def send(self, message: frames.Finished | frames.ClusterQuestion) -> None:
         self._outgoing.write(frames.frame(message))
         self._outgoing.flush()
 
@@ -127,13 +129,17 @@ class RemoteTemplates(Mapping[str, JobTemplate]):
 
 
 async def judge(replica: Replica) -> None:
-    """Answer reviews until the input ends."""
+    """Answer reviews and checks until the input ends."""
     paths = reviewers(replica, rights=replica)
-    while isinstance(message := replica.receive(), frames.Review):
+    while (message := replica.receive()) is not None and not isinstance(message, frames.Reply):
+        if isinstance(message, frames.Check):
+            found = find_violations(msgspec.json.decode(message.flow, type=JobFlow))
+            replica.send(frames.Finished(frames.raw(found)))
+            continue
         answer = await paths[message.path].review(message.body)
         # the values of violations may be large and are in the body already
         slim = tuple(replace(each, value=None, detail="", words="") for each in answer.violations)
-        replica.send(frames.FinishedReview(frames.raw(replace(answer, violations=slim))))
+        replica.send(frames.Finished(frames.raw(replace(answer, violations=slim))))
 
 
 def main() -> None:

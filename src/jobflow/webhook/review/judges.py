@@ -1,5 +1,6 @@
 """Judges: the core's rules that apply to a request, by kind and operation."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -11,7 +12,7 @@ from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.kinds import FlowObject
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS, JOBS
-from jobflow.core.admission.analysis.effort import effort_of_json, exceeds
+from jobflow.core.admission.analysis.effort import effort_of_template, exceeds
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import Need
 from jobflow.core.admission.rules.flow.size_limits import depth_violations
@@ -242,7 +243,7 @@ class TemplateJudge(Judge[JobTemplate]):
 
     async def create(self, new: JobTemplate, user: UserInfo) -> Verdict:
         """The user needs the right to create vcjobs: flows of other users run the template."""
-        if effort_of_json(new.spec) > self._most:
+        if self._most < math.inf and effort_of_template(new.spec) > self._most:
             raise TooMuch
         if misfits := _misfits(new):
             return Verdict(misfits)

@@ -11,6 +11,7 @@ import structlog
 
 from jobflow.api.kinds import KINDS
 from jobflow.api.schema.nesting import CUT_DEPTH, is_deeper
+from jobflow.core.admission.analysis.effort import MOST_BYTES, MOST_EFFORT
 from jobflow.core.violations import Reason, Verdict, Violation
 from jobflow.webhook.review import untyped
 from jobflow.webhook.review.answer import Answer, ReviewOutcome, not_a_review
@@ -38,12 +39,6 @@ from jobflow.webhook.review.judges import (
 from jobflow.webhook.review.rights import UNCHECKED, Rights
 
 TOO_DEEP = Violation("spec", Reason.INVALID, "…", "nested too deeply to be checked")
-
-MOST_BYTES = 256 * 1024
-"""Maximum size of a review that the event loop judges. Decoding it and walking its steps takes up
-to a tenth of a microsecond per byte."""
-MOST_EFFORT = 40_000
-"""Maximum effort of the other checks (`core.admission.analysis.effort`), in about microseconds."""
 
 log = structlog.get_logger(__name__)
 

@@ -259,7 +259,7 @@ def test_open_paths_of_a_spec_are_found() -> None:
 
 
 def test_patches_beyond_the_limit_are_checked_without_their_templates() -> None:
-    big = template_of("big", "main", annotation="x" * (5 << 20))
+    big = template_of("big", "main", annotation="x" * (5 << 19))
     case = {"when": "true", "template": "big", "patch": {"jobSpec": {"minAvailable": 9}}}
     invalid = {**case, "patch": {"jobSpec": {"minAvailable": -1}}}
     flow = flow_of({"name": "a", "switch": [case, case, case, case, invalid]})
@@ -288,7 +288,7 @@ def test_the_number_of_tried_items_is_limited(monkeypatch: pytest.MonkeyPatch) -
         patch = {"jobSpec": {"queue": "$(item.n)"}}
         return faults(flow_of({"name": "a", "forEach": {"items": items}, "patch": patch}))
 
-    monkeypatch.setattr("jobflow.core.admission.analysis.flow_expressions.MAX_TRIED_ITEMS", 3)
+    monkeypatch.setattr("jobflow.core.admission.analysis.tree_budget.MAX_TRIED_ITEMS", 3)
     assert [line.rpartition(": ")[2] for line in reported()] == ['items[2] has no "n"']
-    monkeypatch.setattr("jobflow.core.admission.analysis.flow_expressions.MAX_TRIED_ITEMS", 2)
+    monkeypatch.setattr("jobflow.core.admission.analysis.tree_budget.MAX_TRIED_ITEMS", 2)
     assert reported() == []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -18,9 +17,7 @@ from jobflow.api.flow.control import Param
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec, child_spec
 from jobflow.api.flow.step import Step
 from jobflow.api.meta import ObjectMeta
-from jobflow.core.admission.analysis.jobs.resolved_specs import MAX_REFERENCED, with_constants
-from jobflow.core.cel.references import ReferenceRoom
-from jobflow.core.cel.scope import EvaluationScope, resolve_references
+from jobflow.core.admission.analysis.jobs.constants import Constants
 from jobflow.core.manifests.child import INHERITED
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.names import format_job_name
@@ -29,6 +26,10 @@ from jobflow.core.violations import Reason, Violation, join_path
 if TYPE_CHECKING:
     from jobflow.core.admission.analysis.flow_facts import FlowFacts
 
+MAX_CHILDREN = 1_000
+"""Child flows of a flow, each of which has an entry in its status."""
+MAX_PARAM_VALUES = 65_536
+"""Bytes of JSON of the values of all params of a flow."""
 MAX_LEVEL = 4
 """Levels of flows in flows; the outermost flow is the first."""
 CHILD_FIELDS = frozenset(
@@ -47,6 +48,12 @@ CHILD_FIELDS = frozenset(
 _INHERITED = tuple(
     field.encode_name for field in msgspec.structs.fields(JobFlowSpec) if field.name in INHERITED
 )
+_OTHERS: dict[str, None] = {
+    field.name: None
+    for field in msgspec.structs.fields(JobFlowSpec)
+    if field.name not in CHILD_FIELDS
+}
+"""The other fields, which are not set in a child flow."""
 _UNKNOWN_FIELD = "unknown field"
 _PARAM = re.compile(r"\.params\[(\d+)\](?:\.\w+)?")
 
@@ -113,24 +120,41 @@ def flows_of(step: Step) -> Iterator[tuple[int | None, dict[str, Any]]]:
             yield at, case.flow
 
 
+def count_children(facts: FlowFacts) -> int:
+    """Return how many child flows a flow may run."""
+    runs = (facts.job_counts[step].runs for step in facts.steps_with_flows)
+    return sum(1 if each is None else each for each in runs)
+
+
 def child_flows(facts: FlowFacts) -> list[Child]:
-    """Return the child flows of a flow, in the order of the flow."""
-    scope, room = EvaluationScope(facts.flow, lambda name: None), ReferenceRoom(MAX_REFERENCED)
-    get_constant = cache(lambda text: resolve_references(text, scope))
-    found = []
-    for i, step in facts.steps_with_options:
-        for case, raw in flows_of(step):
+    """Return the child flows of a flow, in the order of the flow, as far as the budget allows to
+    judge them. If a flow has too many, none is looked at."""
+    if not facts.steps_with_flows or count_children(facts) > MAX_CHILDREN:
+        return []
+    constants = Constants(facts.flow, facts.budget, facts.level)
+    found: list[Child] = []
+    for i in facts.steps_with_flows:
+        for case, raw in flows_of(facts.steps[i]):
+            if facts.budget.children <= 0:
+                facts.budget.leave_out("flows", facts.level + 1)
+                return found
+            facts.budget.children -= 1
             at = "" if case is None else f".switch[{case}]"
             path = f"{facts.path(i)}{at}.flow"
             misfits, unknown = _misfits(raw, path)
             params = raw.get("params")
             resolved = None
             if params and isinstance(params, dict):
-                content = with_constants(params, get_constant, room)
+                content = constants.insert(params, MAX_PARAM_VALUES)
                 resolved = ChildParams(i, f"{path}.params", params, *content)
             inner = None
             if not misfits and facts.level < MAX_LEVEL:
-                inner = type(facts)(_flow(facts, i, raw, resolved), facts.known, facts.level + 1)
+                inner = type(facts)(
+                    _flow(facts, i, raw, resolved),
+                    facts.known,
+                    facts.level + 1,
+                    budget=facts.budget,
+                )
             found.append(Child(i, path, raw, misfits, unknown, resolved, inner))
     return found
 
@@ -138,13 +162,12 @@ def child_flows(facts: FlowFacts) -> list[Child]:
 def _flow(facts: FlowFacts, step: int, raw: dict[str, Any], params: ChildParams | None) -> JobFlow:
     parent = facts.flow.spec
     spec = child_spec(without_nulls("JobFlow", {"spec": raw})["spec"])
-    others = [f.name for f in msgspec.structs.fields(JobFlowSpec) if f.name not in CHILD_FIELDS]
     inherited = {name: getattr(spec, name) or getattr(parent, name) for name in INHERITED}
     values = params.content if params is not None else {}
     spec = msgspec.structs.replace(
         spec,
         params=[Param(name=name, value=value) for name, value in values.items()] or None,
-        **dict.fromkeys(others),
+        **_OTHERS,
         **inherited,
     )
     name = format_job_name(facts.flow_name, facts.names[step])

@@ -14,6 +14,7 @@ from jobflow.api.flow.status import FlowPhase, RunCondition, StepCondition, Step
 from jobflow.api.flow.step import Step
 from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.analysis.names.visible_names import NameFault, NameScope
+from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.cel.expression import EvaluationFailure, Expression, parse_expression
 from jobflow.core.cel.language.budget import MAX_STEPS, Budget
 from jobflow.core.cel.language.functions import FUNCTIONS
@@ -35,10 +36,6 @@ from jobflow.core.suggest import Suggester, did_you_mean
 
 MAX_CHARACTERS = 262_144
 """Characters of all expressions of a flow."""
-TRIAL_BUDGET = MAX_STEPS // 2
-"""Work to try all expressions of a flow; expressions beyond it are not tried."""
-MAX_TRIED_ITEMS = 100_000
-"""Items that trials of all references of a flow look at."""
 
 _FOREIGN_FUNCTIONS = {
     "any": "exists",
@@ -101,11 +98,24 @@ class WrittenExpression(NamedTuple):
 class FlowExpressions:
     """Expressions of one flow."""
 
-    def __init__(self, written: Sequence[WrittenExpression], scope: NameScope) -> None:
+    def __init__(
+        self,
+        written: Sequence[WrittenExpression],
+        scope: NameScope,
+        budget: TreeBudget,
+        level: int,
+    ) -> None:
         self.scope = scope
         self.characters = sum(len(each.text) for each in written)
-        self.written = written if self.characters <= MAX_CHARACTERS else []
-        """Every expression; empty if they exceed MAX_CHARACTERS."""
+        if self.characters > MAX_CHARACTERS:
+            written = []
+        elif budget.characters < self.characters:
+            budget.leave_out("expressions", level)
+            written = list(_first(written, budget.characters))
+        budget.characters -= sum(len(each.text) for each in written)
+        self.written = written
+        """The expressions that are judged; none if they exceed MAX_CHARACTERS."""
+        self._suggest = cache(Suggester(sorted(FUNCTIONS)).nearest)
 
     @cached_property
     def parsed(self) -> list[tuple[WrittenExpression, Expression, list[NameFault]]]:
@@ -121,20 +131,24 @@ class FlowExpressions:
         for name, at in parsed.calls:
             if name not in FUNCTIONS:
                 meant = _FOREIGN_FUNCTIONS.get(name)
-                guess = did_you_mean(meant or Suggester(sorted(FUNCTIONS)).nearest(name))
+                guess = did_you_mean(meant or self._suggest(name))
                 yield NameFault(at, f"there is no function {name}{guess}")
         yield from self.scope.faults(each.place, parsed.mentions, each.text)
 
 
-class _Result(NamedTuple):
-    fault: str | None
-    work: int
+def _first(written: Iterable[WrittenExpression], most: int) -> Iterator[WrittenExpression]:
+    """Yield the expressions that have at most so many characters together."""
+    for each in written:
+        most -= len(each.text)
+        if most < 0:
+            return
+        yield each
 
 
 class TrialEvaluation:
     """Trial evaluation of the expressions of one flow."""
 
-    def __init__(self, flow: JobFlow) -> None:
+    def __init__(self, flow: JobFlow, budget: TreeBudget, level: int) -> None:
         self._flow = flow
         steps = {step.name: step for step in reversed(flow.all_steps)}
         self._standings = [
@@ -147,8 +161,9 @@ class TrialEvaluation:
         self._open_params = {
             param.name for param in flow.spec.params or () if is_unknown(param.value)
         }
-        self._budget = TRIAL_BUDGET
-        self._results: dict[tuple[str, str], _Result] = {}
+        self._budget = budget
+        self._level = level
+        self._results: dict[tuple[str, str], str | None] = {}
         """By text and field, for steps without items: their scopes are equal."""
         self._scopes_without_items = tuple(self._scopes(None))
 
@@ -157,23 +172,22 @@ class TrialEvaluation:
         if step.for_each is not None:
             return self._try(field, parsed, self._scopes(get_items(step, None)))
         key = (parsed.text, field)
-        known = self._results.get(key)
-        if known is not None and known.work <= self._budget:
-            self._budget -= known.work
-            return known.fault
-        budget = self._budget
-        fault = self._try(field, parsed, self._scopes_without_items)
-        self._results[key] = _Result(fault, budget - self._budget)
-        return fault
+        if key not in self._results:
+            self._results[key] = self._try(field, parsed, self._scopes_without_items)
+        return self._results[key]
 
     def _try(self, field: str, parsed: Expression, scopes: Iterable[EvaluationScope]) -> str | None:
         first = None
         for scope in scopes:
-            if self._budget <= 0 or not self._is_known(parsed, scope):
+            if not self._is_known(parsed, scope):
                 return None
-            work = Budget()
+            most = self._budget.trial_steps
+            work = Budget(most)
             value = parsed.evaluate(build_variables(parsed.mentions, scope), work)
-            self._budget -= MAX_STEPS - work.steps
+            self._budget.trial_steps = max(work.steps, 0)
+            if work.steps < 0 and most < MAX_STEPS:
+                self._budget.leave_out("expressions", self._level)
+                return None
             if isinstance(value, EvaluationFailure):
                 fault = None if value.missing else value.message
             else:
@@ -217,12 +231,15 @@ def is_unknown(value: Any) -> bool:
 class ReferenceTrial:
     """Trial evaluation of references to params and items."""
 
-    def __init__(self, flow: JobFlow, steps: Sequence[Step]) -> None:
+    def __init__(
+        self, flow: JobFlow, steps: Sequence[Step], budget: TreeBudget, level: int
+    ) -> None:
         """`steps`: those of `finally` last."""
         self._flow = flow
         self._params = params_of(flow)
         self._steps = steps
-        self._budget = MAX_TRIED_ITEMS
+        self._budget = budget
+        self._level = level
         self._faults: dict[tuple[int | None, str], str | None] = {}
 
     def fault(self, position: int, reference: Reference) -> str | None:
@@ -252,9 +269,10 @@ class ReferenceTrial:
             return None
         items: Sequence[Any] = get_items(step, None) or ()
         for at, item in enumerate(items):
-            self._budget -= 1
-            if self._budget < 0:
+            if self._budget.tried_items <= 0:
+                self._budget.leave_out("references", self._level)
                 return None
+            self._budget.tried_items -= 1
             scope = EvaluationScope(self._flow, lambda name: None, index=at, item=item)
             if self._fault_in(reference, scope) is not None:
                 return f'items[{at}] has no "{".".join(reference.keys)}"'

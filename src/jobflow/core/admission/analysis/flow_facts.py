@@ -6,13 +6,11 @@ reference cycles is freed at once (docs/performance.md).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jobflow.api.flow.control import Approval, Case
 from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.flow.probe import HTTPGetProbe, Probe, TaskStatusProbe, TCPSocketProbe
 from jobflow.api.flow.step import Step
 from jobflow.core.admission.analysis.child_flows import Child, ChildParams, child_flows
@@ -31,10 +29,12 @@ from jobflow.core.admission.analysis.jobs.resolved_specs import (
     resolved_layers,
 )
 from jobflow.core.admission.analysis.jobs.volume_claims import VolumeClaim, list_claims
+from jobflow.core.admission.analysis.known import Known as Known
 from jobflow.core.admission.analysis.names.places import OUTPUTS, ExpressionPlace
 from jobflow.core.admission.analysis.names.visible_names import NameScope
 from jobflow.core.admission.analysis.probe_entries import AnyProbeEntry as AnyProbeEntry
 from jobflow.core.admission.analysis.probe_entries import ProbeEntry as ProbeEntry
+from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.lazy import lazy_property
 from jobflow.core.manifests.layers import Rank
 from jobflow.core.manifests.unknown_fields import misfits
@@ -53,30 +53,25 @@ _MAX_GENERATE_NAME = 58
 """Characters of `generateName` that an API server keeps (k8s.io/apiserver/pkg/storage/names)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The cluster's objects that admission of a flow or template depends on."""
-
-    templates: Mapping[str, JobTemplate] | None = None
-    """JobTemplates of the flow's namespace by name. None: unknown, so nothing is checked against
-    them."""
-    queues: Mapping[str, str] | None = None
-    """Queue name -> `status.state` ("Open", …). None: unknown."""
-
-
 class FlowFacts:
     """Facts of one flow. A step's position is its index in `steps`."""
 
     def __init__(
-        self, flow: JobFlow, known: Known, level: int = 1, outline: Outline | None = None
+        self,
+        flow: JobFlow,
+        known: Known,
+        level: int = 1,
+        outline: Outline | None = None,
+        budget: TreeBudget | None = None,
     ) -> None:
-        """`outline`: that of `spec.flows` with the values of params, if it is known."""
+        """`outline`: that of `spec.flows`, if it is known; `budget`: that of the outermost flow."""
         self.written_flow = flow
         """The flow as the user wrote it, with references in numbers and timeouts."""
         self.flow = flow = with_param_values(flow)
         self.known = known
         self.level = level
         """1 for an outermost flow, 2 for its child flows, and so on."""
+        self.budget = TreeBudget() if budget is None else budget
         first = Outline(flow.spec.flows or ()) if outline is None else outline
         last = Outline(flow.spec.finally_) if flow.spec.finally_ else NO_STEPS
         self.flows: Sequence[Step] = first.steps
@@ -244,7 +239,7 @@ class FlowFacts:
     def expressions(self) -> FlowExpressions:
         """The expressions, parsed, and the names that each may use."""
         scope = NameScope(self.flow, self.graph, self.finally_graph, self.steps, self.tasks)
-        return FlowExpressions(self.written_expressions, scope)
+        return FlowExpressions(self.written_expressions, scope, self.budget, self.level)
 
     @lazy_property
     def named_failures(self) -> Mapping[str, NamedFailure]:
@@ -289,10 +284,13 @@ class FlowFacts:
     # ------------------------------------------------------------------- child flows
 
     @lazy_property
+    def steps_with_flows(self) -> list[int]:
+        """Steps that may run a child flow."""
+        return [i for i, step in self.steps_with_options if step.may_run_flow]
+
+    @lazy_property
     def children(self) -> list[Child]:
-        """Child flows of steps and of their cases, in the order of the flow."""
-        if not any(step.may_run_flow for _, step in self.steps_with_options):
-            return []
+        """Child flows of steps and of their cases (`child_flows`)."""
         return child_flows(self)
 
     @lazy_property
@@ -307,7 +305,7 @@ class FlowFacts:
     def resolved_layers(self) -> list[ResolvedLayer]:
         """Jobs of steps and cases without a template, their arguments and their patches, in the
         order of the flow."""
-        return list(resolved_layers(self.flow, self.owners)) if self.owners else []
+        return list(resolved_layers(self.flow, self.owners, self.budget, self.level))
 
     @lazy_property
     def has_work(self) -> bool:
@@ -356,7 +354,7 @@ class FlowFacts:
     def templates(self) -> list[str]:
         """Names of the JobTemplates that steps may run, in the order of the flow."""
         if self.steps_with_options and (
-            self.cases or self.children or self.has_work or self.approvals
+            self.cases or self.steps_with_flows or self.has_work or self.approvals
         ):
             pairs = ((step, case) for step in self.steps for case in step.switch or (None,))
             return list(dict.fromkeys(filter(None, (s.template_for(case) for s, case in pairs))))
@@ -396,4 +394,4 @@ class FlowFacts:
 
     @lazy_property
     def _resolver(self) -> Resolver:
-        return Resolver(self.flow, self.resolved_layers, self.known.templates or {})
+        return Resolver(self)

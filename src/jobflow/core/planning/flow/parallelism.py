@@ -1,7 +1,8 @@
 """`spec.parallelism`: the most vcjobs of a flow that exist at once, and who takes a free place.
 
 The drafts of all steps are turned into creates as long as there is room. The others are not even
-built, because a wide flow may have a thousand of them waiting.
+built, because a wide flow may have a thousand of them waiting. Nor are those that exceed the budget
+of a plan (`CreateBudget`): the next plan builds them, in the same order.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from jobflow.core.planning.waiting import postpone
 from jobflow.core.reasons import StepReason
 from jobflow.core.text import format_count, shorten
 from jobflow.core.timestamps import add, ceil_to_second
+
+_HELD = frozenset({StepReason.CREATE_REFUSED, StepReason.NAME_IN_USE})
 
 
 class Made(NamedTuple):
@@ -54,7 +57,7 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
         if not (drafts := decision.drafts):
             continue
         tried = drafts if turn is None else turn.let_through(drafts)
-        built = _built(ctx, tried, room, claims)
+        built = _built(ctx, tried, room, claims, _is_held(ctx, position))
         faults |= built.faults
         if room is not None:
             room -= built.places
@@ -69,16 +72,12 @@ def in_room(ctx: PlanContext, decisions: Sequence[StepDecision]) -> Made:
             ),
             urgent=decision.urgent or bool(built.faults),
         )
-        if built.faults:
-            found[position] = made
-        elif turn is not None:
+        if turn is not None and not built.faults:
             found[position] = turn.held_back(made, drafts)
-        elif built.creates or built.is_late:
+        elif built.faults or built.creates:
             found[position] = made
-        elif built.wait is not None:
-            found[position] = _without_claim(made, built.wait)
         else:
-            found[position] = _without_room(made, most or 0)
+            found[position] = _without_create(ctx, position, made, built)
     return Made(found, faults)
 
 
@@ -99,24 +98,29 @@ class _Built:
     wait: ClaimWait | None = None
     """Why the first of those that wait for a volume claim does."""
     is_late: bool = False
-    """Whether this plan may not evaluate the vars of the others."""
+    """Whether this plan may not build the others, or not evaluate their vars."""
     places: int = 0
     """How many take room: those that are created, now or once their claims are."""
 
 
 def _built(
-    ctx: PlanContext, drafts: Iterable[Draft | Continuation], room: int | None, claims: Claims
+    ctx: PlanContext,
+    drafts: Iterable[Draft | Continuation],
+    room: int | None,
+    claims: Claims,
+    is_held: bool,
 ) -> _Built:
-    """Build drafts for at most `room` places."""
-    built = _Built()
+    """Build drafts for at most `room` places. `is_held`: as in `_is_held`."""
+    built, budget = _Built(), ctx.progress.creates
     for draft in drafts:
         if built.places == room:
             break
         has_vars = isinstance(draft, Draft) and draft.step.vars
-        if has_vars and ctx.progress.allowance.spent:
+        if budget.is_spent(for_waiting=is_held) or (has_vars and ctx.progress.allowance.spent):
             built.is_late = True
             break
         create = draft.build(ctx.flow, ctx.progress.allowance)
+        budget.take(draft, create)
         if isinstance(create, EvaluationFailure):
             built.faults[draft.name] = CreateFault(StepReason.EXPRESSION_ERROR, create.message)
             continue
@@ -131,6 +135,31 @@ def _built(
                 built.places += wait.keeps_place
     built.claims = claims.take_actions()
     return built
+
+
+def _is_held(ctx: PlanContext, position: int) -> bool:
+    """Whether a step waits for a volume claim, by its status, or its create was refused."""
+    return ctx.observed[position].stored.reason in _HELD
+
+
+def _without_create(
+    ctx: PlanContext, position: int, decision: StepDecision, built: _Built
+) -> StepDecision:
+    """Return the decision about a step of which nothing is created now."""
+    if built.wait is not None:
+        return _without_claim(decision, built.wait)
+    if not built.is_late:
+        return _without_room(decision, to_number(ctx.flow.spec.parallelism) or 0)
+    if not _is_held(ctx, position) or under_way(decision.condition):
+        return decision
+    stored = ctx.observed[position].stored
+    condition = postpone(
+        decision.condition,
+        reason=stored.reason,
+        message=stored.message,
+        next_attempt_time=stored.next_attempt_time,
+    )
+    return msgspec.structs.replace(decision, condition=condition)
 
 
 def _without_claim(decision: StepDecision, wait: ClaimWait) -> StepDecision:

@@ -101,6 +101,15 @@ def test_an_env_that_makes_too_many_variables_is_refused() -> None:
     ]
 
 
+def test_an_env_that_makes_a_job_too_large_for_an_api_server_is_refused() -> None:
+    pod = {"containers": [{"name": f"c{i}", **CONTAINER} for i in range(100)]}
+    template = template_of("a", tasks=[{"name": "t", "replicas": 1, "template": {"spec": pod}}])
+    (fault,) = found({"env": {"A": "x" * 40_000}}, knowing(template))
+    assert fault == (
+        "spec.flows[0].env: Too many: env makes 4,002,500 bytes in this job; at most 3,145,728 fit"
+    )
+
+
 def test_a_value_of_a_reference_is_judged_at_the_reference() -> None:
     params = [{"name": "cpu", "value": "2 GB"}]
     [fault] = found(

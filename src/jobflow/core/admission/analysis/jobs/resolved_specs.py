@@ -5,24 +5,20 @@ References to params and to the flow have their values here; others stay (`open_
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobflow.api.flow.control import Case
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.flow.step import Step
+from jobflow.core.admission.analysis.jobs.constants import Constants
+from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.admission.volcano.job_view import job_view
-from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.references import (
-    Reference,
-    ReferenceRoom,
-    ReferencesTooLargeError,
     find_references,
+    may_have_reference,
     measure_json,
-    replace_references,
 )
-from jobflow.core.cel.scope import EvaluationScope, resolve_references
 from jobflow.core.manifests.layers import (
     Layer,
     Rank,
@@ -37,13 +33,8 @@ from jobflow.core.pods.names import PodNames, predict_pod_names
 from jobflow.core.suggest import Suggester
 from jobflow.core.violations import join_path
 
-MAX_REFERENCED = 8 << 20
-"""Bytes of JSON that all references of a flow may expand to."""
-MAX_MERGED = 16 << 20
-"""Bytes of JSON of the specs that layers are merged onto: 5,000 steps of 3 KiB, about two seconds.
-Layers beyond it are checked alone."""
-_CONSTANT_ROOTS = frozenset({"params", "flow"})
-"""Roots of references whose values are known before anything runs."""
+if TYPE_CHECKING:
+    from jobflow.core.admission.analysis.flow_facts import FlowFacts
 
 
 class Owner(NamedTuple):
@@ -150,57 +141,34 @@ def owners_of(steps: Iterable[tuple[int, Step]], path: Callable[[int], str]) -> 
     return found
 
 
-def resolved_layers(flow: JobFlow, owners: Sequence[Owner]) -> Iterator[ResolvedLayer]:
+def resolved_layers(
+    flow: JobFlow, owners: Sequence[Owner], budget: TreeBudget, level: int
+) -> Iterator[ResolvedLayer]:
     """Yield the layers of steps and cases, with the known values of their references."""
-    scope, room = EvaluationScope(flow, lambda name: None), ReferenceRoom(MAX_REFERENCED)
-    get_constant = cache(lambda text: resolve_references(text, scope))
+    if not owners:
+        return
+    constants = Constants(flow, budget, level)
     for step, case, path, written in owners:
         for layer in own_layers(written):
-            resolved = with_constants(layer.content, get_constant, room)
+            resolved = constants.insert(layer.content)
             yield ResolvedLayer(step, case, path, layer, *resolved)
-
-
-def with_constants(
-    written: Mapping[str, Any], get_constant: Callable[[str], Any], room: ReferenceRoom
-) -> tuple[Mapping[str, Any], bool, bool]:
-    """Return JSON with the known values of its references, whether others are open, and whether it
-    is too large."""
-    is_open = False
-
-    def value(reference: Reference) -> Any:
-        nonlocal is_open
-        text = f"$({reference.path})"
-        if reference.root in _CONSTANT_ROOTS:
-            found = get_constant(text)
-            if not isinstance(found, EvaluationFailure):
-                is_open = (
-                    is_open or next(find_references(found, ""), None) is not None
-                )  # of a param of a child flow
-                return found
-        is_open = True
-        return text
-
-    try:
-        return replace_references(written, value, room), is_open, False
-    except ReferencesTooLargeError:
-        return written, True, True
 
 
 class Resolver:
     """Resolves the steps of a flow to specs."""
 
-    def __init__(
-        self, flow: JobFlow, layers: Sequence[ResolvedLayer], templates: Mapping[str, JobTemplate]
-    ) -> None:
+    def __init__(self, facts: "FlowFacts") -> None:
+        flow = facts.flow
         self._defaults = flow.spec.job_defaults
         self._claims = claim_names(flow) if flow.spec.volume_claims else {}
         self._layers: dict[tuple[int, int | None], list[ResolvedLayer]] = {}
-        for layer in layers:
+        for layer in facts.resolved_layers:
             self._layers.setdefault((layer.step, layer.case), []).append(layer)
-        self._templates = templates
+        self._templates = facts.known.templates or {}
         self.faults: list[tuple[ResolvedLayer, str]] = []
         """Layers that cannot be merged, and why, as `resolve` has found."""
         self._plain: dict[str, ResolvedSpec | None] = {}
+        self._budget, self._level = facts.budget, facts.level
         self._sizes: dict[int, int] = {}
         """By id of a spec or layer, which lives as long as this object."""
 
@@ -208,13 +176,28 @@ class Resolver:
         """Return the spec of a template without layers, or None if the template is not known."""
         if name not in self._plain:
             template = self._templates.get(name)
-            self._plain[name] = None if template is None else self._of_template(template)
+            self._plain[name] = None if template is None else self._shared(name, template)
         return self._plain[name]
+
+    def _shared(self, name: str, template: JobTemplate) -> ResolvedSpec | None:
+        """Return the spec of a template, which all flows of a tree with the same jobDefaults share;
+        None if child flows have spent the budget for tasks."""
+        if self._level > 1:
+            tasks = template.spec.get("tasks")
+            self._budget.tasks -= len(tasks) if isinstance(tasks, list) else 0
+            if self._budget.tasks < 0:
+                self._budget.leave_out("templates", self._level)
+                return None
+        key = name, id(self._defaults), bool(self._claims)
+        shared = self._budget.plain
+        if key not in shared:
+            shared[key] = self._of_template(template)
+        return shared[key]
 
     def resolve(self, steps: Sequence[Step]) -> Iterator[ResolvedStep]:
         """Yield the resolved steps and cases, each without and with its `retry.patch`. Linear:
-        layers beyond MAX_MERGED are not merged."""
-        room = MAX_MERGED
+        layers beyond the budget are not merged, and checked alone."""
+        budget = self._budget
         for i, step in enumerate(steps):
             cases: Sequence[Case | None] = step.switch or (None,)
             for at, case in enumerate(cases):
@@ -231,13 +214,15 @@ class Resolver:
                     yield ResolvedStep(i, resolved)
                     continue
                 for attempt in _of_attempts(changes):
-                    room -= self._size(resolved.base) if attempt else 0
-                    room -= sum(self._size_in(change, resolved.base) for change in attempt)
-                    merged = room >= 0 and attempt
+                    budget.merged -= self._size(resolved.base) if attempt else 0
+                    budget.merged -= sum(self._size_in(each, resolved.base) for each in attempt)
+                    merged = budget.merged >= 0 and attempt
+                    if attempt and not merged:
+                        budget.leave_out("patched jobs", self._level)
                     yield ResolvedStep(i, self._merged(resolved, attempt) if merged else resolved)
 
     def _has_faults(self, resolved: ResolvedSpec, changes: Sequence[ResolvedLayer]) -> bool:
-        found = [(each, each.layer.fault(resolved.base)) for each in changes]
+        found = [(each, each.layer.fault(resolved.base, each.content)) for each in changes]
         faults = [(each, fault) for each, fault in found if fault is not None]
         self.faults += faults
         return bool(faults)
@@ -327,7 +312,11 @@ def open_paths(spec: Mapping[str, Any]) -> Iterator[str]:
                     (value, shape.below(key), join_path(at, key)) for key, value in node.items()
                 ]
         elif isinstance(node, list):
-            work += [(value, shape, f"{at}[{i}]") for i, value in enumerate(node)]
+            work += [
+                (value, shape, f"{at}[{i}]")
+                for i, value in enumerate(node)
+                if may_have_reference(value)
+            ]
         elif is_open(node):
             yield at
 

@@ -1,14 +1,17 @@
 """Names of a tree of flows: of all vcjobs and child flows, and of the pods of vcjobs.
 
 A name is a list of words between dashes. The words of a step may be followed by an index, which is
-a number, and by the number of a retry. All names are put into one trie, whose edges are words or
-ranges of numbers; two names are the same if one path of words leads to both.
+a number, and by the number of a retry. The names are the paths of a graph, whose edges are words or
+ranges of numbers. All names of a step lead into its child flow and into the tasks of its template,
+which are there once, so the graph is as large as the manifests, however many names they make. Two
+names are the same if equal words lead to two nodes: the search visits each such pair once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobflow.core.admission.analysis.jobs.job_counts import JobCount
@@ -16,8 +19,9 @@ from jobflow.core.admission.analysis.jobs.job_counts import JobCount
 if TYPE_CHECKING:
     from jobflow.core.admission.analysis.flow_facts import FlowFacts
 
-MAX_VISITS = 300_000
-"""Nodes that a search visits: about half a second."""
+MAX_COMPARED = 20_000
+"""Words of different names that a search compares: about twenty milliseconds. There are few if step
+names do not repeat each other's words."""
 _ANY = 1 << 31
 
 
@@ -37,19 +41,43 @@ class Owner(NamedTuple):
     """The task, for the name of a pod."""
 
 
+class _State(NamedTuple):
+    """A place in a name."""
+
+    node: _Node
+    owner: Owner | None = None
+    """The step of whose pods this is a name; None before the task begins."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return id(self.node), id(self.owner)
+
+
 @dataclass(slots=True, eq=False)
 class _Node:
     words: dict[str, _Node] = field(default_factory=dict)
+    numerals: dict[str, _Node] = field(default_factory=dict)
+    """Those of `words` that an index or a retry may equal."""
     numbers: dict[int, _Node] = field(default_factory=dict)
     """By the first number that is too large."""
     retries: dict[int, _Node] = field(default_factory=dict)
     """By the last number of a retry."""
+    inner: list[_State] = field(default_factory=list)
+    """The beginnings of what continues the names that end here: child flows and tasks."""
     owners: list[Owner] = field(default_factory=list)
+    """Steps whose vcjobs or child flows have the name."""
+    task: str = ""
+    """The task whose pods have the name."""
 
     def below(self, text: str) -> _Node:
         node = self
         for word in text.split("-"):
-            node = node.words.setdefault(word, _Node())
+            found = node.words.get(word)
+            if found is None:
+                found = node.words[word] = _Node()
+                if word.removeprefix("r").isdecimal():
+                    node.numerals[word] = found
+            node = found
         return node
 
 
@@ -57,85 +85,132 @@ class TreeNames:
     """The names below an outermost flow, without its own name."""
 
     def __init__(self, facts: FlowFacts) -> None:
-        self._jobs, self._pods = _Node(), _Node()
-        self._add(facts, [self._jobs], [self._pods], "", "")
+        self._tasks: dict[tuple[str, ...], _Node] = {}
+        self._root = self._of_flow(facts, "", "")
 
     def clashes(self) -> Iterator[tuple[str, Owner, Owner]]:
         """Yield a name and two steps of different flows that make it. Raises TooManyNames."""
-        yield from _clashes(self._jobs)
-        yield from _clashes(self._pods)
+        root = _State(self._root)
+        pending = [("", root, root)]
+        seen = {(root.key, root.key)}
+        compared = 0
+        found: set[tuple[Owner, Owner]] = set()
+        while pending:
+            text, first, second = pending.pop()
+            for pair in _clashes(first, second):
+                if pair not in found:
+                    found.add(pair)
+                    yield text.removeprefix("-"), *pair
+            for one, other in _continued(first, second):
+                compared += _cost(one, other)
+                if compared > MAX_COMPARED:
+                    raise TooManyNames
+                for word, below, beside in _common(one.node, other.node):
+                    reached = _State(below, one.owner), _State(beside, other.owner)
+                    key = (reached[0].key, reached[1].key)
+                    if key not in seen:
+                        seen |= {key, key[::-1]}
+                        pending.append((f"{text}-{word}", *reached))
 
-    def _add(
-        self, facts: FlowFacts, jobs: list[_Node], pods: list[_Node], flow: str, place: str
-    ) -> None:
-        """`place`: the JSON path that replaces `spec`, "" for the outermost flow."""
-        of_step: dict[int, list[Sequence[str]]] = {}
+    def _of_flow(self, facts: FlowFacts, flow: str, place: str) -> _Node:
+        """Return the node at which the names of a flow begin. `place`: the JSON path that replaces
+        `spec`, "" for the outermost flow."""
+        root = _Node()
+        inner: dict[int, list[_State]] = {}
+        paths = [facts.path(i) for i in range(len(facts.names))]
+        if place:
+            paths = [place + path.removeprefix("spec") for path in paths]
+        owners = [Owner(flow, *each) for each in zip(paths, facts.names, strict=True)]
         for use in facts.resolved_steps:
-            of_step.setdefault(use.step, []).append(use.pods.tasks)
-        for i, name in enumerate(facts.names):
-            path = facts.path(i)
-            path = place + path.removeprefix("spec") if place else path
-            count = facts.job_counts[i]
-            owner = Owner(flow, path, name)
-            ends = _ends(jobs, name, count)
-            for node in ends:
+            tasks = _State(self._of_tasks(use.pods.tasks), owners[use.step])
+            inner.setdefault(use.step, []).append(tasks)
+        for child in facts.children:
+            if child.facts is not None:
+                below = place + child.path.removeprefix("spec") if place else child.path
+                # one case of a switch runs, so two of them may make the same names
+                of_child = self._of_flow(child.facts, f"{paths[child.step]}.flow", below)
+                inner.setdefault(child.step, []).append(_State(of_child))
+        for i, owner in enumerate(owners):
+            for node in _ends(root, owner.step, facts.job_counts[i]):
                 node.owners.append(owner)
-            pod_ends = _ends(pods, name, count)
-            for tasks in of_step.get(i, ()):
-                for task in tasks:
-                    for node in pod_ends:
-                        pod = node.below(task).numbers.setdefault(_ANY, _Node())
-                        pod.owners.append(owner._replace(task=task))
-            for child in (c for c in facts.children if c.step == i):
-                if child.facts is not None:
-                    below = place + child.path.removeprefix("spec") if place else child.path
-                    # one case of a switch runs, so two of them may make the same names
-                    self._add(child.facts, ends, pod_ends, f"{path}.flow", below)
+                node.inner += inner.get(i, ())
+        return root
+
+    def _of_tasks(self, tasks: tuple[str, ...]) -> _Node:
+        if tasks not in self._tasks:
+            root = self._tasks[tasks] = _Node()
+            for task in tasks:
+                root.below(task).numbers.setdefault(_ANY, _Node()).task = task
+        return self._tasks[tasks]
 
 
-def _ends(starts: list[_Node], name: str, count: JobCount) -> list[_Node]:
-    """Return the nodes at which the names of a step end."""
-    found = []
-    for start in starts:
-        node = start.below(name)
-        if count.runs is not None:
-            node = node.numbers.setdefault(max(count.runs, 1), _Node())
-        found.append(node)
-        if count.retries:
-            found.append(node.retries.setdefault(count.retries, _Node()))
-    return found
+def _ends(start: _Node, name: str, count: JobCount) -> Iterator[_Node]:
+    """Yield the nodes at which the names of a step end."""
+    node = start.below(name)
+    if count.runs is not None:
+        node = node.numbers.setdefault(max(count.runs, 1), _Node())
+    yield node
+    if count.retries:
+        yield node.retries.setdefault(count.retries, _Node())
 
 
-def _clashes(root: _Node) -> Iterator[tuple[str, Owner, Owner]]:
-    pending: list[tuple[str, list[_Node]]] = [("", [root])]
-    visits = 0
-    while pending:
-        text, nodes = pending.pop()
-        visits += len(nodes)
-        if visits > MAX_VISITS:
-            raise TooManyNames
-        owners = [owner for node in nodes for owner in node.owners]
-        for other in owners[1:]:
-            if other.flow != owners[0].flow:
-                yield text.removeprefix("-"), owners[0], other
-                break
-        words = {word for node in nodes for word in node.words}
-        words |= {"0"} if any(node.numbers for node in nodes) else set()
-        words |= {"r1"} if any(node.retries for node in nodes) else set()
-        for word in words:
-            reached = [below for node in nodes for below in _follow(node, word)]
-            pending.append((f"{text}-{word}", reached))
+def _clashes(first: _State, second: _State) -> Iterator[tuple[Owner, Owner]]:
+    """Yield the steps of different flows that make the names which end in two places."""
+    for one, other in product(first.node.owners, second.node.owners):
+        if one.flow != other.flow:
+            yield one, other
+    if first.owner and second.owner and first.node.task and second.node.task:
+        yield (
+            first.owner._replace(task=first.node.task),
+            second.owner._replace(task=second.node.task),
+        )
 
 
-def _follow(node: _Node, word: str) -> Iterator[_Node]:
-    if (found := node.words.get(word)) is not None:
-        yield found
-    if _is_number(word):
+def _continued(first: _State, second: _State) -> Iterator[tuple[_State, _State]]:
+    """Yield the pairs of places at which two names continue, except those of pods of one flow,
+    which the rules of names compare."""
+    if first == second:
+        # all that one name continues with are the tasks and child flows of one step
+        yield from ((first, each) for each in (first, *first.node.inner))
+        yield from ((each, each) for each in first.node.inner if each.owner is None)
+        return
+    for pair in product((first, *first.node.inner), (second, *second.node.inner)):
+        owners = [each.owner.flow for each in pair if each.owner is not None]
+        if len(owners) < 2 or owners[0] != owners[1]:
+            yield pair
+
+
+def _cost(one: _State, other: _State) -> int:
+    """Return the number of words to compare. Those of one place are compared once."""
+    if one == other:
+        return 0
+    return 1 + min(len(one.node.words), len(other.node.words))
+
+
+def _common(one: _Node, other: _Node) -> Iterator[tuple[str, _Node, _Node]]:
+    """Yield each word, or one of a range, that continues two names, and where it leads."""
+    if len(other.words) < len(one.words):
+        yield from ((word, below, beside) for word, beside, below in _common(other, one))
+        return
+    for word, below in one.words.items():
+        if (beside := other.words.get(word)) is not None:
+            yield word, below, beside
+    for below, beside in product(one.numbers.values(), other.numbers.values()):
+        yield "0", below, beside
+    for below, beside in product(one.retries.values(), other.retries.values()):
+        yield "r1", below, beside
+    for word, below in one.numerals.items():
+        yield from ((word, below, beside) for beside in _in_range(other, word))
+    for word, beside in other.numerals.items():
+        yield from ((word, below, beside) for below in _in_range(one, word))
+
+
+def _in_range(node: _Node, word: str) -> Iterator[_Node]:
+    """Yield where an index or a retry leads that is written so."""
+    number = word.removeprefix("r")
+    if not (number.isascii() and len(number) < 10) or (number[0] == "0" and number != "0"):
+        return
+    if number == word:
         yield from (below for limit, below in node.numbers.items() if int(word) < limit)
-    elif word[:1] == "r" and word != "r0" and _is_number(word[1:]):
-        yield from (below for last, below in node.retries.items() if int(word[1:]) <= last)
-
-
-def _is_number(word: str) -> bool:
-    decimal = word.isascii() and word.isdigit() and len(word) < 10
-    return decimal and (word == "0" or word[0] != "0")
+    elif number != "0":
+        yield from (below for last, below in node.retries.items() if int(number) <= last)

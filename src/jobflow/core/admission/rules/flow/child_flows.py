@@ -7,14 +7,18 @@ import msgspec
 
 from jobflow.api.flow.jobflow import JobFlowSpec
 from jobflow.api.flow.step import Step
-from jobflow.core.admission.analysis.child_flows import CHILD_FIELDS, MAX_LEVEL, flows_of
+from jobflow.core.admission.analysis.child_flows import (
+    CHILD_FIELDS,
+    MAX_CHILDREN,
+    MAX_LEVEL,
+    count_children,
+    flows_of,
+)
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.names.tree_names import Owner, TooManyNames, TreeNames
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.violations import Reason, Violation
 
-MAX_CHILDREN = 1_000
-"""Child flows of a flow, each of which has an entry in its status."""
 MAX_JOBS = 100_000
 """Vcjobs of an outermost flow and of all flows in it."""
 _OTHERS = {
@@ -98,9 +102,7 @@ def _too_deep(facts: FlowFacts) -> Iterator[str]:
 
 
 def child_flows_are_few(facts: FlowFacts) -> Iterator[Violation]:
-    steps = {child.step for child in facts.children}
-    count = sum(_runs(facts, step) for step in steps)
-    if count > MAX_CHILDREN:
+    if (count := count_children(facts)) > MAX_CHILDREN:
         detail = (
             f"up to {count:,} child flows, but a flow has at most {MAX_CHILDREN:,}; let each do "
             "more (forEach.from counts as 1,000 items unless it is a param)"
@@ -159,7 +161,7 @@ def _jobs(facts: FlowFacts) -> int:
 
 CHILD_FLOW_RULES = (
     Group[Rule](
-        lambda facts: facts.children,
+        lambda facts: facts.steps_with_flows,
         (
             child_flows_have_the_right_types,
             child_flows_have_own_fields,

@@ -4,13 +4,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES, ChildParams
 from jobflow.core.admission.analysis.flow_expressions import (
     MAX_CHARACTERS,
     ReferenceTrial,
     TrialEvaluation,
 )
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
-from jobflow.core.admission.analysis.jobs.resolved_specs import MAX_REFERENCED
+from jobflow.core.admission.analysis.jobs.constants import MAX_REFERENCED
 from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.cel.expression import ExpressionFault, parse_expression
@@ -68,7 +69,7 @@ def names_in_expressions_exist(facts: FlowFacts) -> Iterator[Violation]:
 
 def values_have_the_right_type(facts: FlowFacts) -> Iterator[Violation]:
     """The value is true or false, for forEach.from a list, if that is known before the run."""
-    trial = TrialEvaluation(facts.flow)
+    trial = TrialEvaluation(facts.flow, facts.budget, facts.level)
     for each, parsed, faults in facts.expressions.parsed:
         if not faults and not each.place.is_of_flow:  # an output has any type
             step = facts.steps[each.place.position]
@@ -78,7 +79,8 @@ def values_have_the_right_type(facts: FlowFacts) -> Iterator[Violation]:
 
 def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
     """Checks the references in patches and in the messages of approvals."""
-    scope, trial = facts.expressions.scope, ReferenceTrial(facts.flow, facts.steps)
+    scope = facts.expressions.scope
+    trial = ReferenceTrial(facts.flow, facts.steps, facts.budget, facts.level)
     written: list[tuple[ExpressionPlace, Any, str, Callable[[str], str]]] = [
         (
             ExpressionPlace(
@@ -115,7 +117,14 @@ def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
 
 def references_are_small(facts: FlowFacts) -> Iterator[Violation]:
     """Each reference to a value is a copy of it."""
-    for layer in facts.references:
+    for params in facts.references:
+        if isinstance(params, ChildParams) and params.large:
+            detail = (
+                f"the values of its references have more than {MAX_PARAM_VALUES:,} bytes; put "
+                "large values into a ConfigMap or a volume"
+            )
+            yield Violation(params.path, Reason.TOO_LONG, None, detail)
+    for layer in facts.resolved_layers:
         if layer.large:
             detail = (
                 "the values of its references, and of those before it in the flow, have more "

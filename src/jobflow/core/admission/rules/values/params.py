@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
+from jobflow.core.admission.analysis.child_flows import MAX_PARAM_VALUES
 from jobflow.core.admission.analysis.flow_expressions import is_unknown
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group, Rule, flow_with_options
@@ -23,9 +24,6 @@ from jobflow.core.spec.param_values import (
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
 from jobflow.core.violations import Reason, Violation, quote
-
-MAX_SIZE = 65_536
-"""Bytes of all values as JSON."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -86,10 +84,10 @@ def params_have_allowed_values(facts: FlowFacts) -> Iterator[Violation]:
 def param_values_are_small(facts: FlowFacts) -> Iterator[Violation]:
     """Every expression that mentions a param gets a copy of its value."""
     params = facts.flow.spec.params or ()
-    if (size := measure_json([param.value for param in params])) > MAX_SIZE:
+    if (size := measure_json([param.value for param in params])) > MAX_PARAM_VALUES:
         detail = (
-            f"the values have {size:,} bytes; at most {MAX_SIZE:,} are allowed: put large values "
-            "into a ConfigMap or a volume"
+            f"the values have {size:,} bytes; at most {MAX_PARAM_VALUES:,} are allowed: put large "
+            "values into a ConfigMap or a volume"
         )
         yield Violation("spec.params", Reason.TOO_LONG, None, detail)
 
