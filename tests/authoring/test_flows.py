@@ -209,6 +209,14 @@ def test_templates_are_sent_with_the_flow_that_names_them(flow: Flow) -> None:
     assert b["switch"] == [{"when": "params.x", "template": "other"}, {"template": "train"}]
 
 
+def test_a_child_flow_reads_fields_of_a_param_that_only_a_run_knows(flow: Flow) -> None:
+    child = ChildFlow(params={"s": item})
+    child.step("trim", image="busybox", command=["echo", child.params.s.id])
+    flow.step("sample", flow=child, for_each=[{"id": "a"}, {"id": "b"}])
+    (trim,) = steps_of(flow)["sample"]["flow"]["flows"]
+    assert trim["container"]["command"] == ["echo", "$(params.s.id)"]
+
+
 def test_a_step_runs_a_child_flow(flow: Flow) -> None:
     child = ChildFlow(params={"site": item}, failure_policy="Abort")
     fetch = child.step("fetch", template="t", env={"SITE": child.params.site})

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from jobflow.api.flow.jobflow import templates_of
+from jobflow.core.admission.analysis.awaited_ends import awaited_ends
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import as_written, innermost, locations_of
 from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
@@ -22,7 +23,6 @@ from jobflow.core.admission.rule import (
     every_flow,
     flow_with_options,
 )
-from jobflow.core.admission.rules.steps.daemons import ends_of_daemons_are_meant
 from jobflow.core.admission.value_warnings import VALUE_WARNINGS
 from jobflow.core.admission.volcano.job_view import JobView, job_view
 from jobflow.core.cel.references import find_references
@@ -240,6 +240,16 @@ def fields_of_child_flows_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
     for child in facts.children:
         for found in child.unknown:
             yield FieldWarning(found.path, found.detail, found.reason, found.value)
+
+
+def ends_of_daemons_are_meant(facts: FlowFacts) -> Iterator[FieldWarning]:
+    """Without a condition, a step waits until its daemon runs."""
+    for each in awaited_ends(facts):
+        detail = (
+            f"the step waits until the daemon {each.name} has ended, which it does when no step "
+            "needs it to run any more; leave the condition out to start when the daemon runs"
+        )
+        yield FieldWarning(each.path, detail)
 
 
 def fields_of_claims_exist(facts: FlowFacts) -> Iterator[FieldWarning]:

@@ -226,7 +226,8 @@ def _skipped(
     first = next((run for run in bad if run.reason == StepReason.UPSTREAM_FAILED), skipped[0])
     items = format_count(loop.total, "item")
     item = _name(loop.observed, first)
-    message = f"{len(bad or skipped)} of {items} skipped; {item}: {first.message}"
+    skip = ": ".join(filter(None, (item, first.message)))  # a large status drops the message
+    message = f"{len(bad or skipped)} of {items} skipped; {skip}"
     return {
         "phase": StepPhase.FAILED if has_begun else StepPhase.SKIPPED,
         "reason": first.reason,

@@ -1,43 +1,18 @@
 """Rules of steps that wait for the end of a daemon (docs/decisions/bounds-of-control.md)."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.step import Step
+from jobflow.core.admission.analysis.awaited_ends import AwaitedEnd, awaited_ends
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.admission.rules.steps.names_and_targets import in_running_order
 from jobflow.core.spec.graph import Graph
-from jobflow.core.spec.readiness import awaits_end
-from jobflow.core.violations import FieldWarning, Reason, Violation, join_path
+from jobflow.core.violations import Reason, Violation
 
 _END = "end of "
 """Before the name of a daemon. No name of a step has blanks."""
-
-
-class AwaitedEnd(NamedTuple):
-    """A step that waits for the end of a daemon."""
-
-    step: int
-    daemon: int
-    path: str
-    """The condition that says so."""
-
-
-def awaited_ends(facts: FlowFacts) -> list[AwaitedEnd]:
-    """Return the dependencies on the ends of daemons, in the order of the flow."""
-    flows = facts.flows
-    daemons = {i for i, step in facts.steps_with_options if step.daemon and i < len(flows)}
-    found = []
-    for i, depends_on in facts.dependencies_with_options if daemons else ():
-        for target in facts.targets(i):
-            if target in daemons and awaits_end(flows[i], flows[target]):
-                name, path = flows[target].name, f"{facts.path(i)}.dependsOn.condition"
-                if name in (depends_on.conditions or {}):
-                    path = join_path(f"{path}s", name)
-                found.append(AwaitedEnd(i, target, path))
-    return found
 
 
 def daemons_end_after_all_that_need_them(facts: FlowFacts) -> Iterator[Violation]:
@@ -75,17 +50,6 @@ def _steps_and_ends(facts: FlowFacts, awaited: list[AwaitedEnd]) -> Iterator[Ste
     for daemon, names in users.items():
         name = facts.flows[daemon].name
         yield Step(name=_END + name, depends_on=DependsOn(targets=[name, *names]))
-
-
-def ends_of_daemons_are_meant(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """Elsewhere a step waits until its daemon runs."""
-    for each in awaited_ends(facts):
-        name = facts.flows[each.daemon].name
-        detail = (
-            f"the step waits until the daemon {name} has ended, which it does when no step needs "
-            "it to run any more; leave the condition out to start when the daemon runs"
-        )
-        yield FieldWarning(each.path, detail)
 
 
 DAEMON_RULES = (
