@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from model.books import Run, State
+from model.books import FLOW_ERRORS, Run, State
 from model.matching import has_items
 from model.readiness import required_condition
 
@@ -104,6 +104,8 @@ class Commands:
         if phase != "Failed":
             return phase == "Completed" or (phase, reason) == ("Skipped", "NotTaken")
         if tolerated or not state.step.continue_on_failure or state.step.approval is not None:
+            return False
+        if reason in FLOW_ERRORS or run.has_flow_error:
             return False
         if reason == "Timeout" == self.reference.ending:
             # of a run that its own timeout ended, the status may know too late that it did

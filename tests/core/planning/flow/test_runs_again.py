@@ -1,9 +1,11 @@
 """Which steps, items and repeats a retry of a flow runs again."""
 
+import msgspec
 import pytest
 
 from jobflow.api.flow.control import Approval, Concurrency, ForEach, Param, Repeat
 from jobflow.api.flow.dependencies import DependsOn
+from jobflow.api.flow.status import FlowState
 from jobflow.api.flow.step import Step
 from support.plan.loop_worlds import end_jobs, finish
 from support.plan.plan_world import World, flow
@@ -175,6 +177,17 @@ def test_a_tolerated_failure_runs_again_behind_a_step_that_does() -> None:
 
 def test_tolerated_failures_run_again_if_asked_for() -> None:
     assert run_again(with_tolerated_item(), "RetryTolerated") == ["f-a-1-r1", "f-b-r1", "f-x-r1"]
+
+
+def test_an_error_of_the_flow_itself_runs_again_although_the_step_is_tolerated() -> None:
+    world = flow(a=tolerated(for_each=TWO)).with_spec(failure_policy="Continue")
+    world = world.settled().ended("f-a-0", "Failed").ended("f-a-1", "Failed").settled()
+    world = world.with_condition("a", reason="Refused")
+    runs = [*(world.plan().conditions["a"].runs or ())]
+    runs[1] = msgspec.structs.replace(runs[1], reason="Refused")
+    state = FlowState(phase="Failed", reason="StepFailed")
+    world = world.with_condition("a", runs=runs).with_status_fields(state=state)
+    assert run_again(world) == ["f-a-1-r1"]
 
 
 def end_by(how: str) -> World:
