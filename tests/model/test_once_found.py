@@ -343,16 +343,6 @@ ROWS = [
         jobs="a a-r1 b-0 b-1 b-0-r1 b-1-r1 c d",
     ),
     row(
-        "a tolerated failure runs again if asked for, and all behind it",
-        {"c": "", "d": "", "e": ""},
-        step("c", continue_on_failure=True),
-        step("d", depends_on=after("c")),
-        step("e"),
-        commands=((19, "RetryTolerated"),),
-        scripts={"c": (*FAILS, Script())},
-        jobs="c c-r1 d d-r1 e",
-    ),
-    row(
         "a failed child flow is retried as often as its parent, unless a step before it runs again",
         {"a": "", "b": "", "c": ""},
         Step(name="a", flow=CHILD),
