@@ -72,7 +72,7 @@ MAX_CREATE_WORK = 40_000
 """Work of the creates of one plan, in microseconds of the machine of docs/performance.md."""
 MAX_CREATE_BYTES = 64 << 20
 """Memory of the manifests of one plan."""
-_CREATE, _VALUE, _BYTE = 40, 0.4, 0.002
+_CREATE, _VALUE, _BYTE = 40, 0.4, 0.004
 """Work of a create, and of each JSON value and each byte in it."""
 _REFERENCE, _STEP_VALUE = 5, 2
 """Work of each reference and each JSON value in the layers of its step."""
