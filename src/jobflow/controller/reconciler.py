@@ -27,12 +27,13 @@ from jobflow.controller.probes.pod_index import PodIndex
 from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.core.planning.actions import Plan
+from jobflow.core.planning.known_jobs import find_edits
 from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow
 from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.write_order import WriteOrder, starting
-from jobflow.store import Listener, Store, flow_of, owner_uid
+from jobflow.store import Listener, Store, flow_of
 
 log = structlog.get_logger(__name__)
 
@@ -143,18 +144,28 @@ class Reconciler(Listener):
         not ended and its flow waits only for ends, the flow has time."""
         progresses = new is not None and not any(_is_ending(job) for job in (old, new))
         for job in (old, new):
-            if job is not None and owner_uid(job):
-                reference = job.metadata.controller
-                assert reference is not None
-                key = (job.metadata.namespace, reference.name)
+            owner = self._store.owners.of(job.metadata) if job is not None else None
+            if job is not None and owner is not None:
+                key = (job.metadata.namespace, owner.name)
                 if progresses and key in self._awaiting_ends:
                     self._queue.add_soon(key, SETTLE_SECONDS)
                 else:
                     self._queue.add(key)
+        if old is not None and new is not None:
+            self._report_edits(old, new)
         job = new or old
         assert job is not None
         for key in self._memory.released(key_of(job)):
             self._queue.add(key)
+
+    def _report_edits(self, old: Job, new: Job) -> None:
+        owner = self._store.owners.of(new.metadata)
+        flow = self._store.flows.get(new.metadata.namespace, owner.name) if owner else None
+        if flow is None or old.metadata.uid != new.metadata.uid:
+            return
+        if (event := find_edits(old.metadata, new.metadata)) is not None:
+            self._recorder.record(flow, event)
+            log.warning("job edited", flow="/".join(key_of(flow)), message=event.message)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Queue the flow that has a probe for the pod."""

@@ -37,6 +37,7 @@ from jobflow.core.planning.actions import (
     ReadPods,
 )
 from jobflow.core.planning.children import observe
+from jobflow.core.planning.known_jobs import KnownJobs
 from jobflow.core.planning.view import PodsRead
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
@@ -223,11 +224,15 @@ class Applier:
             if not error.not_found:
                 raise
             return False
-        if not job.metadata.is_owned_by(flow.metadata):
+        if not self._owns(flow, job):
             return False
         applied.again = True
         self._learn(job)
         return True
+
+    def _owns(self, flow: JobFlow, job: Job | JobFlow) -> bool:
+        jobs = self._store.jobs_of(flow.metadata.uid)
+        return KnownJobs(flow, jobs).owns(job.metadata)
 
     async def _take_in(self, flow: JobFlow, found: Job | JobFlow, applied: Applied) -> None:
         """Keep a vcjob or flow that was read live and has a name which the flow needs."""
@@ -236,7 +241,7 @@ class Applier:
             return
         job = observe(found) if isinstance(found, JobFlow) else found
         name = job.metadata.name
-        ours = job.metadata.is_owned_by(flow.metadata)
+        ours = self._owns(flow, job)
         if ours and job.metadata.deletion_timestamp is None:
             self._memory.of(flow).settle(name)
             log.info("job adopted", flow=_name(flow), job=name)

@@ -14,13 +14,19 @@ from dataclasses import replace
 from functools import lru_cache
 from uuid import UUID
 
+from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import JobRecord, RunCondition
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job
 from jobflow.core.names import format_latest_name
+from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.view import Holder, View
+from jobflow.core.text import join_names
 
+_LABELS = (labels.CREATED_BY_FLOW, labels.STEP, labels.INDEX, labels.ATTEMPT)
+_ANNOTATIONS = (labels.CREATED_BY_FLOW, labels.STEP, labels.INDEX)
+_EMPTY: Mapping[str, str] = {}
 PACKED_UIDS = 16_384
 """The number of UIDs whose short form is cached."""
 
@@ -105,3 +111,20 @@ def without_namesakes(flow: JobFlow, view: View) -> View:
         return view
     jobs = {name: job for name, job in view.jobs.items() if name not in namesakes}
     return replace(view, jobs=jobs, holders={**view.holders, **namesakes})
+
+
+def find_edits(old: ObjectMeta, new: ObjectMeta) -> Event | None:
+    """Return the Event about what somebody has changed on a job of a flow; None if nothing that
+    says whose job it is."""
+    before, after = old.annotations or _EMPTY, new.annotations or _EMPTY
+    edits = [f"the annotation {key}" for key in _ANNOTATIONS if before.get(key) != after.get(key)]
+    before, after = old.labels or _EMPTY, new.labels or _EMPTY
+    edits += [f"the label {key}" for key in _LABELS if before.get(key) != after.get(key)]
+    if old.controller != new.controller:
+        edits.append("the owner references")
+    if not edits:
+        return None
+    message = f"somebody changed {join_names(edits)} of {new.name}, which stays a job of the flow"
+    if new.controller is None:
+        message += "; it is not deleted with the flow any more"
+    return Event(EventType.WARNING, "JobEdited", message)
