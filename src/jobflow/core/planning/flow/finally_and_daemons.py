@@ -32,6 +32,18 @@ def wait_for_status(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool
     )
 
 
+def are_left(ctx: PlanContext, positions: Iterable[int]) -> bool:
+    """Whether of these steps only those that can never start, and daemons, have not ended by the
+    stored status. Admission refuses such steps; a flow that was stored without it has them."""
+    gone, never = ctx.view.deleted, ctx.layout.never_start
+    return all(
+        (each.stored.phase in ENDED_STEP_PHASES or (position in never and not each.started))
+        and all(job.ended or job.metadata.name in gone for job in each.jobs)
+        for position in positions
+        if not (each := ctx.observed[position]).step.daemon
+    )
+
+
 def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> frozenset[int]:
     """Return the daemons that no step needs to run any more: all of them if only they have not
     ended; those whose end is awaited if everything else that is left waits for the end of daemons,
