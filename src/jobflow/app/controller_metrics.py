@@ -63,6 +63,9 @@ class ControllerMetrics(Hooks):
             "reconcile_seconds", "Time to reconcile one flow.", ["result"]
         )
         self._dropped = registry.counter("events_dropped", "Events that were not written.")
+        self._overwritten = registry.counter(
+            "statuses_overwritten", "Statuses of flows that others wrote over.", ["writer"]
+        )
         self._probes = registry.gauge("probes_waiting", "Probes that have not passed yet.")
         self._attempts = registry.counter(
             "probe_attempts", "Requests to pods, by outcome.", ["outcome"]
@@ -94,6 +97,9 @@ class ControllerMetrics(Hooks):
 
     def event_dropped(self) -> None:
         self._dropped.inc()
+
+    def status_overwritten(self, writer: str) -> None:
+        self._overwritten.labels(writer).inc()
 
     def probes(self, waiting: int) -> None:
         self._probes.set(waiting)

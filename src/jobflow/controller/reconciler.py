@@ -5,7 +5,7 @@
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -21,6 +21,7 @@ from jobflow.controller.apply.applied import Applied, Due, due_of
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.flow_judge import Judge, NotJudgedYet, judge_here
+from jobflow.controller.foreign_status import ForeignStatuses
 from jobflow.controller.hooks import Hooks, ReconcileResult
 from jobflow.controller.places import Places
 from jobflow.controller.probes.pod_index import PodIndex
@@ -32,6 +33,7 @@ from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow
 from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key, key_of
+from jobflow.kube.status_writers import StatusWriter
 from jobflow.kube.write_order import WriteOrder, starting
 from jobflow.store import Listener, Store, flow_of
 
@@ -88,7 +90,9 @@ class Reconciler(Listener):
         judge: Judge = judge_here,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
+        writers: Mapping[Key, StatusWriter] | None = None,
     ) -> None:
+        """`writers`: who has written over the statuses of flows before this term."""
         self._store = store
         self._status_seconds = status_seconds
         self._applier = applier
@@ -103,6 +107,10 @@ class Reconciler(Listener):
         """Flows that may do something only after the end of a vcjob."""
         self._hooks = hooks or Hooks()
         self._judge = judge
+        self._foreign = ForeignStatuses(
+            store, memory, applier.find_status_writer, self._hooks, clock
+        )
+        self._foreign.begin(writers or {})
         self._now = now
         self._clock = clock
 
@@ -113,6 +121,7 @@ class Reconciler(Listener):
         news, unless the plan continues with it."""
         flow = new or old
         assert flow is not None
+        self._foreign.flow_changed(old, new)
         if new is None:
             self._pod_index.forget(flow)
         if new is not None and self._memory.has_written(new):
@@ -231,12 +240,16 @@ class Reconciler(Listener):
 
     async def reconcile(self, key: Key) -> ReconcileOutcome:
         """Plan one flow and apply the plan."""
-        flow = self._store.flows.get(*key)
-        if flow is None:
+        stored = self._store.flows.get(*key)
+        if stored is None:
             self._memory.forget(key)
             self._prober.forget(key)
             self._awaiting_ends.discard(key)
             return ReconcileOutcome()
+        flow = self._foreign.own(stored)
+        if (event := await self._foreign.report(stored)) is not None:
+            self._recorder.record(flow, event)
+            return ReconcileOutcome(again=True)
         answers = self._memory.of(flow)
         if not self._queue.backoff(key):
             answers.failed.clear()
@@ -259,8 +272,12 @@ class Reconciler(Listener):
         due = due_of(plan, self._status_wait(flow, plan, answers), answers.failed)
         applied = Applied()
         if due.plan.actions or due.write:
+            if due.write:
+                self._foreign.writes(key)
             with starting(is_unstarted(flow)):
-                applied = await self._applier.apply(flow, due.plan, write_status=due.write)
+                applied = await self._applier.apply(
+                    flow, due.plan, write_status=due.write, stored=stored
+                )
         if applied.status_written:
             self._hooks.recorded(flow.status, plan.status)
             for event in plan.events:
@@ -286,12 +303,14 @@ class Reconciler(Listener):
     def _view(self, flow: JobFlow, answers: Answers) -> View:
         uid = flow.metadata.uid
         jobs, deleted = self._store.jobs_of(uid), self._store.deleted_of(uid)
+        jobs = self._foreign.own_jobs(jobs, flow.metadata.namespace)
+        parent = self._store.parent_of(flow)
         answers.outdate(jobs)
         uids = [job.metadata.uid for job in jobs.values()]
         return View(
             templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,
-            parent=self._store.parent_of(flow),
+            parent=None if parent is None else self._foreign.own(parent),
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
@@ -315,6 +334,8 @@ class Reconciler(Listener):
         A status that the server stored differently (a CRD without our fields drops them) is not
         sent again.
         """
+        if (wait := self._foreign.wait(key_of(flow))) is not None:
+            return wait
         if plan.status == flow.status:
             return None
         if answers.sent == (timeless(plan.status), flow.metadata.resource_version):

@@ -62,11 +62,15 @@ class Applier:
         self._memory = memory
         self._now = now
         self._reads = LiveReads(client)
+        self.find_status_writer = self._reads.status_writer
         self._commands = CommandSender(client, memory, now=now)
         self._claims = VolumeClaims(client, self._reads, memory, now=now)
 
-    async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
-        """Send the plan's actions, and its status if `write_status`, all at once.
+    async def apply(
+        self, flow: JobFlow, plan: Plan, *, write_status: bool, stored: JobFlow | None = None
+    ) -> Applied:
+        """Send the plan's actions, and its status if `write_status`, all at once. `stored`: the
+        flow as the API server has it, if the plan was made for another status.
 
         A plan with guarded creates is sent only if the flow has not changed since it was made.
         Returns when every request has ended, so that two plans of one flow never overlap. Errors
@@ -89,7 +93,7 @@ class Applier:
             read = self._read_jobs(flow, reading, applied)
             work.append(self._guard(read, applied, *map(request_of, reading)))
         if write_status:
-            writing = self._write_status(flow, plan.status, applied)
+            writing = self._write_status(stored or flow, plan.status, applied)
             work.append(self._guard(writing, applied, STATUS))
         if len(work) == 1:
             await work[0]
@@ -317,6 +321,7 @@ class Applier:
 
     async def _write_status(self, flow: JobFlow, status: JobFlowStatus, applied: Applied) -> None:
         meta, answers = flow.metadata, self._memory.of(flow)
+        answers.tried = timeless(status)
         try:
             body = await self._client.patch(
                 JOBFLOWS,

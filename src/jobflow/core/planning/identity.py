@@ -33,7 +33,7 @@ class _Place(NamedTuple):
     """The run and the attempt of a job."""
 
     position: int
-    index: int | None
+    run: int | None
     """The index of its item or repeat, if its step has any."""
     attempt: int
 
@@ -46,7 +46,7 @@ def assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow
         place = named.get(name) or _place_of(job, layout)
         if place is not None and found[place.position].step.approval is None:
             runs = jobs_of.setdefault(place.position, {})
-            runs.setdefault(place.index, []).append(_with_attempt(job, place.attempt))
+            runs.setdefault(place.run, []).append(_with_attempt(job, place.attempt))
     for position, jobs in jobs_of.items():
         observed = found[position]
         if observed.loops:
