@@ -20,7 +20,7 @@ from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
 from jobflow.kube.backoff import retried
 from jobflow.kube.cache import Key
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer
 from jobflow.kube.reading import Identity
 from jobflow.kube.status_writers import StatusWriter, find_status_writer
 from jobflow.runtime.task_group import either, together
@@ -74,8 +74,13 @@ async def _run_controller(
     writers: dict[Key, StatusWriter] = {}
 
     def look(flow: Identity) -> None:
-        if (writer := find_status_writer(flow.managed_fields)) is not None:
-            writers[flow.namespace, flow.name] = writer
+        key = flow.namespace, flow.name
+        try:
+            writer = find_status_writer(flow.managed_fields)
+        except UnreadableAnswer as error:
+            log.warning("writers cannot be read", flow="/".join(key), error=error.message)
+        else:
+            writers.update({key: writer} if writer is not None else {})
 
     for preparation in (
         store.synced.wait,

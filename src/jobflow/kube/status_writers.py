@@ -11,7 +11,6 @@ from typing import NamedTuple
 import msgspec
 
 from jobflow.api.meta import Struct
-from jobflow.kube.errors import UnreadableAnswer
 from jobflow.kube.reading import decoder
 
 OWN_MANAGER = "jobflow"
@@ -21,7 +20,7 @@ OWN_MANAGER = "jobflow"
 class StatusFields(Struct, frozen=True, kw_only=True):
     """Fields of a status that somebody owns, as far as they matter."""
 
-    conditions: msgspec.Raw | None = msgspec.field(name="f:conditions", default=None)
+    conditions: msgspec.Raw = msgspec.field(name="f:conditions", default=msgspec.Raw())
 
 
 class OwnedFields(Struct, frozen=True, kw_only=True):
@@ -48,19 +47,16 @@ class StatusWriter(NamedTuple):
 
 
 def find_status_writer(managed_fields: bytes | msgspec.Raw) -> StatusWriter | None:
-    """Return who has written the status of a flow after JobFlow; None if nobody has, or if the
-    JSON of its `managedFields` cannot be read."""
-    try:
-        owners: Sequence[FieldOwner] = decoder(list[FieldOwner]).decode(managed_fields)
-    except UnreadableAnswer:
-        return None
+    """Return who has written the status of a flow after JobFlow; None if nobody has.
+    `managed_fields` is JSON. Raises UnreadableAnswer."""
+    owners: Sequence[FieldOwner] = decoder(list[FieldOwner]).decode(managed_fields)
     ours = [each.time for each in owners if _writes(each) and each.manager == OWN_MANAGER]
     last = max((time for time in ours if time is not None), default=None)
     for each in owners:
         if each.manager == OWN_MANAGER or each.fields.status is None:
             continue
         is_later = last is not None and each.time is not None and each.time > last
-        if is_later or each.fields.status.conditions is not None:
+        if is_later or each.fields.status.conditions:
             return StatusWriter(each.manager, after_ours=bool(ours))
     return None
 
