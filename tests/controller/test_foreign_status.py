@@ -38,7 +38,10 @@ VOLCANOS: dict[str, Any] = {
 EDITS: dict[str, Any] = {
     "everything": None,
     "the flow": {"state": None},
-    "the end of the flow": {"state": {"phase": "Succeed"}, "completionTime": "2026-01-01T00:00:00Z"},
+    "the end of the flow": {
+        "state": {"phase": "Succeed"},
+        "completionTime": "2026-01-01T00:00:00Z",
+    },
     "conditions": {"conditions": None},
     "a step": {"conditions": {"f-a": {"phase": "Failed", "reason": "JobFailed"}}},
     "a step, as not begun": {"conditions": {"f-a": {"phase": "Waiting", "attempts": 0}}},
@@ -175,5 +178,3 @@ async def test_a_new_leader_leaves_an_overwritten_flow_without_jobs_alone() -> N
             await world.apply(flow("g", {"a": ""}))
             await world.until_jobs(g_a="")
         assert world.count("POST", JOBS) == 2
-
-

@@ -68,7 +68,8 @@ async def _run_controller(
     Flows, templates and jobs are read consistently before the first plan, because the previous
     leader may have written objects that no watch has reported yet. Commands and CronJobFlows are
     read too if possible: a cluster may not serve or allow them. Pods matter only while the end of
-    their job is not recorded (`catch_up_pods`).
+    their job is not recorded (`catch_up_pods`). The list of flows also shows who else has written
+    their statuses.
     """
     late: list[Feed] = []
     writers: dict[Key, StatusWriter] = {}

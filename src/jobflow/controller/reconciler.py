@@ -246,10 +246,13 @@ class Reconciler(Listener):
             self._prober.forget(key)
             self._awaiting_ends.discard(key)
             return ReconcileOutcome()
-        flow = self._foreign.own(stored)
         if (event := await self._foreign.report(stored)) is not None:
-            self._recorder.record(flow, event)
+            self._recorder.record(stored, event)
             return ReconcileOutcome(again=True)
+        return await self._plan_and_apply(stored)
+
+    async def _plan_and_apply(self, stored: JobFlow) -> ReconcileOutcome:
+        key, flow = key_of(stored), self._foreign.own(stored)
         answers = self._memory.of(flow)
         if not self._queue.backoff(key):
             answers.failed.clear()

@@ -290,7 +290,7 @@ class Store:
             self._keep(before, with_counts_of(held, old))
 
     def _index_known_jobs(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Move the jobs of which the flow has got or lost the UID, if it is not their controller."""
+        """Move the jobs whose UID the flow has got or lost, if it is not their controller."""
         flow = new or old
         assert flow is not None
         namespace, uid = flow.metadata.namespace, flow.metadata.uid

@@ -168,7 +168,7 @@ def test_uids_are_dropped_last(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_uids_of_five_thousand_jobs_fit() -> None:
     names = [f"step-{n:04}".ljust(20, "s") for n in range(5000)]
     world = world_of([Step(name=name) for name in names], name="f" * 20)
-    jobs = {name: "Running" for name in names}
+    jobs = dict.fromkeys(names, "Running")
     world = world.with_jobs(**jobs)
     uid = "8d2f1ec4-5f7b-4a2e-9f57-{:012}"
     for number, (name, job) in enumerate(world.jobs.items()):
