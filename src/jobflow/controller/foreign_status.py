@@ -20,7 +20,7 @@ from jobflow.controller.apply.api_answers import Memory
 from jobflow.controller.hooks import Hooks
 from jobflow.core.planning.actions import Event, EventType
 from jobflow.core.planning.children import ChildFlow, observe
-from jobflow.kube.cache import Key, key_of
+from jobflow.kube.cache import Key, key_of, version_of
 from jobflow.kube.status_writers import StatusWriter
 from jobflow.store import Store
 
@@ -76,7 +76,8 @@ class ForeignStatuses:
             self._own[key] = OwnStatus(JobFlowStatus(), writer.name)
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
-        """Keep the last status of JobFlow if somebody else has written another."""
+        """Keep the last status of JobFlow if somebody else has written another. An API server that
+        was restored from a backup has older versions, which are taken as they are."""
         flow = new or old
         assert flow is not None
         key = key_of(flow)
@@ -84,7 +85,10 @@ class ForeignStatuses:
             self._own.pop(key, None)
             self._written.pop(key, None)
             return
-        if old.metadata.resource_version == new.metadata.resource_version:
+        was, now = (version_of(each.metadata.resource_version) for each in (old, new))
+        if now < was:
+            self._own.pop(key, None)
+        if now <= was:
             return
         known = self._own.get(key)
         before = old.status if known is None else known.status

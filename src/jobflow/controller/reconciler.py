@@ -170,7 +170,7 @@ class Reconciler(Listener):
     def _report_edits(self, old: Job, new: Job) -> None:
         owner = self._store.owners.of(new.metadata)
         flow = self._store.flows.get(new.metadata.namespace, owner.name) if owner else None
-        if flow is None or old.metadata.uid != new.metadata.uid:
+        if flow is None or flow.final or old.metadata.uid != new.metadata.uid:
             return
         if (event := find_edits(old.metadata, new.metadata)) is not None:
             self._recorder.record(flow, event)

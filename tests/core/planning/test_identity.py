@@ -10,7 +10,7 @@ import pytest
 from jobflow.api import labels
 from jobflow.api.flow.control import ForEach, Retry
 from jobflow.api.flow.status import JobFlowStatus
-from jobflow.core.planning.known_jobs import pack_uid
+from jobflow.core.planning.known_jobs import find_edits, pack_uid
 from jobflow.core.planning.status.size_limit import MOST
 from support.plan.plan_world import World, flow, world_of
 from support.plan.status_room import drop_everything
@@ -177,3 +177,30 @@ def test_the_uids_of_five_thousand_jobs_fit() -> None:
     status: JobFlowStatus = world.later(timedelta(hours=1).total_seconds()).plan().status
     assert all(condition.uid for condition in (status.conditions or {}).values())
     assert len(msgspec.json.encode(status)) < MOST
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": {labels.STEP: "a", labels.ATTEMPT: "1", "team": "x"}}, ""),
+        ({"annotations": {labels.STEP: "b"}}, "the annotation flow.volcano.sh/step"),
+        ({"owner_references": None}, "the owner references"),
+    ],
+)
+def test_an_edit_that_says_whose_job_it_is_is_an_event(
+    changes: dict[str, Any], message: str
+) -> None:
+    world = running()
+    old, new = (
+        each.jobs["f-a"].metadata for each in (world, world.with_metadata("f-a", **changes))
+    )
+    event = find_edits(old, new)
+    assert message in event.message if event else not message
+
+
+def test_the_garbage_collector_edits_owner_references_without_an_event() -> None:
+    """It does so when the flow is deleted in the foreground."""
+    old = running().jobs["f-a"].metadata
+    (owner,) = old.owner_references or ()
+    freed = [msgspec.structs.replace(owner, block_owner_deletion=False)]
+    assert find_edits(old, msgspec.structs.replace(old, owner_references=freed)) is None

@@ -120,7 +120,8 @@ def find_edits(old: ObjectMeta, new: ObjectMeta) -> Event | None:
     edits = [f"the annotation {key}" for key in _ANNOTATIONS if before.get(key) != after.get(key)]
     before, after = old.labels or _EMPTY, new.labels or _EMPTY
     edits += [f"the label {key}" for key in _LABELS if before.get(key) != after.get(key)]
-    if old.controller != new.controller:
+    owners = [owner.uid if (owner := meta.controller) is not None else "" for meta in (old, new)]
+    if owners[0] != owners[1]:
         edits.append("the owner references")
     if not edits:
         return None
