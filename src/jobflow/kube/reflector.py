@@ -50,24 +50,10 @@ DELETIONS_WITHIN = 5.0
 """How long the watch may take to bring the last state of deleted objects."""
 
 
-<<<<<<< HEAD
-=======
 Look = Callable[[Identity], None]
 """Called with the metadata of an object."""
 
 
-async def retried(read: Callable[[], Awaitable[None]]) -> None:
-    """Call `read` (`catch_up` or `reread` of a Reflector) until it succeeds."""
-    backoff = ExponentialBackoff(most=LONGEST_RETRY)
-    while True:
-        try:
-            return await read()
-        except (ApiError, *NETWORK_ERRORS) as error:
-            log.warning("cannot read what the API server holds", extra={"error": str(error)})
-        await asyncio.sleep(backoff.next())
-
-
->>>>>>> 35eeb926 (The leader writes its status again if somebody else has written over it)
 class Reflector(Generic[T]):
     """List and watch of one kind into one cache."""
 
@@ -210,16 +196,11 @@ class Reflector(Generic[T]):
         Waits for the watch to bring the last state of deleted objects, which tells how they ended.
         Calls `look` with the metadata of each object in the list.
         """
-<<<<<<< HEAD
         known = self.cache.newest
-        uids, lagging, version, is_older = await self._identities()
+        uids, lagging, version, is_older = await self._identities(look)
         if is_older or self.cache.suspect or self.cache.precedes(version, known):
             return await self._start_over(known)
         newer = [identity for identity in lagging if self.cache.lags(identity)]
-=======
-        uids, lagging, version = await self._identities(look)
-        newer = [identity for identity in lagging if self._lags(identity)]
->>>>>>> 35eeb926 (The leader writes its status again if somebody else has written over it)
         if len(newer) > READ_ONE_BY_ONE:
             objects, _, _ = await self._pages(limit=500)
             for obj in objects:
@@ -241,16 +222,10 @@ class Reflector(Generic[T]):
         self.cache.doubt()
         await self._list()
 
-<<<<<<< HEAD
-    async def _identities(self) -> tuple[set[str], list[Identity], str, bool]:
+    async def _identities(self, look: Look | None) -> tuple[set[str], list[Identity], str, bool]:
         """Return the UIDs of a whole list, its objects that the copy lags behind, its version, and
         whether it has objects that are older than it must include. Pages are read one by one:
         nothing else is kept of a hundred thousand objects."""
-=======
-    async def _identities(self, look: Look | None) -> tuple[set[str], list[Identity], str]:
-        """Return the UIDs of a whole list, its objects that the copy lags behind, and its version.
-        Pages are read one by one: nothing else is kept of a hundred thousand objects."""
->>>>>>> 35eeb926 (The leader writes its status again if somebody else has written over it)
         uids: set[str] = set()
         lagging: list[Identity] = []
         version, is_older = "", False
