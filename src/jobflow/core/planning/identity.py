@@ -40,20 +40,31 @@ class _Place(NamedTuple):
 
 def assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow: JobFlow) -> None:
     """Assign every job of the View to its step and run, and choose the latest of each run."""
-    jobs_of: dict[int, dict[int | None, list[Job]]] = {}
-    named = _places_in_status(found)
+    plain: dict[int, list[Job]] = {}
+    looped: dict[int, dict[int, list[Job]]] = {}
+    named: dict[str, _Place] | None = None
+    loops, by_key = layout.loops, layout.by_key
     for name, job in view.jobs.items():
-        place = named.get(name) or _place_of(job, layout)
-        if place is not None and found[place.position].step.approval is None:
-            runs = jobs_of.setdefault(place.position, {})
+        position = by_key.get(name)
+        if position is not None and not loops[position]:  # most jobs
+            plain.setdefault(position, []).append(_with_attempt(job, 1))
+            continue
+        place = _place_of(job, layout)
+        if place is None or place.attempt > 1:
+            named = _places_in_status(found) if named is None else named
+            place = named.get(name, place)
+        if place is not None and place.run is None:
+            plain.setdefault(place.position, []).append(_with_attempt(job, place.attempt))
+        elif place is not None and place.run is not None:
+            runs = looped.setdefault(place.position, {})
             runs.setdefault(place.run, []).append(_with_attempt(job, place.attempt))
-    for position, jobs in jobs_of.items():
-        observed = found[position]
-        if observed.loops:
-            _assign_to_runs(observed, jobs, view, flow)
-        else:
-            observed.jobs = jobs[None]
-            _choose(observed, view, flow)
+    for position, jobs in plain.items():
+        if found[position].step.approval is None:
+            found[position].jobs = jobs
+            _choose(found[position], view, flow)
+    for position, of_runs in looped.items():
+        if found[position].step.approval is None:
+            _assign_to_runs(found[position], of_runs, view, flow)
 
 
 def _places_in_status(found: Sequence[ObservedStep]) -> dict[str, _Place]:
@@ -118,13 +129,11 @@ def _with_attempt(job: Job, number: int) -> Job:
 
 
 def _assign_to_runs(
-    observed: ObservedStep, jobs: Mapping[int | None, list[Job]], view: View, flow: JobFlow
+    observed: ObservedStep, jobs: Mapping[int, list[Job]], view: View, flow: JobFlow
 ) -> None:
     runs = {run.index: run for run in observed.runs}
     continued = 0
     for index, those in jobs.items():
-        if index is None:
-            continue
         run = runs.get(index)
         if run is None:
             run = runs[index] = fresh(observed, flow.metadata.name, index)

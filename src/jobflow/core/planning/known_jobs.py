@@ -61,6 +61,20 @@ class KnownJobs:
         self._runs: Mapping[str, RunCondition] = dict(known_runs(flow))
         self._records = {record.name: record for record in flow.status.job_status_list or ()}
 
+    def list_doubtful(self) -> Iterator[Job]:
+        """Yield the jobs that may be namesakes. All others have the UID or, without one, the
+        creation that the status has; this is a fast path."""
+        runs, records = self._runs, self._records
+        for name, job in self._jobs.items():
+            if (known := runs.get(name)) is not None:
+                if known.uid != pack_uid(job.metadata.uid):
+                    yield job
+            elif (record := records.get(name)) is not None and (
+                record.start_timestamp != job.metadata.creation_timestamp
+                or (record.end_timestamp is not None and record.state not in ENDED_PHASES)
+            ):
+                yield job
+
     def owns(self, job: ObjectMeta) -> bool:
         """Whether a job that exists is the flow's."""
         known = self._runs.get(job.name)
@@ -103,9 +117,9 @@ def without_namesakes(flow: JobFlow, view: View) -> View:
     needs."""
     known = KnownJobs(flow, view.jobs)
     namesakes = {
-        name: Holder(job, owner_alive=True)
-        for name, job in view.jobs.items()
-        if known.is_namesake(job.metadata, exists=name not in view.deleted)
+        job.metadata.name: Holder(job, owner_alive=True)
+        for job in known.list_doubtful()
+        if known.is_namesake(job.metadata, exists=job.metadata.name not in view.deleted)
     }
     if not namesakes:
         return view
