@@ -24,7 +24,7 @@ from jobflow.core.planning.children import ChildFlow, observe
 from jobflow.kube.cache import Cache, Key
 from jobflow.store.groups import Groups
 from jobflow.store.owners import Owner, Owners, controlling_flow
-from jobflow.store.pods import Pods, discard, entries, recorded_ends
+from jobflow.store.pods import Pods, discard, is_recorded, recorded_ends
 from jobflow.store.slim import slim_job
 from jobflow.store.template_jobs import TemplateJobs
 
@@ -197,7 +197,7 @@ class Store:
             assert old is not None
             self._gone.pop(old.metadata.uid, None)
         elif gone := self._gone.get(new.metadata.uid):
-            for name in [name for name, last in gone.items() if _is_recorded(new, last)]:
+            for name in [name for name, last in gone.items() if is_recorded(new, last)]:
                 discard(self._gone, new.metadata.uid, name)
         self.pods.flow_changed(old, new)
         others = self.groups.update(old, new)
@@ -313,7 +313,7 @@ class Store:
     def _keep(self, owner: Owner, last: Job) -> None:
         """Keep the last state of a deleted job, unless its flow has recorded it or is deleted."""
         flow = self.flows.get(last.metadata.namespace, owner.name)
-        if flow is None or flow.metadata.uid != owner.uid or _is_recorded(flow, last):
+        if flow is None or flow.metadata.uid != owner.uid or is_recorded(flow, last):
             return
         self._gone.setdefault(owner.uid, {})[last.metadata.name] = last
 
@@ -389,15 +389,3 @@ def _same_spec(old: JobFlow, new: JobFlow) -> bool:
     before, after = old.metadata, new.metadata
     known = before.generation is not None and before.generation == after.generation
     return known and before.uid == after.uid
-
-
-def _is_recorded(flow: JobFlow, last: Job) -> bool:
-    """Return whether the flow's status has the end of a deleted job, or its existence if its end
-    is not known."""
-    name = last.metadata.name
-    if last.ended:
-        return name in recorded_ends(flow)
-    records = flow.status.job_status_list or ()
-    return any(record.name == name for record in records) or any(
-        job == name and (entry.job or entry.attempts) for job, entry in entries(flow)
-    )

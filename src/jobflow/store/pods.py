@@ -160,3 +160,15 @@ def entries(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
             yield condition.job or condition.flow or key, condition
         for run in condition.runs or ():
             yield run.job or run.flow or f"{key}-{run.index}", run
+
+
+def is_recorded(flow: JobFlow, last: Job) -> bool:
+    """Return whether the flow's status has the end of a deleted job, or its existence if its end
+    is not known."""
+    name = last.metadata.name
+    if last.ended:
+        return name in recorded_ends(flow)
+    records = flow.status.job_status_list or ()
+    return any(record.name == name for record in records) or any(
+        job == name and (entry.job or entry.attempts) for job, entry in entries(flow)
+    )
