@@ -249,18 +249,14 @@ class Reconciler(Listener):
         if (event := await self._foreign.report(stored)) is not None:
             self._recorder.record(stored, event)
             return ReconcileOutcome(again=True)
-        return await self._plan_and_apply(stored)
-
-    async def _plan_and_apply(self, stored: JobFlow) -> ReconcileOutcome:
-        key, flow = key_of(stored), self._foreign.own(stored)
-        answers = self._memory.of(flow)
+        answers = self._memory.of(stored)
         if not self._queue.backoff(key):
             answers.failed.clear()
-        unjudged = await self._judge_first(flow, answers)
-        return unjudged or await self._plan_and_apply(flow, answers)
+        unjudged = await self._judge_first(stored, answers)
+        return unjudged or await self._plan_and_apply(stored, answers)
 
-    async def _plan_and_apply(self, flow: JobFlow, answers: Answers) -> ReconcileOutcome:
-        key = key_of(flow)
+    async def _plan_and_apply(self, stored: JobFlow, answers: Answers) -> ReconcileOutcome:
+        key, flow = key_of(stored), self._foreign.own(stored)
         began = self._clock()
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
         if (took := self._clock() - began) > LONG_PLAN:
@@ -289,9 +285,10 @@ class Reconciler(Listener):
                 self._queue.add(key)
         return self._outcome(flow, due, applied, answers)
 
-    async def _judge_first(self, flow: JobFlow, answers: Answers) -> ReconcileOutcome | None:
+    async def _judge_first(self, stored: JobFlow, answers: Answers) -> ReconcileOutcome | None:
         """Judge a flow once before its first plan: it may have been stored without review. Return
         the outcome if it could not be judged, or has changed meanwhile."""
+        flow = self._foreign.own(stored)
         generation = flow.metadata.generation
         is_judged = answers.verdict is not None and answers.verdict[0] == generation
         if is_judged or not is_unjudged(flow, self._store.jobs_of(flow.metadata.uid)):
@@ -300,7 +297,7 @@ class Reconciler(Listener):
             answers.verdict = (generation, await self._judge(flow))
         except NotJudgedYet as error:
             return ReconcileOutcome(error=str(error))
-        is_current = self._store.flows.get(*key_of(flow)) is flow
+        is_current = self._store.flows.get(*key_of(flow)) is stored
         return None if is_current else ReconcileOutcome(again=True)
 
     def _view(self, flow: JobFlow, answers: Answers) -> View:
