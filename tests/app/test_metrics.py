@@ -62,6 +62,7 @@ def test_the_work_of_the_controller_is_counted(metrics: Metrics) -> None:
     hooks.retried()
     hooks.reconciled(0.02, ReconcileResult.RETRIED)
     hooks.event_dropped()
+    hooks.status_overwritten("kubectl-edit")
     hooks.probes(3)
     for passed in (False, True, False):
         hooks.probed(passed)
@@ -76,6 +77,7 @@ def test_the_work_of_the_controller_is_counted(metrics: Metrics) -> None:
     assert value(metrics, "workqueue_retries_total") == 1
     assert value(metrics, "reconcile_seconds_count", result="retried") == 1
     assert value(metrics, "events_dropped_total") == 1
+    assert value(metrics, "statuses_overwritten_total", writer="kubectl-edit") == 1
 
 
 async def test_writes_that_wait_are_shown_by_urgency_and_age(metrics: Metrics) -> None:

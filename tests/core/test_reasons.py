@@ -128,6 +128,7 @@ STEPS: dict[tuple[str, str], Callable[[], World]] = {
     ("Waiting", "Stopped"): two_branches,
     ("Waiting", "Terminating"): lambda: flow("a", b="a").with_jobs(a="Completed").being_deleted(),
     ("Waiting", "Blocked"): blocked,
+    ("Skipped", "Blocked"): lambda: end_jobs(blocked().settled(), "Completed", "f-a").stored(),
     ("Waiting", "Parallelism"): lambda: flow("a", "b").with_spec(parallelism=1),
     ("Waiting", "Suspended"): lambda: flow("a").with_spec(suspend=True),
     ("Waiting", "Concurrency"): queued,

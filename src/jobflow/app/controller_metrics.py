@@ -16,7 +16,7 @@ from jobflow.api.flow.status import (
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase
 from jobflow.controller.hooks import Hooks, ReconcileResult
 from jobflow.kube.write_order import WriteOrder
-from jobflow.store import Listener, owner_uid
+from jobflow.store import Listener, controlling_flow
 
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 STEP_BUCKETS = (0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 43200.0, 259200.0)
@@ -63,6 +63,9 @@ class ControllerMetrics(Hooks):
             "reconcile_seconds", "Time to reconcile one flow.", ["result"]
         )
         self._dropped = registry.counter("events_dropped", "Events that were not written.")
+        self._overwritten = registry.counter(
+            "statuses_overwritten", "Statuses of flows that others wrote over.", ["writer"]
+        )
         self._probes = registry.gauge("probes_waiting", "Probes that have not passed yet.")
         self._attempts = registry.counter(
             "probe_attempts", "Requests to pods, by outcome.", ["outcome"]
@@ -94,6 +97,9 @@ class ControllerMetrics(Hooks):
 
     def event_dropped(self) -> None:
         self._dropped.inc()
+
+    def status_overwritten(self, writer: str) -> None:
+        self._overwritten.labels(writer).inc()
 
     def probes(self, waiting: int) -> None:
         self._probes.set(waiting)
@@ -163,7 +169,7 @@ class StepTimes(Listener):
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         """Record the wait if the job has started, and the run if it has ended, by this change."""
-        if old is None or new is None or not owner_uid(new):
+        if old is None or new is None or controlling_flow(new.metadata) is None:
             return
         created, ran = new.metadata.creation_timestamp, _since(new, {JobPhase.RUNNING})
         if ran is None:

@@ -6,7 +6,7 @@ The caller keeps the store up to date; nothing is listed or watched here.
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import structlog
@@ -24,6 +24,7 @@ from jobflow.controller.reconciler import STATUS_SECONDS, Reconciler, is_unstart
 from jobflow.controller.template_status import TemplateStatuses
 from jobflow.kube.cache import Key
 from jobflow.kube.client import Client
+from jobflow.kube.status_writers import StatusWriter
 from jobflow.kube.write_order import OrderedClient, WriteOrder
 from jobflow.runtime.task_group import either
 from jobflow.store import Store
@@ -57,6 +58,7 @@ class Controller:
         status_seconds: float = STATUS_SECONDS,
         now: Callable[[], datetime] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        writers: Mapping[Key, StatusWriter] | None = None,
         dice: Callable[[], float] = random.random,
     ) -> None:
         """`now`: by default the time of the API server."""
@@ -94,6 +96,7 @@ class Controller:
             judge=judge,
             now=now,
             clock=clock,
+            writers=writers,
         )
 
     async def run(self) -> None:

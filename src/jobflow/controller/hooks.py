@@ -38,6 +38,9 @@ class Hooks:
     def recorded(self, before: JobFlowStatus, after: JobFlowStatus) -> None:
         """This replica wrote a flow's status."""
 
+    def status_overwritten(self, writer: str) -> None:
+        """Somebody else, with this field manager, wrote over the status of a flow."""
+
     def probes(self, waiting: int) -> None:
         """`waiting` probes have not passed yet."""
 

@@ -5,7 +5,8 @@ one.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -18,7 +19,10 @@ from jobflow.controller.probes.pod_check import check_pod
 from jobflow.controller.probes.prober import CheckPod
 from jobflow.controller.reconciler import STATUS_SECONDS
 from jobflow.kube.backoff import retried
-from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
+from jobflow.kube.cache import Key
+from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer
+from jobflow.kube.reading import Identity
+from jobflow.kube.status_writers import StatusWriter, find_status_writer
 from jobflow.runtime.task_group import either, together
 from jobflow.store import Feed, Feeds, Store
 
@@ -64,12 +68,24 @@ async def _run_controller(
     Flows, templates and jobs are read consistently before the first plan, because the previous
     leader may have written objects that no watch has reported yet. Commands and CronJobFlows are
     read too if possible: a cluster may not serve or allow them. Pods matter only while the end of
-    their job is not recorded (`catch_up_pods`).
+    their job is not recorded (`catch_up_pods`). The list of flows also shows who else has written
+    their statuses.
     """
     late: list[Feed] = []
+    writers: dict[Key, StatusWriter] = {}
+
+    def look(flow: Identity) -> None:
+        key = flow.namespace, flow.name
+        try:
+            writer = find_status_writer(flow.managed_fields)
+        except UnreadableAnswer as error:
+            log.warning("writers cannot be read", flow="/".join(key), error=error.message)
+        else:
+            writers.update({key: writer} if writer is not None else {})
+
     for preparation in (
         store.synced.wait,
-        lambda: _catch_up((feeds.flows, feeds.templates, feeds.jobs)),
+        lambda: _catch_up((feeds.templates, feeds.jobs), partial(feeds.flows.catch_up, look)),
         lambda: _try_once(feeds.commands, late),
         lambda: _try_once(feeds.crons, late),
         lambda: catch_up_pods(client, store),
@@ -77,7 +93,7 @@ async def _run_controller(
         if not await _before(ending, preparation()):
             return
     store.started_over.clear()  # each copy is of later than the event
-    controller = Controller(client, store, **options)
+    controller = Controller(client, store, writers=writers, **options)
     async with together() as beside:
         beside.stopping = True
         beside.start(
@@ -100,10 +116,10 @@ async def _stop_in_time(
     controller.stop()
 
 
-async def _catch_up(feeds: Iterable[Feed]) -> None:
+async def _catch_up(feeds: Iterable[Feed], *others: Callable[[], Awaitable[None]]) -> None:
     async with asyncio.TaskGroup() as group:
-        for feed in feeds:
-            group.create_task(retried(feed.catch_up))
+        for catch_up in (*others, *(feed.catch_up for feed in feeds)):
+            group.create_task(retried(catch_up))
 
 
 async def _try_once(feed: Feed, late: list[Feed]) -> None:

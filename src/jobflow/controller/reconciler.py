@@ -5,7 +5,7 @@
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -21,18 +21,21 @@ from jobflow.controller.apply.applied import Applied, Due, due_of
 from jobflow.controller.apply.apply import Applier
 from jobflow.controller.apply.events import Recorder
 from jobflow.controller.flow_judge import Judge, NotJudgedYet, judge_here
+from jobflow.controller.foreign_status import ForeignStatuses
 from jobflow.controller.hooks import Hooks, ReconcileResult
 from jobflow.controller.places import Places
 from jobflow.controller.probes.pod_index import PodIndex
 from jobflow.controller.probes.prober import Prober
 from jobflow.controller.queue import WorkQueue
 from jobflow.core.planning.actions import Plan
+from jobflow.core.planning.known_jobs import find_edits
 from jobflow.core.planning.plan import is_unjudged
 from jobflow.core.planning.plan import plan as plan_flow
 from jobflow.core.planning.view import View
 from jobflow.kube.cache import Key, key_of
+from jobflow.kube.status_writers import StatusWriter
 from jobflow.kube.write_order import WriteOrder, starting
-from jobflow.store import Listener, Store, flow_of, owner_uid
+from jobflow.store import Listener, Store, flow_of
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +90,9 @@ class Reconciler(Listener):
         judge: Judge = judge_here,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
+        writers: Mapping[Key, StatusWriter] | None = None,
     ) -> None:
+        """`writers`: who has written over the statuses of flows before this term."""
         self._store = store
         self._status_seconds = status_seconds
         self._applier = applier
@@ -102,6 +107,10 @@ class Reconciler(Listener):
         """Flows that may do something only after the end of a vcjob."""
         self._hooks = hooks or Hooks()
         self._judge = judge
+        self._foreign = ForeignStatuses(
+            store, memory, applier.find_status_writer, self._hooks, clock
+        )
+        self._foreign.begin(writers or {})
         self._now = now
         self._clock = clock
 
@@ -112,6 +121,7 @@ class Reconciler(Listener):
         news, unless the plan continues with it."""
         flow = new or old
         assert flow is not None
+        self._foreign.flow_changed(old, new)
         if new is None:
             self._pod_index.forget(flow)
         if new is not None and self._memory.has_written(new):
@@ -143,18 +153,28 @@ class Reconciler(Listener):
         not ended and its flow waits only for ends, the flow has time."""
         progresses = new is not None and not any(_is_ending(job) for job in (old, new))
         for job in (old, new):
-            if job is not None and owner_uid(job):
-                reference = job.metadata.controller
-                assert reference is not None
-                key = (job.metadata.namespace, reference.name)
+            owner = self._store.owners.of(job.metadata) if job is not None else None
+            if job is not None and owner is not None:
+                key = (job.metadata.namespace, owner.name)
                 if progresses and key in self._awaiting_ends:
                     self._queue.add_soon(key, SETTLE_SECONDS)
                 else:
                     self._queue.add(key)
+        if old is not None and new is not None:
+            self._report_edits(old, new)
         job = new or old
         assert job is not None
         for key in self._memory.released(key_of(job)):
             self._queue.add(key)
+
+    def _report_edits(self, old: Job, new: Job) -> None:
+        owner = self._store.owners.of(new.metadata)
+        flow = self._store.flows.get(new.metadata.namespace, owner.name) if owner else None
+        if flow is None or flow.final or old.metadata.uid != new.metadata.uid:
+            return
+        if (event := find_edits(old.metadata, new.metadata)) is not None:
+            self._recorder.record(flow, event)
+            log.warning("job edited", flow="/".join(key_of(flow)), message=event.message)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Queue the flow that has a probe for the pod."""
@@ -220,20 +240,23 @@ class Reconciler(Listener):
 
     async def reconcile(self, key: Key) -> ReconcileOutcome:
         """Plan one flow and apply the plan."""
-        flow = self._store.flows.get(*key)
-        if flow is None:
+        stored = self._store.flows.get(*key)
+        if stored is None:
             self._memory.forget(key)
             self._prober.forget(key)
             self._awaiting_ends.discard(key)
             return ReconcileOutcome()
-        answers = self._memory.of(flow)
+        if (event := await self._foreign.report(stored)) is not None:
+            self._recorder.record(stored, event)
+            return ReconcileOutcome(again=True)
+        answers = self._memory.of(stored)
         if not self._queue.backoff(key):
             answers.failed.clear()
-        unjudged = await self._judge_first(flow, answers)
-        return unjudged or await self._plan_and_apply(flow, answers)
+        unjudged = await self._judge_first(stored, answers)
+        return unjudged or await self._plan_and_apply(stored, answers)
 
-    async def _plan_and_apply(self, flow: JobFlow, answers: Answers) -> ReconcileOutcome:
-        key = key_of(flow)
+    async def _plan_and_apply(self, stored: JobFlow, answers: Answers) -> ReconcileOutcome:
+        key, flow = key_of(stored), self._foreign.own(stored)
         began = self._clock()
         plan = plan_flow(flow, self._view(flow, answers), now=self._now())
         if (took := self._clock() - began) > LONG_PLAN:
@@ -248,8 +271,12 @@ class Reconciler(Listener):
         due = due_of(plan, self._status_wait(flow, plan, answers), answers.failed)
         applied = Applied()
         if due.plan.actions or due.write:
+            if due.write:
+                self._foreign.writes(key)
             with starting(is_unstarted(flow)):
-                applied = await self._applier.apply(flow, due.plan, write_status=due.write)
+                applied = await self._applier.apply(
+                    flow, due.plan, write_status=due.write, stored=stored
+                )
         if applied.status_written:
             self._hooks.recorded(flow.status, plan.status)
             for event in plan.events:
@@ -258,9 +285,10 @@ class Reconciler(Listener):
                 self._queue.add(key)
         return self._outcome(flow, due, applied, answers)
 
-    async def _judge_first(self, flow: JobFlow, answers: Answers) -> ReconcileOutcome | None:
+    async def _judge_first(self, stored: JobFlow, answers: Answers) -> ReconcileOutcome | None:
         """Judge a flow once before its first plan: it may have been stored without review. Return
         the outcome if it could not be judged, or has changed meanwhile."""
+        flow = self._foreign.own(stored)
         generation = flow.metadata.generation
         is_judged = answers.verdict is not None and answers.verdict[0] == generation
         if is_judged or not is_unjudged(flow, self._store.jobs_of(flow.metadata.uid)):
@@ -269,18 +297,20 @@ class Reconciler(Listener):
             answers.verdict = (generation, await self._judge(flow))
         except NotJudgedYet as error:
             return ReconcileOutcome(error=str(error))
-        is_current = self._store.flows.get(*key_of(flow)) is flow
+        is_current = self._store.flows.get(*key_of(flow)) is stored
         return None if is_current else ReconcileOutcome(again=True)
 
     def _view(self, flow: JobFlow, answers: Answers) -> View:
         uid = flow.metadata.uid
         jobs, deleted = self._store.jobs_of(uid), self._store.deleted_of(uid)
+        jobs = self._foreign.own_jobs(jobs, flow.metadata.namespace)
+        parent = self._store.parent_of(flow)
         answers.outdate(jobs)
         uids = [job.metadata.uid for job in jobs.values()]
         return View(
             templates=self._store.templates_in(flow.metadata.namespace),
             jobs=jobs,
-            parent=self._store.parent_of(flow),
+            parent=None if parent is None else self._foreign.own(parent),
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),
             refusals=dict(answers.refusals),
@@ -304,6 +334,8 @@ class Reconciler(Listener):
         A status that the server stored differently (a CRD without our fields drops them) is not
         sent again.
         """
+        if (wait := self._foreign.wait(key_of(flow))) is not None:
+            return wait
         if plan.status == flow.status:
             return None
         if answers.sent == (timeless(plan.status), flow.metadata.resource_version):

@@ -1,7 +1,7 @@
 """Names of vcjobs, and values of labels.
 
-Names are never parsed; labels identify objects. Admission refuses a flow whose planned names are
-too long, so only further attempts and label values are shortened (annotations have the full text).
+Admission refuses a flow whose planned names are too long, so only further attempts and label values
+are shortened (annotations have the full text).
 """
 
 import hashlib
@@ -12,6 +12,7 @@ MAX_NAME = 63
 vcjob as a label, and a DNS label (RFC 1123) has the same limit."""
 
 _HASH = 8
+_AGAIN = re.compile(r"-r([1-9][0-9]{0,8})$")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NOT_IN_A_LABEL = re.compile(r"[^-A-Za-z0-9_.]+")
 
@@ -41,6 +42,24 @@ def format_latest_name(first: str, attempts: int) -> str:
     return format_attempt_name(first, max(attempts - 1, 0))
 
 
+def split_attempt_name(name: str) -> tuple[str, int]:
+    """Return what `format_attempt_name` may have made this name of: the name of the first vcjob,
+    or what replaces it, and the number of the repetition; 0 if the name has none."""
+    found = _AGAIN.search(name)
+    return (name, 0) if found is None else (name[: found.start()], int(found[1]))
+
+
+def is_attempt_name(name: str, first: str) -> bool:
+    """Whether `name` is the name of a further vcjob after `first`, or `first` itself."""
+    if name == first:
+        return True
+    base, again = split_attempt_name(name)
+    if not again or base == first:
+        return again > 0
+    prefix, _, digest = base.rpartition("-")
+    return first.startswith(prefix) and digest == _digest(first)
+
+
 def to_label_value(text: str) -> str:
     """Return `text` if it is a valid label value, else a valid one of its start and its hash."""
     if not text or (len(text) <= MAX_NAME and _LABEL_VALUE.fullmatch(text)):
@@ -55,6 +74,10 @@ def qualify_name(namespace: str, name: str) -> str:
 
 def _shorten(text: str, length: int) -> str:
     """Return a prefix, a dash and a hash of the text, at most `length` (10 or more) characters."""
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
+    digest = _digest(text)
     prefix = _NOT_IN_A_LABEL.sub("-", text)[: length - _HASH - 1].strip("-_.")
     return f"{prefix}-{digest}" if prefix else digest
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]

@@ -101,6 +101,8 @@ class Identity(msgspec.Struct, rename="camel"):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    managed_fields: msgspec.Raw = msgspec.Raw(b"[]")
+    """Who has written what, in a list (`status_writers`)."""
 
 
 class Identified(msgspec.Struct):
@@ -145,4 +147,5 @@ def identity_of(raw: msgspec.Raw) -> Identity:
         metadata = None
     values = metadata if isinstance(metadata, dict) else {}
     texts = [values.get(key) for key in ("name", "namespace", "uid", "resourceVersion")]
-    return Identity(*(text if isinstance(text, str) else "" for text in texts))
+    name, namespace, uid, version = (text if isinstance(text, str) else "" for text in texts)
+    return Identity(name, namespace, uid, version)

@@ -50,6 +50,10 @@ DELETIONS_WITHIN = 5.0
 """How long the watch may take to bring the last state of deleted objects."""
 
 
+Look = Callable[[Identity], None]
+"""Called with the metadata of an object."""
+
+
 class Reflector(Generic[T]):
     """List and watch of one kind into one cache."""
 
@@ -185,14 +189,15 @@ class Reflector(Generic[T]):
 
     # ------------------------------------------------------------------ catch up, on demand
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, look: Look | None = None) -> None:
         """Bring the cache up to what the API server holds now, by a consistent list of metadata
         and reads of the objects that are newer than the copy. Raises ApiError or a network error.
 
         Waits for the watch to bring the last state of deleted objects, which tells how they ended.
+        Calls `look` with the metadata of each object in the list.
         """
         known = self.cache.newest
-        uids, lagging, version, is_older = await self._identities()
+        uids, lagging, version, is_older = await self._identities(look)
         if is_older or self.cache.suspect or self.cache.precedes(version, known):
             return await self._start_over(known)
         newer = [identity for identity in lagging if self.cache.lags(identity)]
@@ -217,7 +222,7 @@ class Reflector(Generic[T]):
         self.cache.doubt()
         await self._list()
 
-    async def _identities(self) -> tuple[set[str], list[Identity], str, bool]:
+    async def _identities(self, look: Look | None) -> tuple[set[str], list[Identity], str, bool]:
         """Return the UIDs of a whole list, its objects that the copy lags behind, its version, and
         whether it has objects that are older than it must include. Pages are read one by one:
         nothing else is kept of a hundred thousand objects."""
@@ -235,6 +240,9 @@ class Reflector(Generic[T]):
             async for page in pages:
                 version = page.metadata.resource_version
                 identities = [item.metadata for item in page.items or ()]
+                if look is not None:
+                    for identity in identities:
+                        look(identity)
                 uids.update(identity.uid for identity in identities)
                 lagging += [identity for identity in identities if self.cache.lags(identity)]
                 is_older |= any(self.cache.includes_older(each, version) for each in identities)

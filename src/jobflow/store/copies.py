@@ -23,7 +23,8 @@ from jobflow.core.cron.flows import belongs_to
 from jobflow.core.planning.children import ChildFlow, observe
 from jobflow.kube.cache import Cache, Key
 from jobflow.store.groups import Groups
-from jobflow.store.pods import Pods, discard, entries, recorded_ends
+from jobflow.store.owners import Owner, Owners, controlling_flow
+from jobflow.store.pods import Pods, discard, is_recorded, recorded_ends
 from jobflow.store.slim import slim_job
 from jobflow.store.template_jobs import TemplateJobs
 
@@ -90,7 +91,9 @@ class Store:
         self.jobs = Cache[Job](self._job_changed, slim=slim_job)
         self.commands = Cache[Command](self._command_changed)
         self.queues = Cache[Queue](self._queue_changed)
-        self.pods = Pods(self.flows, self.jobs, self._pod_changed)
+        self.owners = Owners()
+        """The flow of each job."""
+        self.pods = Pods(self.flows, self.jobs, self.owners, self._pod_changed)
         self.template_jobs = TemplateJobs(self.jobs)
         self.groups = Groups()
         """The concurrency groups of flows."""
@@ -189,11 +192,12 @@ class Store:
     def _flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
         self._index_templates(old, new)
         self._index_owner(old, new)
+        self._index_known_jobs(old, new)
         if new is None:
             assert old is not None
             self._gone.pop(old.metadata.uid, None)
         elif gone := self._gone.get(new.metadata.uid):
-            for name in [name for name, last in gone.items() if _is_recorded(new, last)]:
+            for name in [name for name, last in gone.items() if is_recorded(new, last)]:
                 discard(self._gone, new.metadata.uid, name)
         self.pods.flow_changed(old, new)
         others = self.groups.update(old, new)
@@ -207,8 +211,8 @@ class Store:
         """Keep a child flow among the jobs of its parent, as a plan of the parent sees it."""
         flow = new or old
         assert flow is not None
-        before = observe(old) if old is not None and old.is_child else None
-        after = observe(new) if new is not None and new.is_child else None
+        before = observe(old) if old is not None and self.owners.of(old.metadata) else None
+        after = observe(new) if new is not None and self.owners.of(new.metadata) else None
         if before == after:
             return
         self._index_job(before, after)
@@ -224,8 +228,8 @@ class Store:
     def parent_of(self, flow: JobFlow) -> JobFlow | None:
         """Return the flow of which a flow is a child; None if it is no child or its parent is
         gone."""
-        owner = flow.metadata.controller
-        if owner is None or not flow.is_child:
+        owner = self.owners.of(flow.metadata)
+        if owner is None:
             return None
         parent = self.flows.get(flow.metadata.namespace, owner.name)
         return parent if parent is not None and parent.metadata.uid == owner.uid else None
@@ -272,26 +276,46 @@ class Store:
             listener.job_changed(old, new)
 
     def _index_job(self, old: Job | None, new: Job | None) -> None:
-        before, after = owner_uid(old), owner_uid(new)
+        before = self.owners.of(old.metadata) if old is not None else None
+        after = self.owners.of(new.metadata) if new is not None else None
         held = None
         if old is not None and before:
-            held = self._jobs_of[before].get(old.metadata.name)
+            held = self._jobs_of[before.uid].get(old.metadata.name)
             if before != after:
-                discard(self._jobs_of, before, old.metadata.name)
+                discard(self._jobs_of, before.uid, old.metadata.name)
         if new is not None and after:
-            jobs = self._jobs_of.setdefault(after, {})
+            jobs = self._jobs_of.setdefault(after.uid, {})
             jobs[new.metadata.name] = with_counts_of(held, new)
         if new is None and old is not None and before:
             self._keep(before, with_counts_of(held, old))
 
-    def _keep(self, flow_uid: str, last: Job) -> None:
+    def _index_known_jobs(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        """Move the jobs whose UID the flow has got or lost, if it is not their controller."""
+        flow = new or old
+        assert flow is not None
+        namespace, uid = flow.metadata.namespace, flow.metadata.uid
+        for name in self.owners.flow_changed(old, new):
+            child, job = self.flows.get(namespace, name), self.jobs.get(namespace, name)
+            for found in (job, observe(child) if child is not None else None):
+                if found is not None and not found.metadata.is_owned_by(flow.metadata):
+                    self._move(found, {uid})
+
+    def _move(self, job: Job, places: set[str]) -> None:
+        """Index a job below its owner, and not below the others of these flows."""
+        name, controller = job.metadata.name, controlling_flow(job.metadata)
+        for uid in places | ({controller.uid} if controller is not None else set()):
+            held = self._jobs_of.get(uid, EMPTY).get(name)
+            if held is not None and held.metadata.uid == job.metadata.uid:
+                discard(self._jobs_of, uid, name)
+        if (owner := self.owners.of(job.metadata)) is not None:
+            self._jobs_of.setdefault(owner.uid, {})[name] = job
+
+    def _keep(self, owner: Owner, last: Job) -> None:
         """Keep the last state of a deleted job, unless its flow has recorded it or is deleted."""
-        reference = last.metadata.controller
-        assert reference is not None
-        flow = self.flows.get(last.metadata.namespace, reference.name)
-        if flow is None or flow.metadata.uid != flow_uid or _is_recorded(flow, last):
+        flow = self.flows.get(last.metadata.namespace, owner.name)
+        if flow is None or flow.metadata.uid != owner.uid or is_recorded(flow, last):
             return
-        self._gone.setdefault(flow_uid, {})[last.metadata.name] = last
+        self._gone.setdefault(owner.uid, {})[last.metadata.name] = last
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         for listener in self.listeners:
@@ -340,12 +364,6 @@ class Store:
             self.synced.set()
 
 
-def owner_uid(job: Job | None) -> str:
-    """Return the UID of the flow that controls a job, "" if no flow does."""
-    reference = job.metadata.controller if job is not None else None
-    return reference.uid if reference is not None and reference.kind == JOBFLOWS.kind else ""
-
-
 def flow_of(command: Command) -> Key | None:
     """Return the namespace and name of a Command's flow; None if its target is not a flow."""
     target = command.target
@@ -371,15 +389,3 @@ def _same_spec(old: JobFlow, new: JobFlow) -> bool:
     before, after = old.metadata, new.metadata
     known = before.generation is not None and before.generation == after.generation
     return known and before.uid == after.uid
-
-
-def _is_recorded(flow: JobFlow, last: Job) -> bool:
-    """Return whether the flow's status has the end of a deleted job, or its existence if its end
-    is not known."""
-    name = last.metadata.name
-    if last.ended:
-        return name in recorded_ends(flow)
-    records = flow.status.job_status_list or ()
-    return any(record.name == name for record in records) or any(
-        job == name and (entry.job or entry.attempts) for job, entry in entries(flow)
-    )

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition
-from jobflow.api.resources import JOBFLOWS
 from jobflow.api.volcano.job import ENDED_PHASES, Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.kube.cache import Cache
+from jobflow.store.owners import Owners
 from jobflow.store.slim import slim_pod
 
 K = TypeVar("K", bound=Hashable)
@@ -26,10 +26,13 @@ OnChange = Callable[[Pod | None, Pod | None], None]
 class Pods:
     """The pods. Call `flow_changed` and `job_changed` after the caches have the change."""
 
-    def __init__(self, flows: Cache[JobFlow], jobs: Cache[Job], on_change: OnChange) -> None:
+    def __init__(
+        self, flows: Cache[JobFlow], jobs: Cache[Job], owners: Owners, on_change: OnChange
+    ) -> None:
         self.cache = Cache[Pod](self._changed, slim=slim_pod, wanted=self._wanted)
         self._flows = flows
         self._jobs = jobs
+        self._owners = owners
         self._on_change = on_change
         self._of: dict[str, dict[str, Pod]] = {}
         self._gone: dict[str, dict[str, Pod]] = {}
@@ -58,7 +61,7 @@ class Pods:
             self._closing.pop(flow.metadata.uid, None)
         for job in list(self._closing.get(flow.metadata.uid, {}).values()):
             if not self._is_needed(job):
-                self._drop_pods(job)
+                self._drop_pods(job, flow.metadata.uid)
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         """Decide about the pods of a job that has ended or was not known before."""
@@ -72,7 +75,8 @@ class Pods:
         if self._is_needed(new):
             self._remember_ended(new)
         else:
-            self._drop_pods(new)
+            owner = self._owners.of(new.metadata)
+            self._drop_pods(new, owner.uid if owner is not None else "")
 
     def _wanted(self, pod: Pod) -> bool:
         if not (uid := pod.owner):
@@ -82,11 +86,11 @@ class Pods:
 
     def _is_needed(self, job: Job) -> bool:
         """Return whether a plan may still record something about the job's pods."""
-        reference = job.metadata.controller
-        if reference is None or reference.kind != JOBFLOWS.kind:
+        owner = self._owners.of(job.metadata)
+        if owner is None:
             return False
-        flow = self._flows.get(job.metadata.namespace, reference.name)
-        if flow is None or flow.metadata.uid != reference.uid:
+        flow = self._flows.get(job.metadata.namespace, owner.name)
+        if flow is None or flow.metadata.uid != owner.uid:
             return True
         return not flow.final and not (job.ended and job.metadata.name in self._ends(flow))
 
@@ -115,17 +119,17 @@ class Pods:
         self._on_change(old, new)
 
     def _remember_ended(self, job: Job) -> None:
-        reference = job.metadata.controller
-        if job.ended and reference is not None:
-            self._closing.setdefault(reference.uid, {})[job.metadata.uid] = job
+        owner = self._owners.of(job.metadata)
+        if job.ended and owner is not None:
+            self._closing.setdefault(owner.uid, {})[job.metadata.uid] = job
 
-    def _drop_pods(self, job: Job) -> None:
-        uid, reference = job.metadata.uid, job.metadata.controller
+    def _drop_pods(self, job: Job, flow_uid: str) -> None:
+        uid = job.metadata.uid
         self._gone.pop(uid, None)
         for pod in self._of.pop(uid, {}).values():
             self.cache.let_go(pod)
-        if reference is not None and uid in self._closing.get(reference.uid, {}):
-            discard(self._closing, reference.uid, uid)
+        if uid in self._closing.get(flow_uid, {}):
+            discard(self._closing, flow_uid, uid)
 
     def _job_of(self, pod: Pod) -> Job | None:
         owner = pod.metadata.controller
@@ -156,3 +160,15 @@ def entries(flow: JobFlow) -> Iterator[tuple[str, RunCondition]]:
             yield condition.job or condition.flow or key, condition
         for run in condition.runs or ():
             yield run.job or run.flow or f"{key}-{run.index}", run
+
+
+def is_recorded(flow: JobFlow, last: Job) -> bool:
+    """Return whether the flow's status has the end of a deleted job, or its existence if its end
+    is not known."""
+    name = last.metadata.name
+    if last.ended:
+        return name in recorded_ends(flow)
+    records = flow.status.job_status_list or ()
+    return any(record.name == name for record in records) or any(
+        job == name and (entry.job or entry.attempts) for job, entry in entries(flow)
+    )

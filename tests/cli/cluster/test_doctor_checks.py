@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from jobflow.cli.cluster.doctor.certificate import describe_serving
-from jobflow.cli.cluster.doctor.cluster import Status
+from jobflow.cli.cluster.doctor.cluster import Cluster, Status
 from jobflow.cli.cluster.doctor.leader import describe_offset, find_offset
-from jobflow.cli.cluster.doctor.namespace import find_added_defaults, find_lost_fields
+from jobflow.cli.cluster.doctor.namespace import (
+    check_flows,
+    find_added_defaults,
+    find_lost_fields,
+)
 from jobflow.cli.cluster.doctor.volcano import describe_deployment, is_enabled, list_controllers
+from jobflow.kube.client import Client
 from jobflow.webhook.certificates.pki import Pki, make_pki
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -151,3 +156,23 @@ def test_fields_that_were_written_and_are_not_stored_are_lost(
     spec: dict[str, Any], applied: bool, lost: list[str]
 ) -> None:
     assert find_lost_fields(flow_of(spec, written=WRITTEN, applied=applied)) == lost
+
+
+async def test_another_writer_of_the_status_of_a_flow_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def owner(manager: str, field: str) -> dict[str, Any]:
+        fields = {"f:status": {field: {}}}
+        return {"manager": manager, "time": "2026-01-01T12:00:00Z", "fieldsV1": fields}
+
+    managed = [owner("jobflow", "f:progress"), owner("vc-controller-manager", "f:conditions")]
+    flow = {"metadata": {"name": "f", "managedFields": managed}, "spec": {}}
+
+    async def read_all(*_: object) -> list[dict[str, Any]]:
+        return [flow]
+
+    monkeypatch.setattr(Cluster, "read_all", read_all)
+    async with Client.at("http://127.0.0.1:1") as client:
+        [found] = [each async for each in check_flows(Cluster(client))]
+    assert found.status is Status.FAULT
+    assert found.message == "vc-controller-manager wrote over the status of JobFlow's flows: f."

@@ -11,12 +11,14 @@ import yaml
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.jobtemplate import JobTemplate
 from jobflow.api.flow.status import JobFlowStatus, StepCondition
+from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import Job
 from jobflow.core.admission.validate import validate_flow
 from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from support.admission.reviewed import knowing, template_of
 from support.paths import ROOT
-from support.plan.plan_world import World, flow, template, world_of
+from support.plan.plan_world import World, after, flow, template, world_of
+from support.plan.steps import step
 from support.plan.world_state import NOW
 
 CORPUS: list[dict[str, Any]] = yaml.safe_load(
@@ -160,3 +162,40 @@ def test_conditions_have_the_ends_of_deleted_jobs(phase: str, then: str, reason:
     assert planned.conditions["a"].reason == reason
     assert planned.job_reads == ([] if then else ["f-a"])
     assert template("a").metadata.name not in planned.creates
+
+
+def taken_over(**steps: Any) -> World:
+    """A flow that Volcano's controller started, whose step a runs."""
+    conditions = {"f-a": StepCondition(phase="Running", create_time=NOW)}
+    world = flow("a", **steps).with_status(JobFlowStatus(conditions=conditions))
+    return world.with_jobs(a="Running").settled()
+
+
+def test_steps_in_a_cycle_are_skipped_once_all_else_has_ended() -> None:
+    world = taken_over(b="a c", c="b", d="c", e="a").later(1).ended("f-a", "Completed").settled()
+    assert world.plan().held_up == {"b": "Blocked", "c": "Blocked", "d": "Blocked"}
+    world = world.ended("f-e", "Completed").settled()
+    assert world.plan().skipped == {"b": "Blocked", "c": "Blocked", "d": "Blocked"}
+    assert world.end == ("Failed", "StepFailed")
+
+
+def test_what_depends_on_a_step_that_does_not_exist_is_skipped() -> None:
+    cleanup = after("b", condition="Finished")
+    world = taken_over(b="a missing", c=cleanup).later(1).ended("f-a", "Completed").settled()
+    assert world.plan().skipped == {"b": "Blocked", "c": "Stopped"}
+    assert world.end == ("Failed", "StepFailed")
+
+
+def test_finally_runs_after_a_cycle() -> None:
+    world = taken_over(b="c", c="b")
+    world = world.with_finally("z", x=Step(depends_on=after("y")), y=Step(depends_on=after("x")))
+    world = world.later(1).ended("f-a", "Completed").settled()
+    assert world.plan().phases["z"] == "Pending"
+    assert world.ended("f-z", "Completed").settled().end == ("Failed", "StepFailed")
+
+
+def test_a_daemon_beside_a_cycle_is_ended() -> None:
+    world = taken_over(d=step(daemon=True), b="c", c="b").later(1)
+    world = world.ended("f-a", "Completed").ended("f-d", "Running").settled()
+    assert world.plan().conditions["d"].reason == "DaemonEnded"
+    assert world.ended("f-d", "Aborted").settled().end == ("Failed", "StepFailed")

@@ -106,7 +106,8 @@ def _create(sight: Sight, state: State, action: Action, answered: bool) -> State
     """Create the vcjob, unless one of this name exists."""
     assert isinstance(action, CreateJob)
     if action.guard is not None and (latest := _existing(state, action.guard.gone)) is not None:
-        return _learn(state, latest)
+        if not latest.edited or latest.uid in sight.known_uids(state.known):
+            return _learn(state, latest)
     job = _existing(state, action.name)
     if job is None:
         job = _new(sight, state, action)

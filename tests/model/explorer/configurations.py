@@ -38,7 +38,8 @@ COMMANDS = {
 }
 """Commands of users, by their names in a budget."""
 RARE = frozenset(
-    {"busy", "crash", "lost answer", "fail", "evict", "delete job", "delete flow", "template"}
+    {"busy", "crash", "lost answer", "fail", "evict", "edit", "delete job", "delete flow"}
+    | {"template"}
     | {"late"}
     | COMMANDS.keys()
 )
@@ -276,6 +277,7 @@ def _configuration(name: str, *rare: str, reads: bool = False) -> Configuration:
 CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("one step", "fail", "crash", reads=True),
     _configuration("one step", "crash", "fail", "retry"),
+    _configuration("one step", "edit", "crash", "lost answer"),
     _configuration("child flow", "crash", "fail"),
     _configuration("outputs", "crash", "retry", "fail"),
     _configuration("ttl of the flow", "crash", "retry", "fail"),
@@ -340,6 +342,9 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("finally", "crash", "fail", "retry"),
     _configuration("chain", "crash", "fail", "retry", "template"),
     _configuration("chain", "crash", "delete job", "fail"),
+    _configuration("retry", "edit", "crash", "delete job", "fail"),
+    _configuration("forEach", "edit", "crash", "fail"),
+    _configuration("child flow", "edit", "crash", "fail"),
     _configuration("fan-in", "crash", "lost answer", "fail"),
     _configuration("conditions", "crash", "lost answer", "fail"),
     _configuration("chain", "crash", "fail", "cancel"),

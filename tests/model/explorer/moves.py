@@ -215,6 +215,17 @@ def deleting(sight: Sight, state: State) -> Iterator[Move]:
         )
 
 
+def editing(sight: Sight, state: State) -> Iterator[Move]:
+    """A user removes the labels, annotations and owner references of a vcjob or child flow that the
+    status knows."""
+    if (paid := spend(sight, state, "edit")) is not None:
+        known = sight.known_uids(state.flow)
+        for job in state.jobs:
+            if not job.gone and not job.edited and job.uid in known:
+                edited = replace_job(paid, replace(job, edited=True))
+                yield f"somebody removes the metadata of {job.name}", edited
+
+
 def templating(sight: Sight, state: State) -> Iterator[Move]:
     """A user deletes a template, or creates it again."""
     for name in sorted(state.missing):
@@ -245,6 +256,7 @@ MOVERS: tuple[Callable[[Sight, State], Iterator[Move]], ...] = (
     running,
     ordering,
     deleting,
+    editing,
     templating,
     sharing,
 )

@@ -13,6 +13,7 @@ from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobCondition, JobState, JobStatus, TaskState
 from jobflow.core.planning.actions import CreateJob, Plan
 from jobflow.core.planning.children import observe
+from jobflow.core.planning.known_jobs import known_runs
 from jobflow.core.planning.plan import plan as real_plan
 from jobflow.core.planning.view import PodsRead, ProbeResult, View
 from jobflow.core.spec.concurrency import NO_GROUP, Group, Member
@@ -63,7 +64,8 @@ class Sight:
         """Return the controller's plan, now or so many seconds later."""
         now = state.now + after
         jobs = tuple(
-            (j.uid, j.manifest, j.phases[: j.seen], j.seen_gone, j.read, j.child and j.child.known)
+            (j.uid, j.manifest, j.phases[: j.seen], j.seen_gone, j.read, j.edited)
+            + (j.child and j.child.known,)
             for j in state.jobs
             if j.seen
         )
@@ -99,6 +101,8 @@ class Sight:
         deleted: set[str] = set()
         for vcjob in sorted(state.jobs, key=lambda job: not job.seen_gone):
             job = self._job(vcjob) if vcjob.seen else None
+            if job is not None and vcjob.edited:
+                job = _without_metadata(job) if vcjob.uid in self.known_uids(state.known) else None
             if job is None or (vcjob.seen_gone and _recorded(flow, job)):
                 continue
             jobs[vcjob.name] = job
@@ -123,6 +127,10 @@ class Sight:
             read={job.uid: PodsRead() for job in state.jobs if self._is_read(job)},
             probes={key: ProbeResult(passed=True) for key in state.probed},
         )
+
+    def known_uids(self, flow: states.Flow) -> frozenset[str]:
+        """Return the UIDs of the jobs that a status knows; no UUIDs, so it has them as they are."""
+        return frozenset(run.uid for _, run in known_runs(self.flow(flow)))
 
     def _is_read(self, job: Vcjob) -> bool:
         ended = job.seen and job.phases[job.seen - 1][0] in ENDED_PHASES
@@ -164,6 +172,13 @@ class Sight:
             full = msgspec.structs.replace(parsed, metadata=meta, status=_status(phases))
             found = self._jobs[key] = slim_job(full)
         return found
+
+
+def _without_metadata(job: Job) -> Job:
+    meta = msgspec.structs.replace(
+        job.metadata, labels=None, annotations=None, owner_references=None
+    )
+    return msgspec.structs.replace(job, metadata=meta)
 
 
 def _status(phases: tuple[tuple[str, int], ...]) -> JobStatus:

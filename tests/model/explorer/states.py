@@ -35,6 +35,8 @@ class Vcjob:
     seen_gone: bool = False
     read: bool = False
     """Whether the controller has read its pods, and has not forgotten it."""
+    edited: bool = False
+    """Whether somebody has removed its labels, annotations and owner references."""
     child: State | None = None
     """The state of the child flow that it is (`families`); None: it is a vcjob."""
 

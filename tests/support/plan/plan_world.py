@@ -35,6 +35,7 @@ from jobflow.core.planning.actions import (
     ReadPods,
 )
 from jobflow.core.planning.children import observe
+from jobflow.core.planning.known_jobs import KnownJobs
 from jobflow.core.planning.plan import is_unjudged, judge, plan
 from jobflow.core.planning.view import (
     ClaimHolder,
@@ -280,7 +281,7 @@ class World(WorldState):
     def apply_action(self, action: Action) -> World:
         """Return the world after one action that succeeds. A vcjob does not react to an abort."""
         match action:
-            case CreateJob(guard=Guard(gone=name)) if name in self.jobs.keys() - self.deleted:
+            case CreateJob(guard=Guard(gone=name)) if self._has(name):
                 return self
             case CreateJob():
                 assert action.name not in self.jobs or action.name in self.deleted, "made twice"
@@ -307,6 +308,12 @@ class World(WorldState):
                 return self.being_deleted()
         exists = action.name in self.jobs and action.name not in self.deleted
         return self if exists else self.with_missing(action.name)
+
+    def _has(self, name: str) -> bool:
+        """Whether a job of the flow has this name."""
+        if name in self.deleted or name not in self.jobs:
+            return False
+        return KnownJobs(self.flow, self.jobs).owns(self.jobs[name].metadata)
 
     def _made(self, action: CreateJob) -> Job:
         if action.is_flow:

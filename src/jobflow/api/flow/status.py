@@ -137,6 +137,13 @@ class RunCondition(Struct, frozen=True, kw_only=True):
     flow: Annotated[
         str, Doc("Name of the current or last child flow, if the step runs a flow.")
     ] = ""
+    uid: Annotated[
+        str,
+        Doc(
+            "Until its end: UID of the job or child flow, as 22 characters of base64url. An object "
+            "of its name with another UID is not the one that the step has created."
+        ),
+    ] = ""
     attempts: Annotated[
         Int32,
         Doc(

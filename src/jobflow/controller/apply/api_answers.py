@@ -68,6 +68,8 @@ class Answers:
     """Monotonic time of the last status write."""
     changed_at: float | None = None
     """Monotonic time since when there is a status to write that was not written yet."""
+    tried: JobFlowStatus | None = None
+    """The status that was sent last, as `timeless` returns it, also if no answer came."""
     sent: tuple[JobFlowStatus, str] | None = None
     """The status last written, as `timeless` returns it, and the flow's resource version after
     it."""
@@ -141,6 +143,11 @@ class Memory:
         if known is None or known.sent is None:
             return False
         return known.sent[1] == flow.metadata.resource_version
+
+    def has_sent(self, flow: JobFlow) -> bool:
+        """Whether a flow has the status that was sent last, whose answer may be lost."""
+        known = self._answers.get(key_of(flow))
+        return known is not None and known.tried == timeless(flow.status)
 
     def forget(self, flow: Key) -> None:
         """Forget a flow that is gone or has ended."""

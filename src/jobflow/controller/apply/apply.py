@@ -37,6 +37,7 @@ from jobflow.core.planning.actions import (
     ReadPods,
 )
 from jobflow.core.planning.children import observe
+from jobflow.core.planning.known_jobs import KnownJobs
 from jobflow.core.planning.view import PodsRead
 from jobflow.kube.cache import key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, decoder
@@ -61,11 +62,15 @@ class Applier:
         self._memory = memory
         self._now = now
         self._reads = LiveReads(client)
+        self.find_status_writer = self._reads.status_writer
         self._commands = CommandSender(client, memory, now=now)
         self._claims = VolumeClaims(client, self._reads, memory, now=now)
 
-    async def apply(self, flow: JobFlow, plan: Plan, *, write_status: bool) -> Applied:
-        """Send the plan's actions, and its status if `write_status`, all at once.
+    async def apply(
+        self, flow: JobFlow, plan: Plan, *, write_status: bool, stored: JobFlow | None = None
+    ) -> Applied:
+        """Send the plan's actions, and its status if `write_status`, all at once. `stored`: the
+        flow as the API server has it, if the plan was made for another status.
 
         A plan with guarded creates is sent only if the flow has not changed since it was made.
         Returns when every request has ended, so that two plans of one flow never overlap. Errors
@@ -88,7 +93,7 @@ class Applier:
             read = self._read_jobs(flow, reading, applied)
             work.append(self._guard(read, applied, *map(request_of, reading)))
         if write_status:
-            writing = self._write_status(flow, plan.status, applied)
+            writing = self._write_status(stored or flow, plan.status, applied)
             work.append(self._guard(writing, applied, STATUS))
         if len(work) == 1:
             await work[0]
@@ -223,11 +228,15 @@ class Applier:
             if not error.not_found:
                 raise
             return False
-        if not job.metadata.is_owned_by(flow.metadata):
+        if not self._owns(flow, job):
             return False
         applied.again = True
         self._learn(job)
         return True
+
+    def _owns(self, flow: JobFlow, job: Job | JobFlow) -> bool:
+        jobs = self._store.jobs_of(flow.metadata.uid)
+        return KnownJobs(flow, jobs).owns(job.metadata)
 
     async def _take_in(self, flow: JobFlow, found: Job | JobFlow, applied: Applied) -> None:
         """Keep a vcjob or flow that was read live and has a name which the flow needs."""
@@ -236,7 +245,7 @@ class Applier:
             return
         job = observe(found) if isinstance(found, JobFlow) else found
         name = job.metadata.name
-        ours = job.metadata.is_owned_by(flow.metadata)
+        ours = self._owns(flow, job)
         if ours and job.metadata.deletion_timestamp is None:
             self._memory.of(flow).settle(name)
             log.info("job adopted", flow=_name(flow), job=name)
@@ -312,6 +321,7 @@ class Applier:
 
     async def _write_status(self, flow: JobFlow, status: JobFlowStatus, applied: Applied) -> None:
         meta, answers = flow.metadata, self._memory.of(flow)
+        answers.tried = timeless(status)
         try:
             body = await self._client.patch(
                 JOBFLOWS,

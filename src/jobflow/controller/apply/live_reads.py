@@ -13,12 +13,15 @@ from jobflow.api.volcano.pod import JOB_NAME, Pod
 from jobflow.controller.probes.fair_slots import FairSlots
 from jobflow.kube.cache import Key, key_of
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, UnreadableAnswer
+from jobflow.kube.reading import Identified
+from jobflow.kube.status_writers import find_status_writer
 from jobflow.store import Store, slim_pod
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+SOMEBODY = "somebody else"
 READS_AT_ONCE = 32
 """Maximum concurrent live reads of all flows, a third of a client's connections."""
 
@@ -42,6 +45,16 @@ class LiveReads:
             if error.not_found:
                 return None
             raise
+
+    async def status_writer(self, flow: JobFlow) -> str:
+        """Return the field manager of the last writer of the flow's status, if it is not JobFlow;
+        "somebody else" if that is not known."""
+        try:
+            found = await self._get(flow, JOBFLOWS, flow.metadata.name, Identified)
+        except (ApiError, *NETWORK_ERRORS):
+            return SOMEBODY
+        writer = find_status_writer(found.metadata.managed_fields)
+        return SOMEBODY if writer is None else writer.name
 
     async def job(self, flow: JobFlow, name: str) -> Job:
         """Read a vcjob. If the rest cannot be read, return only its metadata, which is enough to

@@ -12,7 +12,7 @@ from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.names import format_job_name
 from jobflow.kube.cache import Key, key_of
-from jobflow.store import Store, owner_uid
+from jobflow.store import Store
 
 ProbingSteps = Mapping[str, tuple[str, ...]]
 """By target: the keys in `status.conditions` of the steps that probe it."""
@@ -36,12 +36,13 @@ class PodIndex:
             return None
         owner = pod.metadata.controller
         job = self._store.jobs.get(pod.metadata.namespace, owner.name) if owner else None
-        if job is None or job.metadata.uid != pod.owner or not (uid := owner_uid(job)):
+        if job is None or job.metadata.uid != pod.owner:
             return None
-        reference = job.metadata.controller
-        assert reference is not None
-        flow = self._store.flows.get(job.metadata.namespace, reference.name)
-        if flow is None or flow.metadata.uid != uid or flow.final:
+        of_job = self._store.owners.of(job.metadata)
+        if of_job is None:
+            return None
+        flow = self._store.flows.get(job.metadata.namespace, of_job.name)
+        if flow is None or flow.metadata.uid != of_job.uid or flow.final:
             return None
         waiting = any(_waits(flow, key) for key in self._of(flow).get(_step_of(job), ()))
         return key_of(flow) if waiting else None

@@ -28,6 +28,8 @@ from jobflow.core.cel.scope import (
 from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.decision import CreateBudget, CreateFault, StepDecision, TargetEnd
+from jobflow.core.planning.identity import assign
+from jobflow.core.planning.known_jobs import without_namesakes
 from jobflow.core.planning.lifecycle import Lifecycle, Pause, stored_lifecycle
 from jobflow.core.planning.observed import ObservedRun, ObservedStep, gather
 from jobflow.core.planning.view import View
@@ -120,7 +122,9 @@ class PlanContext:
         if layout.has_param_values:
             flow = msgspec.structs.replace(flow, spec=layout.spec)
         records = {record.name: record for record in flow.status.job_status_list or ()}
-        observed = gather(flow, layout, view, records, second)
+        view = without_namesakes(flow, view)
+        observed = gather(flow, layout, records, second)
+        assign(observed, layout, view, flow)
         facts = Facts(stored_lifecycle(flow, second))
         progress = Progress(*_stored(observed, facts), PlanBudget())
         return cls(flow, view, now, second, layout, records, observed, facts, progress)

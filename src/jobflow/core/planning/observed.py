@@ -1,9 +1,8 @@
 """Observed steps and runs: what the stored status and the vcjobs say, before any decision.
 
 A run is a sequence of attempts, each of them one vcjob. A plain step is its own only run; a step
-with forEach has one run an item, a step with repeat one after another. A vcjob belongs to the step
-and run that its annotations or labels name; one that Volcano's own controller created has neither
-and is known by its name.
+with forEach has one run an item, a step with repeat one after another. `identity` says which vcjob
+is whose.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +18,6 @@ from jobflow.api.flow.status import Decisions, JobRecord, RunCondition, StepCond
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.job import ENDED_PHASES, Job, JobPhase
 from jobflow.core.names import format_attempt_name, format_job_name, format_latest_name
-from jobflow.core.planning.children import ChildFlow
-from jobflow.core.planning.view import View
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.compiled import CompiledFlow
 from jobflow.core.spec.items import get_item
@@ -175,9 +172,10 @@ class ObservedStep(ObservedRun):
 
 
 def gather(
-    flow: JobFlow, layout: CompiledFlow, view: View, records: Mapping[str, JobRecord], now: datetime
+    flow: JobFlow, layout: CompiledFlow, records: Mapping[str, JobRecord], now: datetime
 ) -> list[ObservedStep]:
-    """Return the observed steps by position. `records`: those of the status, by name."""
+    """Return the observed steps by position, without their jobs (`identity`). `records`: those of
+    the status, by name."""
     conditions = flow.status.conditions or {}
     found = []
     kinds = zip(layout.steps, layout.keys, layout.loops, layout.runs_flow, strict=True)
@@ -199,7 +197,6 @@ def gather(
                 step=step, key=key, stored=stored, now=now, decided=decided, loops=again, runs=runs
             )
         )
-    _assign(found, layout, view, flow)
     return found
 
 
@@ -229,7 +226,8 @@ def attempt_of(job: Job) -> int:
     text = (job.metadata.labels or _EMPTY).get(labels.ATTEMPT, "1")
     if text == "1":
         return 1
-    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else 1
+    number = parse_number(text)
+    return 1 if number is None else number
 
 
 def index_of(job: Job) -> int | None:
@@ -238,6 +236,11 @@ def index_of(job: Job) -> int | None:
     text = (meta.annotations or _EMPTY).get(labels.INDEX) or (meta.labels or _EMPTY).get(
         labels.INDEX, ""
     )
+    return parse_number(text)
+
+
+def parse_number(text: str) -> int | None:
+    """Return the number of a run or an attempt; None if the text is not one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
 
 
@@ -308,77 +311,3 @@ def _remembered(step: Step, flow: str, stored: StepCondition, now: datetime) -> 
 
 def _named(stored: C, key: str) -> C:
     return msgspec.structs.replace(stored, job=format_latest_name(key, stored.attempts))
-
-
-def _assign(found: Sequence[ObservedStep], layout: CompiledFlow, view: View, flow: JobFlow) -> None:
-    """Assign every vcjob of the View to its step and run, and choose the latest of each run."""
-    jobs_of: dict[int, list[Job]] = {}
-    for job in view.jobs.values():
-        position = _position(job, layout)
-        if position is not None and found[position].step.approval is None:
-            jobs_of.setdefault(position, []).append(job)
-    for position, jobs in jobs_of.items():
-        observed = found[position]
-        observed.jobs = jobs
-        if not observed.loops:
-            _choose(observed, view, flow)
-            continue
-        _share_out(observed, flow.metadata.name)
-        continued = 0
-        for run in observed.runs:
-            if run.jobs:
-                past = run.stored.past_attempts
-                _choose(run, view, flow)
-                continued += past - run.stored.past_attempts
-        if continued:
-            past = observed.stored.past_attempts - continued
-            observed.stored = msgspec.structs.replace(observed.stored, past_attempts=past)
-        observed.jobs = [job for run in observed.runs for job in run.jobs]
-        if observed.step.repeat is not None and observed.runs:
-            runs = reversed(observed.runs)
-            begun = (run for run in runs if run.job is not None or not run.stored.is_left_over)
-            last = next(begun, observed.runs[-1])
-            observed.job, observed.attempt, observed.gone = last.job, last.attempt, last.gone
-
-
-def _position(job: Job, layout: CompiledFlow) -> int | None:
-    meta = job.metadata
-    name = (meta.annotations or _EMPTY).get(labels.STEP)
-    if name is not None:
-        return layout.graph.index.get(name)
-    label = (meta.labels or _EMPTY).get(labels.STEP)
-    return layout.by_key.get(meta.name) if label is None else layout.by_label.get(label)
-
-
-def _share_out(observed: ObservedStep, flow: str) -> None:
-    """Assign the vcjobs of a step to its runs. A vcjob without an index is not JobFlow's."""
-    runs = {run.index or 0: run for run in observed.runs}
-    jobs_of: dict[int, list[Job]] = {}
-    for job in observed.jobs:
-        index = index_of(job)
-        if index is not None:
-            jobs_of.setdefault(index, []).append(job)
-    for index, jobs in jobs_of.items():
-        run = runs.get(index)
-        if run is None:
-            run = runs[index] = fresh(observed, flow, index)
-        run.jobs = jobs
-    observed.runs = [runs[index] for index in sorted(runs)]
-
-
-def _choose(run: ObservedRun, view: View, flow: JobFlow) -> None:
-    """Choose the latest attempt, unless the status has a later one whose vcjob is gone, or the flow
-    was retried since. A child flow that was retried with its parent is an attempt since then."""
-    stored = run.stored
-    if len(run.jobs) > 1:
-        run.jobs = sorted(run.jobs, key=lambda job: (attempt_of(job), job.metadata.name))
-    latest = run.jobs[-1]
-    attempt = attempt_of(latest)
-    if attempt == stored.past_attempts == stored.attempts and stored.job == latest.metadata.name:
-        if isinstance(latest, ChildFlow) and latest.retries == flow.status.retries:
-            again = {"past_attempts": attempt - 1, "phase": JobPhase.PENDING}
-            stored = run.stored = msgspec.structs.replace(stored, **again)
-    if attempt < stored.attempts or attempt <= stored.past_attempts:
-        return
-    run.job, run.attempt = latest, attempt
-    run.gone = latest.metadata.name in view.deleted

@@ -31,6 +31,7 @@ from jobflow.core.planning.flow.commands import read_commands
 from jobflow.core.planning.flow.failure_policy import policy_of
 from jobflow.core.planning.flow.parallelism import in_room, in_start_order
 from jobflow.core.planning.flow.restart import restarted
+from jobflow.core.planning.known_jobs import without_namesakes
 from jobflow.core.planning.lifecycle import Lifecycle, deadline, stored_lifecycle, untouched
 from jobflow.core.planning.runs.abort import brings_to_end, left_over, unheard_of
 from jobflow.core.planning.runs.approval import open_approvals
@@ -54,7 +55,7 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     targets and vcjobs. After a plan was applied and its status stored, the next plan is empty.
     """
     if flow.final:
-        return _final(flow, view, now)
+        return _final(flow, without_namesakes(flow, view), now)
     ctx = PlanContext.of(flow, view, now)
     if view.violations and is_unjudged(flow, view.jobs):
         status = invalid_status(ctx, view.violations)

@@ -74,6 +74,12 @@ class CompiledFlow:
         return frozenset(step for step, _ in (*self.graph.unknown, *self.graph.own))
 
     @lazy_property
+    def never_start(self) -> frozenset[int]:
+        """The blocked steps, those in a cycle, and those that depend on them."""
+        found = self.blocked | frozenset(range(len(self.steps))).difference(self.graph.order)
+        return frozenset(self.graph.find_downstream(found)) if found else found
+
+    @lazy_property
     def matching(self) -> frozenset[int]:
         """Steps whose items depend on the items of their targets."""
         return frozenset([i for i, need in enumerate(self.needs) if need.matched])

@@ -92,13 +92,11 @@ class Graph:
 
     def find_upstream(self, steps: Iterable[int]) -> set[int]:
         """Return these steps and all that they depend on, directly or not."""
-        found = set(steps)
-        work = list(found)
-        while work:
-            new = [target for target in self.targets[work.pop()] if target not in found]
-            found.update(new)
-            work += new
-        return found
+        return _find_all(self.targets, steps)
+
+    def find_downstream(self, steps: Iterable[int]) -> set[int]:
+        """Return these steps and all that depend on them, directly or not."""
+        return _find_all(self.dependants, steps)
 
     @lazy_property
     def order(self) -> Sequence[int]:
@@ -156,6 +154,17 @@ class Graph:
             if not seen[step]
         )
         return [component for component in found if len(component) > 1]
+
+
+def _find_all(arrows: Sequence[Sequence[int]], steps: Iterable[int]) -> set[int]:
+    """Return these steps and all to which arrows lead from them."""
+    found = set(steps)
+    work = list(found)
+    while work:
+        new = [step for step in arrows[work.pop()] if step not in found]
+        found.update(new)
+        work += new
+    return found
 
 
 def walk_back(came_from: dict[int, int], start: int, last: int) -> list[int]:

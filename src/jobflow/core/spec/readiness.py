@@ -134,7 +134,10 @@ _RANKING: Mapping[Strategy, tuple[TargetState, ...]] = {
 which targets end does not matter."""
 
 _NONE: frozenset[int] = frozenset()
-_SKIPPED: Mapping[str, StepEnd] = {str(end): end for end in SKIPS.values()}
+_SKIPPED: Mapping[str, StepEnd] = {
+    **{str(end): end for end in SKIPS.values()},
+    StepReason.BLOCKED: StepEnd.STOPPED,
+}
 _CONDITIONS: Mapping[str | None, Condition] = {str(c): c for c in Condition}
 _STRATEGIES: Mapping[str | None, Strategy] = {str(s): s for s in Strategy}
 
@@ -255,7 +258,10 @@ def get_end(step: Step, condition: RunCondition, *, is_cancelled: bool) -> StepE
 
 
 def fails_flow(step: Step, condition: StepCondition) -> bool:
-    """Return whether a step has failed in a way that continueOnFailure does not tolerate."""
+    """Return whether a step has failed in a way that continueOnFailure does not tolerate, or could
+    never start."""
+    if condition.phase == StepPhase.SKIPPED:
+        return condition.reason == StepReason.BLOCKED
     return condition.phase == StepPhase.FAILED and not is_tolerated(step, condition)
 
 

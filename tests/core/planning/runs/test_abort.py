@@ -6,9 +6,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from jobflow.api.flow.control import Retry
 from jobflow.core.planning.actions import AbortJob, DeleteJob
 from support.plan.plan_world import World, after, flow
 from support.plan.planned import Planned
+from support.plan.steps import step
 
 
 def cancel(world: World) -> Planned:
@@ -177,8 +179,8 @@ def test_a_late_job_of_a_skipped_step_is_deleted() -> None:
 
 
 def test_a_resumed_job_of_an_earlier_attempt_is_deleted_when_the_flow_is_cancelled() -> None:
-    world = flow("a").with_jobs(a="Running").settled().without_jobs("a").with_missing("f-a")
-    world = world.settled().later(1).settled()
+    world = flow(a=step(retry=Retry(limit=1))).with_jobs(a="Running").settled()
+    world = world.ended("f-a", "Failed").settled().later(1).settled()
     world = world.with_jobs(a="Running").cancelled()
     assert "f-a" in world.deleted
     assert "f-a-r1" not in world.deleted

@@ -159,7 +159,7 @@ def test_items_follow_a_chain_of_steps() -> None:
     world = end_jobs(end_jobs(world.settled(), "Completed", "f-a-1"), "Completed", "f-b-1")
     assert world.plan().conditions["c"].runs == [
         RunCondition(
-            index=1, phase="Pending", job="f-c-1", attempts=1,
+            index=1, phase="Pending", job="f-c-1", uid="uid-f-c-1", attempts=1,
             create_time=world.jobs["f-c-1"].metadata.creation_timestamp,
             last_transition_time=world.jobs["f-c-1"].metadata.creation_timestamp,
         )

@@ -35,6 +35,7 @@ from jobflow.core.admission.applied_nulls import LAST_APPLIED
 from jobflow.core.json_values import find_missing
 from jobflow.core.text import join_names
 from jobflow.kube.client import ApiError
+from jobflow.kube.status_writers import find_status_writer
 from jobflow.runtime.task_group import all_of
 
 
@@ -172,9 +173,14 @@ def describe_queues(queues: list[Json], used: Mapping[str, list[str]]) -> Iterat
 
 async def check_flows(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that flows have all fields that were written: under a foreign definition, an API server
-    drops those that it does not name at the next write of the flow."""
+    drops those that it does not name at the next write of the flow. And that nobody else has
+    written over their statuses."""
     found = False
+    overwritten: dict[str, list[str]] = {}
     for flow in await cluster.read_all(JOBFLOWS, cluster.namespace):
+        owners = json.dumps(flow["metadata"].get("managedFields") or []).encode()
+        if (writer := find_status_writer(owners)) is not None and writer.after_ours:
+            overwritten.setdefault(writer.name, []).append(name_of(flow))
         if lost := find_lost_fields(flow):
             found = True
             fields = join_names(lost)
@@ -182,7 +188,13 @@ async def check_flows(cluster: Cluster) -> AsyncIterator[Result]:
                 f"JobFlow {name_of(flow)} lost {fields} while its definition was a foreign one.",
                 "Cancel and delete the flow, and apply its manifest again.",
             )
-    if not found:
+    for name, flows in sorted(overwritten.items()):
+        yield fault(
+            f"{name} wrote over the status of JobFlow's flows: {join_names(sorted(flows))}.",
+            "Stop this writer; if it is Volcano's controller manager, turn its "
+            "jobflow-controller off.",
+        )
+    if not (found or overwritten):
         yield ok(f"No JobFlow of namespace {cluster.namespace} lost fields that are recorded.")
 
 

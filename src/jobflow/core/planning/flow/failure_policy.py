@@ -132,8 +132,9 @@ class FailureStop:
 
     def stopped_by(self, position: int, condition: StepCondition) -> bool:
         """Whether this condition of a step stops the flow."""
-        last = position >= self._last_from
-        return not last and not self._continues and fails_flow(self._steps[position], condition)
+        if position >= self._last_from or self._continues or condition.phase != _FAILED:
+            return False
+        return fails_flow(self._steps[position], condition)
 
     def note(self, position: int, phase: str, met: Iterable[int] | None) -> None:
         """Note the phase of a step. `met`: the targets that let it start; None if it has not

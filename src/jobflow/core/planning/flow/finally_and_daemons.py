@@ -10,6 +10,7 @@ from jobflow.api.flow.dependencies import Strategy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepCondition, StepPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
+from jobflow.core.planning.observed import ObservedStep
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import awaits_end
 
@@ -30,6 +31,22 @@ def wait_for_status(ctx: PlanContext, decisions: Sequence[StepDecision]) -> bool
     return all(decisions[i].condition.phase in ENDED_STEP_PHASES for i in others) and any(
         ctx.observed[i].stored.phase not in ENDED_STEP_PHASES for i in others
     )
+
+
+def are_left(ctx: PlanContext, positions: Iterable[int]) -> bool:
+    """Whether of these steps only those that can never start, and daemons, have not ended by the
+    stored status. Admission refuses such steps; a flow that was stored without it has them."""
+    gone, never = ctx.view.deleted, ctx.layout.never_start
+    return all(
+        (each.stored.phase in ENDED_STEP_PHASES or (position in never and _waits(each)))
+        and all(job.ended or job.metadata.name in gone for job in each.jobs)
+        for position in positions
+        if not (each := ctx.observed[position]).step.daemon
+    )
+
+
+def _waits(observed: ObservedStep) -> bool:
+    return observed.stored.phase == StepPhase.WAITING and not observed.started
 
 
 def ending_daemons(ctx: PlanContext, decisions: Sequence[StepDecision]) -> frozenset[int]:

@@ -24,6 +24,7 @@ from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
 from jobflow.core.planning.job_records import before_its_end, job_record, running_time
+from jobflow.core.planning.known_jobs import pack_uid
 from jobflow.core.planning.observed import FAILURES, ObservedRun
 from jobflow.core.planning.runs.abort import aborted, intent
 from jobflow.core.planning.runs.timeout import deadline
@@ -125,6 +126,7 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
         running_duration=job.status.running_duration or "",
         task_status_count=_last_counts(run, job),
         job=job.metadata.name,
+        uid=pack_uid(job.metadata.uid),
         attempts=run.attempts,
         deadline=deadline(run, job, ctx),
         last_transition_time=stored.last_transition_time if kept else _since(job),

@@ -122,6 +122,7 @@ def _ended(
         reason=reason,
         message=message,
         job=run.job_name,
+        uid="",
         attempts=run.attempts,
         next_attempt_time=None,
         deadline=None,
@@ -139,9 +140,10 @@ def _kind(run: ObservedRun, ctx: PlanContext) -> str:
 def _lost(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     pause = backoff(Backoff(), run.attempts - run.stored.past_attempts)
     until = ceil_to_second(add(ctx.now, pause))
-    message = (
-        f"the {_kind(run, ctx)} {run.job_name} is gone and its end was not seen: it runs again"
-    )
+    kind, name = _kind(run, ctx), run.job_name
+    message = f"the {kind} {name} is gone and its end was not seen: it runs again"
+    if name in ctx.view.holders:
+        message = f"{message}; another {kind} has its name now"
     condition = msgspec.structs.replace(
         wait(run, StepReason.JOB_LOST, message, until), requested_hours=requested_hours(run, ctx)
     )

@@ -79,9 +79,11 @@ def fitted(
             return stored
         if fits is None and _size(status) <= LIMIT:
             fits = status
-    if fits is None and _size(status) > MOST:
-        status = _known_from_jobs(status, named)
-        return stored if status == stored else status
+    for drop in LAST_DROPS:
+        if fits is None and _size(status) > MOST:
+            status = drop(status, named)
+            if status == stored:
+                return stored
     return fits if fits is not None else status
 
 
@@ -205,6 +207,11 @@ def _least(key: str, condition: C) -> C:
     return _replace(condition, **fields)
 
 
+def _uids(status: JobFlowStatus, _: NamedFailures) -> JobFlowStatus:
+    # each job is taken by its name in the next plan, as at first sight
+    return _conditions(status, {"uid": ""})
+
+
 def _with_named(less: JobFlowStatus, status: JobFlowStatus, named: NamedFailures) -> JobFlowStatus:
     """Return `less`, the status without failures, with the fields of failures that are named."""
     if less is status or not named:
@@ -239,6 +246,8 @@ DROPS: tuple[Callable[[JobFlowStatus, NamedFailures], JobFlowStatus], ...] = (
     _causes,
 )
 """One after the other, each on top of those before it."""
+LAST_DROPS = (_known_from_jobs, _uids)
+"""For a status that is larger than MOST after all others."""
 
 
 def _with_records(status: JobFlowStatus, records: list[JobRecord]) -> JobFlowStatus:

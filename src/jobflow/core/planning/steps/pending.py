@@ -18,7 +18,7 @@ from jobflow.core.lazy import lazy_property
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import Decision, StepDecision
 from jobflow.core.planning.flow.failure_policy import FailureStop
-from jobflow.core.planning.flow.finally_and_daemons import may_begin
+from jobflow.core.planning.flow.finally_and_daemons import are_left, may_begin
 from jobflow.core.planning.observed import ObservedStep, has_run
 from jobflow.core.planning.runs.step_runs import begin, continue_step
 from jobflow.core.planning.steps.matched_items import (
@@ -247,6 +247,14 @@ class PendingSteps:
     def _finally_may_begin(self) -> bool:
         return may_begin(self.ctx)
 
+    @lazy_property
+    def _are_left_before_finally(self) -> bool:
+        return are_left(self.ctx, range(self.last_from))
+
+    @lazy_property
+    def _all_are_left(self) -> bool:
+        return are_left(self.ctx, range(len(self.ctx.steps)))
+
     def _met_before(self, position: int, target: int) -> bool:
         passed = self.ctx.observed[position].stored.passed_targets
         return passed is not None and self.ctx.graph.names[target] in passed
@@ -306,6 +314,9 @@ class PendingSteps:
         if self.lifecycle.ending_reason:
             return self._skipped(observed, StepReason.STOPPED, self.lifecycle.ending_message)
         message = blocked_by(ctx, observed.step)
+        left = self._all_are_left if position >= self.last_from else self._are_left_before_finally
+        if left and not ctx.terminating:
+            return self._skipped(observed, StepReason.BLOCKED, message)
         return StepDecision(wait(observed, StepReason.BLOCKED, message))
 
     def _skipped(

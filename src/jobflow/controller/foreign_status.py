@@ -1,0 +1,149 @@
+"""Statuses that somebody else has written over those of JobFlow, such as Volcano's own controller.
+
+Only the leader writes the statuses of flows. If another status appears in its term, it plans from
+the one that was there before and writes it again, at most every AGAIN seconds. A new leader does
+not know what was there before: it recognizes the writer by `managedFields`, and plans from an empty
+status, as if it were lost (docs/decisions/status-writes.md).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from jobflow.api import labels
+from jobflow.api.flow.jobflow import JobFlow
+from jobflow.api.flow.status import JobFlowStatus
+from jobflow.api.volcano.job import Job
+from jobflow.controller.apply.api_answers import Memory
+from jobflow.controller.hooks import Hooks
+from jobflow.core.planning.actions import Event, EventType
+from jobflow.core.planning.children import ChildFlow, observe
+from jobflow.kube.cache import Key, key_of, version_of
+from jobflow.kube.status_writers import StatusWriter
+from jobflow.store import Store
+
+log = structlog.get_logger(__name__)
+
+AGAIN = 10.0
+"""Seconds between two writes of a status that somebody else writes over."""
+
+
+@dataclass(slots=True)
+class OwnStatus:
+    """The status that JobFlow believes instead of the stored one."""
+
+    status: JobFlowStatus
+    writer: str = ""
+    """Who has written the stored one; "" if not known yet."""
+    reported: bool = False
+
+
+class ForeignStatuses:
+    """The flows whose stored status is not of JobFlow."""
+
+    def __init__(
+        self,
+        store: Store,
+        memory: Memory,
+        find_writer: Callable[[JobFlow], Awaitable[str]],
+        hooks: Hooks,
+        clock: Callable[[], float],
+    ) -> None:
+        """`find_writer` returns the name of the last writer of a flow's status."""
+        self._store = store
+        self._memory = memory
+        self._find_writer = find_writer
+        self._hooks = hooks
+        self._clock = clock
+        self._own: dict[Key, OwnStatus] = {}
+        self._written: dict[Key, float] = {}
+        """When a status was last written again."""
+
+    def begin(self, writers: Mapping[Key, StatusWriter]) -> None:
+        """Note the flows whose status others have written before the term. A flow that Volcano's
+        controller has started, and JobFlow has not, is taken over as it is."""
+        for key, writer in writers.items():
+            flow = self._store.flows.get(*key)
+            if flow is None:
+                continue
+            jobs = self._store.jobs_of(flow.metadata.uid)
+            if not writer.after_ours and not any(map(_is_ours, jobs.values())):
+                continue
+            if flow.final and not jobs:
+                continue  # nothing is left that its phases could be rebuilt from
+            self._own[key] = OwnStatus(JobFlowStatus(), writer.name)
+
+    def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
+        """Keep the last status of JobFlow if somebody else has written another. An API server that
+        was restored from a backup has older versions, which are taken as they are."""
+        flow = new or old
+        assert flow is not None
+        key = key_of(flow)
+        if old is None or new is None or old.metadata.uid != new.metadata.uid:
+            self._own.pop(key, None)
+            self._written.pop(key, None)
+            return
+        was, now = (version_of(each.metadata.resource_version) for each in (old, new))
+        if now < was:
+            self._own.pop(key, None)
+        if now <= was:
+            return
+        known = self._own.get(key)
+        before = old.status if known is None else known.status
+        is_own = self._memory.has_written(new) or new.status == before
+        if is_own or self._memory.has_sent(new):
+            self._own.pop(key, None)
+        elif known is None:
+            self._own[key] = OwnStatus(old.status)
+
+    def own(self, flow: JobFlow) -> JobFlow:
+        """Return the flow with the status of JobFlow."""
+        known = self._own.get(key_of(flow)) if self._own else None
+        return flow if known is None else msgspec.structs.replace(flow, status=known.status)
+
+    def own_jobs(self, jobs: Mapping[str, Job], namespace: str) -> Mapping[str, Job]:
+        """Return the jobs of a flow, with its child flows as JobFlow knows them."""
+        if not self._own:
+            return jobs
+        children = {
+            name: observe(self.own(child))
+            for name, job in jobs.items()
+            if isinstance(job, ChildFlow)
+            and (namespace, name) in self._own
+            and (child := self._store.flows.get(namespace, name)) is not None
+        }
+        return {**jobs, **children}
+
+    def wait(self, key: Key) -> float | None:
+        """Return the seconds until the status of JobFlow is written again; None if it is stored."""
+        if key not in self._own:
+            return None
+        last = self._written.get(key)
+        return 0.0 if last is None else max(0.0, last + AGAIN - self._clock())
+
+    def writes(self, key: Key) -> None:
+        """Note that the status of a flow is being written."""
+        if key in self._own:
+            self._written[key] = self._clock()
+
+    async def report(self, flow: JobFlow) -> Event | None:
+        """Return the Event about another writer, once for each time that it has written over the
+        status of JobFlow."""
+        known = self._own.get(key_of(flow))
+        if known is None or known.reported:
+            return None
+        known.reported = True
+        writer = known.writer or await self._find_writer(flow)
+        self._hooks.status_overwritten(writer)
+        log.warning("status overwritten", flow="/".join(key_of(flow)), writer=writer)
+        message = (
+            f"{writer} wrote over the status of the flow, which is JobFlow's; JobFlow writes its "
+            "own again. If it is Volcano's jobflow controller, turn that off"
+        )
+        return Event(EventType.WARNING, "StatusOverwritten", message)
+
+
+def _is_ours(job: Job) -> bool:
+    return labels.TARGET_ENDS in (job.metadata.annotations or {})
