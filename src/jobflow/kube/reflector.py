@@ -27,6 +27,8 @@ from jobflow.kube.reading import Identity, IdentityList, RawList, WatchEvent, id
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
+Look = Callable[[Identity], None]
+"""Called with the metadata of an object."""
 
 WATCH_SECONDS = 300
 """Minimum length of a watch in seconds; the maximum is twice as long (client-go's values), so that
@@ -48,10 +50,6 @@ READ_ONE_BY_ONE = 200
 READS_AT_ONCE = 16
 DELETIONS_WITHIN = 5.0
 """How long the watch may take to bring the last state of deleted objects."""
-
-
-Look = Callable[[Identity], None]
-"""Called with the metadata of an object."""
 
 
 class Reflector(Generic[T]):
@@ -143,8 +141,7 @@ class Reflector(Generic[T]):
         if is_older or cache.suspect or cache.precedes(version, known):
             return await self._start_over(known)
         cache.replace(objects, version, unreadable=unreadable)
-        self._version = version
-        self.heard_at = asked_at
+        self._version, self.heard_at = version, asked_at
 
     async def _start_over(self, known: int) -> None:
         """Replace the copy by a list of a server that went back in time. The list is read again: an
@@ -157,8 +154,7 @@ class Reflector(Generic[T]):
             extra={"kind": self.resource.kind, "known": known, "version": version},
         )
         self.cache.start_over(objects, version)
-        self._version = version
-        self.heard_at = asked_at
+        self._version, self.heard_at = version, asked_at
 
     async def _whole_list(self) -> tuple[list[T], str, set[str]]:
         """Return the objects of a list, its version, and the UIDs of those that cannot be read. If
@@ -211,10 +207,8 @@ class Reflector(Generic[T]):
         gone = self.cache.lacking(uids, version)
         await self._wait_for_deletions(gone)
         self.cache.level_with(version, gone)
-        log.info(
-            "level",
-            extra={"kind": self.resource.kind, "newer": len(newer), "gone": len(gone)},
-        )
+        extra = {"kind": self.resource.kind, "newer": len(newer), "gone": len(gone)}
+        log.info("level", extra=extra)
 
     async def reread(self) -> None:
         """Read a list and replace copies of the same version too, after the server has served the
@@ -342,8 +336,7 @@ class Reflector(Generic[T]):
     def _read(self, raw: msgspec.Raw, unreadable: dict[Key, Identity]) -> T | None:
         """Decode an object. Returns None if it is nested too deeply or does not fit its kind, adds
         it to `unreadable` and logs it once for each version, so that one such object does not hide
-        all others.
-        """
+        all others."""
         try:
             if not is_deeper(bytes(raw), READABLE_DEPTH):
                 return self._decoder.decode(raw)
