@@ -24,6 +24,7 @@ SUCCEED: Status = {"state": {"phase": "Succeed"}}
 TOLERATED: Status = {**SUCCEED, "toleratedInChildren": True}
 CANCELLED: Status = {"state": {"phase": "Running", "reason": "Cancelled"}}
 TIMEOUT: Status = {"state": {"phase": "Running", "reason": "Timeout"}}
+IS_STEP = "is a step of JobFlow f: write `jobflow why f"
 FINALLY = {"finally": [{"name": "z", "template": "a"}]}
 
 
@@ -237,6 +238,26 @@ async def test_a_refused_flow_does_not_stop_the_others(
     assert sorted(result.err.splitlines()) == sorted(
         f"jobflow: error: {errors[name]}" for name in names if name != "f"
     )
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry", "suspend", "delete", "wait"])
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (("f", "part/2"), f'"part/2" {IS_STEP} part` or `jobflow logs f part/2`'),
+        (("f", "part"), f'"part" {IS_STEP} part` or `jobflow logs f part`'),
+        (("part", "f"), f'"part" {IS_STEP} part` or `jobflow logs f part`'),
+        (("f", "pod/x"), '"pod/x" is not a JobFlow: write x or jf/x'),
+    ],
+)
+async def test_nothing_is_done_if_a_word_is_not_the_name_of_a_flow(
+    world: Cluster, kubeconfig: Path, verb: str, names: tuple[str, ...], sentence: str
+) -> None:
+    await world.apply(flow("f", {"part": ""}))
+    await set_status(world, FAILED if verb == "retry" else RUNNING)
+    result = await run_command(kubeconfig, verb, *names)
+    assert result == Result(2, "", f"jobflow: error: {sentence}\n")
+    assert await world.raw(COMMANDS) == []
 
 
 @pytest.mark.parametrize(

@@ -123,23 +123,31 @@ async def read_flow(client: Client, name: str) -> bytes:
     raise NoSuchFlow(UNUSABLE, missing + did_you_mean(await _nearest(client, namespace, name)))
 
 
-async def find_named(client: Client, names: Iterable[str], errors: Errors) -> list[FoundFlow]:
-    """Return the named flows. Errors about single names are added to `errors`."""
+async def find_named(client: Client, names: Sequence[str], errors: Errors) -> list[FoundFlow]:
+    """Return the named flows. Errors about single flows are added to `errors`. Raises CommandError
+    if a word is not the name of a flow: `cancel train sweep/2` must not cancel the flow `train`."""
     found: list[FoundFlow] = []
+    missing: list[tuple[str, CommandError]] = []
     for name in unique_names(names):
         try:
             raw = await read_flow(client, name)
             found.append(FoundFlow(to_flow(raw), raw))
         except NoSuchFlow as error:
-            errors.add(_step_named(name, found) or error)
+            missing.append((name, error))
         except CommandError as error:
             errors.add(error)
+    steps = [_step_named(name, found) for name, _ in missing]
+    faults = [step or error for step, (_, error) in zip(steps, missing, strict=True)]
+    if any(steps) or any("/" in name for name, _ in missing):
+        raise CommandError(UNUSABLE, "\n".join(map(str, faults)))
+    for fault in faults:
+        errors.add(fault)
     return found
 
 
 def _step_named(name: str, found: Iterable[FoundFlow]) -> CommandError | None:
-    """Return the error for a name that is not a flow but a step of one before it, such as `sweep`
-    or `sweep/3`."""
+    """Return the error for a name that is not a flow but a step of a found one, such as `sweep` or
+    `sweep/3`."""
     step = name.partition("/")[0]
     for flow in (each.flow for each in found):
         if any(each.name == step for each in flow.all_steps):
