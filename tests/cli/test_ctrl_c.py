@@ -1,10 +1,12 @@
-"""Ctrl-C ends a command with 130 and without a traceback, whenever it comes; so do several."""
+"""Ctrl-C ends a command with 130 and without a traceback, whenever it comes; so do several. SIGTERM
+ends it with 143, also as PID 1 of a container."""
 
 import os
 import select
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,21 +29,34 @@ IMPORTED = ("typer.models", "typer.main", "jobflow.cli.program", "pydantic", "ai
 @pytest.mark.parametrize("module", IMPORTED)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_while_modules_are_imported(command: tuple[str, ...], module: str, tmp_path: Path) -> None:
-    """Python names each module on stderr after its import."""
+    _signal_during_import(signal.SIGINT, command, module, tmp_path, code=130)
+
+
+@pytest.mark.parametrize("command", ["serve", "crds --apply", "ui", "sandbox"])
+def test_sigterm_while_modules_are_imported(command: str, tmp_path: Path) -> None:
+    """A handler ends the process, which PID 1 of a container needs: the default action, which is
+    for other processes only, would give the code -15."""
+    _signal_during_import(signal.SIGTERM, command.split(), IMPORTED[0], tmp_path, code=143)
+
+
+def _signal_during_import(
+    number: signal.Signals, command: Sequence[str], module: str, cwd: Path, *, code: int
+) -> None:
+    """Send a signal after the import of a module. Python names each on stderr after its import."""
     process = subprocess.Popen(
         [JOBFLOW, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=tmp_path,
+        cwd=cwd,
         env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"},
     )
     assert process.stderr is not None
     for line in process.stderr:
         if line.split()[-1:] == [module.encode()]:
             break
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, rest = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert [line for line in rest.splitlines() if not line.startswith(b"import time:")] == []
 
 

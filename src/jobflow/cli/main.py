@@ -1,7 +1,8 @@
-"""The entry point of the `jobflow` program, which Ctrl-C ends with one code whenever it comes."""
+"""The entry point of the `jobflow` program, which Ctrl-C and SIGTERM end with one code each whenever
+they come."""
 
+import os
 import sys
-from pathlib import Path
 
 from jobflow.runtime import ctrl_c
 
@@ -13,7 +14,7 @@ def main() -> None:
         try:
             from jobflow.cli.program import run
 
-            is_plugin = Path(sys.argv[0]).name.startswith("kubectl-jobflow")
+            is_plugin = os.path.basename(sys.argv[0]).startswith("kubectl-jobflow")
             code = run(sys.argv[1:], "kubectl jobflow" if is_plugin else "jobflow")
         finally:
             ctrl_c.ignore()

@@ -1,4 +1,4 @@
-"""Ctrl-C before and after the event loop of a command, without KeyboardInterrupt.
+"""Ctrl-C before and after the event loop of a command, without KeyboardInterrupt, and SIGTERM.
 
 Python raises KeyboardInterrupt wherever the program is: in an import, it leaves a traceback or is
 lost in a callback of the garbage collector. Therefore Ctrl-C ends the process at once until the
@@ -7,6 +7,9 @@ event loop runs, because there is nothing to clean up yet, and is ignored once a
 a second one would end the program with a traceback while it handles the first. A signal that is
 ignored from the start stays ignored.
 
+SIGTERM ends the process at once too, until a command handles it. It needs a handler because the
+kernel sends PID 1 of a container no signal without one: an evicted pod would wait for SIGKILL.
+
 This module is the first that a command imports, so it imports nothing that takes long.
 """
 
@@ -14,12 +17,16 @@ import os
 import signal
 
 INTERRUPTED = 130
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code that a shell gives for a process that SIGTERM has ended."""
 
 
 def exit_at_once() -> None:
-    """Let Ctrl-C end the process."""
+    """Let Ctrl-C and SIGTERM end the process."""
     if is_ours():
         signal.signal(signal.SIGINT, end)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
 
 
 def ignore() -> None:
