@@ -1,5 +1,5 @@
-"""The entry point of the `jobflow` program, which Ctrl-C and SIGTERM end with one code each whenever
-they come."""
+"""The entry point of the `jobflow` program. Ctrl-C and SIGTERM end it with one exit code each,
+whenever they come."""
 
 import os
 import sys

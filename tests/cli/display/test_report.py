@@ -1,5 +1,7 @@
 """Faults and warnings on a terminal: source lines with carets, colours and escapes."""
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
@@ -32,7 +34,6 @@ def test_carets_are_below_the_place(
     assert lines(text, column, width) == [f"    1 | {line}", f"      | {carets}"]
 
 
-@pytest.mark.long
 def test_a_long_line_is_shortened_around_the_place() -> None:
     text = "x" * 1_000_000 + "HERE" + "y" * 1_000_000
     line, carets = lines(text, 1_000_001, 4)
@@ -67,6 +68,18 @@ def test_only_terminals_get_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     without = printed(Console(force_terminal=True, width=80, color_system="standard"))
     assert "\x1b[31m" not in without and ";31m" not in without
+
+
+def test_a_file_with_many_faults_shows_a_hundred_and_counts_the_others() -> None:
+    console = Console(force_terminal=False, width=80)
+    other = replace(FAULT, place=SourcePlace(Source("g.yaml", "a: b"), 1, 4))
+    with console.capture() as captured:
+        print_report(Report(faults=[*[FAULT] * 30_000, other], warnings=[FAULT] * 101), console)
+    printed = captured.get().splitlines()
+    assert sum(line.startswith("f.yaml:1:4: error:") for line in printed) == 100
+    assert sum(line.startswith("g.yaml:1:4: error:") for line in printed) == 1
+    assert "f.yaml: 29,900 more faults; `jobflow lint -o json` prints 1,000 of a file" in printed
+    assert printed[-2:] == ["f.yaml: 1 more warning", "30,001 faults in 2 files, 101 warnings"]
 
 
 def test_markup_in_messages_is_text() -> None:

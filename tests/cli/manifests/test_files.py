@@ -1,7 +1,9 @@
 """FILE arguments: files, folders, stdin, and files that cannot be read."""
 
 import io
+import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -46,6 +48,17 @@ def test_unreadable_files_are_faults(folder: Path) -> None:
         "latin.yaml:2:9: not UTF-8: byte 0xe4; save the file as UTF-8",
         "huge.yaml: is larger than 4 MiB, so it is no manifest",
     ]
+
+
+def test_a_fifo_in_a_folder_is_a_fault_and_one_that_is_named_is_read(folder: Path) -> None:
+    os.mkfifo(folder / "fifo.yaml")
+    assert read_names(folder) == [
+        f"{folder}/fifo.yaml: is not a regular file; to read it anyway, name it as FILE"
+    ]
+    writer = Thread(target=lambda: (folder / "fifo.yaml").write_text("a: 1"))
+    writer.start()
+    assert read_names("fifo.yaml") == ["fifo.yaml"]
+    writer.join()
 
 
 def test_a_python_file_says_how_to_check_its_flow(folder: Path) -> None:

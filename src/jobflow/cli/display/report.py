@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from jobflow.cli.console import columns_of
 from jobflow.core.text import format_count, join_names
+from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN
 
 if TYPE_CHECKING:  # commands that show flows import nothing that checks manifests
     from jobflow.cli.manifests.check import Report
@@ -22,19 +24,49 @@ _GUTTER = 7
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print all faults and warnings, then one line of summary, unless files that cannot be read are
+    """Print the faults and warnings, then one line of summary, unless files that cannot be read are
     the only faults."""
-    for fault in report.faults:
-        print_fault(fault, console)
+    print_faults(report.faults, console)
     print_warnings(report, console)
     if not report.has_only_missing_files:
         console.print(_summary(report), soft_wrap=True)
 
 
+def print_faults(faults: Iterable[ManifestFault], console: Console) -> None:
+    """Print the first MAX_SHOWN faults of each file, and count the others."""
+    shown, others = first_of_each_file(faults, MAX_SHOWN)
+    for fault in shown:
+        print_fault(fault, console)
+    for sentence in others:
+        more = f"{sentence}; `jobflow lint -o json` prints {MAX_FINDINGS:,} of a file"
+        console.print(more, soft_wrap=True)
+
+
 def print_warnings(report: Report, console: Console) -> None:
-    """Print `file:line:column: warning: message` for each warning."""
-    for warning in report.warnings:
+    """Print `file:line:column: warning: message` for the first MAX_SHOWN warnings of each file, and
+    count the others."""
+    shown, others = first_of_each_file(report.warnings, MAX_SHOWN, "warning")
+    for warning in shown:
         console.print(_head(warning.place, "warning", "yellow", warning.sentence), soft_wrap=True)
+    for sentence in others:
+        console.print(sentence, soft_wrap=True)
+
+
+def first_of_each_file(
+    findings: Iterable[ManifestFault], most: int, noun: str = "fault"
+) -> tuple[list[ManifestFault], list[str]]:
+    """Return the first findings of each file, and a sentence for each file with more of them."""
+    counts: Counter[str] = Counter()
+    shown: list[ManifestFault] = []
+    for each in findings:
+        counts[each.place.source.name] += 1
+        if counts[each.place.source.name] <= most:
+            shown.append(each)
+    return shown, [
+        f"{printable(name)}: {format_count(count - most, f'more {noun}')}"
+        for name, count in counts.items()
+        if count > most
+    ]
 
 
 def print_fault(fault: ManifestFault, console: Console) -> None:
@@ -64,14 +96,17 @@ def excerpt(place: SourcePlace, width: int) -> Iterator[str]:
     """Return the source line, cut to `width` around the place, and the carets below it."""
     if not place.line:
         return
-    line = printable(place.source.lines[place.line - 1])
-    start = min(place.column - 1, len(line))
+    whole = place.source.lines[place.line - 1]
+    start = min(place.column - 1, len(whole))
     columns = max(width - _GUTTER - 2, 20)
-    if cell_len(line) > columns:
-        cut = max(start - min(_BEFORE_CARET, columns // 2), 0)
-        line, start = ("…" if cut else "") + line[cut:], start - cut + (1 if cut else 0)
-        if cell_len(line) > columns:
-            line = set_cell_size(line, columns - 1).rstrip() + "…"
+    is_long = len(whole) > columns or cell_len(printable(whole)) > columns
+    cut = max(start - min(_BEFORE_CARET, columns // 2), 0) if is_long else 0
+    # cut first: a file of one line has a thousand faults and a megabyte
+    line = printable(whole[cut : cut + columns + 1])
+    if cut:
+        line, start = "…" + line, start - cut + 1
+    if cell_len(line) > columns or cut + columns + 1 < len(whole):
+        line = set_cell_size(line, min(columns - 1, cell_len(line))).rstrip() + "…"
     indent = " " * cell_len(line[:start])
     carets = "^" * max(1, cell_len(line[start : start + place.width]))
     yield f"{place.line:>{_GUTTER - 2}} | {line}".rstrip()

@@ -12,7 +12,7 @@ from jobflow.api.kinds import KINDS
 from jobflow.api.resources import JOBS, JOBTEMPLATES, Resource
 from jobflow.cli.console import make_console
 from jobflow.cli.display.objects import write_yaml
-from jobflow.cli.display.report import print_fault, print_warnings, printable
+from jobflow.cli.display.report import print_faults, print_warnings, printable
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, print_error
 from jobflow.cli.local.to_python import to_python
 from jobflow.cli.manifests.check import Report, check
@@ -39,8 +39,7 @@ def convert_files(files: Sequence[str]) -> int:
     reports = [_check(each) for each in manifests.objects if _result(each) is not None]
     faults = [*manifests.faults, *unknown, *(fault for each in reports for fault in each.faults)]
     errors = make_console(stderr=True)
-    for fault in faults:
-        print_fault(fault, errors)
+    print_faults(faults, errors)
     for report in reports:
         print_warnings(report, errors)
     if faults:
@@ -57,8 +56,7 @@ def convert_to_python(files: Sequence[str]) -> int:
     ours = [each for each in manifests.objects if each not in report.others]
     others = report.others if not ours else []
     faults = [*report.faults, *(_unknown(each, _FOR_PYTHON) for each in others)]
-    for fault in faults:
-        print_fault(fault, make_console(stderr=True))
+    print_faults(faults, make_console(stderr=True))
     if faults:
         return UNUSABLE if manifests.faults else FAILED
     for each in report.others:

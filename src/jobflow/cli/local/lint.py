@@ -9,8 +9,8 @@ from itertools import islice
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.cli.console import make_console
-from jobflow.cli.display.report import print_report, print_warnings
-from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on
+from jobflow.cli.display.report import first_of_each_file, print_report, print_warnings
+from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, CommandError, exit_on, print_error
 from jobflow.cli.flags import FileOptions
 from jobflow.cli.manifests.check import Report, check_files
 from jobflow.cli.manifests.faults import UNREADABLE, ManifestFault
@@ -24,7 +24,9 @@ def lint_files(files: FileOptions, *, as_json: bool) -> int:
         report = check_files(files)
     report.warnings += _dropped_nulls(report)
     if as_json:
-        print(json.dumps([fault.as_json() for fault in report.faults], indent=2))
+        shown, others = first_of_each_file(report.faults, MAX_FINDINGS)
+        print(json.dumps([fault.as_json() for fault in shown], indent=2))
+        print_error(*others, severity="warning")
         print_warnings(report, make_console(stderr=True))
     else:
         print_report(report, make_console())

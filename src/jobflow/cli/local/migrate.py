@@ -18,7 +18,7 @@ from jobflow.api.kinds import KINDS
 from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.cli.console import make_console
 from jobflow.cli.display.objects import write_yaml
-from jobflow.cli.display.report import print_fault, print_warnings, printable
+from jobflow.cli.display.report import print_faults, print_warnings, printable
 from jobflow.cli.errors import FAILED, SUCCESS, UNUSABLE, print_error
 from jobflow.cli.local.argo.report import convert_argo
 from jobflow.cli.manifests.check import check
@@ -41,8 +41,7 @@ def migrate_files(files: Sequence[str], *, as_json: bool = False) -> int:
     manifests = load(files, sys.stdin.buffer)
     errors = make_console(stderr=True)
     if manifests.faults:
-        for fault in manifests.faults:
-            print_fault(fault, errors)
+        print_faults(manifests.faults, errors)
         return UNUSABLE
     argo = convert_argo(manifests)
     order = [argo.texts.get(id(manifest)) for manifest in manifests.objects]
@@ -54,8 +53,7 @@ def migrate_files(files: Sequence[str], *, as_json: bool = False) -> int:
         print(json.dumps(argo.as_json() + found, indent=2, ensure_ascii=False))
     else:
         argo.print(errors)
-        for fault in report.faults:
-            print_fault(fault, errors)
+        print_faults(report.faults, errors)
         print_warnings(report, errors)
         _print_objects(order, manifests.objects)
     return FAILED if report.faults or not argo.is_complete else SUCCESS

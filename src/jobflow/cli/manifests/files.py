@@ -28,24 +28,31 @@ def read_files(files: Iterable[str], stdin: BinaryIO) -> Iterator[Source | Manif
     seen: set[str] = set()
     for name in files:
         inside = _folder(name) if name != "-" and os.path.isdir(name) else [name]
-        if isinstance(inside, ManifestFault):
-            yield inside
-            continue
         for file in inside:
+            if isinstance(file, ManifestFault):
+                yield file
+                continue
             identity = file if file == "-" else os.path.realpath(file)
             if identity not in seen:
                 seen.add(identity)
                 yield _read(file, stdin)
 
 
-def _folder(name: str) -> list[str] | ManifestFault:
+def _folder(name: str) -> list[str | ManifestFault]:
     try:
         files = sorted(path for path in Path(name).iterdir() if path.suffix in SUFFIXES)
     except OSError as error:
-        return _unreadable(name, f"cannot be read: {error.strerror}")
+        return [_unreadable(name, f"cannot be read: {error.strerror}")]
     if not files:
-        return _unreadable(name, f"contains no {', '.join('*' + each for each in SUFFIXES)} file")
-    return [str(file) for file in files if not file.is_dir()]
+        return [_unreadable(name, f"contains no {', '.join('*' + each for each in SUFFIXES)} file")]
+    return [_in_folder(file) for file in files if not file.is_dir()]
+
+
+def _in_folder(file: Path) -> str | ManifestFault:
+    """Return the path of a regular file. Nobody may ever write into a FIFO that a folder has."""
+    if file.is_file() or not file.exists():
+        return str(file)
+    return _unreadable(str(file), "is not a regular file; to read it anyway, name it as FILE")
 
 
 def _read(file: str, stdin: BinaryIO) -> Source | ManifestFault:
