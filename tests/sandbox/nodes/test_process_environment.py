@@ -186,6 +186,7 @@ C = "spec.tasks[0].template.spec.containers[0]"
             f'{C}.env[0].valueFrom.fieldRef.fieldPath: "spec.x" is not one of metadata.name, ',
         ),
         (sh("", envFrom=[{"secretRef": {"name": "s"}}]), f"{C}.envFrom[0].secretRef: "),
+        (sh("", workingDir="../.."), f"{C}.workingDir: it must be an absolute path"),
     ],
 )
 def test_a_container_that_cannot_run_is_a_fault_with_its_path(
@@ -193,6 +194,14 @@ def test_a_container_that_cannot_run_is_a_fault_with_its_path(
 ) -> None:
     [fault] = faults(job_of(pod_task(container)))
     assert fault.startswith(message)
+
+
+@pytest.mark.parametrize("name", ["../../outside", "", "/etc", "Data"])
+def test_a_volume_whose_claim_cannot_exist_is_a_fault(name: str) -> None:
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": name}}
+    [fault] = faults(job_of(pod_task(sh(""), volumes=[volume])))
+    path = "spec.tasks[0].template.spec.volumes[0].persistentVolumeClaim.claimName"
+    assert fault.startswith(f"{path}: ")
 
 
 def test_missing_optional_references_are_ignored() -> None:

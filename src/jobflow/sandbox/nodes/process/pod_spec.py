@@ -14,6 +14,7 @@ import msgspec
 
 from jobflow.api.meta import Struct
 from jobflow.api.volcano.job import Task
+from jobflow.core.admission.object_names import name_violations
 from jobflow.sandbox.jobs.job import Vcjob
 
 DEFAULT_GRACE = 30.0
@@ -133,6 +134,9 @@ def faults(job: Vcjob) -> Iterator[str]:
 def _pod_faults(spec: RunnablePodSpec, path: str) -> Iterator[str]:
     if not spec.containers:
         yield f"{path}.containers: a pod needs at least one container"
+    for index, volume in enumerate(spec.volumes or ()):
+        if volume.persistent_volume_claim is not None:
+            yield from _claim_faults(volume.persistent_volume_claim, f"{path}.volumes[{index}]")
     for index, container in enumerate(spec.init_containers or ()):
         where = f"{path}.initContainers[{index}]"
         if container.restart_policy is not None:
@@ -143,6 +147,15 @@ def _pod_faults(spec: RunnablePodSpec, path: str) -> Iterator[str]:
         yield from _container_faults(container, spec, f"{path}.containers[{index}]")
 
 
+def _claim_faults(claim: ClaimSource, path: str) -> Iterator[str]:
+    """Yield why no claim can have this name, which is also that of a directory here."""
+    where = f"{path}.persistentVolumeClaim.claimName"
+    if not claim.claim_name:
+        yield f"{where}: write the name of the claim"
+    for found in name_violations(where, claim.claim_name) if claim.claim_name else ():
+        yield f'{where}: "{claim.claim_name}" is not the name of a claim: {found.detail}'
+
+
 def _container_faults(
     container: RunnableContainer, spec: RunnablePodSpec, path: str
 ) -> Iterator[str]:
@@ -150,6 +163,8 @@ def _container_faults(
         why = "the image's entrypoint cannot run, because images are not used here"
         hint = "write the command out, or use --runner simulate"
         yield f"{path}.command: container {container.name} has no command, and {why}; {hint}"
+    if container.working_dir and not container.working_dir.startswith("/"):
+        yield f"{path}.workingDir: it must be an absolute path; container runtimes need one"
     for index, references in enumerate(container.env_from or ()):
         yield from _reference_faults(references, f"{path}.envFrom[{index}]")
     for index, variable in enumerate(container.env or ()):
