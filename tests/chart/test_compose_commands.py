@@ -35,7 +35,7 @@ def compose(assets: Path, tmp_path: Path) -> Iterator[Composition]:
 @pytest.fixture
 def kubectl(compose: Composition, tmp_path: Path) -> Kubectl:
     """kubectl as the first lines of the file describe its use."""
-    return Kubectl(compose.files("files") / "admin.kubeconfig", tmp_path)
+    return Kubectl(compose.files("certs") / "admin.kubeconfig", tmp_path)
 
 
 def replace_volcano(kubectl: Kubectl) -> None:
@@ -67,7 +67,7 @@ async def test_the_documented_sample_succeeds(compose: Composition, kubectl: Kub
     kubectl("wait", "--for=create", "vcjob/test-a", "--timeout=30s")
     kubectl("wait", f"{state}=Pending", "jf/test", "--timeout=30s")
     assert [row[0] for row in kubectl("get", "vcjob", "--no-headers").rows] == ["test-a"]
-    volcano_config = compose.files("files") / "volcano.kubeconfig"
+    volcano_config = compose.files("certs") / "volcano.kubeconfig"
     client = await Client.from_kubeconfig(str(volcano_config))
     async with volcano(client, speed=10):
         await asyncio.to_thread(kubectl, "wait", f"{state}=Succeed", "jf/test", "--timeout=50s")
@@ -83,9 +83,10 @@ def test_keys_and_kubeconfigs_are_created_once(tmp_path: Path) -> None:
     def complete_services() -> dict[Path, bytes]:
         for name in ("certificates", "kubeconfigs"):
             composition.complete(name)
-        files = composition.files("files").rglob("*")
+        files = composition.files("certs").rglob("*")
         return {path: path.read_bytes() for path in files if path.is_file()}
 
     first = complete_services()
+    assert all(path.stat().st_mode & 0o077 == 0 for path in first)
     assert {path.stem for path in first if path.suffix == ".kubeconfig"} == USERS
     assert complete_services() == first

@@ -95,7 +95,8 @@ def test_no_secret_file_is_copied_into_the_image() -> None:
 
 
 def test_the_compose_file_is_valid() -> None:
-    parsed = PyCompose.from_yaml((ROOT / "docker-compose.yml").read_text())
+    text = (ROOT / "docker-compose.yml").read_text()
+    parsed = PyCompose.from_yaml(re.sub(r"\$\{CERTS_OWNER:\?[^}]+\}", "1000:1000", text))
     assert sorted(parsed.service_names()) == sorted(COMPOSE["services"])
     with pytest.raises(ValueError, match="imag"):
         PyCompose.from_yaml("services: {a: {imag: b}}")
@@ -111,6 +112,17 @@ def test_services_refer_only_to_existing_services_and_configs() -> None:
             assert config["source"] in COMPOSE["configs"]
     named = re.findall(r"https?://([a-z-]+):\d+", (ROOT / "docker-compose.yml").read_text())
     assert set(named) - {"localhost"} <= set(services)
+
+
+def test_services_that_read_keys_run_as_their_owner() -> None:
+    readers = [one for one in COMPOSE["services"].values() if "./certs:" in str(one.get("volumes"))]
+    assert len(readers) > 8
+    assert all(one["user"].startswith("${CERTS_OWNER:?") for one in readers)
+
+
+def test_git_ignores_what_certs_holds_but_not_its_readme() -> None:
+    rules = (ROOT / ".gitignore").read_text().splitlines()
+    assert [rule for rule in rules if "certs" in rule] == ["certs/*", "!certs/README.md"]
 
 
 def test_volcano_does_not_run_flows() -> None:

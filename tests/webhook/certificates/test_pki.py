@@ -1,5 +1,6 @@
 """Certificates that strict clients accept, and files that cannot be served."""
 
+import os
 import ssl
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -72,10 +73,50 @@ def test_certificates_have_the_required_extensions() -> None:
     assert leaf.not_valid_after_utc < ca.not_valid_after_utc
 
 
-def test_only_the_owner_can_read_keys(pki: PkiFiles) -> None:
+def test_only_the_owner_can_read_the_files(pki: PkiFiles) -> None:
     modes = {path.name: path.stat().st_mode & 0o077 for path in pki.ca_key.parent.iterdir()}
-    assert modes.keys() == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
-    assert modes["ca.key"] == modes["tls.key"] == 0
+    assert modes == {"ca.crt": 0, "ca.key": 0, "tls.crt": 0, "tls.key": 0}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
+class TestOwner:
+    """Files that root, or another user, writes to a folder of a user."""
+
+    USER, STRANGER = 12345, 12346
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "certs"
+        folder.mkdir()
+        os.chown(folder, self.USER, self.USER)
+        for above in (tmp_path, *list(tmp_path.parents)[:3]):
+            above.chmod(0o755)
+        return folder
+
+    def as_user(self, user: int, folder: Path) -> int:
+        """Return the exit code of a process of a user that writes to the folder."""
+        pid = os.fork()
+        if pid == 0:
+            code = 0
+            try:
+                os.setuid(user)
+                write_development_pki(folder, HOSTS)
+            except CertificateError:
+                code = 2
+            except BaseException:
+                code = 3
+            os._exit(code)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def test_what_root_writes_belongs_to_the_owner_of_the_folder(self, folder: Path) -> None:
+        write_development_pki(folder / "api-server", HOSTS)
+        assert {path.stat().st_uid for path in folder.rglob("*")} == {self.USER}
+        assert self.as_user(self.USER, folder / "api-server") == 0
+
+    def test_another_user_is_refused_before_a_file_is_written(self, folder: Path) -> None:
+        folder.chmod(0o777)
+        assert self.as_user(self.STRANGER, folder) == 2
+        assert not [*folder.iterdir()]
 
 
 def test_a_second_run_replaces_the_first(pki: PkiFiles) -> None:

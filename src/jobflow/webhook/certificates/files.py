@@ -113,25 +113,50 @@ class PkiFiles:
 
 def write_development_pki(directory: Path, hosts: Sequence[str]) -> PkiFiles:
     """Write a new `make_pki` as ca.crt, ca.key, tls.crt and tls.key to `directory`, in place of
-    existing files. Only their owner can read the keys. Raises CertificateError and OSError."""
+    existing files. They belong to the owner of the directory, or of the nearest one above it that
+    exists, and only that user can read them. Raises CertificateError and OSError."""
     pki = make_pki(hosts)
-    directory.mkdir(parents=True, exist_ok=True)
+    owner = _make_directory(directory)
     written = {
-        "ca.crt": _write(directory / "ca.crt", pki.ca_certificate),
-        "ca.key": _write(directory / "ca.key", pki.ca_key, secret=True),
-        "tls.crt": _write(directory / "tls.crt", pki.certificate),
-        "tls.key": _write(directory / "tls.key", pki.key, secret=True),
+        name: _write(directory / name, content, owner)
+        for name, content in (
+            ("ca.crt", pki.ca_certificate),
+            ("ca.key", pki.ca_key),
+            ("tls.crt", pki.certificate),
+            ("tls.key", pki.key),
+        )
     }
     serving = CertificateFiles(written["tls.crt"], written["tls.key"])
     return PkiFiles(written["ca.crt"], written["ca.key"], serving)
 
 
-def _write(path: Path, content: bytes, *, secret: bool = False) -> Path:
-    """Write a file atomically; only its owner can read a secret one."""
+def _make_directory(directory: Path) -> tuple[int, int]:
+    """Create a directory, with those above it, and return the user and group of what is in it.
+    Raises CertificateError if it belongs to another user, who could not read this user's files."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    above = missing[-1].parent if missing else directory
+    owner = (above.stat().st_uid, above.stat().st_gid)
+    if not missing and os.geteuid() not in (0, owner[0]):
+        raise CertificateError(
+            f"the folder belongs to the user with the id {owner[0]}, who could not read the files: "
+            "run the command as that user, or name a folder of your own"
+        )
+    for each in reversed(missing):
+        each.mkdir(0o700)
+        _give(each, owner)
+    return owner
+
+
+def _write(path: Path, content: bytes, owner: tuple[int, int]) -> Path:
+    """Write a file atomically that only its owner can read."""
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
-    with open(
-        os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644), "wb"
-    ) as file:
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        _give(file.fileno(), owner)
         file.write(content)
     return part.replace(path)
+
+
+def _give(target: Path | int, owner: tuple[int, int]) -> None:
+    if os.geteuid() == 0:  # others make files of their own
+        os.chown(target, *owner)
