@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -17,6 +17,16 @@ from jobflow.core.violations import MAX_FINDINGS, MAX_SHOWN
 if TYPE_CHECKING:  # commands that show flows import nothing that checks manifests
     from jobflow.cli.manifests.check import Report
     from jobflow.cli.manifests.faults import ManifestFault, SourcePlace
+
+
+class HasPlace(Protocol):
+    """Something that is found at a place of a file."""
+
+    @property
+    def place(self) -> SourcePlace: ...
+
+
+Placed = TypeVar("Placed", bound=HasPlace)
 
 _BEFORE_CARET = 40
 """Columns of a long line to the left of the first caret."""
@@ -53,11 +63,11 @@ def print_warnings(report: Report, console: Console) -> None:
 
 
 def first_of_each_file(
-    findings: Iterable[ManifestFault], most: int, noun: str = "fault"
-) -> tuple[list[ManifestFault], list[str]]:
+    findings: Iterable[Placed], most: int, noun: str = "fault"
+) -> tuple[list[Placed], list[str]]:
     """Return the first findings of each file, and a sentence for each file with more of them."""
     counts: Counter[str] = Counter()
-    shown: list[ManifestFault] = []
+    shown: list[Placed] = []
     for each in findings:
         counts[each.place.source.name] += 1
         if counts[each.place.source.name] <= most:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from jobflow.api.resources import CRONJOBFLOWS, JOBFLOWS
-from jobflow.cli.local.argo.fields import Field, Finding, Findings, Severity
+from jobflow.cli.local.argo.fields import Budget, Field, Finding, Findings, Severity, TooLargeError
 from jobflow.cli.local.argo.library import CLUSTER, library_of
 from jobflow.cli.local.argo.steps.task import COMMENT
 from jobflow.cli.local.argo.workflow import Files, flow_spec
@@ -20,6 +22,12 @@ GROUP = "argoproj.io/"
 _TEMPLATES = ("WorkflowTemplate", CLUSTER)
 _BOOKKEEPING = ("workflows.argoproj.io/", "kubectl.kubernetes.io/")
 _METADATA = ("name", "generateName", "namespace", "labels", "annotations")
+_MOST_WORK = 1_200_000
+"""Of all objects of a file: about 150 for each step of the largest flow, and some seconds."""
+_TOO_LARGE = (
+    "is not converted: it, or what is before it, is larger than any flow; templates that call "
+    "others several times multiply them"
+)
 _LONGEST_SUFFIX = len("-main-0")
 
 
@@ -28,8 +36,8 @@ class Converted:
     """One object of Argo, the objects for it, and what is to be said about it."""
 
     manifest: Manifest
+    findings: Findings
     objects: list[dict[str, Any]] = field(default_factory=list)
-    findings: Findings = field(default_factory=Findings)
 
     @property
     def gaps(self) -> list[Finding]:
@@ -58,15 +66,36 @@ def is_of_argo(manifest: Manifest) -> bool:
 def convert(manifests: Iterable[Manifest]) -> list[Converted]:
     """Convert all objects of Argo; others in the same files are used for what they define."""
     listed = [*manifests]
-    converted = [Converted(each) for each in listed if is_of_argo(each)]
+    budgets = {
+        each.source: Budget(_MOST_WORK * max(1, len(each.source.text) >> 20)) for each in listed
+    }
+    converted = [
+        Converted(each, findings=Findings(budgets[each.source]))
+        for each in listed
+        if is_of_argo(each)
+    ]
     files = _files(listed, converted)
     for each in converted:
-        root = _root(each)
-        each.objects = [*_objects(each, root, files)]
+        with _reported(each):
+            each.objects = [*_objects(each, _root(each), files)]
+    for each in converted:
+        each.findings.budget.left = math.inf
     for each in converted:  # after all, because workflows read templates of others
         _root(each).report_unread()
         each.findings.listed.sort(key=lambda found: (found.place.line, found.place.column))
     return converted
+
+
+@contextmanager
+def _reported(converted: Converted) -> Iterator[None]:
+    """Report that an object is not converted if it takes more work than is left."""
+    budget = converted.findings.budget
+    try:
+        yield
+    except TooLargeError:
+        budget.left = math.inf
+        _root(converted).gap(_TOO_LARGE)
+        budget.left = 0
 
 
 def _root(converted: Converted) -> Field:
@@ -82,11 +111,12 @@ def _files(manifests: Iterable[Manifest], converted: Iterable[Converted]) -> Fil
         if manifest.kind == "ConfigMap" and isinstance(data, dict):
             files.config_maps[manifest.name] = data
     for each in converted:
-        spec = _root(each).get("spec")
-        if each.manifest.kind in _TEMPLATES and spec is not None:
-            key = (each.manifest.name, each.manifest.kind == CLUSTER)
-            files.specs[key] = spec
-            files.templates[key] = library_of(spec, files.templates)
+        with _reported(each):
+            spec = _root(each).get("spec")
+            if each.manifest.kind in _TEMPLATES and spec is not None:
+                key = (each.manifest.name, each.manifest.kind == CLUSTER)
+                files.specs[key] = spec
+                files.templates[key] = library_of(spec, files.templates)
     return files
 
 
@@ -115,8 +145,8 @@ def _objects(converted: Converted, root: Field, files: Files) -> Iterator[dict[s
         name = metadata.pop("name", "")
         metadata = {"generateName": f"{name}-"} | metadata
     found = flow_spec(spec, manifest.data.get("metadata") or {}, files)
-    if comments := converted.findings.comments.pop("", []):
-        metadata = {COMMENT: comments} | metadata
+    if comments := converted.findings.comments.pop("", None):
+        metadata = {COMMENT: [*comments]} | metadata
     _shorten(metadata, found, root)
     yield {
         "apiVersion": JOBFLOWS.api_version,
@@ -172,6 +202,7 @@ def _crons(
     _shorten(metadata, flow, spec, suffix=len("-manual-00000"))
     schedules = [str(each) for each in spec_schedules(spec)]
     for number, schedule in enumerate(schedules, 1):
+        spec.findings.budget.spend(spec.node.size)
         named = dict(metadata)
         if len(schedules) > 1:
             named["name"] = f"{metadata.get('name', 'cron')}-{number}"

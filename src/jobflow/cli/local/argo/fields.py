@@ -44,30 +44,50 @@ class Finding:
     message: str
 
 
+class TooLargeError(Exception):
+    """A workflow whose conversion takes more work than that of the largest flow."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """The work of a conversion: templates that call each other many times, and inputs that contain
+    each other, can make a small file large without end."""
+
+    left: float
+
+    def spend(self, work: int) -> None:
+        """Take some work: a field that is looked at is 1, and so are two characters of a text.
+        Raises TooLargeError."""
+        self.left -= work
+        if self.left < 0:
+            raise TooLargeError
+
+
 @dataclass(slots=True)
 class Findings:
     """All findings of a manifest, each once, and the keys that were read."""
 
+    budget: Budget
     listed: list[Finding] = field(default_factory=list)
+    known: set[tuple[SourcePlace, str, str]] = field(default_factory=set)
+    """Place, path and message of each finding."""
     read: dict[int, MappingEntry] = field(default_factory=dict)
     """By identity. The entries are kept, so that no identity is used twice."""
     step: str = ""
     """The step that is being converted; its findings become its comments."""
-    comments: dict[str, list[str]] = field(default_factory=dict)
-    """Sentences on gaps by step."""
+    comments: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Sentences on gaps by step, each once."""
     origins: dict[str, SourcePlace] = field(default_factory=dict)
     """The place of the task of each step, by its name."""
 
     def add(self, place: SourcePlace, severity: Severity, path: str, message: str) -> None:
         """Add a finding unless it is there."""
-        found = Finding(place, severity, path, message)
-        key = (str(place), path, message)
-        if key not in {(str(each.place), each.path, each.message) for each in self.listed}:
-            self.listed.append(found)
+        key = (place, path, message)
+        if key not in self.known:
+            self.known.add(key)
+            self.listed.append(Finding(place, severity, path, message))
         if severity is Severity.GAP:
-            sentences = self.comments.setdefault(self.step, [])
-            if message not in sentences:
-                sentences.append(message)
+            self.comments.setdefault(self.step, {})[message] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +103,7 @@ class Field:
 
     def get(self, key: str) -> Field | None:
         """Return the value of a key and mark it as read, or None if it is missing or null."""
+        self.findings.budget.spend(1)
         entry = self.node.entries.get(key) if isinstance(self.node, MappingNode) else None
         if entry is None:
             return None
@@ -101,6 +122,7 @@ class Field:
     def entries(self) -> Iterator[tuple[str, Field]]:
         """Return each key with its value, without marking it as read."""
         if isinstance(self.node, MappingNode):
+            self.findings.budget.spend(len(self.node.entries))
             for key, entry in self.node.entries.items():
                 yield key, self._child(key, entry)
 
@@ -108,6 +130,7 @@ class Field:
         """Return the values of a list; empty if it is none."""
         if not isinstance(self.node, ListNode):
             return []
+        self.findings.budget.spend(len(self.node.items))
         return [
             Field(item, join_path(self.path, i), self._place(item), self.source, self.findings)
             for i, item in enumerate(self.node.items)
@@ -132,6 +155,7 @@ class Field:
         """The scalar as Argo's text: `3`, `true`; a map or list as an empty text."""
         self.take()
         value = self.node.value if isinstance(self.node, ScalarNode) else ""
+        self.findings.budget.spend(len(value) // 2 if isinstance(value, str) else 0)
         return value if isinstance(value, str) else key_text(value) or ""
 
     def text_of(self, key: str, default: str = "") -> str:
@@ -145,6 +169,7 @@ class Field:
 
     def take(self) -> None:
         """Mark everything in the value as read."""
+        self.findings.budget.spend(self.node.size)
         pending: list[Node] = [self.node]
         while pending:
             node = pending.pop()
@@ -183,6 +208,7 @@ class Field:
         """Return this map with the keys of another one where it has none, also inside of it."""
         if defaults is None:
             return self
+        self.findings.budget.spend(defaults.node.size)
         merged = _merge(self.node, defaults.node)
         return Field(merged, self.path, self.key, self.source, self.findings)
 

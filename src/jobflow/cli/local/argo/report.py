@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from jobflow.cli.display.report import print_finding, printable
+from jobflow.cli.display.report import first_of_each_file, print_finding, printable
 from jobflow.cli.local.argo.convert import Converted, convert
 from jobflow.cli.local.argo.fields import Finding, Severity
 from jobflow.cli.local.argo.write import to_yaml, without_comments
@@ -16,6 +16,7 @@ from jobflow.cli.manifests.check import check
 from jobflow.cli.manifests.faults import ManifestFault, Source
 from jobflow.cli.manifests.objects import Manifest, Manifests
 from jobflow.cli.manifests.yaml_nodes import MappingNode, documents
+from jobflow.core.violations import MAX_SHOWN
 
 
 @dataclass(slots=True)
@@ -44,11 +45,15 @@ class ArgoReport:
 
     def print(self, console: Console) -> None:
         """Print each finding and each fault of the result with its place."""
-        for _, found in self.findings:
+        shown, others = first_of_each_file([found for _, found in self.findings], MAX_SHOWN)
+        for found in shown:
             print_finding(found.place, found.severity.value, _sentence(found), console)
-        for fault in self.faults:
+        of_result, more = first_of_each_file(self.faults, MAX_SHOWN, "fault of the result")
+        for fault in of_result:
             sentence = f"in the result: {fault.sentence}"
             print_finding(fault.place, "error", sentence, console)
+        for sentence in (*others, *more):
+            console.print(f"{sentence}; with -o json, all are printed", soft_wrap=True)
 
 
 def convert_argo(manifests: Manifests) -> ArgoReport:

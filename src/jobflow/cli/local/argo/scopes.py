@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobflow.cli.local.argo.expressions.cel import tag_value
-from jobflow.cli.local.argo.expressions.parse import TAG
+from jobflow.cli.local.argo.expressions.parse import split_tags
 from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
 from jobflow.cli.local.argo.expressions.values import (
     Kind,
@@ -126,8 +126,12 @@ class FlowScope:
     parent: FlowScope | None = None
     params: dict[str, Text] = field(default_factory=dict)
     """Of a child flow: its params as values in its parent."""
-    names: set[str] = field(default_factory=set)
-    """Names of its steps."""
+    brought: dict[tuple[str, Text], str] = field(default_factory=dict)
+    """Names of params by their hints and values."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """Names of params, each with the number of names that were made from it."""
+    names: dict[str, int] = field(default_factory=dict)
+    """Names of its steps, each with the number of names that were made from it."""
     depth: int = 1
     outputs: dict[str, Ref] = field(default_factory=dict)
     """Of a child flow: global outputs of its steps, by their names."""
@@ -140,10 +144,8 @@ class FlowScope:
         becomes a param."""
         if literal(value) is not None:
             return value
-        name, number = identifier(hint), 1
-        while self.params.get(name, value) != value:
-            number += 1
-            name = f"{identifier(hint)}_{number}"
+        if (name := self.brought.get((hint, value))) is None:
+            name = self.brought[hint, value] = unused(self.numbers, identifier(hint), "_")
         self.params[name] = value
         ref = single(value)
         kind = Kind.TEXT if ref is None else ref.kind
@@ -153,6 +155,7 @@ class FlowScope:
     def hand_over(self, hint: str, value: Text) -> Text:
         """Return a value of the parent as a param of this child flow, also if it is a literal."""
         name = identifier(hint)
+        self.numbers.setdefault(name, 0)
         self.params[name] = value
         return (Ref(f"params.{name}", f"params.{name}", Kind.ANY, name),)
 
@@ -165,12 +168,18 @@ class FlowScope:
     def unique(self, name: str) -> str:
         """Return the name for a step that is most like a name of Argo, and reserve it."""
         base = to_valid_name(name.replace("_", "-").replace(".", "-")) or "step"
-        found, number = base, 1
-        while found in self.names:
-            number += 1
-            found = f"{base}-{number}"
-        self.names.add(found)
-        return found
+        return unused(self.names, base, "-")
+
+
+def unused(names: dict[str, int], base: str, sign: str) -> str:
+    """Return a name that is like `base`, with a number if it is used already, and note it."""
+    found, number = base, names.get(base, 0)
+    while found in names:
+        number += 1
+        found = f"{base}{sign}{number + 1}"
+    names[base] = number
+    names.setdefault(found, 0)
+    return found
 
 
 @dataclass(slots=True)
@@ -178,18 +187,20 @@ class StepDraft:
     """The values computed for the job of a step."""
 
     vars: dict[str, str] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
+    by_value: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The name of the var by its hint and its CEL."""
     needs_pod_name: bool = False
     can_compute: bool = True
     """Whether the step can have vars."""
 
     def var(self, ref: Ref) -> str:
         """Return the name of the var that has a value."""
-        name, number = ref.hint, 1
-        while self.vars.get(name, ref.cel) != ref.cel:
-            number += 1
-            name = f"{ref.hint}_{number}"
-        self.vars[name] = ref.cel
-        return name
+        key = (ref.hint, ref.cel)
+        if key not in self.by_value:
+            self.by_value[key] = unused(self.names, ref.hint, "_")
+        self.vars[self.by_value[key]] = ref.cel
+        return self.by_value[key]
 
 
 @dataclass(slots=True)
@@ -220,7 +231,7 @@ class Context:
 
     def text(self, value: Field) -> Text:
         """Return a scalar with its tags resolved. Tags without an equal are reported and stay."""
-        pieces = TAG.split(value.text)  # every other one is the inside of a tag
+        pieces = split_tags(value.text)
         return join(
             *(self.tag(piece, value) if i % 2 else (piece,) for i, piece in enumerate(pieces))
         )
@@ -228,7 +239,10 @@ class Context:
     def tag(self, inside: str, value: Field) -> Text:
         """Return the value of a tag in a scalar; one without an equal is reported and stays."""
         try:
-            return tag_value(inside, self.resolve)
+            found = tag_value(inside, self.resolve)
+            size = sum(len(part if isinstance(part, str) else part.cel) for part in found)
+            value.findings.budget.spend(size // 2)
+            return found
         except UnsupportedExpression as error:
             value.gap(f"{' '.join(inside.split())[:60]}: {error}")
             return (f"{{{{{inside}}}}}",)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.library import Library, template_of
 from jobflow.cli.manifests.yaml_nodes import ListNode, MappingNode, Node
 
-_SOLE = re.compile(r"\s*\{\{=?\s*([^{}]*?)\s*\}\}\s*")
-_PARSED = re.compile(r"(?:jsonpath|fromJson|fromJSON)\(\s*([^,()]+?)\s*[,)]")
+_SOLE = re.compile(r"\s*\{\{=?([^{}]*)\}\}\s*")
+_PARSED = re.compile(r"(?:jsonpath|fromJson|fromJSON)\(([^,()]+)[,)]")
+_RESULT = re.compile(
+    r"(?:steps|tasks)(?:\.([^\s.{}()\[\]]+)|\[['\"]([^'\"]*)['\"]\])\.outputs\.result"
+)
+_OUTPUT = re.compile(r"(?:steps|tasks)\.([^.]+)\.outputs\.(.*)", re.DOTALL)
+_LEVELS = 5
+"""Levels of templates that are read for the uses of a value: one more than a flow can have."""
 
 
 def texts_of(node: Node) -> Iterator[str]:
@@ -35,26 +41,39 @@ def tasks_of(template: Field) -> Iterator[Field]:
         yield from group.items() if group.is_list else (group,)
 
 
+_Used = Mapping[str, set[str]]
+"""Outputs by the name of the task that has them."""
+
+
 class Uses:
-    """The uses of values in the templates of a library."""
+    """The uses of values in the templates of a library. Each template is read once for all its
+    tasks."""
 
     def __init__(self) -> None:
-        self._inputs: dict[int, frozenset[str]] = {}
-        """Inputs of a template that are parsed as JSON, by the identity of its node."""
+        self._inputs: dict[tuple[int, bool, int], frozenset[str]] = {}
+        """Inputs of a template that are looped over or parsed as JSON, by the identity of its node
+        and the number of levels of templates in it that are read."""
+        self._results: dict[int, frozenset[str]] = {}
+        self._outputs: dict[tuple[int, bool], _Used] = {}
+        self._nodes: list[Node] = []
+        """The nodes whose identities are used, so that none is used twice."""
 
     def is_result_used(self, template: Field, task: str) -> bool:
         """Whether a dag or steps template uses `outputs.result` of one of its tasks."""
-        name = re.escape(task)
-        pattern = rf"(?:steps|tasks)(?:\.{name}|\[['\"]{name}['\"]\])\.outputs\.result"
-        return any(re.search(pattern, text) for text in texts_of(template.node))
+        key = id(template.node)
+        if key not in self._results:
+            self._nodes.append(template.node)
+            found = (each for text in texts_of(template.node) for each in _RESULT.finditer(text))
+            self._results[key] = frozenset(each[1] or each[2] for each in found)
+        return task in self._results[key]
 
     def outputs_as_lists(self, template: Field, task: str, library: Library) -> set[str]:
         """Return the outputs of a task that another one loops over; `""` is its result."""
-        return self._used(template, task, library, loops=True)
+        return self._used(template, library, loops=True).get(task, set())
 
     def outputs_as_json(self, template: Field, task: str, library: Library) -> set[str]:
         """Return the outputs of a task that expressions parse as JSON."""
-        return self._used(template, task, library, loops=False)
+        return self._used(template, library, loops=False).get(task, set())
 
     def params_as_lists(self, library: Library, entrypoint: str) -> set[str]:
         """Return the parameters of the workflow that templates loop over."""
@@ -68,26 +87,38 @@ class Uses:
                     found.add(path.removeprefix(prefix))
         return found
 
-    def _used(self, template: Field, task: str, library: Library, *, loops: bool) -> set[str]:
-        return {
-            _output_name(path, task)
-            for path in self._paths(template, library, loops=loops)
-            if re.match(rf"(steps|tasks)\.{re.escape(task)}\.outputs\.", path)
-        }
+    def _used(self, template: Field, library: Library, *, loops: bool) -> _Used:
+        key = (id(template.node), loops)
+        if key not in self._outputs:
+            self._nodes.append(template.node)
+            found: dict[str, set[str]] = {}
+            for path in self._paths(template, library, loops=loops):
+                if output := _OUTPUT.fullmatch(path):
+                    name = output[2]
+                    name = "" if name == "result" else name.removeprefix("parameters.")
+                    found.setdefault(output[1], set()).add(name)
+            self._outputs[key] = found
+        return self._outputs[key]
 
-    def _inputs_of(self, template: Field, library: Library, *, loops: bool) -> frozenset[str]:
-        key = id(template.node) * 2 + loops
+    def _inputs_of(
+        self, template: Field, library: Library, levels: int, *, loops: bool
+    ) -> frozenset[str]:
+        key = (id(template.node), loops, levels)
         if key not in self._inputs:
+            self._nodes.append(template.node)
             self._inputs[key] = frozenset()  # a template may call itself
             prefix = "inputs.parameters."
-            paths = self._paths(template, library, loops=loops)
+            paths = self._paths(template, library, levels, loops=loops) if levels else set()
             self._inputs[key] = frozenset(
                 path.removeprefix(prefix) for path in paths if path.startswith(prefix)
             )
         return self._inputs[key]
 
-    def _paths(self, template: Field, library: Library, *, loops: bool) -> set[str]:
-        """Return the paths of values that the template loops over, or parses as JSON."""
+    def _paths(
+        self, template: Field, library: Library, levels: int = _LEVELS, *, loops: bool
+    ) -> set[str]:
+        """Return the paths of values that the template, or one of the levels of templates that it
+        calls, loops over or parses as JSON."""
         found: set[str] = set()
         if not loops:
             for text in texts_of(template.node):
@@ -99,7 +130,7 @@ class Uses:
             called = template_of(task, library)
             if called is None:
                 continue
-            inputs = self._inputs_of(called.template, called.library, loops=loops)
+            inputs = self._inputs_of(called.template, called.library, levels - 1, loops=loops)
             for argument in parameters_of(task, "arguments"):
                 value = argument.get("value")
                 sole = _SOLE.fullmatch(value.text) if value is not None else None
@@ -115,9 +146,4 @@ def parameters_of(value: Field, key: str) -> list[Field]:
 
 
 def _dotted(path: str) -> str:
-    return re.sub(r"\[['\"]([^'\"]*)['\"]\]", r".\1", path)
-
-
-def _output_name(path: str, task: str) -> str:
-    rest = path.split(f".{task}.outputs.", 1)[1]
-    return "" if rest == "result" else rest.removeprefix("parameters.")
+    return re.sub(r"\[['\"]([^'\"]*)['\"]\]", r".\1", path.strip())

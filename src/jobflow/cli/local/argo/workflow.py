@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobflow.cli.local.argo.expressions.values import json_of, whole
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.library import Called, Library, library_of
 from jobflow.cli.local.argo.scopes import Context, FlowScope, WorkflowInfo, identifier
@@ -126,7 +126,7 @@ def _params(
         if ours != name:
             parameter.check(f'the param is named "{ours}"')
         param: dict[str, Any] = {"name": ours, "value": _param_value(parameter, files)}
-        if name in loops and isinstance(listed := _json(param["value"]), list):
+        if name in loops and isinstance(listed := json_of(param["value"]), list):
             param["value"] = listed
             info.lists.add(name)
         if (allowed := parameter.get("enum")) is not None:
@@ -136,13 +136,6 @@ def _params(
         found.append(param)
     report_artifacts(spec, "arguments")
     return found
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
 
 
 def _param_value(parameter: Field, files: Files) -> str:
@@ -282,7 +275,7 @@ def _policies(
     found: dict[str, Any] = {}
     context = Context(scope)
     if (limit := spec.get("parallelism")) is not None:
-        number = int(limit.text) if limit.text.isdigit() else 0
+        number = whole(limit.text) or 0
         found["parallelism"] = min(number, flow.get("parallelism", number))
         if any("flow" in step for step in flow["flows"]):
             limit.check("a child flow counts as one, and each can have a parallelism of its own")
@@ -317,11 +310,11 @@ def _concurrency(lock: Field, context: Context, files: Files) -> dict[str, Any]:
             found = reference.get("name") or reference.get("key")
             name = context.string(found) if found is not None else name
             key = reference.text_of("key")
-        limit = str(files.config_maps.get(name, {}).get(key, ""))
-        if not limit.isdigit():
+        limit = whole(str(files.config_maps.get(name, {}).get(key, "")))
+        if limit is None:
             each.gap(f'the limit of "{name}" is in none of the files: set spec.concurrency.limit')
         group = f"{name}-{key}" if key and key != name else name
-        return {"concurrency": {"group": group, "limit": int(limit) if limit.isdigit() else 1}}
+        return {"concurrency": {"group": group, "limit": 1 if limit is None else limit}}
     return {}
 
 
@@ -338,8 +331,8 @@ def _retention(spec: Field) -> dict[str, Any]:
     names = {"secondsAfterCompletion": "Finished", "secondsAfterSuccess": "Succeeded"}
     for key, suffix in (names | {"secondsAfterFailure": "Failed"}).items():
         value = ttl.get(key) if ttl is not None else None
-        if value is not None and value.text.isdigit():
-            found[f"ttlSecondsAfter{suffix}"] = int(value.text)
+        if value is not None and (seconds := whole(value.text)) is not None:
+            found[f"ttlSecondsAfter{suffix}"] = seconds
     collected = spec.get("podGC")
     if collected is not None:
         if (strategy := collected.get("strategy")) is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from jobflow.cli.local.argo.expressions import functions
-from jobflow.cli.local.argo.expressions.parse import TAG, parse_condition, parse_expression
+from jobflow.cli.local.argo.expressions.parse import parse_condition, parse_expression, split_tags
 from jobflow.cli.local.argo.expressions.syntax import (
     LEVELS,
     Call,
@@ -51,6 +51,8 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 }
 _OUR_PHASES = {"Succeeded": "Completed", "Error": "Failed", "Omitted": "Skipped"}
 _VARIABLES = "ijkmn"
+_MAX_CEL = 8_192
+"""Characters of a call; an expression of a flow has at most 1,024."""
 Constant = str | int | float | bool
 
 
@@ -85,10 +87,13 @@ def expression_to_ref(text: str, resolve: Resolve) -> Ref:
 
 def expand_tags(text: str, resolve: Resolve) -> Text:
     """Return a text with its tags resolved. Raises UnsupportedExpression."""
-    pieces = TAG.split(text)  # every other one is the inside of a tag
-    return join(
-        *((piece,) if i % 2 == 0 else tag_value(piece, resolve) for i, piece in enumerate(pieces))
-    )
+    found, size = list[Text](), 0
+    for i, piece in enumerate(split_tags(text)):
+        found.append(tag_value(piece, resolve) if i % 2 else (piece,))
+        size += sum(len(part if isinstance(part, str) else part.cel) for part in found[-1])
+        if size > _MAX_CEL:
+            raise UnsupportedExpression("it is too long in CEL")
+    return join(*found)
 
 
 def tag_value(tag: str, resolve: Resolve) -> Text:
@@ -105,7 +110,8 @@ def tag_value(tag: str, resolve: Resolve) -> Text:
 def _inner(text: str) -> str:
     """Return an expression without the brackets of a tag, which some fields allow."""
     text = text.strip()
-    return text[2:-2].strip().removeprefix("=") if TAG.fullmatch(text) else text
+    is_tag = text.startswith("{{") and text.endswith("}}") and "{{" not in text[2:]
+    return text[2:-2].strip().removeprefix("=") if is_tag else text
 
 
 def _constant(value: Constant) -> _Cel:
@@ -205,6 +211,8 @@ class _Writer:
         ref = functions.call(
             name, [replace(e.ref, cel=e.within(Level.ATOM)) for e in written], constants
         )
+        if len(ref.cel) > _MAX_CEL:  # calls that use an argument twice double it
+            raise UnsupportedExpression("it is too long in CEL")
         return _Cel(ref, Level.CHOICE if _is_compound(ref.cel) else Level.ATOM)
 
     def _loop(self, name: str, listed: Node, closure: Closure) -> _Cel:

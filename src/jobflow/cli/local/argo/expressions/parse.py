@@ -23,11 +23,9 @@ from jobflow.cli.local.argo.expressions.syntax import (
     UnsupportedExpression,
 )
 
-TAG = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _TOKEN = re.compile(
-    r"""\s*(?:
-    (?P<tag>\{\{.*?\}\})
-    |(?P<text>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`)
+    r"""(?:
+    (?P<text>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`)
     |(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)
     |(?P<word>[A-Za-z_$][\w$]*)
     |(?P<operator>\?\?|\?\.|\*\*|\|\||&&|==|!=|<=|>=|=~|!~|\.\.|[-+*/%^<>!?:()\[\]{},.\#|=])
@@ -40,7 +38,22 @@ _BARE = re.compile(r"[A-Za-z_](?:[\w./]|[-:](?=\w))*")
 _SIGNS = {"or": "||", "and": "&&"}
 """Words for operators."""
 _WORDS = {"true": True, "false": False, "nil": None}
-_MAX_DEPTH = 60
+_MAX_TEXT = 4_096
+_SPACE = re.compile(r"\s*")
+_MAX_DEPTH = 30
+"""Expressions inside of each other."""
+_MAX_HEIGHT = 120
+"""Values inside of each other: `a - b - c` is a difference inside of another one."""
+
+
+def split_tags(text: str) -> list[str]:
+    """Return the pieces of a text; every other one, from the second on, is the inside of a tag
+    `{{…}}`."""
+    pieces, at = [], 0
+    while (start := text.find("{{", at)) >= 0 and (end := text.find("}}", start + 2)) >= 0:
+        pieces += [text[at:start], text[start + 2 : end]]
+        at = end + 2
+    return [*pieces, text[at:]]
 
 
 def parse_condition(text: str) -> Node:
@@ -54,19 +67,31 @@ def parse_expression(text: str) -> Node:
 
 
 def _tokens(text: str, *, bare_words: bool) -> Iterator[tuple[str, str]]:
-    text, at = text.rstrip(), 0
+    text, at = text.strip(), 0
+    if len(text) > _MAX_TEXT:
+        raise UnsupportedExpression(f"it has more than {_MAX_TEXT:,} characters")
+    last_tag = text.rfind("}}") - 2  # an open bracket behind it is no tag
     while at < len(text):
-        start = at + len(text[at:]) - len(text[at:].lstrip())
-        if bare_words and (bare := _BARE.match(text, start)):
-            at = bare.end()
+        if text.startswith("{{", at) and at <= last_tag:
+            end = text.index("}}", at + 2) + 2
+            yield "tag", text[at:end]
+            at = _space_end(text, end)
+            continue
+        if bare_words and (bare := _BARE.match(text, at)):
+            at = _space_end(text, bare.end())
             yield "word", bare[0]
             continue
         found = _TOKEN.match(text, at)
         if found is None:
-            raise UnsupportedExpression(f'"{text[at:].strip()[:20]}" cannot be read')
-        at = found.end()
+            raise UnsupportedExpression(f'"{text[at : at + 20]}" cannot be read')
+        at = _space_end(text, found.end())
         kind = str(found.lastgroup)
         yield kind, found[kind]
+
+
+def _space_end(text: str, at: int) -> int:
+    """Return the place of the next character that is no space."""
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # matches an empty text too
 
 
 @dataclass(slots=True)
@@ -75,6 +100,9 @@ class _Parser:
     bare_words: bool
     at: int = 0
     depth: int = 0
+    heights: dict[int, tuple[int, Node]] = field(default_factory=dict)
+    """How many values are inside of each other in a value, by its identity; its leaves are not
+    listed."""
     end: tuple[str, str] = field(default=("end", "the end"))
 
     def parse(self) -> Node:
@@ -91,23 +119,37 @@ class _Parser:
         if self.accept("?"):
             taken = self.expression()
             self.expect(":")
-            node = Operation("?:", (node, taken, self.expression()))
+            node = self.made(Operation("?:", (node, taken, self.expression())), node)
         self.depth -= 1
         return node
 
     def binary(self, least: int) -> Node:
         node = self.unary()
-        while True:
-            operator = self.peek()[1] if self.peek()[0] in ("operator", "word") else ""
-            if operator == "not" and self.tokens[self.at + 1 : self.at + 2] == [("word", "in")]:
-                operator = "not in"
-            sign = _SIGNS.get(operator, operator)
-            level = LEVELS.get(sign, 0)
-            if not level or level < least:
-                return node
-            self.at += 2 if operator == "not in" else 1
-            other = self.binary(level + 1)
-            node = Operation(sign, (node, other))
+        while (sign := self.sign()) and LEVELS[sign] >= least:
+            operands = [node]
+            while self.sign() == sign:
+                self.at += 2 if sign == "not in" else 1
+                operands.append(self.binary(LEVELS[sign] + 1))
+                if sign not in ("&&", "||"):
+                    break
+            node = self.made(Operation(sign, tuple(operands)), *operands)
+        return node
+
+    def sign(self) -> str:
+        """Return the operator of two operands that comes next, or an empty text."""
+        kind, operator = self.peek()
+        if operator == "not" and self.tokens[self.at + 1 : self.at + 2] == [("word", "in")]:
+            return "not in"
+        sign = _SIGNS.get(operator, operator)
+        return sign if kind in ("operator", "word") and sign in LEVELS else ""
+
+    def made(self, node: Node, *parts: Node) -> Node:
+        """Return a value unless too many values are inside of each other, for whoever walks it."""
+        height = 1 + max(self.heights.get(id(part), (0, part))[0] for part in parts)
+        if height > _MAX_HEIGHT:
+            raise UnsupportedExpression("it is nested too deep")
+        self.heights[id(node)] = (height, node)
+        return node
 
     def unary(self) -> Node:
         for operator in ("!", "not", "-"):
@@ -117,7 +159,8 @@ class _Parser:
                     raise UnsupportedExpression("it is nested too deep")
                 operand = self.binary(Level.SIGN)
                 self.depth -= 1
-                return Operation("!" if operator == "not" else operator, (operand,))
+                made = Operation("!" if operator == "not" else operator, (operand,))
+                return self.made(made, operand)
         return self.postfix(self.primary())
 
     def postfix(self, node: Node) -> Node:
@@ -126,9 +169,10 @@ class _Parser:
                 kind, word = self.take()
                 if kind != "word":
                     raise UnsupportedExpression(f'"{word}" is not the name of a field')
-                node = Member(node, Literal(word))
+                node = self.made(Member(node, Literal(word)), node)
             elif self.accept("("):
-                node = Call(node, tuple(self.listed(")")))
+                arguments = tuple(self.listed(")"))
+                node = self.made(Call(node, arguments), node, *arguments)
             elif self.accept("["):
                 node = self.index(node)
             else:
@@ -139,10 +183,10 @@ class _Parser:
         if self.accept(":"):
             last = None if self.peek()[1] == "]" else self.expression()
             self.expect("]")
-            return Slice(node, first, last)
+            return self.made(Slice(node, first, last), node)
         self.expect("]")
         assert first is not None, "only a slice has no first index"
-        return Member(node, first)
+        return self.made(Member(node, first), node, first)
 
     def primary(self) -> Node:
         kind, text = self.take()
@@ -152,7 +196,7 @@ class _Parser:
             inner = text[1:-1]
             if text[0] != "`":
                 inner = re.sub(r"\\(.)", _unescape, inner, flags=re.DOTALL)
-            return Tagged(inner, quoted=True) if TAG.search(inner) else Literal(inner)
+            return Tagged(inner, quoted=True) if len(split_tags(inner)) > 1 else Literal(inner)
         if kind == "number":
             return Literal(float(text) if re.search(r"[.eE]", text) else int(text))
         if kind == "word":
@@ -160,7 +204,7 @@ class _Parser:
         if text == "(":
             return self.grouped()
         if text == "[":
-            return ListOf(tuple(self.listed("]")))
+            return self.list_of(self.listed("]"))
         if text == "{":
             return self.braces()
         if text == "#":
@@ -178,8 +222,12 @@ class _Parser:
         if len(items) == 1:
             return items[0]
         if self.bare_words and items:
-            return ListOf(tuple(items))
+            return self.list_of(items)
         raise UnsupportedExpression('"()" holds no single value')
+
+    def list_of(self, items: list[Node]) -> Node:
+        made = ListOf(tuple(items))
+        return self.made(made, *items) if items else made
 
     def braces(self) -> Node:
         """Return a map, or a closure."""
@@ -187,7 +235,7 @@ class _Parser:
         if following[:1] != ["}"] and following[1:] != [":"]:
             body = self.expression()
             self.expect("}")
-            return Closure(body)
+            return self.made(Closure(body), body)
         entries: list[tuple[str, Node]] = []
         while not self.accept("}"):
             _, key = self.take()
@@ -196,7 +244,8 @@ class _Parser:
             if not self.accept(","):
                 self.expect("}")
                 break
-        return MapOf(tuple(entries))
+        made = MapOf(tuple(entries))
+        return self.made(made, *(value for _, value in entries)) if entries else made
 
     def listed(self, closing: str) -> list[Node]:
         items: list[Node] = []

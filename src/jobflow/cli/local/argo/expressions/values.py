@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from jobflow.api.schema.nesting import MAX_DEPTH, is_deeper
 from jobflow.core.cel.language.parser import RESERVED
 
 
@@ -108,6 +110,21 @@ def as_json(text: Text) -> str:
     """Return CEL of the list or map that the text has as JSON."""
     ref = as_ref(text)
     return ref.cel if ref.kind is Kind.LIST else f"json({ref.cel})"
+
+
+def whole(text: str) -> int | None:
+    """Return the number of a text of at most nine digits, or None for any other text."""
+    return int(text) if re.fullmatch(r"\s*[0-9]{1,9}\s*", text) else None
+
+
+def json_of(text: str) -> Any:
+    """Return the value of a JSON text; None if it is none, or nested deeper than a flow can be."""
+    if is_deeper(text.encode(errors="replace"), MAX_DEPTH):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def member(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from dataclasses import replace
 
 from jobflow.cli.local.argo.expressions.values import Ref, Text, literal, quote, single
@@ -24,23 +25,16 @@ def bind(task: Field, called: Called, context: Context) -> dict[str, Text]:
         report_artifacts(called.template, direction)
     report_artifacts(task, "arguments")
     found: dict[str, Text] = {}
-    declared = parameters_of(called.template, "inputs")
-    for parameter in declared:
+    inner = replace(context, inputs=ChainMap(found, context.inputs))  # type: ignore[arg-type]  # of which only the first is written
+    for parameter in parameters_of(called.template, "inputs"):
         name = parameter.text_of("name")
         for key in ("description", "enum", "globalName"):
             if (described := parameter.get(key)) is not None:
                 described.note("is left out: only params of a flow can have allowed values")
-        found[name] = _value(
-            parameter, arguments.pop(name, None), task, replace_inputs(context, found)
-        )
+        found[name] = _value(parameter, arguments.pop(name, None), task, inner)
     for name, argument in arguments.items():
         argument.note(f'the template {called.name} has no input "{name}"')
     return found
-
-
-def replace_inputs(context: Context, inputs: dict[str, Text]) -> Context:
-    """Return the context of a template's defaults, which may use its earlier inputs."""
-    return replace(context, inputs={**context.inputs, **inputs})
 
 
 def _value(parameter: Field, argument: Field | None, task: Field, context: Context) -> Text:

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobflow.api.duration import parse_duration
 from jobflow.cli.local.argo.expressions.cel import condition_to_cel, test_to_cel
-from jobflow.cli.local.argo.expressions.parse import TAG
+from jobflow.cli.local.argo.expressions.parse import split_tags
 from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
 from jobflow.cli.local.argo.expressions.values import (
     Kind,
@@ -17,14 +17,17 @@ from jobflow.cli.local.argo.expressions.values import (
     Text,
     as_json,
     as_ref,
+    json_of,
     literal,
     single,
+    whole,
 )
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.scopes import Context
 
 MAX_RETRIES = 100
 _MAX_ITEMS = 1000
+_KNOWN = re.compile(r"-?[0-9]{1,9}")
 
 
 def duration(value: Field, context: Context) -> str | None:
@@ -102,19 +105,16 @@ def _with_param(listed: Field, context: Context) -> Loop:
     plain = literal(text)
     if plain is None:
         return Loop(listed, cel=as_json(text))
-    try:
-        found = json.loads(plain)
-    except ValueError:
-        found = None
+    found = json_of(plain)
     if not isinstance(found, list):
         raise UnsupportedExpression(f'"{plain[:40]}" is no JSON list')
-    return Loop(listed, literal=found)
+    return _literal(listed, found)
 
 
 def _with_items(items: Field, context: Context) -> Loop:
     if not items.is_list:  # one text, such as a parameter with a list
         return _with_param(items, context)
-    if any(TAG.search(text) for text in map(str, items.data)):
+    if any(len(split_tags(text)) > 1 for text in map(str, items.data)):
         parts = []
         for each in items.items():
             text = context.text(each) if not each.is_map else None
@@ -126,9 +126,13 @@ def _with_items(items: Field, context: Context) -> Loop:
     kinds = {type(each) for each in found}
     kind = {frozenset({str}): Kind.TEXT, frozenset({int}): Kind.NUMBER}.get(frozenset(kinds))
     kind = Kind.JSON if kind is None and kinds <= {dict, list} else kind
-    if len(found) > _MAX_ITEMS:
-        items.gap(f"a loop has at most {_MAX_ITEMS:,} items")
-    return Loop(items, literal=found, kind=kind or Kind.ANY)
+    return _literal(items, found, kind or Kind.ANY)
+
+
+def _literal(field: Field, items: list[Any], kind: Kind = Kind.ANY) -> Loop:
+    if len(items) > _MAX_ITEMS:
+        field.gap(f"a loop has at most {_MAX_ITEMS:,} items: the others are left out")
+    return Loop(field, literal=items[:_MAX_ITEMS], kind=kind)
 
 
 def _with_sequence(sequence: Field, context: Context) -> Loop:
@@ -144,8 +148,7 @@ def _with_sequence(sequence: Field, context: Context) -> Loop:
         step = "+"
     else:
         end = _number(bounds.get("end", ("0",)))
-        known = start.lstrip("-").isdigit() and end.lstrip("-").isdigit()
-        if known:
+        if _KNOWN.fullmatch(start) and _KNOWN.fullmatch(end):
             step = "+" if int(end) >= int(start) else "-"
             size = str(abs(int(end) - int(start)) + 1)
         else:
@@ -164,7 +167,7 @@ def _with_sequence(sequence: Field, context: Context) -> Loop:
 def _number(text: Text) -> str:
     plain = literal(text)
     if plain is not None:
-        if not re.fullmatch(r"-?\d+", plain.strip()):
+        if not _KNOWN.fullmatch(plain.strip()):
             raise UnsupportedExpression(f'"{plain}" is no whole number')
         return plain.strip()
     ref = single(text) or as_ref(text)
@@ -175,7 +178,7 @@ def _number(text: Text) -> str:
 
 def _formatted(numbers: str, number: str, shape: str) -> str:
     """Return texts in a format of Go, such as `%02X`."""
-    found = re.fullmatch(r"([^%]*)%(0?)(\d*)([dxX])([^%]*)", shape)
+    found = re.fullmatch(r"([^%]*)%(0?)([0-9]{0,9})([dxX])([^%]*)", shape)
     if found is None:
         raise UnsupportedExpression(f'the format "{shape}" has no equal')
     before, zero, width, letter, after = found.groups()
@@ -222,12 +225,13 @@ def _limit(strategy: Field, context: Context) -> int | str:
     if plain is None and ref is not None and ref.path.startswith("params."):
         limit.check("the param must be a number, not a text")
         return f"$({ref.path})"
-    if plain is None or not plain.strip().isdigit():
+    number = whole(plain) if plain is not None else None
+    if number is None:
         limit.gap("the limit is not known before the flow runs: write a number")
         return 0
-    if int(plain) > MAX_RETRIES:
+    if number > MAX_RETRIES:
         limit.check(f"retry.limit is at most {MAX_RETRIES}")
-    return min(int(plain), MAX_RETRIES)
+    return min(number, MAX_RETRIES)
 
 
 def _backoff(strategy: Field, context: Context) -> dict[str, Any]:
@@ -242,8 +246,9 @@ def _backoff(strategy: Field, context: Context) -> dict[str, Any]:
             found[ours] = span
     factor = backoff.get("factor")
     text = literal(context.text(factor)) if factor is not None else "1"
-    if text is not None and re.fullmatch(r"\d+", text):
-        found["factor"] = max(int(text), 1)
+    number = whole(text) if text is not None else None
+    if number is not None:
+        found["factor"] = max(number, 1)
     if (most := backoff.get("maxDuration")) is not None:
         most.gap("all attempts together have no limit of time: set spec.timeout or retry.limit")
     return found

@@ -10,7 +10,9 @@ from typing import Any
 from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
 from jobflow.cli.local.argo.expressions.values import quote
 
-_TOKEN = re.compile(r"\s*(&&|\|\||[!()]|[\w-]+(?:\.\w+)?)")
+_TOKEN = re.compile(r"&&|\|\||[!()]|[\w-]+(?:\.\w+)?|\S")
+_MAX_DEPTH = 50
+"""Brackets and negations inside of each other."""
 _FAILED = frozenset({"Failed", "Errored"})
 _PASSED = frozenset({"Succeeded"})
 _DEFAULT = frozenset({"Succeeded", "Skipped", "Daemoned"})
@@ -80,9 +82,19 @@ class Dependencies:
         """Return the tasks that must have failed for the task to run."""
         return [] if self.holds({}) else [t.task for t in self.terms if not _holds(t, {})]
 
-    def asks_for_any(self, task: str) -> bool:
-        """Return whether one item of another task that has succeeded is enough."""
-        return any(term.task == task and "AnySucceeded" in term.ends for term in self.terms)
+    def asked_for_any(self) -> dict[str, None]:
+        """Return the tasks of which one item that has succeeded is enough."""
+        return dict.fromkeys(term.task for term in self.terms if "AnySucceeded" in term.ends)
+
+    def required(self) -> set[str]:
+        """Return the tasks without whose success the task does not run, however others end."""
+        terms = (
+            self.terms if self.test is None and (not self.is_any or len(self.terms) == 1) else []
+        )
+        if isinstance(self.test, Junction) and self.test.sign == "&&":
+            terms = [part for part in self.test.parts if isinstance(part, Term)]
+        ends = ("Failed", "Omitted")
+        return {t.task for t in terms if not any(_holds(t, {t.task: end}) for end in ends)}
 
     def require_success(self, task: str) -> None:
         """Let the task run only if another one has succeeded, whose failure is forgiven."""
@@ -125,13 +137,10 @@ def after(tasks: Sequence[str]) -> Dependencies:
 
 def parse_depends(text: str) -> Dependencies:
     """Return the dependencies that a `depends` describes. Raises UnsupportedExpression."""
-    tokens = _TOKEN.findall(text)
-    if "".join(tokens) != "".join(text.split()):
-        raise UnsupportedExpression(f'"{text}" cannot be read')
-    reader = _Reader(tokens)
+    reader = _Reader(_TOKEN.findall(text))
     tree = _simplified(reader.either())
-    if reader.tokens:
-        raise UnsupportedExpression(f'"{reader.tokens[0]}" is not expected there')
+    if token := reader.next:
+        raise UnsupportedExpression(f'"{token}" is not expected there')
     parts = (tree,) if isinstance(tree, Term) else tree.parts
     terms = [part for part in parts if isinstance(part, Term)]
     simple = len(terms) == len(parts) and len({term.task for term in terms}) == len(terms)
@@ -143,6 +152,13 @@ def parse_depends(text: str) -> Dependencies:
 @dataclass(slots=True)
 class _Reader:
     tokens: list[str]
+    at: int = 0
+    depth: int = 0
+
+    @property
+    def next(self) -> str:
+        """The token that comes next, or an empty text at the end."""
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
     def either(self) -> Junction | Term:
         return self.joined("||", self.both)
@@ -152,24 +168,31 @@ class _Reader:
 
     def joined(self, sign: str, part: Any) -> Junction | Term:
         parts = [part()]
-        while self.tokens and self.tokens[0] == sign:
-            del self.tokens[0]
+        while self.next == sign:
+            self.at += 1
             parts.append(part())
         return parts[0] if len(parts) == 1 else Junction(sign, tuple(parts))
 
     def one(self) -> Junction | Term:
-        token = self.tokens.pop(0) if self.tokens else ""
-        if token == "(":
-            found = self.either()
-            if not self.tokens or self.tokens.pop(0) != ")":
-                raise UnsupportedExpression('a ")" is missing')
-            return found
-        if token == "!":
-            return Junction("!", (self.one(),))
+        token, self.at = self.next, self.at + 1
+        if token in ("(", "!"):
+            return self.nested(token)
         task, _, end = token.partition(".")
         if not re.fullmatch(r"[\w-]+", task) or (end and end not in _TESTS):
             raise UnsupportedExpression(f'"{token or "the end"}" is not expected there')
         return Term(task, frozenset({end} if end else ()))
+
+    def nested(self, opening: str) -> Junction | Term:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise UnsupportedExpression("it is nested too deep")
+        found = self.either() if opening == "(" else Junction("!", (self.one(),))
+        self.depth -= 1
+        if opening == "(":
+            if self.next != ")":
+                raise UnsupportedExpression('a ")" is missing')
+            self.at += 1
+        return found
 
 
 def _simplified(tree: Junction | Term) -> Junction | Term:

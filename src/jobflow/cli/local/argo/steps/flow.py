@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jobflow.cli.local.argo.expressions.cel import expression_to_ref
 from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
-from jobflow.cli.local.argo.expressions.values import Kind, as_ref
+from jobflow.cli.local.argo.expressions.values import Kind, as_ref, whole
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.library import Called, template_of
 from jobflow.cli.local.argo.scopes import Context, StepInfo, identifier
@@ -16,7 +17,8 @@ from jobflow.cli.local.argo.steps.bindings import bind, report_artifacts
 from jobflow.cli.local.argo.steps.bodies import AGAIN, NEXT, Workflow, report_template
 from jobflow.cli.local.argo.steps.control import condition_of
 from jobflow.cli.local.argo.steps.depends import Dependencies, after, parse_depends
-from jobflow.cli.local.argo.steps.task import Task, TaskWriter, mentions_item
+from jobflow.cli.local.argo.steps.forgiven import TooManyTermsError, forgiven
+from jobflow.cli.local.argo.steps.task import Task, TaskWriter, mentions_item, probes_of
 from jobflow.cli.local.argo.usage import parameters_of
 
 START = "start"
@@ -42,7 +44,8 @@ class FlowWriter:
         tasks = _dag_tasks(called) if called.template.get("dag") else _step_tasks(called)
         chosen = _targets(called, tasks)
         if chosen and not targets:
-            tasks = [task for task in tasks if task.name in _needed(tasks, chosen)]
+            needed = _needed(tasks, chosen)
+            tasks = [task for task in tasks if task.name in needed]
         flow: dict[str, Any] = {"flows": []}
         if chosen and targets:
             flow["targets"] = chosen
@@ -59,8 +62,9 @@ class FlowWriter:
             name = context.scope.unique(START)
             infos[START] = StepInfo(name)
             flow["flows"].append({"name": name} | _ANCHOR)
-        _forgive(tasks)
-        writer = TaskWriter(self.workflow, self, called, context, infos)
+        _forgive(called, tasks)
+        probes = probes_of(tasks, called.library)
+        writer = TaskWriter(self.workflow, self, called, context, infos, probes)
         for task in tasks:
             flow["flows"] += writer.steps(task)
         flow |= self._policies(called, tasks, context)
@@ -73,8 +77,9 @@ class FlowWriter:
     def _policies(self, called: Called, tasks: Sequence[Task], context: Context) -> dict[str, Any]:
         template, found = called.template, dict[str, Any]()
         limit = template.get("parallelism")
-        if limit is not None and limit.text.isdigit():
-            found["parallelism"] = int(limit.text)
+        number = whole(limit.text) if limit is not None else None
+        if number is not None:
+            found["parallelism"] = number
         elif limit is not None:
             limit.gap("the number is not known before the flow runs: write it")
         fail_fast = template.at("dag", "failFast") or template.get("failFast")
@@ -212,6 +217,7 @@ def _find_anchors(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
         for name in task.depends.tasks:
             if name not in by_name:
                 task.entry.gap(f'it depends on "{name}", which is no task of this template')
+                task.depends.test = None
         task.depends.terms = [term for term in task.depends.terms if term.task in by_name]
     for task in tasks:
         needs = task.depends.tasks
@@ -231,52 +237,40 @@ def _is_taken(name: str, by_name: Mapping[str, Task]) -> bool:
     )
 
 
-def _forgive(tasks: Sequence[Task]) -> None:
-    """Mark the tasks whose failure does not fail Argo's workflow: the tasks at the end of all
-    branches run in spite of it."""
-    followed = {name for task in tasks for name in task.depends.tasks}
+def _forgive(called: Called, tasks: Sequence[Task]) -> None:
+    """Mark the tasks whose failure does not fail Argo's workflow."""
+    try:
+        names = forgiven({task.name: task.depends for task in tasks})
+    except TooManyTermsError:
+        called.template.check(
+            "has too many dependencies to find out which failures do not fail the workflow: set "
+            "continueOnFailure of such steps"
+        )
+        return
     for task in tasks:
-        task.is_forgiven = task.name in followed and _ends_well(task.name, tasks, followed)
-    forgiven = {task.name for task in tasks if task.is_forgiven}
-    for task in tasks:
-        for name in task.depends.tasks:
-            depends = task.entry.get("depends")
-            if depends is not None and name not in forgiven and task.depends.asks_for_any(name):
+        task.is_forgiven = task.name in names
+        depends = task.entry.get("depends")
+        for name in task.depends.asked_for_any():
+            if depends is not None and name not in names:
                 depends.check(f"the flow fails if an item of {name} fails; in Argo only if all do")
         for term in list(task.depends.terms) if task.depends.test is None else ():
-            if term.task in forgiven and term.condition == "Completed":
+            if term.task in names and term.condition == "Completed":
                 task.depends.require_success(term.task)
-
-
-def _ends_well(failed: str, tasks: Sequence[Task], followed: Container[str]) -> bool:
-    """Whether Argo's workflow succeeds if only this task fails. A task that does not run has the
-    phase of what it depends on."""
-    own = next(task for task in tasks if task.name == failed)
-    ends = {failed: "Failed"} | dict.fromkeys(own.depends.needs_failure_of(), "Failed")
-    phases = dict(ends)
-    left = [task for task in tasks if task.name not in ends]
-    while left:
-        ready = [task for task in left if not {*task.depends.tasks} & {t.name for t in left}]
-        for task in ready or left:
-            runs = task.depends.holds(ends)
-            ends[task.name] = "Succeeded" if runs else "Omitted"
-            inherited = "Failed" in {phases.get(name) for name in task.depends.tasks}
-            phases[task.name] = "Failed" if inherited and not runs else "Succeeded"
-        left = [task for task in left if task.name not in ends]
-    return all(phases[task.name] == "Succeeded" for task in tasks if task.name not in followed)
 
 
 def _anchors(needs: Sequence[str], by_name: Mapping[str, Task]) -> list[str]:
     """Return the nearest tasks before these that are never skipped, or the start of the flow."""
-    found: list[str] = []
-    pending, seen = [*needs], set[str]()
+    found: dict[str, None] = {}
+    pending, seen = deque(needs), set[str]()
     while pending:
-        name = pending.pop(0)
+        name = pending.popleft()
         if name in seen:
             continue
         seen.add(name)
-        before = by_name[name].depends.tasks
-        taken = [each for each in before if _is_taken(each, by_name)]
-        found += (each for each in taken if each not in found)
+        task = by_name[name]
+        before = task.depends.tasks
+        task.entry.findings.budget.spend(len(before) + 1)
+        taken = task.further or [each for each in before if _is_taken(each, by_name)]
+        found |= dict.fromkeys(each for each in taken if each != START)
         pending += before if not taken else ()
-    return found or [START]
+    return [*found] or [START]

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
-from jobflow.cli.local.argo.expressions.parse import TAG
+from jobflow.cli.local.argo.expressions.parse import split_tags
 from jobflow.cli.local.argo.expressions.values import Kind, Ref, as_json, literal
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.scopes import Context
 from jobflow.cli.local.argo.steps.outputs import SHELLS, OutputPlan, add_outputs
+from jobflow.cli.manifests.yaml_nodes import MappingNode, data_of, documents
 from jobflow.core.manifests.strategic_merge import merge
 
 _POD_FIELDS = (
@@ -159,7 +158,8 @@ def _container_set(
     made: dict[str, dict[str, Any]] = {}
     for name in _sorted({name: before for name, (_, before) in names.items()}):
         own = _container(source, names[name][0], without="dependencies")
-        if shared:
+        if shared and mounts is not None:
+            mounts.findings.budget.spend(mounts.node.size)
             own["volumeMounts"] = [*own.get("volumeMounts", ()), *shared]
         made[name] = own
     if retry := container_set.get("retryStrategy"):
@@ -251,14 +251,13 @@ def _pod_spec_patch(source: PodSource) -> dict[str, Any]:
         patch = owner.get("podSpecPatch")
         if patch is None:
             continue
-        try:
-            read = yaml.safe_load(_patch_text(source, patch))
-        except yaml.YAMLError:
-            read = None
-        if not isinstance(read, dict):
+        node = next(documents(_patch_text(source, patch)), None)
+        if not isinstance(node, MappingNode):
             patch.gap("is no map in JSON or YAML: write it as patch.jobSpec")
-        else:
-            found = merge_pods(found, read) if found else read
+            continue
+        patch.findings.budget.spend(node.size)
+        read = data_of(node)
+        found = merge_pods(found, read) if found else read
     return found
 
 
@@ -271,7 +270,7 @@ def merge_pods(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 def _patch_text(source: PodSource, patch: Field) -> str:
     """Return a patch with references. A tag without quotes is a value of the JSON."""
-    context, pieces, found = source.context, TAG.split(patch.text), ""
+    context, pieces, found = source.context, split_tags(patch.text), ""
     for i, piece in enumerate(pieces):
         if i % 2 == 0:
             found += piece

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobflow.cli.local.argo.expressions.parse import split_tags
 from jobflow.cli.local.argo.expressions.values import quote
 from jobflow.cli.local.argo.fields import Field
-from jobflow.cli.local.argo.library import Called, template_of
+from jobflow.cli.local.argo.library import Called, Library, template_of
 from jobflow.cli.local.argo.scopes import Context, StepDraft, StepInfo
 from jobflow.cli.local.argo.steps.bindings import bind
 from jobflow.cli.local.argo.steps.bodies import Workflow, WritesFlows, body_of, note_global
@@ -22,7 +23,7 @@ from jobflow.cli.manifests.yaml_nodes import data_of
 
 COMMENT = "__comment__"
 """Key of a step with sentences that are written above it as comments."""
-_ITEM = re.compile(r"\{\{=?[^}]*\bitem\b")
+_ITEM = re.compile(r"\bitem\b")
 _ORDER = (
     *(COMMENT, "name", "dependsOn", "when", "forEach", "repeat", "vars", "daemon", "retry"),
     *("timeout", "continueOnFailure"),
@@ -51,6 +52,13 @@ class TaskWriter:
     called: Called
     context: Context
     infos: Mapping[str, StepInfo]
+    probes: Mapping[str, Field]
+    """Readiness probes of daemons, by the names of their tasks."""
+    names: dict[str, str] = field(init=False)
+    """Names of steps by those of their tasks."""
+
+    def __post_init__(self) -> None:
+        self.names = {name: each.name for name, each in self.infos.items()}
 
     def steps(self, task: Task) -> Iterator[dict[str, Any]]:
         """Yield the step of a task and the steps of its hooks."""
@@ -62,8 +70,8 @@ class TaskWriter:
         if task.is_forgiven:
             step["continueOnFailure"] = True
         hooks = [*self._hooks(task, info)]
-        if comments := findings.comments.pop(findings.step, []):
-            step[COMMENT] = comments
+        if comments := findings.comments.pop(findings.step, None):
+            step[COMMENT] = [*comments]
         findings.step = around
         yield _ordered(step)
         yield from hooks
@@ -76,11 +84,10 @@ class TaskWriter:
             context = replace(context, item=loop.item)
             info.is_loop = True
         step: dict[str, Any] = {"name": info.name}
-        names = {name: each.name for name, each in self.infos.items()}
         if task.depends.terms or task.further:
-            further = [names[each] for each in task.further]
-            step["dependsOn"] = self._with_probe(task, task.depends.manifest(names, further))
-        tests = [task.depends.when(names), *_strict_tests(task, self.infos)]
+            further = [self.names[each] for each in task.further]
+            step["dependsOn"] = self._with_probe(task, task.depends.manifest(self.names, further))
+        tests = [task.depends.when(self.names), *_strict_tests(task, self.infos)]
         condition = task.entry.get("when")
         if condition is not None and loop is not None and mentions_item(condition.text):
             step["forEach"] = loop.for_each(condition_of(condition, context) or "true")
@@ -150,10 +157,7 @@ class TaskWriter:
     def _with_probe(self, task: Task, depends: dict[str, Any]) -> dict[str, Any]:
         """Return `dependsOn` with the readiness probe of the only target, if it is a daemon."""
         for name in task.depends.tasks:
-            target = next(each for each in self._siblings() if each.text_of("name") == name)
-            called = template_of(target, self.called.library)
-            probe = called.template.at("container", "readinessProbe") if called else None
-            if called is None or probe is None or not called.template.is_true("daemon"):
+            if (probe := self.probes.get(name)) is None:
                 continue
             check = _probe(data_of(probe.node)) if probe.is_map else None
             if check is None or len(depends["targets"]) > 1 or task.depends.has_ends:
@@ -161,13 +165,6 @@ class TaskWriter:
             else:
                 return depends | {"probe": check}
         return depends
-
-    def _siblings(self) -> Iterator[Field]:
-        template = self.called.template
-        dag, steps = template.at("dag", "tasks"), template.get("steps")
-        yield from dag.items() if dag is not None else ()
-        for group in steps.items() if steps is not None else ():
-            yield from group.items() if group.is_list else (group,)
 
     def _hooks(self, task: Task, info: StepInfo) -> Iterator[dict[str, Any]]:
         """Yield a step for each hook that runs after the task."""
@@ -214,9 +211,20 @@ class TaskWriter:
         return _ordered(step | ({"vars": draft.vars} if draft.vars else {}))
 
 
+def probes_of(tasks: Iterable[Task], library: Library) -> dict[str, Field]:
+    """Return the readiness probes of the tasks that are daemons, by their names."""
+    found = {}
+    for task in tasks:
+        called = template_of(task.entry, library)
+        probe = called.template.at("container", "readinessProbe") if called else None
+        if called is not None and probe is not None and called.template.is_true("daemon"):
+            found[task.name] = probe
+    return found
+
+
 def mentions_item(text: str) -> bool:
     """Whether a condition is about the items of a loop."""
-    return _ITEM.search(text) is not None
+    return any(_ITEM.search(tag) for tag in split_tags(text)[1::2])
 
 
 def bind_nothing(task: Field) -> None:
