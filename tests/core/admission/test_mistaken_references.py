@@ -7,6 +7,7 @@ from jobflow.core.admission.mistaken_references import (
     IS_SUM,
     MAX_CANDIDATES,
     MAX_MISTAKEN,
+    NO_EQUAL,
     mistaken_references,
 )
 from jobflow.core.admission.validate import Known, validate_flow, validate_template
@@ -107,7 +108,13 @@ def test_a_declared_environment_variable_is_no_mistaken_reference() -> None:
 def test_each_mistaken_reference_of_a_flow_has_a_warning() -> None:
     flow = flow_of(
         {"name": "a", "patch": {"jobSpec": {"queue": "$(param.q)"}}},
-        {"name": "b", "patch": {"spec": {"queue": "{{item}}", "plugins": {"$(item)": []}}}},
+        {
+            "name": "b",
+            "forEach": {"items": ["x"]},
+            "patch": {"spec": {"queue": "{{item}}", "plugins": {"$(item)": []}}},
+        },
+        {"name": "c", "patch": {"jobSpec": {"queue": "$(param.none)"}}},
+        params=[{"name": "q", "value": "x"}],
     )
     looks = "looks like a reference but is not one, so it is left as it is"
     meant = "if that is intended, write $$( instead of $("
@@ -116,6 +123,7 @@ def test_each_mistaken_reference_of_a_flow_has_a_warning() -> None:
         f'spec.flows[1].patch.spec.queue: "{{{{item}}}}" {looks} (write $(item)); {meant}',
         'spec.flows[1].patch.spec.plugins[$(item)]: "$(item)" '
         f"{looks} (a key cannot be a reference); {meant}",
+        f'spec.flows[2].patch.jobSpec.queue: "$(param.none)" {looks} ({NO_EQUAL}); {meant}',
     )
 
 

@@ -189,8 +189,7 @@ def test_metadata_of_a_wrong_type_is_refused():
         (FLOW | {"spec": {"queue": "q", "limit": 3, "finally": [{"items": []}], "probe": {}}},
          {"spec.queue": "it belongs in spec.jobDefaults.queue",
           "spec.limit": "it belongs in spec.concurrency.limit or spec.flows[].retry.limit",
-          "spec.finally[0].items": "it belongs in spec.finally[].dependsOn.items or "
-                                   "spec.finally[].forEach.items",
+          "spec.finally[0].items": "it belongs in spec.finally[].forEach.items",
           "spec.probe": "it belongs in spec.flows[].dependsOn.probe"}),
         (TEMPLATE | {"spec": {"tasks": [{"queue": "q"}], "template": {}, "task": []}},
          {"spec.tasks[0].queue": "it belongs in spec.queue of the job",

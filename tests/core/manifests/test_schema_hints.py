@@ -55,9 +55,9 @@ def test_a_value_of_another_type_has_a_hint(step: dict[str, Any], reported: str)
         ({"ttlSecondsAfterFinished": "60"}, "write 60, without quotes"),
         ({"ttlSecondsAfterFinished": "soon"}, ""),
         ({"timeout": 3600}, 'write it with its unit: "3600s"'),
-        ({"onExit": "a"}, "here that is spec.finally"),
-        ({"synchronization": {"mutex": {"name": "x"}}}, "here that is spec.concurrency"),
-        ({"volumeClaimTemplates": []}, "here that is spec.volumeClaims"),
+        ({"onExit": "a"}, "here that is spec.finally, a list"),
+        ({"synchronization": {"mutex": {"name": "x"}}}, "here that is spec.concurrency, a map"),
+        ({"volumeClaimTemplates": []}, "here that is spec.volumeClaims, a map"),
         ({"entry": "a"}, ""),
     ],
 )

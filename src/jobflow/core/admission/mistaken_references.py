@@ -1,7 +1,7 @@
 """Texts in patches that look like references but are not, so that they stay unchanged."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -47,6 +47,9 @@ _PARAMETERS = re.compile(r"(?<=^params)\.param(?:eter)?s(?=\.)|(?<=\.outputs)\.p
 _PATH = re.compile(r"(?P<word>[A-Za-z]+)(?P<rest>(?:[.\[]\S*)?)")
 IS_KEY = "a key cannot be a reference"
 IS_SUM = "a reference cannot compute"
+NO_EQUAL = "docs/reference.md lists the references that a step can use"
+PLACEHOLDER = "NAME"
+"""In place of a param, a var or a step that the text does not name."""
 MAX_MISTAKEN = 100
 """Mistaken references that are reported for one patch."""
 MAX_CANDIDATES = 1000
@@ -64,17 +67,20 @@ class MistakenReference(NamedTuple):
     """A clause, such as the reference that was probably meant."""
 
 
-def mistaken_references(value: Any, path: str) -> Iterator[MistakenReference]:
+def mistaken_references(
+    value: Any, path: str, judge: Callable[[str], str] = str
+) -> Iterator[MistakenReference]:
     """Yield the mistaken references of a JSON value at `path`: at most MAX_MISTAKEN, among the
-    first MAX_CANDIDATES. `$(NAME)` of a declared environment variable is Kubernetes' own."""
+    first MAX_CANDIDATES. `$(NAME)` of a declared environment variable is Kubernetes' own. `judge`
+    returns the path to suggest in place of one that was probably meant; "" if there is none."""
     candidates = islice(_candidates(value, path), MAX_CANDIDATES)
-    found = list(islice(_mistaken(candidates), MAX_MISTAKEN))
+    found = list(islice(_mistaken(candidates, judge), MAX_MISTAKEN))
     declared = _declared(value) if found else frozenset()
     return (each for each in found if each.text not in declared)
 
 
 def _mistaken(
-    candidates: Iterable[tuple[str, str, re.Match[str] | None]],
+    candidates: Iterable[tuple[str, str, re.Match[str] | None]], judge: Callable[[str], str]
 ) -> Iterator[MistakenReference]:
     for path, text, match in candidates:
         if match is None:
@@ -82,7 +88,8 @@ def _mistaken(
         elif match["sum"]:
             yield MistakenReference(path, text, IS_SUM)
         elif meant := _meant(match):
-            yield MistakenReference(path, text, f"write $({meant})")
+            accepted = judge(meant)
+            yield MistakenReference(path, text, f"write $({accepted})" if accepted else NO_EQUAL)
 
 
 def _candidates(value: Any, path: str) -> Iterator[tuple[str, str, re.Match[str] | None]]:
@@ -132,7 +139,7 @@ def _meant(found: re.Match[str]) -> str:
         is_ours = word in _ROOTS and found.lastgroup != "shell"
         return f"{word}{_EXAMPLES.get(word, '')}" if is_ours else ""
     if word in _OUTPUTS and rest[0] == ".":
-        return f"steps.NAME.outputs{rest}"[:100]
+        return f"steps.{PLACEHOLDER}.outputs{rest}"[:100]
     root = word if word in _ROOTS else _MEANT.get(word.lower()) or Suggester(_ROOTS).nearest(word)
     if root is None:
         return ""
@@ -144,9 +151,9 @@ def _meant(found: re.Match[str]) -> str:
 
 
 _EXAMPLES = {
-    "params": ".NAME",
-    "vars": ".NAME",
+    "params": f".{PLACEHOLDER}",
+    "vars": f".{PLACEHOLDER}",
     "failure": ".exitCode",
     "flow": ".name",
-    "steps": ".NAME.outputs.KEY",
+    "steps": f".{PLACEHOLDER}.outputs.KEY",
 }

@@ -4,6 +4,7 @@ A field warning has a path, and `jobflow lint` makes a fault of it if it has a r
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -14,6 +15,7 @@ from jobflow.core.admission.analysis.awaited_ends import awaited_ends
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import as_written, innermost, locations_of
 from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
+from jobflow.core.admission.analysis.names.places import ExpressionPlace
 from jobflow.core.admission.mistaken_references import MAX_MISTAKEN, mistaken_references
 from jobflow.core.admission.rule import (
     FieldWarningRule,
@@ -23,6 +25,7 @@ from jobflow.core.admission.rule import (
     every_flow,
     flow_with_options,
 )
+from jobflow.core.admission.suggested_references import SuggestedReferences
 from jobflow.core.admission.value_warnings import VALUE_WARNINGS
 from jobflow.core.admission.volcano.job_view import JobView, job_view
 from jobflow.core.cel.references import find_references
@@ -222,9 +225,10 @@ def jobs_have_pods(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
     """A text that only looks like a reference stays as it is."""
-    room = MAX_MISTAKEN
+    room, suggestions = MAX_MISTAKEN, SuggestedReferences(facts)
     for layer in facts.references:
-        for found in mistaken_references(layer.written, layer.path):
+        judge = partial(suggestions.nearest, ExpressionPlace(layer.step, layer.place_of_references))
+        for found in mistaken_references(layer.written, layer.path, judge):
             detail = (
                 f"{quote(found.text)} looks like a reference but is not one, so it is left as it "
                 f"is ({found.advice}); if that is intended, write $$( instead of $("

@@ -5,6 +5,7 @@ A null counts as a missing field, except in a list, and `status` is not checked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, reduce
 from itertools import islice
@@ -17,9 +18,9 @@ from jobflow.api.kinds import KINDS
 from jobflow.api.schema.crd import openapi_schema
 from jobflow.api.volcano.job import JobSpec
 from jobflow.core.manifests.job_fields import meant, place_of
-from jobflow.core.manifests.schema_hints import of_field, of_type
+from jobflow.core.manifests.schema_hints import fields_of_other_tools, of_type, other_forms
 from jobflow.core.suggest import Suggester, did_you_mean, list_supported, normalize_word
-from jobflow.core.violations import MAX_FINDINGS, Reason, Violation, join_path
+from jobflow.core.violations import MAX_FINDINGS, Reason, Violation, join_path, quote
 
 Schema = dict[str, Any]
 Path = Sequence[str | int]
@@ -111,6 +112,12 @@ class _Part:
         return self._below("items")
 
     @property
+    def described(self) -> str:
+        """The type of the value with its article, such as `a list`."""
+        types = self._schema.get("type", [])
+        return next((words for name, words in _ARTICLES.items() if name in types), "a value")
+
+    @property
     def closed(self) -> bool:
         """Whether an unknown field is an error."""
         return self._schema.get("additionalProperties") is False
@@ -120,6 +127,13 @@ class _Part:
         return _Part(self.kind, part) if isinstance(part, dict) else None
 
 
+_ARTICLES = {
+    "array": "a list",
+    "object": "a map",
+    "string": "a text",
+    "integer": "a number",
+    "boolean": "true or false",
+}
 _OF_THE_VALUE = frozenset({"type", "enum", "minimum", "maximum"})
 
 
@@ -143,7 +157,7 @@ def _misfits_of_fields(part: _Part, value: Mapping[str, Any], path: Path) -> Ite
         if below_it is not None:
             yield from _misfits(below_it, inner, [*path, name])
         elif part.closed:
-            detail = f"unknown field{_meant(part, path, name)}"
+            detail = f"unknown field{_meant(part, path, name, inner)}"
             yield Violation(json_path([*path, name]), Reason.FORBIDDEN, None, detail)
 
 
@@ -216,21 +230,29 @@ def _type_name(value: Any) -> str:
     return "null" if value is None else names.get(type(value), "object")
 
 
-def _meant(part: _Part, path: Path, name: str) -> str:
+def _meant(part: _Part, path: Path, name: str, value: Any) -> str:
+    """Return the hint for an unknown field: one that its value fits, or ""."""
     kind, prefix = part.kind, ""
     if kind == "CronJobFlow" and [*path[:3]] == _FLOW_TEMPLATE:
         kind, path, prefix = "JobFlow", ["spec", *path[3:]], "spec.jobFlowTemplate."
     if kind == "JobTemplate" and path[:1] == ["spec"]:
         return meant(place_of(path[1:]), name)
-    if kind == "JobFlow" and (word := of_field(json_path(path), name)):
-        return word
-    guess = Suggester(list(part.known)).nearest(name)
+    if ours := fields_of_other_tools(json_path(path)).get(name) if kind == "JobFlow" else None:
+        return _word(
+            _part_at(_root(kind, True) if ours.startswith("spec.") else part, ours), ours, value
+        )
+    fitting = [each for each, below in part.known.items() if _is_of_type(below, value)]
+    guess = Suggester(fitting).nearest(name)
     if guess is None or normalize_word(guess) != normalize_word(name):
-        places = _places_from(kind, path, name)
+        places = [
+            place
+            for place in _places_from(kind, path, name)
+            if _is_of_type(_part_at(_root(kind, True), place), value)
+        ]
         of_jobs = kind == "JobFlow" and path[:1] == ["spec"] and name in _places("JobTemplate")
         if places and not (of_jobs and len(path) > 1):
             return f"; it belongs in {' or '.join(prefix + place for place in places[:2])}"
-        if of_jobs:
+        if of_jobs and guess is None:
             (place, *_) = _places("JobTemplate")[name]
             inner = place.removeprefix("spec.")
             return (
@@ -238,6 +260,34 @@ def _meant(part: _Part, path: Path, name: str) -> str:
                 "patch.jobSpec"
             )
     return did_you_mean(guess)
+
+
+def _word(target: _Part | None, ours: str, value: Any) -> str:
+    """Return the hint for a field of another tool, with the value if ours has another form."""
+    if target is None or target.fits(value):
+        return f"; here that is {ours}"
+    for other in other_forms(ours.rpartition(".")[2], value):
+        if target.fits(other):
+            return f"; here that is {ours}: {quote(other)}"
+    return f"; here that is {ours}, {target.described}"
+
+
+def _part_at(part: _Part, place: str) -> _Part | None:
+    """Return the part at a place such as `flows[].flow`, or None for a text that is none."""
+    found: _Part | None = part
+    for key in re.findall(r"\w+|\[\]", place):
+        if found is not None:
+            found = found.items if key == "[]" else found.known.get(key)
+    return found if re.fullmatch(r"[\w.\[\]]+", place) else None
+
+
+def _is_of_type(part: _Part | None, value: Any) -> bool:
+    """Whether a value, and each item of a list, has the type that the schema has."""
+    if part is None or any(part.errors(value)):
+        return False
+    if not isinstance(value, list) or part.items is None:
+        return True
+    return not any(error for item in value for error in part.items.errors(item))
 
 
 def _places_from(kind: str, path: Path, name: str) -> list[str]:

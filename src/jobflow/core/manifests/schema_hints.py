@@ -1,7 +1,7 @@
 """Hints: what to write instead of a value or a field that a CRD's schema does not have."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jobflow.api.duration import parse_duration
@@ -41,6 +41,10 @@ _FLOW_WORDS: Mapping[str, str] = {
     "synchronization": "spec.concurrency",
     "mutex": "spec.concurrency",
     "failFast": "spec.failurePolicy",
+    **dict.fromkeys(("steps", "tasks", "jobs", "stages", "nodes", "dag"), "spec.flows"),
+    "templates": "spec.flows, with the work of each in container or jobSpec",
+    "jobTemplate": "template of a step in spec.flows",
+    **dict.fromkeys(("activeDeadlineSeconds", "timeoutSeconds"), "spec.timeout"),
 }
 """Fields of other tools -> our fields."""
 _STEP_WORDS: Mapping[str, str] = {
@@ -56,7 +60,6 @@ _STEP_WORDS: Mapping[str, str] = {
     "depends": "dependsOn.targets",
     "runAfter": "dependsOn.targets",
     "needs": "dependsOn.targets",
-    "activeDeadlineSeconds": "timeout",
     "templateRef": "template",
     "taskRef": "template",
     "continueOn": "continueOnFailure",
@@ -64,7 +67,10 @@ _STEP_WORDS: Mapping[str, str] = {
     "ignoreErrors": "continueOnFailure",
     "onFailure": "a step with dependsOn.condition: Failed",
     "onError": "a step with dependsOn.condition: Failed",
-    **_FLOW_WORDS,
+    **{name: ours for name, ours in _FLOW_WORDS.items() if name != "templates"},
+    **dict.fromkeys(("activeDeadlineSeconds", "timeoutSeconds"), "timeout"),
+    **dict.fromkeys(("jobTemplate", "jobTemplateName", "templateName", "taskName"), "template"),
+    **dict.fromkeys(("steps", "tasks", "jobs", "dag"), "flow.flows"),
 }
 _WORDS: Sequence[tuple[re.Pattern[str], Mapping[str, str]]] = (
     (re.compile(r"spec"), _FLOW_WORDS),
@@ -90,17 +96,22 @@ JOB_WORDS: Mapping[str, str] = {
 """Fields that users look for under another name or at another place -> their place."""
 
 
-def of_field(at: str, name: str) -> str:
-    """Return the hint for an unknown field of the object at the JSON path `at`, or ""."""
-    ours = fields_of_other_tools(at).get(name)
-    return f"; here that is {ours}" if ours else ""
-
-
 def fields_of_other_tools(at: str) -> Mapping[str, str]:
     """Return the fields of other tools for the object at the JSON path `at`, with ours."""
     return {
         name: ours for place, words in _WORDS if place.fullmatch(at) for name, ours in words.items()
     }
+
+
+def other_forms(key: str, value: Any) -> Iterator[Any]:
+    """Yield what a value of another tool can be in our field of this key."""
+    if isinstance(value, bool | int | float | str):
+        if key == "timeout" and not isinstance(value, bool | str):
+            yield f"{value}s"
+        yield [value]
+    elif isinstance(value, dict):
+        yield from (value[each] for each in (key, "name", "parameters") if each in value)
+        yield True
 
 
 def of_type(path: Sequence[str | int], expected: str, found: str, value: Any) -> str:

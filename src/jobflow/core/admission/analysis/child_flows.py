@@ -72,6 +72,11 @@ class ChildParams(NamedTuple):
     large: bool
     """Whether the values are too large; then `content` is `written`."""
 
+    @property
+    def place_of_references(self) -> str:
+        """The field of an `ExpressionPlace`."""
+        return "patch"
+
     def written_path(self, path: str) -> str:
         """Return the path that the user knows, which is the same."""
         return path

@@ -140,9 +140,10 @@ def test_a_value_of_a_reference_is_judged_at_the_reference() -> None:
             "job without pods never ends",
         ),
         (
-            {"container": CONTAINER, "env": {"A": "${item}"}, "args": ["{{inputs.x}}"]},
-            'spec.flows[0].args[0]: "{{inputs.x}}" looks like a reference but is not one, so it is '
-            "left as it is (write $(params.x)); if that is intended, write $$( instead of $(",
+            {"container": CONTAINER, "env": {"A": "${item}"}, "args": ["{{workflow.name}}"]},
+            'spec.flows[0].args[0]: "{{workflow.name}}" looks like a reference but is not one, so '
+            "it is left as it is (write $(flow.name)); if that is intended, write $$( instead of "
+            "$(",
         ),
     ],
 )

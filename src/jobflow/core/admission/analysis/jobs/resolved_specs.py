@@ -76,6 +76,11 @@ class ResolvedLayer(NamedTuple):
         """The content as the user wrote it, in the shape of a vcjob's spec."""
         return self.layer.content
 
+    @property
+    def place_of_references(self) -> str:
+        """The field of an `ExpressionPlace`."""
+        return "retry.patch" if self.layer.rank is Rank.RETRY_PATCH else "patch"
+
     def written_path(self, path: str) -> str:
         """Return the path that the user knows for one in `written`, which begins with `path`."""
         below = self.layer.written_path(path.removeprefix(self.path))

@@ -140,7 +140,8 @@ class NameScope:
         if root in self._params:
             return f"there is no variable {root}; write params.{root}"
         if root in self._graph.index:
-            return f'there is no variable {root}; write steps["{root}"]'
+            fault = self._step(place, root)
+            return f"there is no variable {root}; " + (fault or f'write steps["{root}"]')
         if (word := _LITERALS.get(root.lower())) is not None:
             return f"there is no variable {root}; write {word}"
         guess = Suggester(self._variables(place)).nearest(root)
@@ -179,7 +180,9 @@ class NameScope:
     def _step(self, place: ExpressionPlace, name: str) -> str | None:
         target, first = self._upstream.find(name), len(self._graph)
         if target is None:
-            return f'no such step as "{name}"' + did_you_mean(self._step_suggester.nearest(name))
+            guess = self._step_suggester.nearest(name)
+            is_usable = guess is not None and self._step(place, guess) is None
+            return f'no such step as "{name}"' + did_you_mean(guess if is_usable else None)
         if target >= first > place.position:
             return f'"{name}" is a step of finally, whose result no step of flows can use'
         if target == place.position:

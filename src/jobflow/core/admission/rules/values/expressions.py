@@ -17,7 +17,6 @@ from jobflow.core.admission.rule import Group, Rule
 from jobflow.core.cel.expression import ExpressionFault, parse_expression
 from jobflow.core.cel.references import find_references
 from jobflow.core.cel.variables import Comparison
-from jobflow.core.manifests.layers import Rank
 from jobflow.core.reasons import StepReason
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import Reason, Violation, quote
@@ -83,19 +82,12 @@ def names_in_references_exist(facts: FlowFacts) -> Iterator[Violation]:
     trial = ReferenceTrial(facts.flow, facts.steps, facts.budget, facts.level)
     written: list[tuple[ExpressionPlace, Any, str, Callable[[str], str]]] = [
         (
-            ExpressionPlace(
-                layer.step, "retry.patch" if layer.layer.rank is Rank.RETRY_PATCH else "patch"
-            ),
+            ExpressionPlace(layer.step, layer.place_of_references),
             layer.written,
             layer.path,
             layer.written_path,
         )
-        for layer in facts.resolved_layers
-    ]
-    written += [
-        (ExpressionPlace(params.step, "patch"), params.written, params.path, str)
-        for child in facts.children
-        if (params := child.params) is not None
+        for layer in facts.references
     ]
     written += [
         (
