@@ -32,6 +32,8 @@ BY_PARENTS = frozenset({BY_PARENT, BY_PARENT_ABORT})
 _ABORTS = frozenset({Action.ABORT_JOB, BY_PARENT_ABORT})
 HALTS = frozenset({CANCELLED, TIMEOUT})
 """Reasons that end a flow before its steps do."""
+IN_FINALLY = "; in finally: "
+"""In the message of a flow that was cancelled or timed out, before what its `finally` waits for."""
 
 
 class Pause(NamedTuple):
@@ -170,7 +172,7 @@ def stored_lifecycle(flow: JobFlow, now: datetime) -> Lifecycle:
         started=now if waits else _started(flow, now),
         waits=_waits(flow) if waits else "",
         ending_reason=state.reason if ends else "",
-        ending_message=state.message if ends else "",
+        ending_message=state.message.partition(IN_FINALLY)[0] if ends else "",
         finally_too=status.finally_cancelled,
         suspended_at=now if by_spec else status.suspended_at,
         suspended_by=BY_SPEC if by_spec else status.suspended_by,

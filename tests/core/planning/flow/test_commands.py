@@ -169,6 +169,14 @@ def test_a_flow_that_timed_out_keeps_its_reason() -> None:
     assert world.plan().conditions["z"].message.startswith("the flow was cancelled; ")
 
 
+def test_a_flow_that_timed_out_says_which_template_its_finally_waits_for() -> None:
+    world = flow("a").with_finally("z").with_spec(timeout="59s").without_template("z")
+    world = world.with_jobs(a="Completed").settled().later(60).settled().settled()
+    timed_out = "the flow took longer than its timeout of 59s"
+    assert world.flow.status.state.message == f"{timed_out}; in finally: waits for the JobTemplate z"
+    assert world.with_template("z").settled().flow.status.state.message == timed_out
+
+
 def test_a_cancel_now_aborts_finally_of_a_flow_that_was_not_cancelled() -> None:
     world = flow("a").with_finally("z").with_jobs(a="Completed").settled()
     world = cancelled_now(world).ended("f-z", "Aborted").settled()

@@ -18,7 +18,7 @@ from jobflow.core.planning.causes import name_cause
 from jobflow.core.planning.children import ChildFlow
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.lifecycle import HALTS
+from jobflow.core.planning.lifecycle import HALTS, IN_FINALLY
 from jobflow.core.reasons import HELD_UP, FlowReason, StepReason
 from jobflow.core.spec.readiness import fails_flow
 from jobflow.core.text import join_names, shorten
@@ -51,6 +51,8 @@ def flow_state(
     reason, message = lifecycle.ending_reason, lifecycle.ending_message
     if phase is FlowPhase.TERMINATING:
         message = "the flow is being deleted"
+    elif reason in HALTS and held_up:
+        message = shorten(f"{message}{IN_FINALLY}{_trouble(held_up)[1]}")
     elif not reason:
         pause = lifecycle.pause
         if pause is not None and not has_ended:
