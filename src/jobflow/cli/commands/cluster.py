@@ -72,7 +72,8 @@ def certs(
         typer.Option(metavar="NAME", help="Another name or IP address of the webhook."),
     ] = None,
 ) -> None:
-    """Write a CA and a serving certificate for localhost, for development only.
+    """Write a CA and a serving certificate for localhost, for development only. The files belong to
+    the owner of DIR, and nobody else can read them.
 
     Exit code: 0 written; 2 not written.
     """

@@ -144,6 +144,7 @@ def _make_directory(directory: Path) -> tuple[int, int]:
     for each in reversed(missing):
         each.mkdir(0o700)
         _give(each, owner)
+    directory.mkdir(exist_ok=True)  # an error if it is a file
     return owner
 
 

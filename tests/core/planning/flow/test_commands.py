@@ -173,7 +173,9 @@ def test_a_flow_that_timed_out_says_which_template_its_finally_waits_for() -> No
     world = flow("a").with_finally("z").with_spec(timeout="59s").without_template("z")
     world = world.with_jobs(a="Completed").settled().later(60).settled().settled()
     timed_out = "the flow took longer than its timeout of 59s"
-    assert world.flow.status.state.message == f"{timed_out}; in finally: waits for the JobTemplate z"
+    assert (
+        world.flow.status.state.message == f"{timed_out}; in finally: waits for the JobTemplate z"
+    )
     assert world.with_template("z").settled().flow.status.state.message == timed_out
 
 

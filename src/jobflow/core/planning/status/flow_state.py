@@ -53,14 +53,10 @@ def flow_state(
         message = "the flow is being deleted"
     elif reason in HALTS and held_up:
         message = shorten(f"{message}{IN_FINALLY}{_trouble(held_up)[1]}")
+    elif not reason and lifecycle.pause is not None and not has_ended:
+        reason, message = ("", "") if lifecycle.starting else lifecycle.pause
     elif not reason:
-        pause = lifecycle.pause
-        if pause is not None and not has_ended:
-            reason, message = ("", "") if lifecycle.starting else pause
-        elif failed:
-            reason, message = _failure(failed)
-        elif held_up:
-            reason, message = _trouble(held_up)
+        reason, message = _failure(failed) if failed else _trouble(held_up)
     return FlowState(phase=phase, reason=reason, message=message)
 
 
@@ -114,6 +110,8 @@ def _phase(
 
 def _trouble(held_up: Sequence[tuple[Step, StepCondition]]) -> tuple[str, str]:
     """Return reason and message of the first step that does not wait for other steps."""
+    if not held_up:
+        return "", ""
     step, condition = held_up[0]
     if condition.reason == StepReason.WAITING_FOR_TEMPLATE:
         missing = [

@@ -24,6 +24,7 @@ from jobflow.cli.local.argo.expressions.values import (
 )
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.scopes import Context
+from jobflow.core.text import shorten
 
 MAX_RETRIES = 100
 _MAX_ITEMS = 1000
@@ -259,7 +260,7 @@ def condition_of(field: Field, context: Context) -> str | None:
     try:
         return condition_to_cel(field.text, context.resolve)
     except UnsupportedExpression as error:
-        field.gap(f'"{field.text}" is not converted: {error}')
+        field.gap(f'"{shorten(field.text)}" is not converted: {error}')
         return None
 
 
@@ -268,5 +269,5 @@ def expression_of(field: Field, context: Context) -> str | None:
     try:
         return test_to_cel(field.text, context.resolve)
     except UnsupportedExpression as error:
-        field.gap(f'"{field.text}" is not converted: {error}')
+        field.gap(f'"{shorten(field.text)}" is not converted: {error}')
         return None

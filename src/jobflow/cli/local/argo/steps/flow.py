@@ -20,6 +20,7 @@ from jobflow.cli.local.argo.steps.depends import Dependencies, after, parse_depe
 from jobflow.cli.local.argo.steps.forgiven import TooManyTermsError, forgiven
 from jobflow.cli.local.argo.steps.task import Task, TaskWriter, mentions_item, probes_of
 from jobflow.cli.local.argo.usage import parameters_of
+from jobflow.core.text import shorten
 
 START = "start"
 _ANCHOR = {"approval": {"message": "starts at once", "timeout": "1s", "default": "Approve"}}
@@ -126,7 +127,7 @@ def _output(parameter: Field, context: Context) -> str | None:
         try:
             ref = expression_to_ref(expression.text, context.resolve)
         except UnsupportedExpression as error:
-            expression.gap(f'"{expression.text}" is not converted: {error}')
+            expression.gap(f'"{shorten(expression.text)}" is not converted: {error}')
             return None
     else:
         source.gap("has no equal for an output of a flow: write an expression in outputs")
