@@ -14,7 +14,7 @@ CASES = [(command, shape) for shape in hostile_files() for command in COMMANDS]
 SMALL = 8_000
 MEGABYTE = 1_000_000
 SECONDS = 10
-CALIBRATION = 20_000_000
+CALIBRATION = 40_000_000
 """Additions that take about a second on the machine that SECONDS is meant for."""
 
 

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from jobflow.api.kinds import KINDS
@@ -75,15 +76,13 @@ def _migrate_old(manifests: Sequence[Manifest], *, quiet: bool) -> list[Manifest
 def _print_objects(order: Sequence[str | None], manifests: Sequence[Manifest]) -> None:
     """Print the objects in their order; an entry is the YAML of one of Argo, or None."""
     others, is_first = iter(manifests), True
-    for text in order:
-        if text == "":
-            continue
+    for is_argo, group in groupby((text for text in order if text != ""), lambda t: t is not None):
         if not is_first:
             print("---")
-        if text is None:
-            write_yaml([next(others).data], sys.stdout)
+        if is_argo:
+            print("---\n".join(str(text) for text in group), end="")
         else:
-            print(text, end="")
+            write_yaml([next(others).data for _ in group], sys.stdout)
         is_first = False
 
 

@@ -17,6 +17,9 @@ class Span:
     column: int
     width: int = 1
 
+    def __deepcopy__(self, memo: object) -> Span:
+        return self  # it never changes, and a manifest has one for each value
+
 
 class NotYAMLError(Exception):
     """A document that cannot be read; `message` is without the place."""
