@@ -103,9 +103,7 @@ def applied(flow: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     [fault] = schema_violations("JobFlow", _with(flow, around, name, value), strict=True)
     assert fault.path == path
     del around[name]
-    found = re.search(
-        r'; (?:here that is|did you mean|it belongs in) "?([\w.]+)"?(?:: (.+))?', fault.detail
-    )
+    found = SUGGESTED.search(fault.detail)
     assert found is not None, fault.detail
     keys = found[1].removeprefix("spec.").split(".")
     for key in keys[:-1]:
