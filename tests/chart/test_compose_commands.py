@@ -88,5 +88,6 @@ def test_keys_and_kubeconfigs_are_created_once(tmp_path: Path) -> None:
 
     first = complete_services()
     assert all(path.stat().st_mode & 0o077 == 0 for path in first)
+    assert {path.stat().st_uid for path in first} == {composition.files("certs").stat().st_uid}
     assert {path.stem for path in first if path.suffix == ".kubeconfig"} == USERS
     assert complete_services() == first

@@ -96,7 +96,7 @@ def test_no_secret_file_is_copied_into_the_image() -> None:
 
 def test_the_compose_file_is_valid() -> None:
     text = (ROOT / "docker-compose.yml").read_text()
-    parsed = PyCompose.from_yaml(re.sub(r"\$\{CERTS_OWNER:\?[^}]+\}", "1000:1000", text))
+    parsed = PyCompose.from_yaml(text.replace("${CERTS_OWNER:-0:0}", "0:0"))
     assert sorted(parsed.service_names()) == sorted(COMPOSE["services"])
     with pytest.raises(ValueError, match="imag"):
         PyCompose.from_yaml("services: {a: {imag: b}}")
@@ -114,10 +114,10 @@ def test_services_refer_only_to_existing_services_and_configs() -> None:
     assert set(named) - {"localhost"} <= set(services)
 
 
-def test_services_that_read_keys_run_as_their_owner() -> None:
+def test_services_that_read_keys_run_as_their_owner_or_root() -> None:
     readers = [one for one in COMPOSE["services"].values() if "./certs:" in str(one.get("volumes"))]
     assert len(readers) > 8
-    assert all(one["user"].startswith("${CERTS_OWNER:?") for one in readers)
+    assert {one["user"] for one in readers} == {"${CERTS_OWNER:-0:0}"}
 
 
 def test_git_ignores_what_certs_holds_but_not_its_readme() -> None:
