@@ -1,5 +1,7 @@
 """Positions of steps in the tree: each step is below its immediate dominator."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +72,33 @@ def test_targets_with_different_conditions_are_printed_by_condition() -> None:
         "├─ d  after a, if b fails and when c has finished",
         "└─ e  after a or if b fails",
     ]
+
+
+def test_several_targets_have_a_verb_of_theirs() -> None:
+    steps = {
+        "c": after("a b", condition="Finished"),
+        "d": after("a b", condition="Running", strategy="any"),
+    }
+    assert tree(flow("a", "b", **steps).flow)[2:] == [
+        "├─ c  when a and b have finished",
+        "└─ d  once any of a or b runs",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "follows"),
+    [
+        ({}, "after a and once d runs"),
+        ({"conditions": {"d": "Completed"}}, "after a and d"),
+        ({"condition": "Completed"}, "after a and d"),
+        ({"conditions": {"d": "Finished"}}, "after a and when d has finished"),
+    ],
+)
+def test_a_condition_on_a_daemon_is_shown_as_it_is_written(
+    condition: dict[str, Any], follows: str
+) -> None:
+    last = tree(flow("a", d=step(daemon=True), b=after("a d", **condition)).flow)[-1]
+    assert last == f"└─ b  {follows}"
 
 
 def test_a_step_that_matches_items_says_so() -> None:

@@ -115,12 +115,13 @@ def _walk(below: Mapping[int, Sequence[int]], max_level: int) -> Iterator[tuple[
         pending += [(child, inner) for child in reversed(below.get(step, ()))]
 
 
-_DEPENDENCIES: dict[str, str] = {
-    Condition.COMPLETED: "after {}",
-    Condition.FAILED: "if {} fails",
-    Condition.FINISHED: "when {} has finished",
-    Condition.RUNNING: "once {} runs",
+_DEPENDENCIES: dict[str, tuple[str, str]] = {
+    Condition.COMPLETED: ("after {}", "after {}"),
+    Condition.FAILED: ("if {} fails", "if {} fail"),
+    Condition.FINISHED: ("when {} has finished", "when {} have finished"),
+    Condition.RUNNING: ("once {} runs", "once {} run"),
 }
+"""By condition, the words for one target, and for all of several."""
 
 
 def _follows(step: Step, daemons: frozenset[str], above: str) -> str:
@@ -137,19 +138,20 @@ def _dependencies(step: Step, daemons: frozenset[str], above: str) -> str:
     """Return `after a, b and if c fails`, without what the position shows."""
     groups: dict[Condition, list[str]] = {}
     for target in step.targets:
-        groups.setdefault(get_condition(step, target), []).append(target)
-    completed = groups.get(Condition.COMPLETED, [])
-    if completed and len(groups) == 1 and daemons.issuperset(completed):
-        groups = {Condition.RUNNING: completed}  # a daemon never completes by itself
+        condition = get_condition(step, target, is_daemon=target in daemons)
+        groups.setdefault(condition, []).append(target)
     if not groups or groups == {Condition.COMPLETED: [above]}:
         return ""
     is_any = get_strategy(step) == Strategy.ANY and len(step.targets) > 1
     if is_any and len(groups) == 1:
         condition, targets = next(iter(groups.items()))
-        return _DEPENDENCIES[condition].format(f"any of {join_names(targets, last='or')}")
+        one, _ = _DEPENDENCIES[condition]
+        return one.format(f"any of {join_names(targets, last='or')}")
     last = "or" if is_any else "and"
     words = [
-        _DEPENDENCIES[condition].format(join_names(targets, last=last))
+        _DEPENDENCIES[condition][len(targets) > 1 and not is_any].format(
+            join_names(targets, last=last)
+        )
         for condition, targets in groups.items()
     ]
     return join_names(words, last=last)
