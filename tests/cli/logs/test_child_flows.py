@@ -122,6 +122,27 @@ async def test_pods_of_other_items_are_not_named(
 
 
 @pytest.mark.parametrize(
+    ("step", "subject"),
+    [(None, "JobFlow f"), ("train", 'step "train"'), ("train/1", 'step "train", item 1,')],
+)
+async def test_the_step_of_a_child_flow_whose_timeout_deleted_the_pods_is_named(
+    world: Cluster, kubeconfig: Path, step: str | None, subject: str
+) -> None:
+    for index in (0, 1):
+        child = await create_child(world, "f", "train", index=index)
+    late = {"phase": "Failed", "reason": "Timeout", "attempts": 1}
+    await set_status(world, {"conditions": {f"{child}-fit": late}}, child)
+    conditions = {"f-train": {"phase": "Failed", "attempts": 2}}
+    await set_status(world, {"state": {"phase": "Failed"}, "conditions": conditions})
+    with pytest.raises(CommandError) as caught:
+        await print_logs("f", Connection(kubeconfig=str(kubeconfig)), LogsOptions(step))
+    assert str(caught.value) == (
+        f"{subject} has ended, and its pods are deleted: Volcano deletes the pods of a job that is "
+        "aborted (train/1/fit: Timeout)"
+    )
+
+
+@pytest.mark.parametrize(
     ("step", "sentence"),
     [
         ("train/7/fit", 'step "train/7" has not started, so it has no flow yet'),

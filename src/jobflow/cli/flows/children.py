@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -133,6 +133,13 @@ class FlowFamily:
         below `top`."""
         name = self._names.get(created_by)
         return self._place(name) if name is not None else None
+
+    def below(self) -> Iterator[PlacedFlow]:
+        """Yield the known flows below `top`."""
+        for name in self._flows:
+            placed = self._place(name)
+            if placed is not None and placed.flow is not self.top:
+                yield placed
 
     def is_known(self, created_by: str) -> bool:
         """Return whether the flow that a label names is known."""

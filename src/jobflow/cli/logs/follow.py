@@ -58,7 +58,7 @@ async def follow_logs(client: Client, flow: JobFlow, selection: LogSelection = A
     pods = await list_pods(client, flow, selection)
     family = await read_family(client, flow, selection)
     if not pods_below(family, pods, selection):
-        print_error(f"{why_none(flow, (), selection)}; waiting", severity="info")
+        print_error(f"{why_none(family, (), selection)}; waiting", severity="info")
     try:
         async with client.sibling() as streams, asyncio.TaskGroup() as tasks:
             await _LogsFollower(client, streams, family, selection, tasks).run(pods)

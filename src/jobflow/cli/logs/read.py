@@ -112,7 +112,7 @@ def make_printer(flow: JobFlow) -> LogPrinter:
 
 def report_none(family: FlowFamily, pods: Sequence[Pod], selection: LogSelection) -> None:
     """Say why there is no log. Raises CommandError, unless that is the answer to --failed."""
-    why = why_none(family.top, pods_below(family, pods, selection), selection)
+    why = why_none(family, pods_below(family, pods, selection), selection)
     if not (selection.failed and find_targets(family, pods, replace(selection, failed=False))):
         raise CommandError(UNUSABLE, why)
     print_error(why, severity="info")

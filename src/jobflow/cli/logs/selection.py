@@ -186,13 +186,16 @@ def _place(family: FlowFamily, pod: Pod, selection: LogSelection) -> PlacedFlow 
     created, born = pod.metadata.creation_timestamp, found.flow.metadata.creation_timestamp
     if born and created and created < born:
         return None  # of a deleted flow of the same name
-    below = found.path[len(selection.above) :]
-    if below and selection.step is not None:  # labels select the pods of the flow itself
-        step, _, index = below[0].partition("/")
-        is_item = selection.index is None or str(selection.index) == index
-        if selection.step != step or not is_item:
-            return None
-    return found
+    return found if _is_selected(found, selection) else None
+
+
+def _is_selected(flow: PlacedFlow, selection: LogSelection) -> bool:
+    """Return whether a flow is the one itself, or runs for the selected step or item."""
+    below = flow.path[len(selection.above) :]
+    if not below or selection.step is None:  # labels select the pods of the flow itself
+        return True
+    step, _, index = below[0].partition("/")
+    return selection.step == step and selection.index in (None, int(index or -1))
 
 
 def _targets_of(pod: Pod, flow: PlacedFlow, selection: LogSelection) -> Iterator[LogTarget]:
@@ -273,15 +276,16 @@ _LATER = "-f shows the logs of those that will start"
 
 
 def why_none(
-    flow: JobFlow, pods: Sequence[Pod], selection: LogSelection, *, later: str = _LATER
+    family: FlowFamily, pods: Sequence[Pod], selection: LogSelection, *, later: str = _LATER
 ) -> str:
     """Return why the selection has no container, with the nearest name. `later`: how the user gets
     the logs of pods that will start."""
+    flow = family.top
     subject = f'step "{selection.step}"' if selection.step else f"JobFlow {flow.metadata.name}"
     if selection.index is not None:
         subject += f", item {selection.index},"
     if not pods:
-        return f"{subject} {_why_no_pods(flow, selection, later)}"
+        return f"{subject} {_why_no_pods(family, selection, later)}"
     for noun, wanted, known in (
         ("pod", selection.pod, [pod.metadata.name for pod in pods]),
         ("task", selection.task, [pod.task for pod in pods]),
@@ -307,7 +311,8 @@ def _flags(selection: LogSelection) -> str:
     return ", ".join(f"{flag} {value}" for flag, value in flags.items() if value is not None)
 
 
-def _why_no_pods(flow: JobFlow, selection: LogSelection, later: str) -> str:
+def _why_no_pods(family: FlowFamily, selection: LogSelection, later: str) -> str:
+    flow = family.top
     if selection.step is None:
         state, ended = flow.status.state, flow.final
         phase, message = state.phase, state.message
@@ -325,15 +330,23 @@ def _why_no_pods(flow: JobFlow, selection: LogSelection, later: str) -> str:
         return f"has no pods, because {cause}{why}"
     if not ended:
         return f"has no pods at present; {later}"
-    return f"has ended, and its pods are deleted{_who_deleted(flow, conditions)}"
+    return f"has ended, and its pods are deleted{_who_deleted(family, selection, conditions)}"
 
 
-def _who_deleted(flow: JobFlow, conditions: Mapping[str, StepCondition]) -> str:
-    for name, condition in conditions.items():
+def _who_deleted(
+    family: FlowFamily, selection: LogSelection, conditions: dict[str, StepCondition]
+) -> str:
+    below = {
+        f"{child.prefix}{step.name}": _condition(child.flow, step.name)
+        for child in family.below()
+        if _is_selected(child, selection)
+        for step in child.flow.all_steps
+    }
+    for name, condition in (conditions | below).items():
         runs = [condition, *(condition.runs or ())]
         reason = next((run.reason for run in runs if run.reason in _ABORTS), "")
         if reason:
             return f": Volcano deletes the pods of a job that is aborted ({name}: {reason})"
-    if flow.spec.job_retain_policy == RetainPolicy.DELETE:
+    if family.top.spec.job_retain_policy == RetainPolicy.DELETE:
         return ": jobRetainPolicy is delete"
     return ", by ttlSecondsAfterFinished or by a user"

@@ -35,7 +35,7 @@ async def log_file(
         return
     targets = find_targets(family, pods, selection)
     if not targets:
-        none = why_none(flow, pods_below(family, pods, selection), selection)
+        none = why_none(family, pods_below(family, pods, selection), selection)
         yield f"{none}\n".encode()
     async with client.sibling() as streams:
         for target in targets:

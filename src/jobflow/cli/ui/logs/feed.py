@@ -217,7 +217,7 @@ class LogFeed:
         targets = self._targets()
         empty = _refusals(self._page)
         if not empty and not targets:
-            why = why_none(flow, pods, selection, later=_LATER)
+            why = why_none(step.family(flow), pods, selection, later=_LATER)
             empty = f"{why[:1].upper()}{why[1:]}."
         return {
             "empty": empty or ("" if self._sources else self._why_silent(targets)),
