@@ -202,7 +202,8 @@ def test_a_failed_flow_names_the_failure_and_the_remedy(failed: World) -> None:
     assert failure.startswith("Step b failed 1m ago (12:01:45 UTC, JobFailed): the job f-b ended")
     assert details[1:] == [
         "Steps c, d and e were skipped (UpstreamFailed) because a dependency did not complete.",
-        "`jobflow retry f -n ns` runs the failed steps again, with the current templates.",
+        "`jobflow retry f -n ns` runs the failed steps and all that depends on them again, "
+        "with the current templates.",
         "`jobflow resubmit f -n ns` runs all steps again, in a new flow.",
     ]
 

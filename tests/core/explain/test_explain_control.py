@@ -4,12 +4,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from jobflow.api.flow.control import Approval, Case, ForEach, Repeat
 from jobflow.api.flow.dependencies import DependsOn
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import Decisions, FlowState, RunCondition, StepCondition
 from jobflow.api.flow.step import Step
+from jobflow.api.labels import ROOT
+from jobflow.api.meta import OwnerReference
 from jobflow.core.explain.explain import explain, explain_step
 from support.plan.flow_statuses import NOW, SOON, START, items, one, repeat, retrying, run, several
 
@@ -288,7 +291,8 @@ def test_a_step_of_finally_that_waits_for_another_one_is_explained() -> None:
 
 
 AGAIN = [
-    "`jobflow retry f` runs the failed steps again, with the current templates.",
+    "`jobflow retry f` runs the failed steps and all that depends on them again, "
+    "with the current templates.",
     "`jobflow resubmit f` runs all steps again, in a new flow.",
 ]
 INVALID = "Correct its file, and submit it under another name: `jobflow submit FILE --name f-2`."
@@ -311,6 +315,15 @@ def test_the_explanation_of_a_failed_flow_ends_with_commands(
     }
     flow = one(A, FAILED, "Failed", status=status, ttl_seconds_after_finished=ttl)
     assert why(flow)[-len(last) :] == last
+
+
+def test_the_file_of_an_invalid_child_flow_is_that_of_its_outermost_flow() -> None:
+    state = FlowState(phase="Failed", reason="Invalid", message="a fault")
+    flow = one(A, FAILED, "Failed", name="f-a", status={"state": state})
+    owner = OwnerReference(kind="JobFlow", name="f", controller=True)
+    metadata = replace(flow.metadata, labels={ROOT: "f"}, owner_references=[owner])
+    flow = replace(flow, metadata=metadata)
+    assert why(flow)[-1] == INVALID
 
 
 # ------------------------------------------------------------------------------- approvals

@@ -177,12 +177,13 @@ class FlowExplainer:
                 yield f"It can be retried only with its outermost flow; {why} says how."
             else:
                 retry = format_command("jobflow retry", flow.metadata)
-                yield f"{retry} runs the failed steps again, with the current templates."
+                again = "runs the failed steps and all that depends on them again"
+                yield f"{retry} {again}, with the current templates."
             resubmit = format_command("jobflow resubmit", root_of(flow))
             yield f"{resubmit} runs all steps again, in a new flow."
         elif has_tolerated_failures(flow) and not flow.is_child:
             retry = format_command("jobflow retry --tolerated", flow.metadata)
-            yield f"{retry} runs tolerated failures again, and all that was made of them."
+            yield f"{retry} runs tolerated failures and all that depends on them again."
         if (time := expires(flow)) is not None:
             yield f"It will be deleted at {format_time(time, self._ctx.now)}."
 

@@ -102,8 +102,9 @@ def describe_remedy(
 
 
 def format_submit(flow: JobFlow) -> str:
-    """Return the command that runs a corrected file beside the flow that it replaces."""
-    return format_command("jobflow submit FILE --name", flow.metadata, "-2")
+    """Return the command that runs a corrected file beside the flow that it replaces, which is the
+    outermost one: a child flow has no file of its own."""
+    return format_command("jobflow submit FILE --name", root_of(flow), "-2")
 
 
 def _format_why(child: str, flow: JobFlow) -> str:
