@@ -317,6 +317,15 @@ def test_the_explanation_of_a_failed_flow_ends_with_commands(
     assert why(flow)[-len(last) :] == last
 
 
+def test_a_completed_step_with_failed_pods_is_named_by_the_explanation_of_its_flow() -> None:
+    partly = StepCondition(phase="Completed", message="1 of 4 pods failed", attempts=1)
+    approved = StepCondition(phase="Completed", message="approved by ann", attempts=1)
+    flow = several([(A, partly), (Step(name="b", approval=Approval()), approved)], "Succeed")
+    assert [each for each in why(flow) if each.startswith("Step ")] == [
+        "Step a completed: 1 of 4 pods failed."
+    ]
+
+
 def test_the_file_of_an_invalid_child_flow_is_that_of_its_outermost_flow() -> None:
     state = FlowState(phase="Failed", reason="Invalid", message="a fault")
     flow = one(A, FAILED, "Failed", name="f-a", status={"state": state})

@@ -11,7 +11,7 @@ import msgspec
 from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, FlowPhase, StepPhase
 from jobflow.core.explain.item import MAX_VALUE
-from jobflow.core.explain.progress import format_run_progress
+from jobflow.core.explain.progress import format_run_progress, has_failed_pods
 from jobflow.core.explain.remedies import format_submit
 from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
 from jobflow.core.explain.scheduling import NO_FACTS, SchedulingFacts
@@ -84,11 +84,15 @@ class FlowExplainer:
         self._waits_normally: list[int] = []
         """Waiting steps without one."""
         self._skipped: list[int] = []
+        self._partly_failed: list[int] = []
+        """Completed steps of whose job some pods failed."""
         for step in range(len(ctx.steps)):
             condition = self._steps.condition(step)
             phase = condition.phase or StepPhase.WAITING
             if phase == StepPhase.SKIPPED:
                 self._skipped.append(step)
+            elif phase == StepPhase.COMPLETED and has_failed_pods(ctx.steps[step], condition):
+                self._partly_failed.append(step)
             elif phase == StepPhase.WAITING and condition.reason in _NORMAL_WAITS:
                 self._waits_normally.append(step)
             elif phase == StepPhase.WAITING:
@@ -108,6 +112,8 @@ class FlowExplainer:
         elif self._ctx.flow.final:
             yield from self._describe_end()
             yield from self._describe_failures()
+            for step in self._partly_failed[:MAX_NAMES]:
+                yield from self._steps.describe(step)
             yield from self._describe_skips()
             yield from self._describe_next_actions()
         else:

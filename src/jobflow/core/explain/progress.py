@@ -81,6 +81,11 @@ def message_of(condition: RunCondition) -> str:
     return f"pod {failure.pod}{task}: {describe_end(failure)}"
 
 
+def has_failed_pods(step: Step, condition: StepCondition) -> bool:
+    """Return whether pods of the job of a Completed step failed; its message says how many."""
+    return step.approval is None and bool(condition.message) and not condition.reason
+
+
 def has_job(run: RunCondition) -> bool:
     """Return whether a run, or a step, has a job that has not ended."""
     return run.phase not in ("", StepPhase.WAITING, *ENDED_STEP_PHASES)
