@@ -74,8 +74,8 @@ def test_targets_with_different_conditions_are_printed_by_condition() -> None:
     ]
 
 
-def test_several_targets_have_a_verb_of_theirs() -> None:
-    steps = {
+def test_several_targets_have_a_plural_verb() -> None:
+    steps: dict[str, Any] = {
         "c": after("a b", condition="Finished"),
         "d": after("a b", condition="Running", strategy="any"),
     }

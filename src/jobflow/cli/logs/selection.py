@@ -195,7 +195,8 @@ def _is_selected(flow: PlacedFlow, selection: LogSelection) -> bool:
     if not below or selection.step is None:  # labels select the pods of the flow itself
         return True
     step, _, index = below[0].partition("/")
-    return selection.step == step and selection.index in (None, int(index or -1))
+    is_item = selection.index is None or str(selection.index) == index
+    return selection.step == step and is_item
 
 
 def _targets_of(pod: Pod, flow: PlacedFlow, selection: LogSelection) -> Iterator[LogTarget]:
