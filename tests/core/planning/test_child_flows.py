@@ -229,6 +229,15 @@ def test_an_error_of_a_child_flow_itself_is_not_tolerated(
     assert ("f-b" in world.jobs) == (not is_error)
 
 
+def test_an_error_of_a_child_flow_that_an_earlier_version_recorded_is_not_tolerated() -> None:
+    a = Step(name="a", flow=INNER, continue_on_failure=True)
+    world = running(world_of([a, Step(name="x"), Step(name="b", depends_on=after("a x"))]))
+    world = with_child(world, "f-a", "Failed", "Invalid").settled()
+    world = world.with_condition("a", flow_error=False).ended("f-x", "Completed").settled()
+    assert (world.flow.status.conditions or {})["f-a"].flow_error
+    assert "f-b" not in world.jobs
+
+
 def test_dependants_of_a_child_flow_that_is_cancelled_with_its_parent_are_stopped() -> None:
     world = with_child(running(), "f-a", "Running").settled().with_command().settled()
     world = with_child(world, "f-a", "Failed", "Cancelled").settled()

@@ -74,6 +74,15 @@ def test_tolerated_failures_in_a_child_flow_run_again_with_all_behind_it() -> No
     assert not world.flow.status.tolerated_in_children
 
 
+def test_a_flow_that_ended_under_an_earlier_version_knows_tolerated_failures_in_child_flows() -> (
+    None
+):
+    world = with_tolerated_failures(running(), "f-a").ended("f-b", "Completed").settled()
+    world = world.with_status_fields(tolerated_in_children=False)
+    assert world.settled().flow.status.tolerated_in_children
+    assert world.with_command("RetryTolerated").stored().plan().phases["a"] == "Waiting"
+
+
 def test_a_plain_retry_keeps_a_child_flow_with_tolerated_failures() -> None:
     world = with_tolerated_failures(running(), "f-a").ended("f-b", "Failed").settled()
     world = world.with_command("RestartJob").stored()

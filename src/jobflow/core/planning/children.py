@@ -7,9 +7,9 @@ facts. Plans read nothing else of a child.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from jobflow.api.flow.status import (
     TIMEOUT,
     FlowPhase,
     RequestedHours,
+    RunCondition,
+    StepCondition,
     StepFailure,
     StepPhase,
 )
@@ -30,6 +32,8 @@ from jobflow.core.names import format_job_name
 from jobflow.core.pods.resources import replace_hours
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.readiness import StepEnd, fails_flow, get_end, is_flow_error
+
+C = TypeVar("C", bound=RunCondition)
 
 _PHASES: Mapping[str, str] = {
     FlowPhase.RUNNING: JobPhase.RUNNING,
@@ -116,6 +120,48 @@ def has_tolerated_failures(flow: JobFlow) -> bool:
         and get_end(step, known, is_cancelled=False) is StepEnd.TOLERATED
         for step in flow.all_steps
     )
+
+
+def with_facts_of_children(flow: JobFlow, jobs: Mapping[str, Job]) -> JobFlow:
+    """Return the flow with the facts about ended child flows that its status lacks, because a
+    version that does not know these fields has written it. `jobs`: its child flows, by name."""
+    children = {
+        name: job
+        for name, job in jobs.items()
+        if isinstance(job, ChildFlow) and (job.flow_error or job.has_tolerated_failures)
+    }
+    if not children:
+        return flow
+    known = flow.status.conditions or {}
+    conditions = {key: _with_flow_error(each, children) for key, each in known.items()}
+    status = msgspec.structs.replace(
+        flow.status,
+        conditions=conditions,
+        tolerated_in_children=flow.status.tolerated_in_children
+        or has_tolerated_children(known.values(), children),
+    )
+    return flow if status == flow.status else msgspec.structs.replace(flow, status=status)
+
+
+def has_tolerated_children(conditions: Iterable[StepCondition], jobs: Mapping[str, Job]) -> bool:
+    """Return whether a child flow with which a run has ended has tolerated failures."""
+    ended = (
+        jobs.get(run.flow)
+        for condition in conditions
+        for run in condition.runs or (condition,)
+        if run.phase in ENDED_STEP_PHASES
+    )
+    return any(isinstance(job, ChildFlow) and job.has_tolerated_failures for job in ended)
+
+
+def _with_flow_error(condition: C, children: Mapping[str, ChildFlow]) -> C:
+    if isinstance(condition, StepCondition) and condition.runs:
+        runs = [_with_flow_error(run, children) for run in condition.runs]
+        return msgspec.structs.replace(condition, runs=runs)
+    child = children.get(condition.flow)
+    if condition.phase != StepPhase.FAILED or child is None or not child.flow_error:
+        return condition
+    return msgspec.structs.replace(condition, flow_error=True)
 
 
 def goes_on(child: ChildFlow, *, tolerated: bool) -> bool:

@@ -26,7 +26,7 @@ from jobflow.core.cel.scope import (
     list_failures,
 )
 from jobflow.core.lazy import lazy_property
-from jobflow.core.planning.children import ChildFlow
+from jobflow.core.planning.children import ChildFlow, with_facts_of_children
 from jobflow.core.planning.decision import CreateBudget, CreateFault, StepDecision, TargetEnd
 from jobflow.core.planning.identity import assign
 from jobflow.core.planning.known_jobs import without_namesakes
@@ -123,6 +123,8 @@ class PlanContext:
             flow = msgspec.structs.replace(flow, spec=layout.spec)
         records = {record.name: record for record in flow.status.job_status_list or ()}
         view = without_namesakes(flow, view)
+        if layout.has_children:
+            flow = with_facts_of_children(flow, view.jobs)
         observed = gather(flow, layout, records, second)
         assign(observed, layout, view, flow)
         facts = Facts(stored_lifecycle(flow, second))

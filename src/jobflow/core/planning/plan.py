@@ -23,6 +23,7 @@ from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job
 from jobflow.core.admission.validate import find_violations
 from jobflow.core.planning.actions import DeleteFlow, Event, EventType, Plan
+from jobflow.core.planning.children import with_facts_of_children
 from jobflow.core.planning.context import Facts, PlanContext, with_times
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow import concurrency, finally_and_daemons
@@ -55,7 +56,8 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     targets and vcjobs. After a plan was applied and its status stored, the next plan is empty.
     """
     if flow.final:
-        return _final(flow, without_namesakes(flow, view), now)
+        view = without_namesakes(flow, view)
+        return _final(with_facts_of_children(flow, view.jobs), view, now)
     ctx = PlanContext.of(flow, view, now)
     if view.violations and is_unjudged(flow, view.jobs):
         status = invalid_status(ctx, view.violations)

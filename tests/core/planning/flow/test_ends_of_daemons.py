@@ -154,6 +154,12 @@ def test_an_item_waits_for_the_end_of_a_daemon() -> None:
     assert "f-b-1" in world.ended("f-a", "Aborted").settled().jobs
 
 
+def test_a_daemon_that_an_earlier_version_has_passed_because_it_ran_ends() -> None:
+    world = with_daemons_running(a=DAEMON, x=step(), b=awaits("a", "x"))
+    world = world.with_condition("b", passed_targets=["a"]).ended("f-x", "Completed").settled()
+    assert ending(world) == "a"
+
+
 def test_a_flow_of_an_earlier_version_whose_daemon_is_needed_to_its_end_goes_on() -> None:
     """Admission refuses it now: y needs a to run, and also its end."""
     world = with_daemons_running(a=DAEMON, x=awaits("a"), y="x a")

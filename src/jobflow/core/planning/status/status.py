@@ -5,14 +5,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from jobflow.api.flow.status import (
-    ENDED_STEP_PHASES,
     FINAL_PHASES,
     FlowPhase,
     FlowState,
     JobFlowStatus,
     StepCondition,
 )
-from jobflow.core.planning.children import ChildFlow
+from jobflow.core.planning.children import has_tolerated_children
 from jobflow.core.planning.context import PlanContext, with_job_as_child
 from jobflow.core.planning.decision import StepDecision
 from jobflow.core.planning.flow.volume_claims import created_claims
@@ -83,16 +82,9 @@ def flow_status(
 
 
 def _tolerated_in_children(ctx: PlanContext, conditions: Iterable[StepCondition]) -> bool:
-    """Return whether a child flow with which a run has ended has tolerated failures."""
     if ctx.flow.status.tolerated_in_children or not ctx.layout.has_children:
         return ctx.flow.status.tolerated_in_children
-    ended = (
-        ctx.view.jobs.get(run.flow)
-        for condition in conditions
-        for run in condition.runs or (condition,)
-        if run.phase in ENDED_STEP_PHASES
-    )
-    return any(isinstance(job, ChildFlow) and job.has_tolerated_failures for job in ended)
+    return has_tolerated_children(conditions, ctx.view.jobs)
 
 
 def invalid_status(ctx: PlanContext, violations: Iterable[Violation]) -> JobFlowStatus:

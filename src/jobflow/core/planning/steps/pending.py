@@ -152,7 +152,7 @@ class PendingSteps:
             decision = StepDecision(self._wait_for_targets(position, targets))
         else:
             decision = self._ready(position, targets)
-        if targets.looks or need.to_run:
+        if targets.looks or need.to_run or observed.stored.passed_targets:
             return self._lasting(position, decision, verdict, targets)
         return decision
 
