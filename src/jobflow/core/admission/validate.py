@@ -36,7 +36,7 @@ from jobflow.core.admission.rule import (
     findings,
     flow_with_options,
 )
-from jobflow.core.admission.rules.flow.child_flows import CHILD_FLOW_RULES
+from jobflow.core.admission.rules.flow.child_flows import CHILD_FLOW_RULES, CHILD_LIMITS
 from jobflow.core.admission.rules.flow.concurrency import CONCURRENCY_RULES
 from jobflow.core.admission.rules.flow.schedules import (
     CRON_RULES,
@@ -44,7 +44,7 @@ from jobflow.core.admission.rules.flow.schedules import (
     deadline_is_long_enough,
     template_is_there,
 )
-from jobflow.core.admission.rules.flow.size_limits import STATUS_SIZE_RULES, flow_is_not_too_deep
+from jobflow.core.admission.rules.flow.size_limits import STATUS_LIMITS, flow_is_not_too_deep
 from jobflow.core.admission.rules.jobs.generated_names import GENERATED_NAME_RULES
 from jobflow.core.admission.rules.jobs.job_defaults import JOB_DEFAULTS_RULES
 from jobflow.core.admission.rules.jobs.patches import PATCH_RULES
@@ -75,6 +75,12 @@ from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
 
 PASS = Verdict()
 
+LIMITS = (
+    Section[Rule](every_flow, STATUS_LIMITS),
+    Section[Rule](flow_with_options, CHILD_LIMITS),
+)
+"""Rules of counts. They bound the work of the other rules, which do not judge a flow that breaks
+one."""
 CREATE_RULES = (
     Section[Rule](every_flow, STEP_RULES),
     Section[Rule](
@@ -99,7 +105,7 @@ CREATE_RULES = (
             *CONCURRENCY_RULES,
         ),
     ),
-    Section[Rule](every_flow, (*GENERATED_NAME_RULES, *STATUS_SIZE_RULES)),
+    Section[Rule](every_flow, GENERATED_NAME_RULES),
     Section[Rule](flow_with_options, (*WORK_RULES, *PATCH_RULES)),
 )
 
@@ -119,8 +125,8 @@ def verdict_of_flow(flow: JobFlow, of_facts: Verdict) -> Verdict:
 
 def validate_facts(facts: FlowFacts) -> Verdict:
     """Validate a new flow by its facts."""
-    if too_deep := _too_deep(facts):
-        return Verdict(too_deep)  # the other rules never meet a deeper value
+    if beyond := _too_deep(facts) or findings(LIMITS, facts):
+        return Verdict(tuple(beyond))
     violations = findings(CREATE_RULES, facts)
     warnings = findings(FLOW_WARNINGS, facts)
     field_warnings = findings(FLOW_FIELD_WARNINGS, facts)
@@ -151,10 +157,12 @@ def find_violations(
         return None
     if facts.children:
         return validate_facts(facts).violations
-    return _too_deep(facts) or sorted(findings(CREATE_RULES, facts), key=_position)
+    found = _too_deep(facts) or findings(LIMITS, facts) or findings(CREATE_RULES, facts)
+    return sorted(found, key=_position)
 
 
-def _too_deep(facts: FlowFacts) -> tuple[Violation, ...]:
+def _too_deep(facts: FlowFacts) -> Sequence[Violation]:
+    """Return the values that are nested too deep; other rules never meet one."""
     spec = facts.flow.spec
     may_be_deep = facts.steps_with_options or spec.params or spec.volume_claims
     return tuple(flow_is_not_too_deep(facts)) if may_be_deep else ()
