@@ -71,7 +71,7 @@ from jobflow.core.admission.warnings import (
 from jobflow.core.cron.flows import sample_flow
 from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.spec.outline import Outline
-from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
+from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Verdict, Violation
 
 PASS = Verdict()
 
@@ -82,7 +82,7 @@ LIMITS = (
 """Rules of counts. They bound the work of the other rules, which do not judge a flow that breaks
 one."""
 CREATE_RULES = (
-    Section[Rule](every_flow, STEP_RULES),
+    Section[Rule](every_flow, (*STEP_RULES, *GENERATED_NAME_RULES)),
     Section[Rule](
         flow_with_options,
         (
@@ -103,10 +103,10 @@ CREATE_RULES = (
             *JOB_DEFAULTS_RULES,
             *VOLUME_CLAIM_RULES,
             *CONCURRENCY_RULES,
+            *WORK_RULES,
+            *PATCH_RULES,
         ),
     ),
-    Section[Rule](every_flow, GENERATED_NAME_RULES),
-    Section[Rule](flow_with_options, (*WORK_RULES, *PATCH_RULES)),
 )
 
 
@@ -129,16 +129,17 @@ def validate_facts(facts: FlowFacts) -> Verdict:
         return Verdict(tuple(beyond))
     violations = findings(CREATE_RULES, facts)
     warnings = findings(FLOW_WARNINGS, facts)
-    field_warnings = findings(FLOW_FIELD_WARNINGS, facts)
-    if facts.children:
-        inner = [_of_child(child) for child in facts.children]
-        violations += chain.from_iterable(each.violations for each in inner)
-        warnings += chain.from_iterable(each.warnings for each in inner)
-        field_warnings += chain.from_iterable(each.field_warnings for each in inner)
+    field_warnings: list[FieldWarning] = []
+    if not facts.is_plain:
+        field_warnings = findings(FLOW_FIELD_WARNINGS, facts)
+        for each in map(_of_child, facts.children):
+            violations += each.violations
+            warnings += each.warnings
+            field_warnings += each.field_warnings
         del violations[MAX_FINDINGS:], field_warnings[MAX_FINDINGS:]
         warnings = list(dict.fromkeys(warnings))
-    if facts.level == 1 and (unjudged := facts.budget.warning):
-        warnings.append(unjudged)
+        if facts.level == 1 and (unjudged := facts.budget.warning):
+            warnings.append(unjudged)
     if len(violations) > 1:
         violations.sort(key=_position)
     if not (violations or warnings or field_warnings):
