@@ -22,7 +22,7 @@ from jobflow.core.admission.rules.values.expressions import (
     references_are_small,
 )
 from jobflow.core.admission.rules.values.params import param_values_are_small, params_are_few
-from jobflow.core.admission.validate import CREATE_RULES
+from jobflow.core.admission.validate import CREATE_RULES, LIMITS
 from jobflow.core.admission.volcano import job as job_rules
 from jobflow.core.admission.volcano.job_view import job_view
 from jobflow.core.admission.warnings import (
@@ -182,7 +182,7 @@ TOO_LONG = {
     "rule",
     [
         rule
-        for section in CREATE_RULES
+        for section in (*LIMITS, *CREATE_RULES)
         for group in section.groups
         for rule in group.rules
         if rule not in TOO_LONG
@@ -205,7 +205,7 @@ def test_every_field_warning_that_lint_refuses_has_a_refused_example(
 
 
 def test_skipped_rules_find_nothing_in_the_refused_examples() -> None:
-    sections = (*CREATE_RULES, *FLOW_WARNINGS, *FLOW_FIELD_WARNINGS)
+    sections = (*LIMITS, *CREATE_RULES, *FLOW_WARNINGS, *FLOW_FIELD_WARNINGS)
     assert [each for facts in _flows() for each in passed_by(sections, facts)] == []
 
 

@@ -52,6 +52,14 @@ def test_no_verdict_has_more_than_a_thousand_violations(verdict: Callable[[], Ve
     assert len(verdict().violations) == MAX_FINDINGS
 
 
+def test_a_flow_that_breaks_a_limit_is_not_judged_by_other_rules() -> None:
+    steps = ({"name": f"s{i}", "flow": {"flows": [{"name": "?"}]}} for i in range(3 * MANY))
+    found = validate_flow(flow_of(*steps, concurrency={"group": ""}), Known())
+    assert [each.path for each in found.violations] == ["spec.flows"] * 2
+    assert [each.value for each in found.violations] == [3 * MANY] * 2
+    assert not found.warnings
+
+
 def test_rules_stop_after_a_thousand_violations() -> None:
     counter = itertools.count(1)
     last = 0

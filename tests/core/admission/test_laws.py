@@ -16,6 +16,7 @@ from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.changes import need_of
 from jobflow.core.admission.validate import (
     CREATE_RULES,
+    LIMITS,
     Known,
     find_violations,
     validate_flow,
@@ -293,7 +294,7 @@ def flows_of_one_primitive(draw: st.DrawFn) -> Any:
 @pytest.mark.parametrize("known", [Known(), knowing(template_of("a"), template_of("b"))])
 def test_skipped_rules_would_find_nothing(known: Known):
     flow = flow_of("a", "b: a")
-    assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
+    assert passed_by((*LIMITS, *CREATE_RULES), FlowFacts(flow, known)) == []
     assert passed_by(FLOW_WARNINGS, FlowFacts(flow, known)) == []
     assert passed_by(FLOW_FIELD_WARNINGS, FlowFacts(flow, known)) == []
 
@@ -302,7 +303,7 @@ def test_skipped_rules_would_find_nothing(known: Known):
 @given(FLOWS | flows_of_one_primitive(), CLUSTERS)
 def test_skipped_rules_would_find_nothing_in_any_flow(obj: Any, known: Known):
     flow = decoded(obj, JobFlow)
-    assert passed_by(CREATE_RULES, FlowFacts(flow, known)) == []
+    assert passed_by((*LIMITS, *CREATE_RULES), FlowFacts(flow, known)) == []
     assert passed_by(FLOW_WARNINGS, FlowFacts(flow, known)) == []
     assert passed_by(FLOW_FIELD_WARNINGS, FlowFacts(flow, known)) == []
 

@@ -6,7 +6,7 @@ sends, but not from the annotation with its configuration. Source: `pruneNullsFr
 kubectl's `pkg/cmd/apply/apply.go`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -28,9 +28,14 @@ WAYS = "use kubectl apply --server-side, kubectl create or jobflow submit"
 _TEMPLATE = "spec.jobFlowTemplate.spec"
 
 
-def nulls_are_kept(new: JobFlow | CronJobFlow) -> Iterator[Violation]:
+def nulls_are_kept(new: JobFlow | CronJobFlow) -> Iterable[Violation]:
     """Check that a new object still has the nulls of its file, if kubectl has applied it."""
-    if (file := _read_file(new)) is None:
+    applied = (new.metadata.annotations or {}).get(LAST_APPLIED)
+    return () if applied is None else _removed_nulls(new, applied)
+
+
+def _removed_nulls(new: JobFlow | CronJobFlow, applied: str) -> Iterator[Violation]:
+    if (file := _read_file(new, applied)) is None:
         return
     try:
         places = list(islice(null_places(_to_object(file)), MAX_FINDINGS))
@@ -88,10 +93,9 @@ def _in_value(value: Any, path: str) -> Iterator[str]:
         pending += [((place, key), each) for key, each in parts if isinstance(each, dict | list)]
 
 
-def _read_file(new: JobFlow | CronJobFlow) -> dict[str, Any] | None:
+def _read_file(new: JobFlow | CronJobFlow, text: str) -> dict[str, Any] | None:
     """Return the object of the file that kubectl has applied as this one, or None if there is none
     with nulls."""
-    text = (new.metadata.annotations or {}).get(LAST_APPLIED, "")
     if "null" not in text:
         return None
     try:

@@ -36,7 +36,7 @@ from jobflow.core.admission.rule import (
     findings,
     flow_with_options,
 )
-from jobflow.core.admission.rules.flow.child_flows import CHILD_FLOW_RULES
+from jobflow.core.admission.rules.flow.child_flows import CHILD_FLOW_RULES, CHILD_LIMITS
 from jobflow.core.admission.rules.flow.concurrency import CONCURRENCY_RULES
 from jobflow.core.admission.rules.flow.schedules import (
     CRON_RULES,
@@ -44,7 +44,7 @@ from jobflow.core.admission.rules.flow.schedules import (
     deadline_is_long_enough,
     template_is_there,
 )
-from jobflow.core.admission.rules.flow.size_limits import STATUS_SIZE_RULES, flow_is_not_too_deep
+from jobflow.core.admission.rules.flow.size_limits import STATUS_LIMITS, flow_is_not_too_deep
 from jobflow.core.admission.rules.jobs.generated_names import GENERATED_NAME_RULES
 from jobflow.core.admission.rules.jobs.job_defaults import JOB_DEFAULTS_RULES
 from jobflow.core.admission.rules.jobs.patches import PATCH_RULES
@@ -71,12 +71,18 @@ from jobflow.core.admission.warnings import (
 from jobflow.core.cron.flows import sample_flow
 from jobflow.core.manifests.unknown_fields import misfits
 from jobflow.core.spec.outline import Outline
-from jobflow.core.violations import MAX_FINDINGS, Verdict, Violation
+from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Verdict, Violation
 
 PASS = Verdict()
 
+LIMITS = (
+    Section[Rule](every_flow, STATUS_LIMITS),
+    Section[Rule](flow_with_options, CHILD_LIMITS),
+)
+"""Rules of counts. They bound the work of the other rules, which do not judge a flow that breaks
+one."""
 CREATE_RULES = (
-    Section[Rule](every_flow, STEP_RULES),
+    Section[Rule](every_flow, (*STEP_RULES, *GENERATED_NAME_RULES)),
     Section[Rule](
         flow_with_options,
         (
@@ -97,10 +103,10 @@ CREATE_RULES = (
             *JOB_DEFAULTS_RULES,
             *VOLUME_CLAIM_RULES,
             *CONCURRENCY_RULES,
+            *WORK_RULES,
+            *PATCH_RULES,
         ),
     ),
-    Section[Rule](every_flow, (*GENERATED_NAME_RULES, *STATUS_SIZE_RULES)),
-    Section[Rule](flow_with_options, (*WORK_RULES, *PATCH_RULES)),
 )
 
 
@@ -119,20 +125,21 @@ def verdict_of_flow(flow: JobFlow, of_facts: Verdict) -> Verdict:
 
 def validate_facts(facts: FlowFacts) -> Verdict:
     """Validate a new flow by its facts."""
-    if too_deep := _too_deep(facts):
-        return Verdict(too_deep)  # the other rules never meet a deeper value
+    if beyond := _too_deep(facts) or findings(LIMITS, facts):
+        return Verdict(tuple(beyond))
     violations = findings(CREATE_RULES, facts)
     warnings = findings(FLOW_WARNINGS, facts)
-    field_warnings = findings(FLOW_FIELD_WARNINGS, facts)
-    if facts.children:
-        inner = [_of_child(child) for child in facts.children]
-        violations += chain.from_iterable(each.violations for each in inner)
-        warnings += chain.from_iterable(each.warnings for each in inner)
-        field_warnings += chain.from_iterable(each.field_warnings for each in inner)
+    field_warnings: list[FieldWarning] = []
+    if not facts.is_plain:
+        field_warnings = findings(FLOW_FIELD_WARNINGS, facts)
+        for each in map(_of_child, facts.children):
+            violations += each.violations
+            warnings += each.warnings
+            field_warnings += each.field_warnings
         del violations[MAX_FINDINGS:], field_warnings[MAX_FINDINGS:]
         warnings = list(dict.fromkeys(warnings))
-    if facts.level == 1 and (unjudged := facts.budget.warning):
-        warnings.append(unjudged)
+        if facts.level == 1 and (unjudged := facts.budget.warning):
+            warnings.append(unjudged)
     if len(violations) > 1:
         violations.sort(key=_position)
     if not (violations or warnings or field_warnings):
@@ -151,10 +158,12 @@ def find_violations(
         return None
     if facts.children:
         return validate_facts(facts).violations
-    return _too_deep(facts) or sorted(findings(CREATE_RULES, facts), key=_position)
+    found = _too_deep(facts) or findings(LIMITS, facts) or findings(CREATE_RULES, facts)
+    return sorted(found, key=_position)
 
 
-def _too_deep(facts: FlowFacts) -> tuple[Violation, ...]:
+def _too_deep(facts: FlowFacts) -> Sequence[Violation]:
+    """Return the values that are nested too deep; other rules never meet one."""
     spec = facts.flow.spec
     may_be_deep = facts.steps_with_options or spec.params or spec.volume_claims
     return tuple(flow_is_not_too_deep(facts)) if may_be_deep else ()

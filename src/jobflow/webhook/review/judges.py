@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from jobflow.api.flow.control import ConcurrencyPolicy
+from jobflow.api.flow.control import Concurrency, ConcurrencyPolicy
 from jobflow.api.flow.cronjobflow import CronJobFlow
 from jobflow.api.flow.jobflow import JobFlow, JobFlowSpec
 from jobflow.api.flow.jobtemplate import JobTemplate
@@ -155,9 +155,11 @@ class Judge(ABC, Generic[T]):
         need = ", and JobFlow creates such jobs for its users"
         await self._require(user, Right("create", JOBS, new.metadata.namespace, need=need))
 
-    async def _check_replacement(self, user: UserInfo, namespace: str, spec: JobFlowSpec) -> None:
+    async def _check_replacement(
+        self, user: UserInfo, namespace: str, concurrency: Concurrency
+    ) -> None:
         """Who creates flows that cancel others needs the right to cancel them."""
-        if spec.concurrency is None or spec.concurrency.policy != ConcurrencyPolicy.REPLACE:
+        if concurrency.policy != ConcurrencyPolicy.REPLACE:
             return
         if not await self._rights.is_controller(user):
             need = ", which concurrency policy Replace needs because it cancels other flows"
@@ -185,8 +187,10 @@ class FlowJudge(Judge[JobFlow]):
         verdict = verdict_of_flow(new, self._judge_facts(facts))
         if verdict.violations:
             return verdict
-        await self.check_owners(None, new.metadata, user)
-        await self._check_replacement(user, new.metadata.namespace, new.spec)
+        if new.metadata.owner_references:
+            await self.check_owners(None, new.metadata, user)
+        if new.spec.concurrency is not None:
+            await self._check_replacement(user, new.metadata.namespace, new.spec.concurrency)
         await self._check_rights(user, new)
         return await self._try_pods(facts, verdict)
 
@@ -328,8 +332,8 @@ class CronJudge(Judge[CronJobFlow]):
         verdict = verdict_of_cron(new, of_flow)
         if verdict.violations:
             return verdict
-        if replaces:
-            await self._check_replacement(user, new.metadata.namespace, new.flow_spec)
+        if replaces and (concurrency := new.flow_spec.concurrency) is not None:
+            await self._check_replacement(user, new.metadata.namespace, concurrency)
         await self._check_rights(user, new)
         return verdict_of_cron(new, await self._try_pods(facts, of_flow))
 

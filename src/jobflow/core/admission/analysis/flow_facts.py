@@ -291,7 +291,7 @@ class FlowFacts:
     @lazy_property
     def children(self) -> list[Child]:
         """Child flows of steps and of their cases (`child_flows`)."""
-        return child_flows(self)
+        return child_flows(self) if self.steps_with_options else []
 
     @lazy_property
     def references(self) -> list[ResolvedLayer | ChildParams]:

@@ -159,6 +159,7 @@ def _jobs(facts: FlowFacts) -> int:
     return sum(_runs(facts, i) * inner.get(i, 1) for i in range(len(facts.steps)))
 
 
+CHILD_LIMITS = (Group[Rule](lambda facts: facts.steps_with_flows, (child_flows_are_few,)),)
 CHILD_FLOW_RULES = (
     Group[Rule](
         lambda facts: facts.steps_with_flows,
@@ -168,7 +169,6 @@ CHILD_FLOW_RULES = (
             steps_with_flows_have_no_job,
             probes_check_jobs,
             child_flows_are_not_too_deep,
-            child_flows_are_few,
             jobs_of_a_tree_are_few,
             names_of_a_tree_are_unique,
         ),

@@ -213,4 +213,4 @@ class _StatusOfOptions:
         return self._sizes[each.from_]
 
 
-STATUS_SIZE_RULES = (Group[Rule](every_flow, (status_fits,)),)
+STATUS_LIMITS = (Group[Rule](every_flow, (status_fits,)),)

@@ -8,6 +8,7 @@ comes from (`layer_locations`). Values that only a run knows (`open_paths`) are 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain, islice
 from typing import Any
 
@@ -88,7 +89,9 @@ def jobs_are_valid(facts: FlowFacts) -> Iterator[Violation]:
     """Without a known template, only rules that need none apply."""
     faults_of = _SpecFaults(facts.flow.spec.job_defaults)
     resolved = {id(layer) for spec in facts.resolved_specs for layer in spec.layers}
-    others = [layer for layer in facts.resolved_layers if id(layer) not in resolved]
+    others = [
+        layer for layer in facts.resolved_layers if not (layer.large or id(layer) in resolved)
+    ]
     faults = chain(
         faults_of.defaults,
         chain.from_iterable(map(faults_of.spec, facts.resolved_specs)),
@@ -237,13 +240,17 @@ def _needs_no_template(fault: Violation) -> bool:
 def _holds_for_any_run(spec: Mapping[str, Any]) -> Callable[[Violation], bool]:
     """Return a predicate: whether a fault holds for any value of the open references. It is neither
     at, above nor below one, nor about task names if one of these is open."""
-    open_places = frozenset(open_paths(spec))
-    above = frozenset(part for place in open_places for part in _beginnings(place))
-    has_open_task = any(_TASK.fullmatch(place) for place in open_places)
+
+    @cache
+    def places() -> tuple[frozenset[str], frozenset[str]]:
+        """Return the places of open references, and all above them."""
+        found = frozenset(open_paths(spec))
+        return found, frozenset(part for place in found for part in _beginnings(place))
 
     def holds(fault: Violation) -> bool:
+        open_places, above = places()
         path = fault.path.removeprefix(".")
-        if has_open_task and _ABOUT_TASK_NAMES.fullmatch(path):
+        if _ABOUT_TASK_NAMES.fullmatch(path) and any(map(_TASK.fullmatch, open_places)):
             return False
         if path in above and fault.reason is not Reason.NOT_SUPPORTED:
             return False  # an unsupported word, such as the name of a plugin, stays a fault
