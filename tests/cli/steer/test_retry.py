@@ -50,8 +50,8 @@ async def test_a_dry_run_lists_what_would_run_again_and_sends_nothing(
         0,
         "JobFlow f: these run again\n"
         "  a  Failed\n"
-        "  b  Completed  completed jobs ran 2h\n"
-        "Completed jobs of f that run again ran 2h in all.\n",
+        "  b  Completed  its completed jobs ran for 2h\n"
+        "Completed jobs of f that run again ran for 2h in all.\n",
         "",
     )
     assert await world.raw(COMMANDS) == []

@@ -45,14 +45,10 @@ class Preview:
         width = max(map(len, places))
         yield f"JobFlow {name}: these run again"
         for each, place in zip(self.again, places, strict=True):
-            ran = (
-                f"  completed jobs ran {format_duration(each.lost)}"
-                if each.lost is not None
-                else ""
-            )
+            ran = f"  its completed jobs ran for {format_duration(each.lost)}" if each.lost else ""
             yield f"  {place:<{width}}  {each.phase}{ran}"
         if lost := sum_lost(self.again):
-            yield f"Completed jobs of {name} that run again ran {format_duration(lost)} in all."
+            yield f"Completed jobs of {name} that run again ran for {format_duration(lost)} in all."
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON of `-o json`."""
