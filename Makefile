@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait for a third of their time, so three processes fit on two cores.
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 
-.PHONY: demo test coverage test-long explore test-cluster lint crds manifests pictures bench bench-cluster bench-peers dist lock sbom clean
+.PHONY: demo test coverage test-long explore test-cluster test-chaos lint crds manifests pictures bench bench-cluster bench-peers dist lock sbom clean
 .DEFAULT_GOAL := test
 
 # A lock names every package, so pip resolves none: some versions of it take the newest release of an
@@ -39,6 +39,9 @@ explore: $(VENV)/installed ## every state of small flows, with a process per cor
 
 test-cluster: $(VENV)/installed ## the tests that need a real kube-apiserver, which Go builds the first time
 	$(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/pytest -n 2 --dist loadfile -m cluster $(PYTEST_ARGS)
+
+test-chaos: $(VENV)/installed ## ten minutes of chaos on a real kube-apiserver; CHAOS_ARGS='--seed 7 --minutes 1' replays a minute
+	PYTHONPATH=tests:. $(BIN)/python tests/support/cluster/control_plane_binaries.py $(BIN)/python -m chaos $(CHAOS_ARGS)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check src tests bench charts tools examples

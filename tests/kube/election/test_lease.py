@@ -8,6 +8,7 @@ import pytest
 
 from jobflow.kube.election.candidate import LOOK, Candidate, Claim, Step, Timing, Wait
 from jobflow.kube.election.lease import Lease, first_claim
+from jobflow.kube.errors import UnreadableAnswer
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
 NOON = "2026-03-04T12:00:00.000000Z"
@@ -18,6 +19,22 @@ def stored(version: str = "1", **spec: Any) -> Lease:
     """A Lease as an API server returns it."""
     meta = {"name": "jobflow", "namespace": "ns", "uid": "u", "resourceVersion": version}
     return Lease({"metadata": {**meta, "labels": {"team": "hpc"}}, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"<html>please log in</html>",
+        b"",
+        b"[]",
+        b'{"kind": "Status"}',
+        b'{"metadata": {"uid": "u"}}',
+        b'{"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": {"holderIdentity": 1}}',
+    ],
+)
+def test_an_answer_that_is_no_lease_is_an_error_of_the_request(answer: bytes) -> None:
+    with pytest.raises(UnreadableAnswer, match="cannot be read"):
+        Lease.read(answer)
 
 
 def spec_of(body: bytes) -> dict[str, Any]:

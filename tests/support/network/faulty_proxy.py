@@ -62,7 +62,21 @@ class ErrorFrame:
     error: Refuse
 
 
-Fault = Refuse | EndWatch | ErrorFrame | None
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Answer with HTML, as a proxy or a login page in between does."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """Forward the request after some seconds."""
+
+    seconds: float
+
+
+Fault = Refuse | EndWatch | ErrorFrame | Page | Slow | None
 Faults = Callable[[web.Request], Fault]
 
 
@@ -76,7 +90,8 @@ def is_list(request: web.Request) -> bool:
 
 
 class FaultyProxy(LocalServer):
-    """Forwards every request for which `faults` returns None."""
+    """Forwards every request for which `faults` returns None. Cuts the connection if the API server
+    does."""
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(self._handle)
@@ -115,6 +130,21 @@ class FaultyProxy(LocalServer):
                 self.faulted[f"ERROR {error.code}"] += 1
                 frame = json.dumps({"type": "ERROR", "object": error.status}) + "\n"
                 return web.Response(text=frame, content_type="application/json")
+            case Page(code):
+                self.faulted[f"HTML {code}"] += 1
+                return web.Response(status=code, text="<html>", content_type="text/html")
+            case Slow(seconds):
+                self.faulted["slow"] += 1
+                await asyncio.sleep(seconds)
+        try:
+            return await self._answer(request, fault)
+        except aiohttp.ClientError:
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=502)
+
+    async def _answer(self, request: web.Request, fault: Fault) -> web.StreamResponse:
+        """Forward a request, and return the answer of the API server, unless a fault hides it."""
         async with await self._forward(request) as answer:
             if is_watch(request) and answer.status == 200:
                 return await self._stream(request, answer, fault)

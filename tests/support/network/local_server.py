@@ -26,11 +26,15 @@ class LocalServer:
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls).start()
         scheme = "https" if self._tls else "http"
-        self.url = f"{scheme}://127.0.0.1:{self._runner.addresses[0][1]}"
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self._runner.cleanup()
+
+    @property
+    def port(self) -> int:
+        return int(self._runner.addresses[0][1])
 
 
 class StreamServer:

@@ -10,7 +10,31 @@ from typing import Any, Self
 
 import msgspec
 
+from jobflow.kube.reading import decoder
+
 MICROSECOND = timedelta(microseconds=1)
+
+
+class LeaseMeta(msgspec.Struct, rename="camel"):
+    """The fields of `metadata` that a claim needs."""
+
+    uid: str
+    resource_version: str
+
+
+class LeaseSpec(msgspec.Struct, rename="camel"):
+    """The fields of `spec` that a claim reads."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+
+
+class LeaseAnswer(msgspec.Struct):
+    """The shape of a stored Lease."""
+
+    metadata: LeaseMeta
+    spec: LeaseSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +45,8 @@ class Lease:
 
     @classmethod
     def read(cls, body: bytes) -> Self:
-        """Decode the body of an answer."""
+        """Decode the body of an answer. Raises UnreadableAnswer if it is not a stored Lease."""
+        decoder(LeaseAnswer).decode(body)
         return cls(msgspec.json.decode(body))
 
     @property
