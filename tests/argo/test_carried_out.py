@@ -76,7 +76,7 @@ LOG = "/dev/termination-log"
 WORD = "{{inputs.parameters.x}}"
 COLLECTED: list[tuple[str, list[dict[str, Any]], str, str]] = [
     (f"echo {WORD} > {LOG}", [file_output("o", LOG)], "parameters.o", "[a,b]"),
-    (f"echo {WORD} > {LOG}", [file_output("o", LOG, default="d")], "parameters.o", "[a,d,b]"),
+    (f"echo {WORD} > {LOG}", [file_output("o", LOG, default="d")], "parameters.o", "[a,b]"),
     (f": > {LOG}", [file_output("o", LOG)], "parameters.o", "[,]"),
     (f"echo {WORD}", [], "result", "[a,b]"),
     (f"echo {WORD} > {LOG}", [file_output("o", LOG)], "parameters", "[{o:a},{o:b}]"),

@@ -182,7 +182,8 @@ def test_a_loop_over_the_result_of_a_step() -> None:
     script = shell("script", "cat list")
     found = migrate(workflow(main, script, echo(inputs=inputs("message"))))
     assert found.step("use")["forEach"] == {"from": 'steps["make"].outputs.items'}
-    assert found.step("use")["container"]["args"] == ["$(item.k)"]
+    assert found.step("use")["container"]["args"] == ["$(vars.k)"]
+    assert found.step("use")["vars"] == {"k": 'get(item, "k", "{{item.k}}")'}
 
 
 def test_a_condition_on_the_item_chooses_items() -> None:
@@ -198,7 +199,7 @@ def test_results_of_a_loop_are_a_list() -> None:
         workflow(steps("main", [first], [last]), shell("script"), echo(inputs=inputs("message")))
     )
     assert found.step("b")["vars"] == {
-        "results": 'steps["a"].items.filter(i, i.phase == "Completed" || "text" in i.outputs)'
+        "results": 'steps["a"].items.filter(i, i.phase == "Completed")'
         '.map(i, get(i.outputs, "text", ""))'
     }
     assert found.step("b")["container"]["args"] == ["$(vars.results)"]

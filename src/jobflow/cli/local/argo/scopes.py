@@ -7,8 +7,8 @@ around it becomes one of its params.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jobflow.cli.local.argo.expressions.cel import tag_value
@@ -17,8 +17,10 @@ from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
 from jobflow.cli.local.argo.expressions.values import (
     Kind,
     Ref,
+    Resolve,
     Text,
     as_ref,
+    as_text,
     join,
     literal,
     member,
@@ -33,6 +35,13 @@ _OURS = re.compile(
     r"\$(?=\((?:params|item|index|attempt|retries|flow|steps|vars|last|failure)[.)])"
 )
 _PHASE_WORDS = '({0} == "Completed" ? "Succeeded" : {0})'
+_LACKS = "{} has no value if the step does not run, or fails before it writes it: {}"
+_NO_KEY = "{} has no value for an item without this key: {}"
+_FAILS = "the flow then fails, ExpressionError; Argo ends it with an error"
+_IS_TAG = (
+    "the child flow then gets the text of the tag, as in Argo; a condition on it is false, and a "
+    "loop over it fails"
+)
 _NO_EQUAL = {
     "startedAt": "the time of a step is in its status only",
     "finishedAt": "the time of a step is in its status only",
@@ -62,8 +71,16 @@ class StepInfo:
     has_json: bool = False
     """Whether the results seem to be JSON."""
     is_loop: bool = False
+    may_be_empty: bool = False
+    """Whether it is a loop whose number of items is known only when it starts."""
     is_taken: bool = True
-    """Whether it always runs if nothing fails."""
+    """Whether it has no `when` of its own, which Argo skips."""
+    may_be_omitted: bool = False
+    """Whether its dependencies may exclude it although nothing fails."""
+    is_survived: bool = False
+    """Whether a step after it may run although it has failed."""
+    is_sure: bool = True
+    """Whether it has completed whenever a step after it runs."""
     upstream: tuple[str, ...] = ()
     """Names in Argo of the steps that it waits for."""
     has_artifacts: bool = False
@@ -76,7 +93,7 @@ class StepInfo:
         if self.is_loop:
             each = f"get(i.outputs, {quote(key)}, {quote(self.defaults.get(name, ''))})"
             each = f"json({each})" if self.has_json and not name else each
-            cel = f"{self.items_with(key, has_default=name in self.defaults)}.map(i, {each})"
+            cel = f"{self.completed_items}.map(i, {each})"
             return (Ref(cel, kind=Kind.LIST, hint=identifier(name or "results")),)
         of_step = f"steps[{quote(self.name)}].outputs"
         kind = Kind.LIST if name in self.lists else Kind.TEXT
@@ -86,14 +103,19 @@ class StepInfo:
             cel = or_else.replace("%s", quote(self.defaults[name]))
             return (Ref(cel, kind=kind, hint=hint, or_else=or_else),)
         path = f"steps.{self.name}.outputs.{key}"
-        return (Ref(f"{of_step}{member(key)}", path, kind, hint, or_else=or_else),)
+        cel = f"{of_step}{member(key)}"
+        lacks = not self.is_sure
+        return (Ref(cel, path, kind, hint, or_else=or_else, may_lack=lacks),)
 
-    def items_with(self, key: str, *, has_default: bool = False) -> str:
-        """Return CEL of the items of a loop that have an output in Argo. A failed one has those
-        that it wrote, or their defaults; one that did not run has none."""
-        ended = 'i.phase == "Completed" || '
-        ended += 'i.phase == "Failed"' if has_default else f"{quote(key)} in i.outputs"
-        return f"steps[{quote(self.name)}].items.filter(i, {ended})"
+    def may_end_unasked(self, accepted: Container[str]) -> bool:
+        """Whether it may end, without a failure, otherwise than a dependency accepts."""
+        skipped = not self.is_taken and "Skipped" not in accepted
+        return skipped or (self.may_be_omitted and self.is_taken and "Omitted" not in accepted)
+
+    @property
+    def completed_items(self) -> str:
+        """CEL of the items of a loop of which Argo lists the outputs."""
+        return f'steps[{quote(self.name)}].items.filter(i, i.phase == "Completed")'
 
 
 @dataclass(slots=True)
@@ -213,11 +235,15 @@ class Context:
     """Siblings by their names in Argo."""
     draft: StepDraft = field(default_factory=StepDraft)
     item: Ref | None = None
+    item_keys: Container[str] = ()
+    """Keys that all items have."""
     paths: Mapping[str, str] = field(default_factory=dict)
     """Paths of files in the container, by the tag without `.path`."""
     is_pod: bool = False
     in_finally: bool = False
     own_name: str = ""
+    into_flow: bool = False
+    """Whether the values become params of a child flow."""
 
     def data(self, value: Field) -> Any:
         """Return a part of the manifest with references for tags."""
@@ -229,17 +255,23 @@ class Context:
         found = value.data
         return self.render(self.text(value)) if isinstance(found, str) else found
 
-    def text(self, value: Field) -> Text:
-        """Return a scalar with its tags resolved. Tags without an equal are reported and stay."""
+    def text(self, value: Field, *, must_exist: bool = False) -> Text:
+        """Return a scalar with its tags resolved. Tags without an equal are reported and stay. With
+        `must_exist`, outputs that may not exist are reported too."""
         pieces = split_tags(value.text)
         return join(
-            *(self.tag(piece, value) if i % 2 else (piece,) for i, piece in enumerate(pieces))
+            *(
+                self.tag(piece, value, must_exist=must_exist) if i % 2 else (piece,)
+                for i, piece in enumerate(pieces)
+            )
         )
 
-    def tag(self, inside: str, value: Field) -> Text:
+    def tag(self, inside: str, value: Field, *, must_exist: bool = False) -> Text:
         """Return the value of a tag in a scalar; one without an equal is reported and stays."""
+        is_expression = inside.lstrip().startswith("=")
         try:
-            found = tag_value(inside, self.resolve)
+            resolve = self.resolver(value, must_exist=must_exist or is_expression)
+            found = tag_value(inside, resolve)
             size = sum(len(part if isinstance(part, str) else part.cel) for part in found)
             value.findings.budget.spend(size // 2)
             return found
@@ -253,13 +285,37 @@ class Context:
 
     def render(self, value: Text) -> str:
         """Return a value as a text with references; what has to be computed becomes a var."""
-        return "".join(
-            _OURS.sub("$$", part) if isinstance(part, str) else self._reference(part)
-            for part in value
-        )
+        found = ""
+        for part in value:
+            if isinstance(part, str):
+                found += _OURS.sub("$$", part)
+                continue
+            plain = found.rstrip("$")
+            if dollars := "$" * ((len(found) - len(plain) + 1) // 2):  # Kubernetes halves them
+                part = replace(part, cel=f"{quote(dollars)} + {as_text(part)}", path="")
+            found = plain + self._reference(part)
+        return found
 
     def _reference(self, ref: Ref) -> str:
         return f"$({ref.path})" if ref.path else f"$(vars.{self.draft.var(ref)})"
+
+    def resolver(self, value: Field, *, must_exist: bool = True) -> Resolve:
+        """Return `resolve` for a field. An output that may not exist is reported if it must, as in
+        a condition, a loop or an expression; in a text, Argo leaves the tag in its place."""
+
+        def resolve(keys: tuple[str, ...]) -> Text:
+            found = self.resolve(keys)
+            ref, tag = single(found), ".".join(keys)
+            if ref is None or not ref.may_lack:
+                return found
+            if must_exist:
+                value.check((_NO_KEY if keys[0] == "item" else _LACKS).format(tag, _FAILS))
+                return found
+            if self.into_flow and keys[0] != "item":
+                value.check(_LACKS.format(tag, _IS_TAG))
+            return (_or_its_tag(ref, tag),)
+
+        return resolve
 
     def resolve(self, keys: tuple[str, ...]) -> Text:
         """Return the value of a tag. Raises UnsupportedExpression."""
@@ -300,6 +356,9 @@ class Context:
                 kind = Kind.LIST if ".".join(rest) in info.lists else Kind.ANY
                 return outer(name, Ref(f"params.{name}", f"params.{name}", kind, name))
             case ("outputs", "parameters", name) if (ref := info.outputs.get(name)) is not None:
+                ref = replace(ref, may_lack=ref.may_lack or self.in_finally)
+                if self.scope.parent is not None:
+                    ref = _or_its_tag(ref, f"workflow.outputs.parameters.{name}")
                 return outer(name, ref)
             case ("parameters", "json") | ("parameters",):
                 return self._all_params()
@@ -355,18 +414,37 @@ class Context:
                 return (Ref(cel, kind=Kind.NUMBER, hint="exit_code"),)
             case ("ip",):
                 self.scope.workflow.needs_addresses = True
-                job = Ref(f"{step}.job", f"steps.{info.name}.job", Kind.TEXT, "job")
-                return join((job,), ("-main-0.",), (job,))
+                return self._address(info, step, sample)
             case (fact,) if fact in _NO_EQUAL:
                 raise UnsupportedExpression(_NO_EQUAL[fact])
         raise UnsupportedExpression(f"{sample} has no equal")
+
+    def _address(self, info: StepInfo, step: str, sample: str) -> Text:
+        if info.is_sure:
+            job = Ref(f"{step}.job", f"steps.{info.name}.job", Kind.TEXT, "job")
+            return join((job,), ("-main-0.",), (job,))
+        address = f'{step}.job + "-main-0." + {step}.job'
+        cel = f'{step}.phase == "Skipped" ? {quote(f"{{{{{sample}}}}}")} : {address}'
+        return (Ref(f"({cel})", kind=Kind.TEXT, hint="address"),)
 
     def _of_item(self, item: Ref, keys: tuple[str, ...]) -> Text:
         if not keys:
             return (item,)
         path = ".".join((item.path, *keys)) if item.path else ""
         kind = Kind.ANY if item.kind is Kind.ANY else Kind.JSON
-        return (Ref(item.cel + "".join(map(member, keys)), path, kind, identifier(keys[-1])),)
+        found = Ref(item.cel + "".join(map(member, keys)), path, kind, identifier(keys[-1]))
+        if len(keys) == 1 and keys[0] not in self.item_keys:
+            or_else = f"get({item.cel}, {quote(keys[0])}, %s)"
+            found = replace(found, or_else=or_else, may_lack=True)
+        return (found,)
+
+
+def _or_its_tag(ref: Ref, tag: str) -> Ref:
+    """Return a value, or the text of its tag if it may not exist."""
+    if not ref.may_lack:
+        return ref
+    cel = ref.or_else.replace("%s", quote(f"{{{{{tag}}}}}"))
+    return replace(ref, cel=cel, path="", may_lack=False)
 
 
 _LAST_RETRY = {
@@ -385,8 +463,7 @@ def _all_outputs(info: StepInfo, step: str) -> Text:
     if keys == ["text"]:
         name = next(name for name in info.outputs if name)
         each = f'get(i.outputs, "text", {quote(info.defaults.get(name, ""))})'
-        items = info.items_with("text", has_default=name in info.defaults)
-        cel = f"{items}.map(i, {{{quote(name)}: {each}}})"
+        cel = f"{info.completed_items}.map(i, {{{quote(name)}: {each}}})"
     else:
-        cel = f"{step}.items.filter(i, size(i.outputs) > 0).map(i, i.outputs)"
+        cel = f"{info.completed_items}.map(i, i.outputs)"
     return (Ref(cel, kind=Kind.LIST, hint="outputs"),)

@@ -25,7 +25,8 @@ def bind(task: Field, called: Called, context: Context) -> dict[str, Text]:
         report_artifacts(called.template, direction)
     report_artifacts(task, "arguments")
     found: dict[str, Text] = {}
-    inner = replace(context, inputs=ChainMap(found, context.inputs))  # type: ignore[arg-type]  # of which only the first is written
+    into_flow = any(called.template.get(kind) is not None for kind in ("dag", "steps"))
+    inner = replace(context, inputs=ChainMap(found, context.inputs), into_flow=into_flow)  # type: ignore[arg-type]  # of which only the first is written
     for parameter in parameters_of(called.template, "inputs"):
         name = parameter.text_of("name")
         for key in ("description", "enum", "globalName"):
