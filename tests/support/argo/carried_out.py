@@ -1,6 +1,5 @@
 """Converted workflows in virtual time: their ends, and the texts that their pods got."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,7 +10,7 @@ import msgspec
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SANDBOX_PREFIX
 from jobflow.sandbox.virtual_time.cluster import VirtualCluster
-from support.argo.migrated import Migrated, inputs, migrate, parameters
+from support.argo.migrated import Migrated, inputs, migrate
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,9 @@ def carry_out(*objects: Mapping[str, Any]) -> CarriedOut:
     assert end.final, "it ends"
     listed = [each.present for each in cluster.all_flows]
     errors = [flow.status.state.message or "" for flow in listed if _erred(flow.status.state)]
-    errors += [c.message or "" for flow in listed for c in flow.status.conditions.values() if _erred(c)]
+    errors += [
+        c.message or "" for flow in listed for c in flow.status.conditions.values() if _erred(c)
+    ]
     return CarriedOut(str(end.status.state.phase), _told(cluster), errors, migrated)
 
 

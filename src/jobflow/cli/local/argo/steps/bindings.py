@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import ChainMap
 from dataclasses import replace
 
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.expressions.values import Ref, Text, literal, quote, single
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.library import Called
-from jobflow.cli.local.argo.scopes import Context
 from jobflow.cli.local.argo.usage import parameters_of
 
 _ARTIFACT = (

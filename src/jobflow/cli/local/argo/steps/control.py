@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobflow.api.duration import parse_duration
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.expressions.cel import condition_to_cel, test_to_cel
 from jobflow.cli.local.argo.expressions.parse import split_tags
 from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
@@ -23,7 +24,6 @@ from jobflow.cli.local.argo.expressions.values import (
     whole,
 )
 from jobflow.cli.local.argo.fields import Field
-from jobflow.cli.local.argo.scopes import Context
 from jobflow.core.text import shorten
 
 MAX_RETRIES = 100
@@ -217,8 +217,9 @@ def retry_of(template: Field, context: Context) -> dict[str, Any]:
         retry["backoff"] = backoff
     expression = strategy.get("expression")
     if expression is not None:
+        failed = replace(context, has_failed=True)
         try:
-            retry["when"] = test_to_cel(expression.text, context.resolver(expression))
+            retry["when"] = test_to_cel(expression.text, failed.resolver(expression))
         except UnsupportedExpression as error:
             expression.gap(str(error))
     if strategy.at("affinity", "nodeAntiAffinity") is not None:

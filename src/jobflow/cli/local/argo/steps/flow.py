@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.expressions.cel import expression_to_ref
 from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
 from jobflow.cli.local.argo.expressions.values import Kind, as_ref, whole
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.library import Called, template_of
-from jobflow.cli.local.argo.scopes import Context, StepInfo, identifier
+from jobflow.cli.local.argo.scopes import StepInfo, identifier
 from jobflow.cli.local.argo.steps.bindings import bind, report_artifacts
 from jobflow.cli.local.argo.steps.bodies import AGAIN, NEXT, Workflow, report_template
 from jobflow.cli.local.argo.steps.control import condition_of, has_items
@@ -266,9 +267,15 @@ def _forgive(called: Called, tasks: Sequence[Task]) -> None:
             if depends is not None and name not in names:
                 depends.check(f"the flow fails if an item of {name} fails; in Argo only if all do")
         for term in list(task.depends.terms) if task.depends.test is None else ():
-            is_survived = term.task in names or (term.ends and term.task in tolerated)
-            if is_survived and term.condition == "Completed":
+            if term.condition != "Completed":
+                continue
+            if term.task in names or (term.ends and term.task in tolerated):
                 task.depends.require_success(term.task)
+            if term.ends and term.task in tolerated - names:
+                task.entry.check(
+                    f"the flow succeeds if {term.task} fails; Argo's may fail, as {task.name} is "
+                    "omitted"
+                )
 
 
 def _note_ends(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.expressions.parse import split_tags
 from jobflow.cli.local.argo.expressions.values import quote
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.library import Called, Library, template_of
-from jobflow.cli.local.argo.scopes import Context, StepDraft, StepInfo
+from jobflow.cli.local.argo.scopes import StepDraft, StepInfo
 from jobflow.cli.local.argo.steps.bindings import bind
 from jobflow.cli.local.argo.steps.bodies import Workflow, WritesFlows, body_of, note_global
 from jobflow.cli.local.argo.steps.control import condition_of, expression_of, loop_of
