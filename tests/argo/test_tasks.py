@@ -290,6 +290,18 @@ def test_hooks_at_the_end_of_a_step() -> None:
     assert targets(found.step("a-exit")) == {"targets": ["a"], "condition": "Finished"}
     assert found.step("a-odd")["when"] == 'steps["a"].phase == "Failed"'
     assert targets(found.step("b-exit")) == {"targets": ["b"], "condition": "Finished"}
+    assert found.step("b-exit")["when"] == 'steps["b"].phase != "Skipped"'
+    assert found.step("b-exit")["continueOnFailure"] is True
+
+
+def test_a_hook_of_a_loop_runs_once_with_a_warning() -> None:
+    main = steps("main", [step("a", withItems=[1, 2], onExit="echo")])
+    assert migrate(workflow(main, echo())).found("warning") == [
+        (
+            "spec.templates[0].steps[0][0].onExit",
+            "runs once, after all items; in Argo it runs after each",
+        )
+    ]
 
 
 def test_a_hook_beside_a_running_step_is_named() -> None:

@@ -1,6 +1,6 @@
 """Converted workflows in virtual time: their ends, and the texts that their pods got."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -39,42 +39,36 @@ def carry_out(*objects: Mapping[str, Any]) -> CarriedOut:
     cluster.run()
     [end] = cluster.flows
     assert end.final, "it ends"
-    listed = [each.present for each in cluster.all_flows]
-    errors = [flow.status.state.message or "" for flow in listed if _erred(flow.status.state)]
-    errors += [
-        c.message or "" for flow in listed for c in flow.status.conditions.values() if _erred(c)
-    ]
-    return CarriedOut(str(end.status.state.phase), _told(cluster), errors, migrated)
+    return CarriedOut(str(end.status.state.phase), _told(cluster), [*_errors(cluster)], migrated)
 
 
-def _erred(state: Any) -> bool:
-    return state is not None and str(state.reason) == "ExpressionError"
+def _errors(cluster: VirtualCluster) -> Iterator[str]:
+    for status in (each.present.status for each in cluster.all_flows):
+        for each in (status.state, *(status.conditions or {}).values()):
+            if str(each.reason) == "ExpressionError":
+                yield each.message or ""
 
 
 def _told(cluster: VirtualCluster) -> list[str]:
     found = []
     for each in cluster.jobs:
-        [task, *_] = each.job.spec.tasks or ()
-        [text] = [e["value"] for e in task.template["spec"]["containers"][0]["env"]]
+        template = (each.job.spec.tasks or ())[0].template or {}
+        [text] = [e["value"] for e in template["spec"]["containers"][0]["env"]]
         if text:
             found.append(text.replace("$$", "$"))
     return found
 
 
 def program(name: str, *inputs_: str, text: str = "", **more: Any) -> dict[str, Any]:
-    """Return a template whose pod gets a text, exits with its input `code`, and writes its input
-    `out` as an output, if it has them."""
-    annotations = {}
-    if "code" in inputs_:
-        annotations[f"{SANDBOX_PREFIX}exit-code"] = "{{inputs.parameters.code}}"
-    if "out" in inputs_:
-        annotations[f"{SANDBOX_PREFIX}output"] = "{{inputs.parameters.out}}"
-    container = {
-        "image": "alpine",
-        "command": ["sh", "-c", "true"],
-        "env": [{"name": "TEXT", "value": text}],
+    """Return a template whose pod gets a text as a variable, exits with its input `code`, and
+    writes its input `out` as an output, if it has these inputs."""
+    settings = {"code": "exit-code", "out": "output"}
+    annotations = {
+        f"{SANDBOX_PREFIX}{setting}": f"{{{{inputs.parameters.{name}}}}}"
+        for name, setting in settings.items()
+        if name in inputs_
     }
-    found = {"name": name, "container": container, **more}
-    if annotations:
-        found["metadata"] = {"annotations": annotations}
-    return found | ({"inputs": inputs(*inputs_)} if inputs_ else {})
+    environment = [{"name": "TEXT", "value": text}]
+    container = {"image": "alpine", "command": ["sh", "-c", "true"], "env": environment}
+    found = {"name": name, "container": container, "inputs": inputs(*inputs_), **more}
+    return found | ({"metadata": {"annotations": annotations}} if annotations else {})

@@ -288,5 +288,5 @@ def _all_outputs(info: StepInfo, step: str) -> Text:
         each = f'get(i.outputs, "text", {quote(info.defaults.get(name, ""))})'
         cel = f"{info.completed_items}.map(i, {{{quote(name)}: {each}}})"
     else:
-        cel = f"{info.completed_items}.map(i, i.outputs)"
+        cel = f"{info.completed_items}.filter(i, size(i.outputs) > 0).map(i, i.outputs)"
     return (Ref(cel, kind=Kind.LIST, hint="outputs"),)

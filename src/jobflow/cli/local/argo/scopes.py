@@ -188,8 +188,6 @@ class StepDraft:
     by_value: dict[tuple[str, str], str] = field(default_factory=dict)
     """The name of the var by its hint and its CEL."""
     needs_pod_name: bool = False
-    can_compute: bool = True
-    """Whether the step can have vars."""
 
     def var(self, ref: Ref) -> str:
         """Return the name of the var that has a value."""

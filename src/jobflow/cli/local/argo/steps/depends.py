@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,8 @@ class Kinds:
     conditional: Container[str] = ()
     """Those with a `when` of their own, which Argo skips. It omits a task that `depends` excludes,
     and lets nothing run behind it that does not ask for that."""
+    tolerated: Container[str] = ()
+    """Those with `continueOn`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,20 +270,21 @@ def _holds(tree: Junction | Term, ends: Mapping[str, str]) -> bool:
 
 def _cel(tree: Junction | Term, names: Mapping[str, str], kinds: Kinds) -> str:
     if isinstance(tree, Term):
-        ends = sorted(tree.ends or (_DEFAULT - {"Daemoned"}))
-        tests = [*dict.fromkeys(test for end in ends for test in _tests(tree.task, end, kinds))]
+        usual = _PASSED | {"Skipped"} | ({"Failed"} if tree.task in kinds.tolerated else set())
+        tests = [*dict.fromkeys(_tests(tree.task, tree.ends or usual, kinds))]
         texts = [test.format(f"steps[{quote(names[tree.task])}]") for test in tests]
         return texts[0] if len(texts) == 1 else f"({' || '.join(texts)})" if texts else "false"
     parts = [_cel(part, names, kinds) for part in tree.parts]
     return f"!({parts[0]})" if tree.sign == "!" else f"({f' {tree.sign} '.join(parts)})"
 
 
-def _tests(task: str, end: str, kinds: Kinds) -> Iterator[str]:
-    """Yield tests of a step, one of which holds if its task has an end."""
+def _tests(task: str, ends: Set[str], kinds: Kinds) -> Iterator[str]:
+    """Yield tests of a step, one of which holds if its task has one of some ends."""
     is_conditional = task in kinds.conditional
-    if end == "Omitted" and is_conditional:
-        yield '({0}.phase == "Skipped" && {0}.reason != "NotTaken")'
-    elif end != _NEVER and (end != "Skipped" or is_conditional):
-        yield _TESTS[end]
-    if end == "Skipped" and task in kinds.loops:
+    for end in sorted(ends - {_NEVER}):
+        if end == "Omitted" and is_conditional:
+            yield '({0}.phase == "Skipped" && {0}.reason != "NotTaken")'
+        elif end != "Skipped" or is_conditional:
+            yield _TESTS[end]
+    if "Skipped" in ends and "Succeeded" not in ends and task in kinds.loops:
         yield _OF_EMPTY_LOOP

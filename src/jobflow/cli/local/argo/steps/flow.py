@@ -72,7 +72,8 @@ class FlowWriter:
         _forgive(called, tasks)
         _note_ends(tasks, infos)
         probes = probes_of(tasks, called.library)
-        writer = TaskWriter(self.workflow, self, called, context, infos, probes)
+        kinds = _kinds([task.entry for task in tasks])
+        writer = TaskWriter(self.workflow, self, called, context, infos, probes, kinds)
         for task in tasks:
             flow["flows"] += writer.steps(task)
         flow |= self._policies(called, tasks, context)
@@ -156,8 +157,12 @@ def _dag_tasks(called: Called) -> list[Task]:
 
 
 def _kinds(tasks: Sequence[Field]) -> Kinds:
-    loops = {each.text_of("name") for each in tasks if has_items(each)}
-    return Kinds(loops, {each.text_of("name") for each in tasks if is_conditional(each)})
+    named = {each.text_of("name"): each for each in tasks}
+    return Kinds(
+        loops={name for name, each in named.items() if has_items(each)},
+        conditional={name for name, each in named.items() if is_conditional(each)},
+        tolerated={name for name, each in named.items() if each.get("continueOn") is not None},
+    )
 
 
 def _dependencies(task: Field, kinds: Kinds) -> Dependencies:
@@ -259,19 +264,26 @@ def _forgive(called: Called, tasks: Sequence[Task]) -> None:
             "continueOnFailure of such steps"
         )
         return
-    tolerated = {task.name for task in tasks if task.entry.get("continueOn") is not None}
     for task in tasks:
         task.is_forgiven = task.name in names
         depends = task.entry.get("depends")
         for name in task.depends.asked_for_any():
             if depends is not None and name not in names:
                 depends.check(f"the flow fails if an item of {name} fails; in Argo only if all do")
-        for term in list(task.depends.terms) if task.depends.test is None else ():
-            if term.condition != "Completed":
-                continue
-            if term.task in names or (term.ends and term.task in tolerated):
+    _require_success(tasks)
+
+
+def _require_success(tasks: Sequence[Task]) -> None:
+    """Let tasks behind one whose failure is tolerated run only if they ask for that."""
+    by_name = {task.name: task for task in tasks}
+    for task in tasks:
+        terms = task.depends.terms if task.depends.test is None else []
+        for term in [each for each in terms if each.condition == "Completed"]:
+            before = by_name[term.task]
+            is_strict = term.ends and before.entry.get("continueOn") is not None
+            if before.is_forgiven or is_strict:
                 task.depends.require_success(term.task)
-            if term.ends and term.task in tolerated - names:
+            if is_strict and not before.is_forgiven:
                 task.entry.check(
                     f"the flow succeeds if {term.task} fails; Argo's may fail, as {task.name} is "
                     "omitted"

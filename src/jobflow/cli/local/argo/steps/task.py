@@ -56,14 +56,12 @@ class TaskWriter:
     infos: Mapping[str, StepInfo]
     probes: Mapping[str, Field]
     """Readiness probes of daemons, by the names of their tasks."""
+    kinds: Kinds
     names: dict[str, str] = field(init=False)
     """Names of steps by those of their tasks."""
-    kinds: Kinds = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = {name: each.name for name, each in self.infos.items()}
-        loops = {name for name, each in self.infos.items() if each.is_loop}
-        self.kinds = Kinds(loops, {name for name, e in self.infos.items() if not e.is_taken})
 
     def steps(self, task: Task) -> Iterator[dict[str, Any]]:
         """Yield the step of a task and the steps of its hooks."""
@@ -200,7 +198,11 @@ class TaskWriter:
             "dependsOn": {"targets": [info.name], "condition": "Finished"},
             "continueOnFailure": True,
         }
-        tests = [f'steps[{quote(info.name)}].phase != "Skipped"'] if name == "exit" else []
+        tests = []
+        if name == "exit":  # Argo has none for a task that is skipped or omitted
+            tests.append(f'steps[{quote(info.name)}].phase != "Skipped"')
+            if info.may_be_empty:
+                tests.append(f"size(steps[{quote(info.name)}].items) > 0")
         if expression is not None and (test := expression_of(expression, context)):
             tests.append(test)
         if tests:
