@@ -44,15 +44,17 @@ def carry_out(*objects: Mapping[str, Any]) -> CarriedOut:
 
 def _errors(cluster: VirtualCluster) -> Iterator[str]:
     for status in (each.present.status for each in cluster.all_flows):
-        for each in (status.state, *(status.conditions or {}).values()):
-            if str(each.reason) == "ExpressionError":
-                yield each.message or ""
+        ends = [(each.reason, each.message) for each in (status.conditions or {}).values()]
+        for reason, message in [(status.state.reason, status.state.message), *ends]:
+            if reason == "ExpressionError":
+                yield message or ""
 
 
 def _told(cluster: VirtualCluster) -> list[str]:
     found = []
     for each in cluster.jobs:
-        template = (each.job.spec.tasks or ())[0].template or {}
+        [task] = [*(each.job.spec.tasks or ())]
+        template = task.template or {}
         [text] = [e["value"] for e in template["spec"]["containers"][0]["env"]]
         if text:
             found.append(text.replace("$$", "$"))
