@@ -87,6 +87,26 @@ def test_a_mixed_condition_is_tested_after_all_have_finished() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("depends", "when"),
+    [
+        ("!a.Succeeded", '!(steps["a"].phase == "Completed")'),
+        ("a.AnySucceeded", "false"),
+        ("a.Skipped", "false"),
+        ("c.Skipped", 'steps["c"].reason == "NotTaken"'),
+        ("c.Failed", 'steps["c"].phase == "Failed"'),
+        (
+            "l.AnySucceeded || l.Skipped",
+            '(steps["l"].items.exists(i, i.phase == "Completed") || size(steps["l"].items) == 0)',
+        ),
+    ],
+)
+def test_ends_that_dependencies_cannot_name_are_tested(depends: str, when: str) -> None:
+    tasks = [step("a"), step("c", when="1 == 2"), step("l", withParam="[]")]
+    found = migrate(workflow(dag("main", *tasks, step("d", depends=depends)), echo()))
+    assert found.step("d")["when"] == when
+
+
 def test_a_failure_is_forgiven_if_the_end_of_each_branch_runs_in_spite_of_it() -> None:
     tasks = [step("a"), step("b", depends="a.Failed"), step("c", depends="a || b")]
     found = migrate(workflow(dag("main", *tasks), echo()))

@@ -43,8 +43,9 @@ def carry_out(*objects: Mapping[str, Any]) -> CarriedOut:
 
 
 def _errors(cluster: VirtualCluster) -> Iterator[str]:
-    for status in (each.present.status for each in cluster.all_flows):
-        ends = [(each.reason, each.message) for each in (status.conditions or {}).values()]
+    for each in cluster.all_flows:
+        status = each.present.status
+        ends = [(step.reason, step.message) for step in (status.conditions or {}).values()]
         for reason, message in [(status.state.reason, status.state.message), *ends]:
             if reason == "ExpressionError":
                 yield message or ""
@@ -53,8 +54,8 @@ def _errors(cluster: VirtualCluster) -> Iterator[str]:
 def _told(cluster: VirtualCluster) -> list[str]:
     found = []
     for each in cluster.jobs:
-        [task] = [*(each.job.spec.tasks or ())]
-        template = task.template or {}
+        tasks: Any = each.job.spec.tasks
+        template = tasks[0].template
         [text] = [e["value"] for e in template["spec"]["containers"][0]["env"]]
         if text:
             found.append(text.replace("$$", "$"))

@@ -261,7 +261,7 @@ def _holds(tree: Junction | Term, ends: Mapping[str, str]) -> bool:
         end = ends.get(tree.task, "Succeeded")
         if end == "Failed":
             return bool(tree.ends & (_FAILED | {"AllFailed"}))
-        return end in (tree.accepted) or (end == "Succeeded" and "AnySucceeded" in tree.ends)
+        return end in tree.accepted or (end == "Succeeded" and "AnySucceeded" in tree.ends)
     parts = [_holds(part, ends) for part in tree.parts]
     if tree.sign == "!":
         return not parts[0]
