@@ -87,6 +87,26 @@ def test_a_mixed_condition_is_tested_after_all_have_finished() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("depends", "when"),
+    [
+        ("!a.Succeeded", '!(steps["a"].phase == "Completed")'),
+        ("a.AnySucceeded", "false"),
+        ("a.Skipped", "false"),
+        ("c.Skipped", 'steps["c"].reason == "NotTaken"'),
+        ("c.Failed", 'steps["c"].phase == "Failed"'),
+        (
+            "l.AnySucceeded || l.Skipped",
+            '(steps["l"].items.exists(i, i.phase == "Completed") || size(steps["l"].items) == 0)',
+        ),
+    ],
+)
+def test_ends_that_dependencies_cannot_name_are_tested(depends: str, when: str) -> None:
+    tasks = [step("a"), step("c", when="1 == 2"), step("l", withParam="[]")]
+    found = migrate(workflow(dag("main", *tasks, step("d", depends=depends)), echo()))
+    assert found.step("d")["when"] == when
+
+
 def test_a_failure_is_forgiven_if_the_end_of_each_branch_runs_in_spite_of_it() -> None:
     tasks = [step("a"), step("b", depends="a.Failed"), step("c", depends="a || b")]
     found = migrate(workflow(dag("main", *tasks), echo()))
@@ -182,7 +202,8 @@ def test_a_loop_over_the_result_of_a_step() -> None:
     script = shell("script", "cat list")
     found = migrate(workflow(main, script, echo(inputs=inputs("message"))))
     assert found.step("use")["forEach"] == {"from": 'steps["make"].outputs.items'}
-    assert found.step("use")["container"]["args"] == ["$(item.k)"]
+    assert found.step("use")["container"]["args"] == ["$(vars.k)"]
+    assert found.step("use")["vars"] == {"k": 'get(item, "k", "{{item.k}}")'}
 
 
 def test_a_condition_on_the_item_chooses_items() -> None:
@@ -198,7 +219,7 @@ def test_results_of_a_loop_are_a_list() -> None:
         workflow(steps("main", [first], [last]), shell("script"), echo(inputs=inputs("message")))
     )
     assert found.step("b")["vars"] == {
-        "results": 'steps["a"].items.filter(i, i.phase == "Completed" || "text" in i.outputs)'
+        "results": 'steps["a"].items.filter(i, i.phase == "Completed")'
         '.map(i, get(i.outputs, "text", ""))'
     }
     assert found.step("b")["container"]["args"] == ["$(vars.results)"]
@@ -289,6 +310,18 @@ def test_hooks_at_the_end_of_a_step() -> None:
     assert targets(found.step("a-exit")) == {"targets": ["a"], "condition": "Finished"}
     assert found.step("a-odd")["when"] == 'steps["a"].phase == "Failed"'
     assert targets(found.step("b-exit")) == {"targets": ["b"], "condition": "Finished"}
+    assert found.step("b-exit")["when"] == 'steps["b"].phase != "Skipped"'
+    assert found.step("b-exit")["continueOnFailure"] is True
+
+
+def test_a_hook_of_a_loop_runs_once_with_a_warning() -> None:
+    main = steps("main", [step("a", withItems=[1, 2], onExit="echo")])
+    assert migrate(workflow(main, echo())).found("warning") == [
+        (
+            "spec.templates[0].steps[0][0].onExit",
+            "runs once, after all items; in Argo it runs after each",
+        )
+    ]
 
 
 def test_a_hook_beside_a_running_step_is_named() -> None:

@@ -141,7 +141,9 @@ def test_global_outputs_also_of_nested_templates() -> None:
     main = steps("main", [step("a", "inner")])
     found = migrate(workflow(main, inner, code, last, onExit="last"))
     assert found.step("a")["flow"]["outputs"] == {"g": 'steps["deep"].outputs.text'}
-    assert found.step("last")["container"]["args"] == ["echo $(steps.a.outputs.g)"]
+    assert found.step("last")["container"]["args"] == ["echo $(vars.g)"]
+    tag = "{{workflow.outputs.parameters.g}}"
+    assert found.step("last")["vars"] == {"g": f'get(steps["a"].outputs, "g", "{tag}")'}
 
 
 def test_defaults_of_templates() -> None:

@@ -23,7 +23,8 @@ _FAILS = re.compile(r"(?:^|[\s;&'\"])(?:sys\.)?exit ?\(?[1-9]|^false$", re.MULTI
 _SLEEPS = re.compile(r"\bsleep (\d+)([smhd]?)\b")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _USED = re.compile(
-    r"steps(?:\[\"(?P<a>[^\"]+)\"\]|\.(?P<b>[\w.-]+?))(?P<items>\.items\.map\(i, (?:json\()?i)?"
+    r"steps(?:\[\"(?P<a>[^\"]+)\"\]|\.(?P<b>[\w.-]+?))"
+    r"(?P<items>\.items\.filter\(i, [^()]*\)\.map\(i, (?:json\()?get\(i)?"
     r"\.outputs(?:, \"(?P<c>\w+)\"|\.(?P<d>\w+))(?P<test> == \"(?P<value>[^\"]*)\")?"
 )
 _DEFAULT = "10"

@@ -7,38 +7,22 @@ around it becomes one of its params.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobflow.cli.local.argo.expressions.cel import tag_value
-from jobflow.cli.local.argo.expressions.parse import split_tags
 from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
 from jobflow.cli.local.argo.expressions.values import (
     Kind,
     Ref,
     Text,
-    as_ref,
-    join,
     literal,
     member,
     quote,
     single,
 )
-from jobflow.cli.local.argo.fields import Field
 from jobflow.core.admission.object_names import to_valid_name
 from jobflow.core.cel.language.parser import RESERVED
-
-_OURS = re.compile(
-    r"\$(?=\((?:params|item|index|attempt|retries|flow|steps|vars|last|failure)[.)])"
-)
-_PHASE_WORDS = '({0} == "Completed" ? "Succeeded" : {0})'
-_NO_EQUAL = {
-    "startedAt": "the time of a step is in its status only",
-    "finishedAt": "the time of a step is in its status only",
-    "hostNodeName": "the node of a step is known only if it fails (failure.node)",
-    "id": "a step has no id: use $(steps.NAME.job)",
-}
 
 
 def identifier(name: str) -> str:
@@ -62,8 +46,16 @@ class StepInfo:
     has_json: bool = False
     """Whether the results seem to be JSON."""
     is_loop: bool = False
+    may_be_empty: bool = False
+    """Whether it is a loop whose number of items is known only when it starts."""
     is_taken: bool = True
-    """Whether it always runs if nothing fails."""
+    """Whether it has no `when` of its own, which Argo skips."""
+    may_be_omitted: bool = False
+    """Whether its dependencies may exclude it although nothing fails."""
+    is_survived: bool = False
+    """Whether a step after it may run although it has failed."""
+    is_sure: bool = True
+    """Whether it has completed whenever a step after it runs."""
     upstream: tuple[str, ...] = ()
     """Names in Argo of the steps that it waits for."""
     has_artifacts: bool = False
@@ -76,7 +68,7 @@ class StepInfo:
         if self.is_loop:
             each = f"get(i.outputs, {quote(key)}, {quote(self.defaults.get(name, ''))})"
             each = f"json({each})" if self.has_json and not name else each
-            cel = f"{self.items_with(key, has_default=name in self.defaults)}.map(i, {each})"
+            cel = f"{self.completed_items}.map(i, {each})"
             return (Ref(cel, kind=Kind.LIST, hint=identifier(name or "results")),)
         of_step = f"steps[{quote(self.name)}].outputs"
         kind = Kind.LIST if name in self.lists else Kind.TEXT
@@ -86,14 +78,19 @@ class StepInfo:
             cel = or_else.replace("%s", quote(self.defaults[name]))
             return (Ref(cel, kind=kind, hint=hint, or_else=or_else),)
         path = f"steps.{self.name}.outputs.{key}"
-        return (Ref(f"{of_step}{member(key)}", path, kind, hint, or_else=or_else),)
+        cel = f"{of_step}{member(key)}"
+        lacks = not self.is_sure
+        return (Ref(cel, path, kind, hint, or_else=or_else, may_lack=lacks),)
 
-    def items_with(self, key: str, *, has_default: bool = False) -> str:
-        """Return CEL of the items of a loop that have an output in Argo. A failed one has those
-        that it wrote, or their defaults; one that did not run has none."""
-        ended = 'i.phase == "Completed" || '
-        ended += 'i.phase == "Failed"' if has_default else f"{quote(key)} in i.outputs"
-        return f"steps[{quote(self.name)}].items.filter(i, {ended})"
+    def may_end_unasked(self, accepted: Container[str]) -> bool:
+        """Whether it may end, without a failure, otherwise than a dependency accepts."""
+        skipped = not self.is_taken and "Skipped" not in accepted
+        return skipped or (self.may_be_omitted and self.is_taken and "Omitted" not in accepted)
+
+    @property
+    def completed_items(self) -> str:
+        """CEL of the items of a loop of which Argo lists the outputs."""
+        return f'steps[{quote(self.name)}].items.filter(i, i.phase == "Completed")'
 
 
 @dataclass(slots=True)
@@ -191,8 +188,6 @@ class StepDraft:
     by_value: dict[tuple[str, str], str] = field(default_factory=dict)
     """The name of the var by its hint and its CEL."""
     needs_pod_name: bool = False
-    can_compute: bool = True
-    """Whether the step can have vars."""
 
     def var(self, ref: Ref) -> str:
         """Return the name of the var that has a value."""
@@ -201,192 +196,3 @@ class StepDraft:
             self.by_value[key] = unused(self.names, ref.hint, "_")
         self.vars[self.by_value[key]] = ref.cel
         return self.by_value[key]
-
-
-@dataclass(slots=True)
-class Context:
-    """Where a tag stands."""
-
-    scope: FlowScope
-    inputs: Mapping[str, Text] = field(default_factory=dict)
-    steps: Mapping[str, StepInfo] = field(default_factory=dict)
-    """Siblings by their names in Argo."""
-    draft: StepDraft = field(default_factory=StepDraft)
-    item: Ref | None = None
-    paths: Mapping[str, str] = field(default_factory=dict)
-    """Paths of files in the container, by the tag without `.path`."""
-    is_pod: bool = False
-    in_finally: bool = False
-    own_name: str = ""
-
-    def data(self, value: Field) -> Any:
-        """Return a part of the manifest with references for tags."""
-        value.take()
-        if value.is_map:
-            return {key: self.data(each) for key, each in value.entries()}
-        if value.is_list:
-            return [self.data(each) for each in value.items()]
-        found = value.data
-        return self.render(self.text(value)) if isinstance(found, str) else found
-
-    def text(self, value: Field) -> Text:
-        """Return a scalar with its tags resolved. Tags without an equal are reported and stay."""
-        pieces = split_tags(value.text)
-        return join(
-            *(self.tag(piece, value) if i % 2 else (piece,) for i, piece in enumerate(pieces))
-        )
-
-    def tag(self, inside: str, value: Field) -> Text:
-        """Return the value of a tag in a scalar; one without an equal is reported and stays."""
-        try:
-            found = tag_value(inside, self.resolve)
-            size = sum(len(part if isinstance(part, str) else part.cel) for part in found)
-            value.findings.budget.spend(size // 2)
-            return found
-        except UnsupportedExpression as error:
-            value.gap(f"{' '.join(inside.split())[:60]}: {error}")
-            return (f"{{{{{inside}}}}}",)
-
-    def string(self, value: Field) -> str:
-        """Return a scalar as a text with references."""
-        return self.render(self.text(value))
-
-    def render(self, value: Text) -> str:
-        """Return a value as a text with references; what has to be computed becomes a var."""
-        return "".join(
-            _OURS.sub("$$", part) if isinstance(part, str) else self._reference(part)
-            for part in value
-        )
-
-    def _reference(self, ref: Ref) -> str:
-        return f"$({ref.path})" if ref.path else f"$(vars.{self.draft.var(ref)})"
-
-    def resolve(self, keys: tuple[str, ...]) -> Text:
-        """Return the value of a tag. Raises UnsupportedExpression."""
-        match keys:
-            case ("inputs", "parameters", *rest) if rest and ".".join(rest) in self.inputs:
-                return self.inputs[".".join(rest)]
-            case ("inputs" | "outputs", "artifacts" | "parameters", *_, "path"):
-                if (path := self.paths.get(".".join(keys[:-1]))) is not None:
-                    return (path,)
-            case ("workflow" | "cronworkflow", *rest):
-                return self._of_workflow(tuple(rest))
-            case ("steps" | "tasks", "name"):
-                return (self.own_name,)
-            case ("steps" | "tasks", name, *rest) if name in self.steps:
-                return self._of_step(self.steps[name], tuple(rest), ".".join(keys))
-            case ("item", *rest) if self.item is not None:
-                return self._of_item(self.item, tuple(rest))
-            case ("pod" | "retries" | "lastRetry", *_) if self.is_pod:
-                return self._of_pod(keys)
-        raise UnsupportedExpression(f"{'.'.join(keys)} has no equal here")
-
-    def _of_pod(self, keys: tuple[str, ...]) -> Text:
-        if keys == ("pod", "name"):
-            self.draft.needs_pod_name = True
-            return ("$(POD_NAME)",)
-        if keys == ("retries",):
-            return (Ref("retries", "retries", Kind.NUMBER, "retries"),)
-        if keys[0] == "lastRetry" and (cel := _LAST_RETRY.get(".".join(keys[1:]))):
-            kind = Kind.NUMBER if keys[1] in ("exitCode", "duration") else Kind.TEXT
-            return (Ref(cel, kind=kind, hint=identifier(keys[-1])),)
-        raise UnsupportedExpression(f"{'.'.join(keys)} has no equal")
-
-    def _of_workflow(self, keys: tuple[str, ...]) -> Text:
-        info, outer = self.scope.workflow, self.scope.outer
-        match keys:
-            case ("parameters", *rest) if ".".join(rest) in info.params:
-                name = info.params[".".join(rest)]
-                kind = Kind.LIST if ".".join(rest) in info.lists else Kind.ANY
-                return outer(name, Ref(f"params.{name}", f"params.{name}", kind, name))
-            case ("outputs", "parameters", name) if (ref := info.outputs.get(name)) is not None:
-                return outer(name, ref)
-            case ("parameters", "json") | ("parameters",):
-                return self._all_params()
-            case ("labels" | "annotations", *rest):
-                values = info.metadata.get(keys[0])
-                if isinstance(values, dict) and ".".join(rest) in values:
-                    return (str(values[".".join(rest)]),)
-            case ("status",) if self.in_finally:
-                words = '(flow.phase == "Succeed" ? "Succeeded" : flow.phase)'
-                ref = Ref(words, kind=Kind.PHASE, hint="status", raw="flow.phase")
-                return outer("status", ref)
-            case ("failures",) if self.in_finally:
-                return outer("failures", Ref("flow.failures", kind=Kind.LIST, hint="failures"))
-            case (fact,) if (known := self._fact(fact)) is not None:
-                return known
-        raise UnsupportedExpression(f"workflow.{'.'.join(keys)} has no equal here")
-
-    def _all_params(self) -> Text:
-        pairs = []
-        for name in self.scope.workflow.params:
-            value = self._of_workflow(("parameters", name))
-            pairs.append(f'{{"name": {quote(name)}, "value": {as_ref(value).cel}}}')
-        return (Ref(f"[{', '.join(pairs)}]", kind=Kind.LIST, hint="params"),)
-
-    def _fact(self, name: str) -> Text | None:
-        info, outer = self.scope.workflow, self.scope.outer
-        if name == "name":
-            return outer("flow_name", Ref("flow.name", "flow.name", Kind.TEXT, "flow_name"))
-        if name == "namespace":
-            return (Ref("flow.namespace", "flow.namespace", Kind.TEXT, "namespace"),)
-        if name == "scheduledTime" and info.is_scheduled:
-            path = "flow.scheduledTime"
-            return outer("scheduled_time", Ref(path, path, Kind.TEXT, "scheduled_time"))
-        literals = {"mainEntrypoint": info.entrypoint, "serviceAccountName": info.service_account}
-        return (literals[name],) if literals.get(name) else None
-
-    def _of_step(self, info: StepInfo, keys: tuple[str, ...], sample: str) -> Text:
-        step = f"steps[{quote(info.name)}]"
-        match keys:
-            case ("outputs", "result"):
-                return info.output("", sample)
-            case ("outputs", "parameters", *rest) if rest:
-                return info.output(".".join(rest), sample)
-            case ("outputs", "parameters"):
-                return _all_outputs(info, step)
-            case ("outputs", "artifacts", *_):
-                raise UnsupportedExpression("there are no artifacts: share files by a volume claim")
-            case ("status",):
-                words = _PHASE_WORDS.format(f"{step}.phase")
-                return (Ref(words, kind=Kind.PHASE, hint="status", raw=f"{step}.phase"),)
-            case ("exitCode",):
-                cel = f'({step}.phase == "Completed" ? 0 : {step}.failure.exitCode)'
-                return (Ref(cel, kind=Kind.NUMBER, hint="exit_code"),)
-            case ("ip",):
-                self.scope.workflow.needs_addresses = True
-                job = Ref(f"{step}.job", f"steps.{info.name}.job", Kind.TEXT, "job")
-                return join((job,), ("-main-0.",), (job,))
-            case (fact,) if fact in _NO_EQUAL:
-                raise UnsupportedExpression(_NO_EQUAL[fact])
-        raise UnsupportedExpression(f"{sample} has no equal")
-
-    def _of_item(self, item: Ref, keys: tuple[str, ...]) -> Text:
-        if not keys:
-            return (item,)
-        path = ".".join((item.path, *keys)) if item.path else ""
-        kind = Kind.ANY if item.kind is Kind.ANY else Kind.JSON
-        return (Ref(item.cel + "".join(map(member, keys)), path, kind, identifier(keys[-1])),)
-
-
-_LAST_RETRY = {
-    "exitCode": "failure.exitCode",
-    "duration": "failure.seconds",
-    "message": "failure.message",
-    "status": '(failure.disruption ? "Error" : "Failed")',
-}
-
-
-def _all_outputs(info: StepInfo, step: str) -> Text:
-    """Return all output parameters: of a loop, Argo's list of maps."""
-    keys = [key for name, key in info.outputs.items() if name]
-    if not info.is_loop or not keys:
-        raise UnsupportedExpression("all outputs of a step at once have an equal only in a loop")
-    if keys == ["text"]:
-        name = next(name for name in info.outputs if name)
-        each = f'get(i.outputs, "text", {quote(info.defaults.get(name, ""))})'
-        items = info.items_with("text", has_default=name in info.defaults)
-        cel = f"{items}.map(i, {{{quote(name)}: {each}}})"
-    else:
-        cel = f"{step}.items.filter(i, size(i.outputs) > 0).map(i, i.outputs)"
-    return (Ref(cel, kind=Kind.LIST, hint="outputs"),)

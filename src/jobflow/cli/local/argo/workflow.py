@@ -6,10 +6,11 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.expressions.values import json_of, whole
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.library import Called, Library, library_of
-from jobflow.cli.local.argo.scopes import Context, FlowScope, WorkflowInfo, identifier
+from jobflow.cli.local.argo.scopes import FlowScope, WorkflowInfo, identifier
 from jobflow.cli.local.argo.steps.bindings import report_artifacts
 from jobflow.cli.local.argo.steps.bodies import Workflow, calls_itself
 from jobflow.cli.local.argo.steps.control import duration

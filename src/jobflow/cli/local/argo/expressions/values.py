@@ -43,6 +43,9 @@ class Ref:
     """CEL of a phase in JobFlow's words."""
     or_else: str = ""
     """CEL of the value with `%s` for the value if it does not exist; empty if it always does."""
+    may_lack: bool = False
+    """Whether the value may not exist because its step may have been skipped or have failed, or
+    its item may have no such key."""
 
 
 Text = tuple[str | Ref, ...]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import ChainMap
 from dataclasses import replace
 
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.expressions.values import Ref, Text, literal, quote, single
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.library import Called
-from jobflow.cli.local.argo.scopes import Context
 from jobflow.cli.local.argo.usage import parameters_of
 
 _ARTIFACT = (
@@ -25,7 +25,8 @@ def bind(task: Field, called: Called, context: Context) -> dict[str, Text]:
         report_artifacts(called.template, direction)
     report_artifacts(task, "arguments")
     found: dict[str, Text] = {}
-    inner = replace(context, inputs=ChainMap(found, context.inputs))  # type: ignore[arg-type]  # of which only the first is written
+    into_flow = any(called.template.get(kind) is not None for kind in ("dag", "steps"))
+    inner = replace(context, inputs=ChainMap(found, context.inputs), into_flow=into_flow)  # type: ignore[arg-type]  # of which only the first is written
     for parameter in parameters_of(called.template, "inputs"):
         name = parameter.text_of("name")
         for key in ("description", "enum", "globalName"):

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.expressions.values import Ref, Text, as_ref, literal
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.library import Called, template_of
-from jobflow.cli.local.argo.scopes import Context, FlowScope, StepInfo, identifier
+from jobflow.cli.local.argo.scopes import FlowScope, StepInfo, identifier
 from jobflow.cli.local.argo.steps.control import duration, retry_of, timeout_of
 from jobflow.cli.local.argo.steps.outputs import OutputPlan, Wanted, paths_of, plan_outputs
 from jobflow.cli.local.argo.steps.pods import PodSource, job_of, placeholder
@@ -149,6 +150,7 @@ def _approval(called: Called, suspend: Field, own: Context, info: StepInfo) -> d
             info.defaults[name] = given
         if source is not None and (supplied := source.get("supplied")) is not None:
             supplied.take()
+    info.is_sure &= limit is None
     names = ", ".join(info.outputs.values())
     if limit is None:
         asked = f" with --output {names}" if names else ""
@@ -200,15 +202,16 @@ def calls_itself(called: Called) -> bool:
 
 def _hand_up(child: FlowScope, scope: FlowScope, info: StepInfo) -> None:
     """Note the global outputs of a child flow as outputs of its step."""
-    for name in child.outputs:
+    for name, ref in child.outputs.items():
         info.outputs.setdefault(name, identifier(name))
-        note_global(scope, name, info)
+        note_global(scope, name, info, may_lack=ref.may_lack)
 
 
-def note_global(scope: FlowScope, name: str, info: StepInfo) -> None:
+def note_global(scope: FlowScope, name: str, info: StepInfo, *, may_lack: bool = False) -> None:
     """Note an output of a step as a global one."""
     [ref] = info.output(name, name)
     assert isinstance(ref, Ref), "an output is one value"
+    ref = replace(ref, may_lack=ref.may_lack or may_lack)
     (scope.workflow if scope.parent is None else scope).outputs[name] = ref
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobflow.api.duration import parse_duration
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.expressions.cel import condition_to_cel, test_to_cel
 from jobflow.cli.local.argo.expressions.parse import split_tags
 from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
@@ -23,7 +24,6 @@ from jobflow.cli.local.argo.expressions.values import (
     whole,
 )
 from jobflow.cli.local.argo.fields import Field
-from jobflow.cli.local.argo.scopes import Context
 from jobflow.core.text import shorten
 
 MAX_RETRIES = 100
@@ -70,6 +70,12 @@ class Loop:
     def item(self) -> Ref:
         return Ref("item", "item", self.kind, "item")
 
+    @property
+    def keys(self) -> set[str]:
+        """The keys that all items are known to have."""
+        keys = [{*each} if isinstance(each, dict) else set() for each in self.literal or ()]
+        return set.intersection(*keys) if keys else set()
+
     def for_each(self, test: str = "") -> dict[str, Any]:
         """Return `forEach`, of the items that pass a test in CEL."""
         if test:
@@ -87,6 +93,11 @@ class Loop:
         return self.cel
 
 
+def has_items(task: Field) -> bool:
+    """Whether a task is a loop."""
+    return any(task.get(key) is not None for key in ("withItems", "withParam", "withSequence"))
+
+
 def loop_of(task: Field, context: Context) -> Loop | None:
     """Return the loop of a task."""
     try:
@@ -102,7 +113,7 @@ def loop_of(task: Field, context: Context) -> Loop | None:
 
 
 def _with_param(listed: Field, context: Context) -> Loop:
-    text = context.text(listed)
+    text = context.text(listed, must_exist=True)
     plain = literal(text)
     if plain is None:
         return Loop(listed, cel=as_json(text))
@@ -141,7 +152,7 @@ def _with_sequence(sequence: Field, context: Context) -> Loop:
     for key in ("count", "start", "end"):
         value = sequence.get(key)
         if value is not None:
-            bounds[key] = context.text(value)
+            bounds[key] = context.text(value, must_exist=True)
     shape = sequence.get("format")
     start = _number(bounds.get("start", ("0",)))
     if "count" in bounds:
@@ -206,8 +217,9 @@ def retry_of(template: Field, context: Context) -> dict[str, Any]:
         retry["backoff"] = backoff
     expression = strategy.get("expression")
     if expression is not None:
+        failed = replace(context, has_failed=True)
         try:
-            retry["when"] = test_to_cel(expression.text, context.resolve)
+            retry["when"] = test_to_cel(expression.text, failed.resolver(expression))
         except UnsupportedExpression as error:
             expression.gap(str(error))
     if strategy.at("affinity", "nodeAntiAffinity") is not None:
@@ -258,7 +270,7 @@ def _backoff(strategy: Field, context: Context) -> dict[str, Any]:
 def condition_of(field: Field, context: Context) -> str | None:
     """Return a `when` as CEL; None if it is reported."""
     try:
-        return condition_to_cel(field.text, context.resolve)
+        return condition_to_cel(field.text, context.resolver(field))
     except UnsupportedExpression as error:
         field.gap(f'"{shorten(field.text)}" is not converted: {error}')
         return None
@@ -267,7 +279,7 @@ def condition_of(field: Field, context: Context) -> str | None:
 def expression_of(field: Field, context: Context) -> str | None:
     """Return an `expression` as CEL that is true or false; None if it is reported."""
     try:
-        return test_to_cel(field.text, context.resolve)
+        return test_to_cel(field.text, context.resolver(field))
     except UnsupportedExpression as error:
         field.gap(f'"{shorten(field.text)}" is not converted: {error}')
         return None

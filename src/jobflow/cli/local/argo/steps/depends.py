@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,16 +16,31 @@ _MAX_DEPTH = 50
 _FAILED = frozenset({"Failed", "Errored"})
 _PASSED = frozenset({"Succeeded"})
 _DEFAULT = frozenset({"Succeeded", "Skipped", "Daemoned"})
+_OF_ITEMS = frozenset({"AnySucceeded", "AllFailed"})
+_NEVER = "never"
 _TESTS = {
     "Succeeded": '{0}.phase == "Completed"',
     "Failed": '{0}.phase == "Failed"',
     "Errored": '{0}.phase == "Failed"',
-    "Skipped": '{0}.phase == "Skipped"',
+    "Skipped": '{0}.reason == "NotTaken"',
     "Omitted": '{0}.phase == "Skipped"',
     "Daemoned": '{0}.phase == "Running"',
     "AnySucceeded": '{0}.items.exists(i, i.phase == "Completed")',
     "AllFailed": 'size({0}.items) > 0 && {0}.items.all(i, i.phase == "Failed")',
 }
+_OF_EMPTY_LOOP = "size({0}.items) == 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The tasks of a template whose ends have further tests."""
+
+    loops: Container[str] = ()
+    conditional: Container[str] = ()
+    """Those with a `when` of their own, which Argo skips. It omits a task that `depends` excludes,
+    and lets nothing run behind it that does not ask for that."""
+    tolerated: Container[str] = ()
+    """Those with `continueOn`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +51,13 @@ class Term:
     ends: frozenset[str] = frozenset()
 
     @property
+    def accepted(self) -> frozenset[str]:
+        return self.ends or _DEFAULT
+
+    @property
     def condition(self) -> str | None:
         """The condition of `dependsOn` that means these ends, or None."""
-        ends = self.ends or _DEFAULT
+        ends = self.accepted
         if ends == {"Daemoned"}:
             return "Running"
         if ends <= _FAILED:
@@ -100,8 +119,13 @@ class Dependencies:
         """Let the task run only if another one has succeeded, whose failure is forgiven."""
         if not self.is_any:
             self.tests.append(Term(task, _PASSED))
-        elif self.test is None:
-            self.test = Junction("||", tuple(Term(t.task, t.ends or _PASSED) for t in self.terms))
+        self.wait_for_all()
+
+    def wait_for_all(self) -> None:
+        """Let a task that one of several lets run wait for all of them, as in Argo: a step that is
+        skipped, or whose failure is forgiven, would let it run too."""
+        if self.is_any and self.test is None:
+            self.test = Junction("||", tuple(self.terms))
 
     @property
     def has_ends(self) -> bool:
@@ -124,10 +148,10 @@ class Dependencies:
             found["conditions"] = conditions
         return found
 
-    def when(self, names: Mapping[str, str]) -> str:
+    def when(self, names: Mapping[str, str], kinds: Kinds) -> str:
         """Return CEL of what `dependsOn` cannot say, or an empty text."""
         tests = [] if self.test is None else [self.test]
-        return " && ".join(_cel(each, names) for each in (*tests, *self.tests))
+        return " && ".join(_cel(each, names, kinds) for each in (*tests, *self.tests))
 
 
 def after(tasks: Sequence[str]) -> Dependencies:
@@ -135,16 +159,17 @@ def after(tasks: Sequence[str]) -> Dependencies:
     return Dependencies([Term(task) for task in tasks])
 
 
-def parse_depends(text: str) -> Dependencies:
+def parse_depends(text: str, kinds: Kinds) -> Dependencies:
     """Return the dependencies that a `depends` describes. Raises UnsupportedExpression."""
-    reader = _Reader(_TOKEN.findall(text))
+    reader = _Reader(_TOKEN.findall(text), kinds)
     tree = _simplified(reader.either())
     if token := reader.next:
         raise UnsupportedExpression(f'"{token}" is not expected there')
     parts = (tree,) if isinstance(tree, Term) else tree.parts
     terms = [part for part in parts if isinstance(part, Term)]
+    is_negation = isinstance(tree, Junction) and tree.sign == "!"
     simple = len(terms) == len(parts) and len({term.task for term in terms}) == len(terms)
-    if simple and all(term.condition is not None for term in terms):
+    if simple and not is_negation and all(term.condition is not None for term in terms):
         return Dependencies(terms, is_any=isinstance(tree, Junction) and tree.sign == "||")
     return Dependencies(list(_terms(tree)), test=tree)
 
@@ -152,6 +177,7 @@ def parse_depends(text: str) -> Dependencies:
 @dataclass(slots=True)
 class _Reader:
     tokens: list[str]
+    kinds: Kinds
     at: int = 0
     depth: int = 0
 
@@ -180,6 +206,10 @@ class _Reader:
         task, _, end = token.partition(".")
         if not re.fullmatch(r"[\w-]+", task) or (end and end not in _TESTS):
             raise UnsupportedExpression(f'"{token or "the end"}" is not expected there')
+        if task not in self.kinds.loops and (
+            end in _OF_ITEMS or (end == "Skipped" and task not in self.kinds.conditional)
+        ):
+            end = _NEVER
         return Term(task, frozenset({end} if end else ()))
 
     def nested(self, opening: str) -> Junction | Term:
@@ -206,7 +236,7 @@ def _simplified(tree: Junction | Term) -> Junction | Term:
     if tree.sign == "||":
         ends: dict[str, frozenset[str]] = {}
         for part in parts:
-            if isinstance(part, Term) and not part.ends & {"AnySucceeded", "AllFailed"}:
+            if isinstance(part, Term) and not part.ends & _OF_ITEMS:
                 ends[part.task] = ends.get(part.task, frozenset()) | (part.ends or _DEFAULT)
         merged = {task: Term(task, frozenset() if e == _DEFAULT else e) for task, e in ends.items()}
         parts = [*dict.fromkeys(_merged(part, merged) for part in parts)]
@@ -214,7 +244,8 @@ def _simplified(tree: Junction | Term) -> Junction | Term:
 
 
 def _merged(part: Junction | Term, merged: Mapping[str, Term]) -> Junction | Term:
-    return merged.get(part.task, part) if isinstance(part, Term) else part
+    is_whole = isinstance(part, Term) and not part.ends & _OF_ITEMS
+    return merged[part.task] if isinstance(part, Term) and is_whole else part
 
 
 def _terms(tree: Junction | Term) -> Iterator[Term]:
@@ -230,20 +261,30 @@ def _holds(tree: Junction | Term, ends: Mapping[str, str]) -> bool:
         end = ends.get(tree.task, "Succeeded")
         if end == "Failed":
             return bool(tree.ends & (_FAILED | {"AllFailed"}))
-        return end in (tree.ends or _DEFAULT) or (
-            end == "Succeeded" and "AnySucceeded" in tree.ends
-        )
+        return end in tree.accepted or (end == "Succeeded" and "AnySucceeded" in tree.ends)
     parts = [_holds(part, ends) for part in tree.parts]
     if tree.sign == "!":
         return not parts[0]
     return any(parts) if tree.sign == "||" else all(parts)
 
 
-def _cel(tree: Junction | Term, names: Mapping[str, str]) -> str:
+def _cel(tree: Junction | Term, names: Mapping[str, str], kinds: Kinds) -> str:
     if isinstance(tree, Term):
-        step = f"steps[{quote(names[tree.task])}]"
-        ends = [_TESTS[end].format(step) for end in sorted(tree.ends or _PASSED)]
-        tests = [*dict.fromkeys(ends)]
-        return tests[0] if len(tests) == 1 else f"({' || '.join(tests)})"
-    parts = [_cel(part, names) for part in tree.parts]
+        usual = _PASSED | {"Skipped"} | ({"Failed"} if tree.task in kinds.tolerated else set())
+        tests = [*dict.fromkeys(_tests(tree.task, tree.ends or usual, kinds))]
+        texts = [test.format(f"steps[{quote(names[tree.task])}]") for test in tests]
+        return texts[0] if len(texts) == 1 else f"({' || '.join(texts)})" if texts else "false"
+    parts = [_cel(part, names, kinds) for part in tree.parts]
     return f"!({parts[0]})" if tree.sign == "!" else f"({f' {tree.sign} '.join(parts)})"
+
+
+def _tests(task: str, ends: Set[str], kinds: Kinds) -> Iterator[str]:
+    """Yield tests of a step, one of which holds if its task has one of some ends."""
+    is_conditional = task in kinds.conditional
+    for end in sorted(ends - {_NEVER}):
+        if end == "Omitted" and is_conditional:
+            yield '({0}.phase == "Skipped" && {0}.reason != "NotTaken")'
+        elif end != "Skipped" or is_conditional:
+            yield _TESTS[end]
+    if "Skipped" in ends and "Succeeded" not in ends and task in kinds.loops:
+        yield _OF_EMPTY_LOOP

@@ -7,18 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.expressions.cel import expression_to_ref
 from jobflow.cli.local.argo.expressions.syntax import UnsupportedExpression
 from jobflow.cli.local.argo.expressions.values import Kind, as_ref, whole
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.library import Called, template_of
-from jobflow.cli.local.argo.scopes import Context, StepInfo, identifier
+from jobflow.cli.local.argo.scopes import StepInfo, identifier
 from jobflow.cli.local.argo.steps.bindings import bind, report_artifacts
 from jobflow.cli.local.argo.steps.bodies import AGAIN, NEXT, Workflow, report_template
-from jobflow.cli.local.argo.steps.control import condition_of
-from jobflow.cli.local.argo.steps.depends import Dependencies, after, parse_depends
-from jobflow.cli.local.argo.steps.forgiven import TooManyTermsError, forgiven
-from jobflow.cli.local.argo.steps.task import Task, TaskWriter, mentions_item, probes_of
+from jobflow.cli.local.argo.steps.control import condition_of, has_items
+from jobflow.cli.local.argo.steps.depends import Dependencies, Kinds, after, parse_depends
+from jobflow.cli.local.argo.steps.forgiven import TooManyTermsError, forgiven, in_order
+from jobflow.cli.local.argo.steps.task import Task, TaskWriter, is_conditional, probes_of
 from jobflow.cli.local.argo.usage import parameters_of
 from jobflow.core.text import shorten
 
@@ -55,7 +56,12 @@ class FlowWriter:
         for task in tasks:
             if task.name in infos:
                 task.entry.gap(f'"{task.name}" is the name of another task too: rename one of them')
-            infos[task.name] = StepInfo(context.scope.unique(task.name))
+            name = context.scope.unique(task.name)
+            infos[task.name] = StepInfo(
+                name,
+                is_loop=has_items(task.entry),
+                may_be_empty=has_items(task.entry) and task.entry.get("withItems") is None,
+            )
         if "targets" in flow:
             flow["targets"] = [infos[name].name for name in chosen if name in infos]
         _find_anchors(tasks, infos)
@@ -64,8 +70,10 @@ class FlowWriter:
             infos[START] = StepInfo(name)
             flow["flows"].append({"name": name} | _ANCHOR)
         _forgive(called, tasks)
+        _note_ends(tasks, infos)
         probes = probes_of(tasks, called.library)
-        writer = TaskWriter(self.workflow, self, called, context, infos, probes)
+        kinds = _kinds([task.entry for task in tasks])
+        writer = TaskWriter(self.workflow, self, called, context, infos, probes, kinds)
         for task in tasks:
             flow["flows"] += writer.steps(task)
         flow |= self._policies(called, tasks, context)
@@ -99,7 +107,8 @@ class FlowWriter:
             if cel is not None:
                 found[identifier(parameter.text_of("name"))] = cel
         for name, ref in context.scope.outputs.items():
-            found.setdefault(identifier(name), ref.cel)
+            cel = ref.or_else.replace("%s", "null") if ref.may_lack else ref.cel
+            found.setdefault(identifier(name), cel)
         if again is not None:
             task, target = again
             condition = task.get("when")
@@ -122,10 +131,10 @@ def _output(parameter: Field, context: Context) -> str | None:
         return None
     default = source.get("default")
     if (reference := source.get("parameter")) is not None:
-        ref = as_ref(context.text(reference))
+        ref = as_ref(context.text(reference, must_exist=default is None))
     elif (expression := source.get("expression")) is not None:
         try:
-            ref = expression_to_ref(expression.text, context.resolve)
+            ref = expression_to_ref(expression.text, context.resolver(expression))
         except UnsupportedExpression as error:
             expression.gap(f'"{shorten(expression.text)}" is not converted: {error}')
             return None
@@ -142,20 +151,28 @@ def _output(parameter: Field, context: Context) -> str | None:
 
 def _dag_tasks(called: Called) -> list[Task]:
     listed = called.template.at("dag", "tasks")
-    return [
-        Task(each.text_of("name"), each, _dependencies(each))
-        for each in (listed.items() if listed is not None else ())
-    ]
+    tasks = listed.items() if listed is not None else []
+    kinds = _kinds(tasks)
+    return [Task(each.text_of("name"), each, _dependencies(each, kinds)) for each in tasks]
 
 
-def _dependencies(task: Field) -> Dependencies:
+def _kinds(tasks: Sequence[Field]) -> Kinds:
+    named = {each.text_of("name"): each for each in tasks}
+    return Kinds(
+        loops={name for name, each in named.items() if has_items(each)},
+        conditional={name for name, each in named.items() if is_conditional(each)},
+        tolerated={name for name, each in named.items() if each.get("continueOn") is not None},
+    )
+
+
+def _dependencies(task: Field, kinds: Kinds) -> Dependencies:
     if (listed := task.get("dependencies")) is not None:
         return after([str(each) for each in listed.data])
     depends = task.get("depends")
     if depends is None:
         return Dependencies()
     try:
-        return parse_depends(depends.text)
+        return parse_depends(depends.text, kinds)
     except UnsupportedExpression as error:
         depends.gap(str(error))
         return Dependencies()
@@ -196,8 +213,7 @@ def _take_recursion(
         target = template_of(task.entry, called.library)
         if target is None or target.template.node is not called.template.node:
             continue
-        loops = any(task.entry.get(key) for key in ("withItems", "withParam", "withSequence"))
-        if task.name in waited_for or loops or context.scope.parent is None:
+        if task.name in waited_for or has_items(task.entry) or context.scope.parent is None:
             return None
         tasks.remove(task)
         others = [template_of(each.entry, called.library) for each in tasks]
@@ -222,18 +238,18 @@ def _find_anchors(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
         task.depends.terms = [term for term in task.depends.terms if term.task in by_name]
     for task in tasks:
         needs = task.depends.tasks
-        if needs and not any(_is_taken(name, by_name) for name in needs):
+        taken = [_is_taken(name, by_name) for name in needs]
+        if not all(taken):
+            task.depends.wait_for_all()
+        if needs and not any(taken):
             task.further = _anchors(needs, by_name)
-        infos[task.name].is_taken = "when" not in dict(task.entry.entries())
+        infos[task.name].is_taken = not is_conditional(task.entry)
 
 
 def _is_taken(name: str, by_name: Mapping[str, Task]) -> bool:
     """Whether a task is never skipped while nothing fails."""
     task = by_name[name]
-    condition = task.entry.get("when")
-    if condition is not None and mentions_item(condition.text):
-        condition = None  # it chooses items
-    return condition is None and not any(
+    return not is_conditional(task.entry) and not any(
         term.ends and "Succeeded" not in term.ends for term in task.depends.terms
     )
 
@@ -254,9 +270,45 @@ def _forgive(called: Called, tasks: Sequence[Task]) -> None:
         for name in task.depends.asked_for_any():
             if depends is not None and name not in names:
                 depends.check(f"the flow fails if an item of {name} fails; in Argo only if all do")
-        for term in list(task.depends.terms) if task.depends.test is None else ():
-            if term.task in names and term.condition == "Completed":
+    _require_success(tasks)
+
+
+def _require_success(tasks: Sequence[Task]) -> None:
+    """Let tasks behind one whose failure is tolerated run only if they ask for that."""
+    by_name = {task.name: task for task in tasks}
+    for task in tasks:
+        terms = task.depends.terms if task.depends.test is None else []
+        for term in [each for each in terms if each.condition == "Completed"]:
+            before = by_name[term.task]
+            is_strict = term.ends and before.entry.get("continueOn") is not None
+            if before.is_forgiven or is_strict:
                 task.depends.require_success(term.task)
+            if is_strict and not before.is_forgiven:
+                task.entry.check(
+                    f"the flow succeeds if {term.task} fails; Argo's may fail, as {task.name} is "
+                    "omitted"
+                )
+
+
+def _note_ends(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
+    """Note which tasks may be omitted though nothing fails, and which may have no outputs when a
+    task behind them runs, or when the flow has succeeded."""
+    by_name = {task.name: task for task in tasks}
+    order = [by_name[name] for name in in_order({n: t.depends for n, t in by_name.items()})]
+    for task in order:
+        depends, info = task.depends, infos[task.name]
+        info.may_be_omitted = depends.test is not None or any(
+            (term.ends and "Succeeded" not in term.ends)
+            or (not depends.is_any and infos[term.task].may_end_unasked(term.accepted))
+            for term in depends.terms
+        )
+        info.is_sure = info.is_taken and not info.may_be_omitted
+    for task in reversed(order):
+        info, needed = infos[task.name], task.depends.required()
+        info.is_survived |= task.is_forgiven or task.entry.get("continueOn") is not None
+        info.is_sure &= not info.is_survived
+        for name in task.depends.tasks:
+            infos[name].is_survived |= info.is_survived or name not in needed
 
 
 def _anchors(needs: Sequence[str], by_name: Mapping[str, Task]) -> list[str]:

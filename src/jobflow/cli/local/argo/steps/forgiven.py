@@ -38,7 +38,7 @@ class _Outcomes:
             for before in depends.tasks:
                 self.followers.setdefault(before, []).append(name)
         self._tasks = tasks
-        self._names = _in_order(tasks)
+        self._names = in_order(tasks)
         self._order = {name: place for place, name in enumerate(self._names)}
         self._terms_left = _MOST_TERMS + sum(len(each.terms) for each in tasks.values())
         self._fatal = {*self._fatal_ones()}
@@ -89,7 +89,7 @@ class _Outcomes:
         return depends.holds(ends)
 
 
-def _in_order(tasks: Mapping[str, Dependencies]) -> list[str]:
+def in_order(tasks: Mapping[str, Dependencies]) -> list[str]:
     """Return the names, each after those that it depends on; as they are written if tasks depend on
     each other in a cycle, which lint reports."""
     try:

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.fields import Field
-from jobflow.cli.local.argo.scopes import Context, StepInfo, identifier
+from jobflow.cli.local.argo.scopes import StepInfo, identifier
 from jobflow.cli.local.argo.usage import parameters_of, texts_of
 
 SHELLS = ("sh", "bash", "ash", "dash", "ksh", "zsh")

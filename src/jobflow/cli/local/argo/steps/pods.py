@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.expressions.parse import split_tags
 from jobflow.cli.local.argo.expressions.values import Kind, Ref, as_json, literal
 from jobflow.cli.local.argo.fields import Field
-from jobflow.cli.local.argo.scopes import Context
 from jobflow.cli.local.argo.steps.outputs import SHELLS, OutputPlan, add_outputs
 from jobflow.cli.manifests.yaml_nodes import MappingNode, data_of, documents
 from jobflow.core.manifests.strategic_merge import merge

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobflow.cli.local.argo.context import Context
 from jobflow.cli.local.argo.expressions.parse import split_tags
 from jobflow.cli.local.argo.expressions.values import quote
 from jobflow.cli.local.argo.fields import Field
 from jobflow.cli.local.argo.library import Called, Library, template_of
-from jobflow.cli.local.argo.scopes import Context, StepDraft, StepInfo
+from jobflow.cli.local.argo.scopes import StepDraft, StepInfo
 from jobflow.cli.local.argo.steps.bindings import bind
 from jobflow.cli.local.argo.steps.bodies import Workflow, WritesFlows, body_of, note_global
 from jobflow.cli.local.argo.steps.control import condition_of, expression_of, loop_of
-from jobflow.cli.local.argo.steps.depends import Dependencies
+from jobflow.cli.local.argo.steps.depends import Dependencies, Kinds
 from jobflow.cli.local.argo.steps.outputs import Wanted
 from jobflow.cli.local.argo.steps.pods import placeholder
 from jobflow.cli.local.argo.usage import parameters_of
@@ -54,6 +56,7 @@ class TaskWriter:
     infos: Mapping[str, StepInfo]
     probes: Mapping[str, Field]
     """Readiness probes of daemons, by the names of their tasks."""
+    kinds: Kinds
     names: dict[str, str] = field(init=False)
     """Names of steps by those of their tasks."""
 
@@ -81,13 +84,12 @@ class TaskWriter:
         context = replace(self.context, draft=draft, own_name=task.name, steps=self.infos)
         loop = loop_of(task.entry, context)
         if loop is not None:
-            context = replace(context, item=loop.item)
-            info.is_loop = True
+            context = replace(context, item=loop.item, item_keys=loop.keys)
         step: dict[str, Any] = {"name": info.name}
         if task.depends.terms or task.further:
             further = [self.names[each] for each in task.further]
             step["dependsOn"] = self._with_probe(task, task.depends.manifest(self.names, further))
-        tests = [task.depends.when(self.names), *_strict_tests(task, self.infos)]
+        tests = [task.depends.when(self.names, self.kinds), *_strict_tests(task, self.infos)]
         condition = task.entry.get("when")
         if condition is not None and loop is not None and mentions_item(condition.text):
             step["forEach"] = loop.for_each(condition_of(condition, context) or "true")
@@ -189,13 +191,24 @@ class TaskWriter:
     ) -> dict[str, Any]:
         own = StepInfo(self.context.scope.unique(f"{info.name}-{name}"))
         draft = StepDraft()
-        context = replace(self.context, draft=draft, own_name=task.name, steps=self.infos)
+        steps = ChainMap({task.name: replace(info, is_sure=False)}, self.infos)  # type: ignore[arg-type]  # of which only the first is written
+        context = replace(self.context, draft=draft, own_name=task.name, steps=steps)
         step: dict[str, Any] = {
             "name": own.name,
             "dependsOn": {"targets": [info.name], "condition": "Finished"},
+            "continueOnFailure": True,
         }
+        tests = []
+        if name == "exit":  # Argo has none for a task that is skipped or omitted
+            tests.append(f'steps[{quote(info.name)}].phase != "Skipped"')
+            if info.may_be_empty:
+                tests.append(f"size(steps[{quote(info.name)}].items) > 0")
         if expression is not None and (test := expression_of(expression, context)):
-            step["when"] = test
+            tests.append(test)
+        if tests:
+            step["when"] = _conjunction(tests)
+        if info.is_loop:
+            hook.check("runs once, after all items; in Argo it runs after each")
         if hook.is_map:
             step |= self._body(hook, own.name, context, own)
         else:
@@ -222,6 +235,12 @@ def probes_of(tasks: Iterable[Task], library: Library) -> dict[str, Field]:
     return found
 
 
+def is_conditional(task: Field) -> bool:
+    """Whether a task has a condition as a whole, and not on its items."""
+    condition = task.get("when")
+    return condition is not None and not mentions_item(condition.text)
+
+
 def mentions_item(text: str) -> bool:
     """Whether a condition is about the items of a loop."""
     return any(_ITEM.search(tag) for tag in split_tags(text)[1::2])
@@ -241,11 +260,17 @@ def _conjunction(tests: Sequence[str]) -> str:
 
 
 def _strict_tests(task: Task, infos: Mapping[str, StepInfo]) -> Iterator[str]:
-    """Yield tests of tasks that must have succeeded and not have been skipped."""
-    for term in task.depends.terms if not task.depends.is_any else ():
-        strict = term.ends == {"Succeeded"} and task.depends.test is None
-        if strict and not infos[term.task].is_taken:
-            yield f'steps[{quote(infos[term.task].name)}].phase == "Completed"'
+    """Yield tests of tasks that may end, without a failure, otherwise than this one asks:
+    `dependsOn` ignores a step that is not taken."""
+    if task.depends.is_any or task.depends.test is not None:
+        return
+    for term in task.depends.terms:
+        info, condition = infos[term.task], term.condition
+        if info.may_end_unasked(term.accepted):
+            is_end = '!= "Skipped"' if condition == "Finished" else f'== "{condition}"'
+            yield f"steps[{quote(info.name)}].phase {is_end}"
+        if info.may_be_empty and "Skipped" not in term.accepted:
+            yield f"size(steps[{quote(info.name)}].items) > 0"
 
 
 def _probe(probe: Mapping[str, Any]) -> dict[str, Any] | None:
