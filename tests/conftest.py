@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import is_hypothesis_test
 
-from support.laws import effort_of_laws as laws  # noqa: F401  # the profile of all laws, before any is defined
+from support.laws import effort_of_laws as laws  # the profile of all laws, before any is defined
 from support.page.browser import find_chromium
 from support.sandbox.processes import Pids
 
@@ -64,9 +64,9 @@ def pytest_collection_finish() -> None:
 COVERING = ("tests/core/", "tests/webhook/", "tests/api/")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add the check for tasks to async tests, exclude tests from coverage, mark what `make test`
-    leaves out of a sample as `long`, and sort the tests.
+    leaves out of a sample as `long`, leave out what CI does, and sort the tests.
 
     The examples in their own tests must cover core and webhook, because no assertion checks a line
     that only a law or another test runs. Tracing the other tests would also double their time. The
@@ -74,6 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest tests start first, because the other processes wait for one that starts last.
     """
     cases: Counter[tuple[Path, str]] = Counter()
+    left_out: list[pytest.Item] = []
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
@@ -81,11 +82,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             test = (item.path, item.originalname)
             if cases[test] % sampled.args[0]:
                 item.add_marker("long")
+            if laws.IS_SAMPLED and cases[test] % sampled.kwargs.get("ci", 1):
+                left_out.append(item)
             cases[test] += 1
         if inspect.iscoroutinefunction(item.obj):
             item.fixturenames.insert(0, "no_task_left_behind")
         if not item.nodeid.startswith(COVERING) or is_hypothesis_test(item.obj):
             item.add_marker("no_cover")
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = {*map(id, left_out)}
+        items[:] = [item for item in items if id(item) not in gone]
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 

@@ -117,7 +117,7 @@ def check_plans(spec: Json) -> None:
         world = world.with_status(made.status)
 
 
-@pytest.mark.sampled(150)
+@pytest.mark.sampled(150, ci=10)
 @pytest.mark.parametrize("name", shapes())
 def test_the_largest_flow_on_the_event_loop_is_judged_and_planned_in_bounded_work(
     name: str,
@@ -137,6 +137,7 @@ def test_flows_of_several_shapes_are_judged_and_planned_in_bounded_work(batch: i
 
 
 @pytest.mark.long
+@pytest.mark.sampled(6, ci=6)
 @pytest.mark.parametrize("name", [*shapes()][::25])
 def test_the_largest_flow_that_is_stored_is_judged_in_bounded_work(name: str) -> None:
     def fits(spec: Json) -> bool:
@@ -151,6 +152,7 @@ def test_the_largest_flow_that_is_stored_is_judged_in_bounded_work(name: str) ->
 
 
 @pytest.mark.long
+@pytest.mark.sampled(6, ci=6)
 @pytest.mark.parametrize("name", [*shapes()][::50])
 def test_the_largest_flow_that_an_api_server_takes_is_judged_in_bounded_work(name: str) -> None:
     spec = largest(shapes()[name], MOST_OF_A_SERVER)

@@ -37,6 +37,10 @@ THOROUGH = settings().max_examples > USUAL
 """Whether this run may take long."""
 
 
+IS_SAMPLED = settings().max_examples == SAMPLED
+"""Whether this is the run of CI."""
+
+
 STRIDE = LONG // settings().max_examples
 """Distance between two cases that this run tries of a list which a long run tries whole: 4 in a
 sampled run, 200 in `make test`, which limits it where that leaves too few."""
