@@ -215,7 +215,7 @@ def resume(
     epilog=examples(
         "jobflow retry train",
         "jobflow retry train --dry-run client",
-        "jobflow retry samples --tolerated --yes",
+        "jobflow retry train --tolerated --yes",
         "jobflow retry train --wait -n team -o json",
     ),
 )

@@ -74,8 +74,8 @@ MAX_CREATE_BYTES = 64 << 20
 """Memory of the manifests of one plan."""
 _CREATE, _VALUE, _BYTE = 40, 0.4, 0.004
 """Work of a create, and of each JSON value and each byte in it."""
-_REFERENCE, _STEP_VALUE = 5, 2
-"""Work of each reference and each JSON value in the layers of its step."""
+_REFERENCE, _STEP_VALUE, _VAR = 5, 2, 12
+"""Work of each reference, JSON value and var in the layers of its step."""
 _VALUE_BYTES, _CHARACTER_BYTES = 80, 4
 """Memory of a JSON value, and of a byte of JSON: one wide character widens a whole text."""
 
@@ -113,7 +113,7 @@ class CreateBudget:
         if id(step) not in self._of_steps:
             text = msgspec.json.encode(msgspec.structs.replace(step, for_each=None))
             work = _REFERENCE * text.count(b"$(") + _STEP_VALUE * count_values(text)
-            self._of_steps[id(step)] = work
+            self._of_steps[id(step)] = work + _VAR * len(step.vars or ())
         return self._of_steps[id(step)]
 
 

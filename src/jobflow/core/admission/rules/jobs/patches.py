@@ -142,6 +142,7 @@ class _SpecFaults:
         self._defaults = ResolvedLayer(-1, None, "spec", layer, content, open=False)
         found = _faults_without_template(self._defaults) if content else ()
         self.defaults = [*islice(found, MAX_FINDINGS)]
+        self._of_defaults = {(fault.path, fault.message) for fault in self.defaults}
         """Faults of jobDefaults with any template."""
         self._of_templates: dict[int, frozenset[tuple[str, str]]] = {}
         self._located = 0
@@ -185,7 +186,8 @@ class _SpecFaults:
 
     def _with_title(self, fault: Violation, resolved: ResolvedSpec) -> Violation:
         """Add what the jobDefaults do not fit."""
-        if not fault.path.startswith(_DEFAULTS) or fault in self.defaults:
+        is_of_defaults = (fault.path, fault.message) in self._of_defaults
+        if is_of_defaults or not fault.path.startswith(_DEFAULTS):
             return fault
         return replace(fault, detail=f"{fault.detail} (with {resolved.title})")
 
