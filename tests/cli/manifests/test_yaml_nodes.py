@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobflow.cli.manifests.yaml_errors import NotYAMLError
-from jobflow.cli.manifests.yaml_nodes import MAX_DEPTH, MAX_NODES, MappingNode, data_of, documents
+from jobflow.cli.manifests.yaml_nodes import (
+    MAX_DEPTH,
+    MAX_DOCUMENTS,
+    MAX_NODES,
+    MappingNode,
+    data_of,
+    documents,
+)
 
 
 def read(text: str) -> list[Any]:
@@ -178,3 +185,10 @@ def test_a_merged_key_is_not_a_duplicate() -> None:
 @given(st.text(alphabet=st.sampled_from("ab:-[]{},&*!<|>'\"#%@`?~ \t\n\r\u2028.0é“\0")))
 def test_no_text_raises_an_exception(text: str) -> None:
     read(text)
+
+
+def test_documents_are_counted() -> None:
+    text = "---\na: 1\n" * MAX_DOCUMENTS
+    assert read(text) == [{"a": 1}] * MAX_DOCUMENTS
+    last = f"{2 * MAX_DOCUMENTS + 1}:1 more than 10,000 documents; split the file"
+    assert read(f"{text}---\na: 1")[-1] == last

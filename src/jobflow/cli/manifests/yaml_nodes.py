@@ -22,6 +22,9 @@ MAX_NODES = 500_000
 """Most values in one text; an alias counts as all its values. A flow of 5,000 steps has about
 50,000."""
 
+MAX_DOCUMENTS = 10_000
+"""Most documents in one text; to write a hundred thousand takes longer than to read them."""
+
 _LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 _DOCUMENT_START = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
 _NOTHING_YET = re.compile(r"(?:[^\S\n]*(?:#[^\n]*)?(?:\n|\Z)|%[^\n]*(?:\n|\Z))*")
@@ -103,7 +106,11 @@ def documents(
     if text.lstrip().startswith(("{", "[", '"')):
         text = _SURROGATES.sub(_joined_escape, text)
     nodes_left = MAX_NODES
-    for first_line, chunk in _chunks(text):
+    for number, (first_line, chunk) in enumerate(_chunks(text)):
+        if number == MAX_DOCUMENTS:
+            many = f"more than {MAX_DOCUMENTS:,} documents; split the file"
+            yield NotYAMLError(Span(first_line + 1, 1), many)
+            return
         composer = _Composer(chunk, first_line, nodes_left, read_plain)
         found: list[Node | NotYAMLError] = []
         fault: NotYAMLError | None = None
