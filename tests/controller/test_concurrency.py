@@ -120,5 +120,5 @@ async def test_a_flow_replaces_those_that_run_and_wait() -> None:
             assert (await world.ended("f2")).status.state.phase == "Succeed"
             assert await world.jobs() == {"f0-a": "Aborted", "f2-a": "Completed"}
             assert (held.started, held.most) == (["f0", "f2"], 1)
-        commands = [item["metadata"]["name"] for item in await world.raw(COMMANDS)]
-        assert commands == ["f0-a-abort"]
+        commands = {item["metadata"]["name"] for item in await world.raw(COMMANDS)}
+        assert commands <= {"f0-a-abort"}  # none if the job was aborted before
