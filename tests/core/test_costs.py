@@ -117,7 +117,7 @@ def check_plans(spec: Json) -> None:
         world = world.with_status(made.status)
 
 
-@pytest.mark.sampled(150, ci=10)
+@pytest.mark.sampled(150, ci=30)
 @pytest.mark.parametrize("name", shapes())
 def test_the_largest_flow_on_the_event_loop_is_judged_and_planned_in_bounded_work(
     name: str,

@@ -27,7 +27,7 @@ def answer(command: str, text: str) -> Result:
 
 
 @pytest.mark.parametrize(("command", "shape"), CASES)
-@pytest.mark.sampled(13, ci=4)
+@pytest.mark.sampled(13, ci=8)
 def test_twice_the_file_is_at_most_three_times_the_work(command: str, shape: str) -> None:
     make = hostile_files()[shape]
     answer(command, make(10))  # imports what the command needs
@@ -36,7 +36,7 @@ def test_twice_the_file_is_at_most_three_times_the_work(command: str, shape: str
 
 
 @pytest.mark.long
-@pytest.mark.sampled(20, ci=20)
+@pytest.mark.sampled(40, ci=40)
 @pytest.mark.parametrize(("command", "shape"), CASES)
 def test_a_megabyte_takes_at_most_ten_seconds_of_cpu(command: str, shape: str) -> None:
     text = hostile_files()[shape](MEGABYTE)
