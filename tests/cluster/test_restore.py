@@ -15,7 +15,7 @@ from support.sandbox.servers import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-FLOWS = 10
+FLOWS = 60
 
 
 @pytest.fixture

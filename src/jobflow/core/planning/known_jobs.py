@@ -92,8 +92,8 @@ class KnownJobs:
         if known is not None:
             is_other = known.uid != pack_uid(job.uid)
             return is_other and not self._names_earlier_attempt(known, job)
-        if record is None:
-            return False
+        if record is None or record.end_timestamp is None:
+            return False  # taken at first sight
         is_other = record.start_timestamp not in (None, job.creation_timestamp)
         return is_other or (exists and _was_lost(record))
 
