@@ -35,7 +35,7 @@ from jobflow.runtime.event_loop import run
 STEPS = 10
 VERSION = "900000000"
 NAME, UID = "flow-nnnnnn", "no-uuid-0000-4000-8000-nnnnnn000000"
-"""The UID of the sample; `nnnnnn` becomes the number of the flow. It is no UUID, so that a status has
+"""The UID of the sample; `nnnnnn` becomes the number of the flow. It is no UUID, so a status has
 it as it is."""
 
 MANAGED: dict[str, Any] = {
