@@ -45,23 +45,25 @@ async def lead(
     If the API server went back in time, everything that the controller remembers may be wrong, so a
     new one starts as at the beginning of a term: once all kinds have been read.
     """
-    options = {
-        "hooks": hooks,
-        "check": check,
-        "judge": judge,
-        "status_seconds": status_seconds,
-    }
+    make_controller = partial(
+        Controller,
+        client,
+        store,
+        hooks=hooks,
+        check=check,
+        judge=judge,
+        status_seconds=status_seconds,
+    )
     while not ending.is_set():
-        await _run_controller(client, ending, store=store, feeds=feeds, **options)
+        await _run_controller(client, ending, store, feeds, make_controller)
 
 
 async def _run_controller(
     client: Client,
     ending: asyncio.Event,
-    *,
     store: Store,
     feeds: Feeds,
-    **options: Any,
+    make_controller: Callable[..., Controller],
 ) -> None:
     """Run flows until `ending` is set, or the API server has gone back in time.
 
@@ -81,7 +83,8 @@ async def _run_controller(
         except UnreadableAnswer as error:
             log.warning("writers cannot be read", flow="/".join(key), error=error.message)
         else:
-            writers.update({key: writer} if writer is not None else {})
+            if writer is not None:
+                writers[key] = writer
 
     for preparation in (
         store.synced.wait,
@@ -93,7 +96,7 @@ async def _run_controller(
         if not await _before(ending, preparation()):
             return
     store.started_over.clear()  # each copy is of later than the event
-    controller = Controller(client, store, writers=writers, **options)
+    controller = make_controller(writers=writers)
     async with together() as beside:
         beside.stopping = True
         beside.start(

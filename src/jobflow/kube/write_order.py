@@ -45,7 +45,7 @@ PATIENCE_SECONDS = 1.0
 """Time after which a write that waits gets a place beyond the others, if none of its urgency is
 under way, so that nothing waits for ever."""
 TEMPLATE_PATIENCE_SECONDS = 30.0
-"""The same for the status of a JobTemplate."""
+"""Time after which the status of a JobTemplate gets a place in that way."""
 
 
 class Urgency(IntEnum):

@@ -158,6 +158,13 @@ def test_a_status_of_an_older_version_takes_the_job_at_first_sight() -> None:
     assert world.settled().plan().nothing
 
 
+def test_a_job_that_a_backup_has_created_again_is_taken_at_first_sight() -> None:
+    """Its creation is another than the status says, which has no UID."""
+    world = namesake(running().with_condition("a", uid=""))
+    planned = world.plan()
+    assert (planned.creates, planned.conditions["a"].uid) == ([], "uid-of-another")
+
+
 def test_uids_are_dropped_last(monkeypatch: pytest.MonkeyPatch) -> None:
     drop_everything(monkeypatch)
     world = running()

@@ -28,7 +28,7 @@ MOST_UNASKED = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would run again of a flow."""
+    """The steps of a flow that would run again."""
 
     flow: JobFlow
     again: Sequence[RunsAgain]

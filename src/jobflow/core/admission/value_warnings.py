@@ -65,7 +65,7 @@ def compared_phases_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 
 def params_hold_no_variables(facts: FlowFacts) -> Iterator[FieldWarning]:
-    """What a reference inserts is data, in which Kubernetes replaces nothing."""
+    """A value that a reference inserts is data, in which Kubernetes replaces nothing."""
     for i, param in enumerate(facts.flow.spec.params or ()):
         if has_other_brackets(param.value):
             detail = (

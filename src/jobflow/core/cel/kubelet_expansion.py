@@ -1,6 +1,6 @@
 """Inserted texts in the fields in which the kubelet expands `$(NAME)` and `$$`.
 
-What a reference inserts is data: the container gets it unchanged, and it reads no variable of the
+An inserted value is data: the container gets it unchanged, and it reads no variable of the
 container. The kubelet replaces `$$` by `$`, so each inserted `$` is doubled. It does not look into
 the brackets of `$(…)` if no variable has this name, so a `$` that is inserted there is not.
 

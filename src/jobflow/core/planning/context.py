@@ -80,7 +80,7 @@ class Progress:
     allowance: PlanBudget
     """The work that expressions may still take in this plan."""
     creates: CreateBudget = field(default_factory=CreateBudget)
-    """What creates may still take in this plan."""
+    """The work and memory that are left for creates in this plan."""
     target_ends: dict[str, str] = field(default_factory=dict)
     """Value of the annotation `target-ends` by step (`target_ends`)."""
     answers: dict[str, Any] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from jobflow.api import labels
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import JobRecord, RunCondition
+from jobflow.api.flow.status import RunCondition
 from jobflow.api.meta import ObjectMeta
 from jobflow.api.volcano.job import ENDED_PHASES, Job
 from jobflow.core.names import format_latest_name
@@ -62,18 +62,17 @@ class KnownJobs:
         self._records = {record.name: record for record in flow.status.job_status_list or ()}
 
     def list_doubtful(self) -> Iterator[Job]:
-        """Yield the jobs that may be namesakes. All others have the UID or, without one, the
-        creation that the status has; this is a fast path."""
+        """Yield the jobs that may be namesakes. All others have the UID that the status has, or are
+        as the record of an attempt that has ended says; this is a fast path."""
         runs, records = self._runs, self._records
         for name, job in self._jobs.items():
             if (known := runs.get(name)) is not None:
                 if known.uid != pack_uid(job.metadata.uid):
                     yield job
-            elif (record := records.get(name)) is not None and (
-                record.start_timestamp != job.metadata.creation_timestamp
-                or (record.end_timestamp is not None and record.state not in ENDED_PHASES)
-            ):
-                yield job
+            elif (record := records.get(name)) is not None and record.end_timestamp is not None:
+                is_other = record.start_timestamp != job.metadata.creation_timestamp
+                if is_other or record.state not in ENDED_PHASES:
+                    yield job
 
     def owns(self, job: ObjectMeta) -> bool:
         """Whether a job that exists is the flow's."""
@@ -85,17 +84,18 @@ class KnownJobs:
     def is_namesake(self, job: ObjectMeta, *, exists: bool = True) -> bool:
         """Whether a job only has the name of a job of the flow.
 
-        If the status has no UID, because the attempt has ended or an older version wrote it, the
-        job is known by its creation. One that is gone for good does not exist again.
+        After the end of an attempt, its job is known by its creation, and one that was lost does
+        not exist again. Without a UID, because an older version or Volcano's controller wrote the
+        status, the job of an attempt that has not ended is taken at first sight.
         """
         known, record = self._runs.get(job.name), self._records.get(job.name)
         if known is not None:
             is_other = known.uid != pack_uid(job.uid)
             return is_other and not self._names_earlier_attempt(known, job)
         if record is None or record.end_timestamp is None:
-            return False  # taken at first sight
+            return False
         is_other = record.start_timestamp not in (None, job.creation_timestamp)
-        return is_other or (exists and _was_lost(record))
+        return is_other or (exists and record.state not in ENDED_PHASES)
 
     def _names_earlier_attempt(self, known: RunCondition, job: ObjectMeta) -> bool:
         """Whether the UID in the status is that of an earlier attempt than the name beside it: a
@@ -106,10 +106,6 @@ class KnownJobs:
         return known.create_time in (None, job.creation_timestamp) or any(
             pack_uid(other.uid) == known.uid for other in others
         )
-
-
-def _was_lost(record: JobRecord) -> bool:
-    return record.end_timestamp is not None and record.state not in ENDED_PHASES
 
 
 def without_namesakes(flow: JobFlow, view: View) -> View:

@@ -1,4 +1,4 @@
-"""What a retry would run again, and how long the jobs of it ran that have completed."""
+"""The steps that a retry would run again, and how long their completed jobs ran."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ def owner_changes(old: ObjectMeta | None, new: ObjectMeta) -> OwnerChanges:
 
 
 def _owners(metadata: ObjectMeta, kind: str) -> _Owners:
-    """Return the owners of a kind, in any API group. Of equal references one that is the controller
-    counts."""
+    """Return the owners of a kind, in any API group. If references are equal, the
+    controller counts."""
     references = [ref for ref in metadata.owner_references or () if ref.kind == kind]
     references.sort(key=lambda ref: bool(ref.controller))
     return {(ref.name, ref.uid): ref for ref in references}

@@ -23,7 +23,7 @@ _TEMPLATES = ("WorkflowTemplate", CLUSTER)
 _BOOKKEEPING = ("workflows.argoproj.io/", "kubectl.kubernetes.io/")
 _METADATA = ("name", "generateName", "namespace", "labels", "annotations")
 _MOST_WORK = 1_200_000
-"""Of all objects of a file: about 150 for each step of the largest flow, and some seconds."""
+"""Work for all objects of a file: about 150 for each step of the largest flow, and some seconds."""
 _TOO_LARGE = (
     "is not converted: it, or what is before it, is larger than any flow; templates that call "
     "others several times multiply them"

@@ -32,7 +32,7 @@ MAX_CHILD_TASKS = 100_000
 
 
 class TreeBudget:
-    """What is left. A part that is spent stays so, in the order in which flows are judged."""
+    """The work that is left. A part that is spent stays so; flows are judged in order."""
 
     characters = MAX_PARSED
     trial_steps = TRIAL_STEPS
@@ -53,7 +53,7 @@ class TreeBudget:
 
     @property
     def warning(self) -> str:
-        """What is unjudged, or ""."""
+        """The parts that are not judged, or ""."""
         if not self._unjudged:
             return ""
         return (

@@ -101,7 +101,7 @@ def _waits_for_others(decision: StepDecision) -> bool:
 
 
 def _unmet(ctx: PlanContext, position: int, decisions: Sequence[StepDecision]) -> list[int]:
-    """Return the targets that a step waits for. Those that have run are in `passedTargets`."""
+    """Return the targets that a step waits for. Targets that have run are in `passedTargets`."""
     passed = decisions[position].condition.passed_targets or ()
     return [
         target

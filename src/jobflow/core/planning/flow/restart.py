@@ -1,6 +1,6 @@
 """Retry of an ended flow: the status from which it continues.
 
-`runs_again` says which steps, items and repeats run again; all others stay. Those go back to
+`runs_again` says which steps, items and repeats run again; all others stay. The former go back to
 Waiting, without their decisions. `pastAttempts` is the number of attempts before. Volume claims
 stay too; one that was deleted since is created again before it is needed. A flow of a concurrency
 group waits for a place again. Nothing is started here.

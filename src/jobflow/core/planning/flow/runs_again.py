@@ -1,4 +1,4 @@
-"""What runs again if an ended flow is retried: one rule for the planner, the dry run and the page.
+"""The steps that run again if an ended flow is retried: one rule for planner, dry run and page.
 
 By itself, everything runs again that did not end well, and so does `finally`. Whatever depends on
 something that runs again, directly or through others, runs again too, under any condition; with

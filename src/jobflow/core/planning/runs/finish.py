@@ -50,7 +50,7 @@ _FOR_A_LIST = (
     "; keep the list on a volume and output its length n: forEach.from with range(n) then gives "
     "each job an index, for its entry of the list"
 )
-"""What helps if a list is too long for outputs."""
+"""The way out if a list is too long for outputs."""
 MOST_AVOIDED = 10
 """Most nodes that an attempt avoids."""
 

@@ -97,7 +97,7 @@ def _condition(
 
 
 def _without_left_over(loop: Loop, runs: Sequence[RunCondition]) -> list[RunCondition]:
-    """Return the runs of a step that ends. Those that it had before a retry of the flow and does
+    """Return the runs of a step that ends. Runs that it had before a retry of the flow and does
     not have any more are NotTaken: they keep the number of their attempts."""
     most = loop.total if loop.observed.step.repeat is None else len(loop.decided)
     message = "it ran before the flow was retried, and is not needed any more"

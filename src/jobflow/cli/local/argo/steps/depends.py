@@ -37,10 +37,10 @@ class Kinds:
 
     loops: Container[str] = ()
     conditional: Container[str] = ()
-    """Those with a `when` of their own, which Argo skips. It omits a task that `depends` excludes,
+    """Tasks with a `when` of their own, which Argo skips. It omits a task that `depends` excludes,
     and lets nothing run behind it that does not ask for that."""
     tolerated: Container[str] = ()
-    """Those with `continueOn`."""
+    """Tasks with `continueOn`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class _State(NamedTuple):
 class _Node:
     words: dict[str, _Node] = field(default_factory=dict)
     numerals: dict[str, _Node] = field(default_factory=dict)
-    """Those of `words` that an index or a retry may equal."""
+    """The `words` that an index or a retry may equal."""
     numbers: dict[int, _Node] = field(default_factory=dict)
     """By the first number that is too large."""
     retries: dict[int, _Node] = field(default_factory=dict)
