@@ -49,7 +49,7 @@ async def test_a_name_that_was_in_use_is_tried_again(world: Cluster) -> None:
         await until_failed(world, "NameConflict")
         before = count_creates(world)
         await world.order("RestartJob", name="restart")
-        await world.until("f", lambda flow: not flow.status.handled_commands and flow.final)
+        await world.until("f", lambda flow: flow.final and count_creates(world) > before)
         await until_failed(world, "NameConflict")
         assert count_creates(world) == before + 1
         await world.client.delete(JOBS, NAMESPACE, "f-a")

@@ -114,7 +114,7 @@ async def test_a_retry_says_what_its_jobs_are_made_of(world: PageWorld) -> None:
     made = flow("f", {"bad": "", "own": ""})
     made["spec"]["flows"][1] |= {"container": {"image": "busybox"}}
     failed = dict.fromkeys(("bad", "own"), "Failed")
-    await world.put(made | {"status": status_of("f", failed, "Failed")})
+    world.put_directly(made | {"status": status_of("f", failed, "Failed")})
     tab = await world.open("/flows/default/f")
     note = (await ask(tab, "Retry")).locator(".note")
     await expect(note).to_contain_text("the current versions of their templates")
@@ -129,7 +129,7 @@ async def test_the_dialog_of_a_retry_lists_what_runs_again(world: PageWorld) -> 
     made = flow("f", {"bad": "", "a": "", "b": "a"})
     made["spec"]["flows"][1]["continueOnFailure"] = True
     ends = {"bad": "Failed", "a": "Failed", "b": "Completed"}
-    await world.put(made | {"status": status_of("f", ends, "Failed")})
+    world.put_directly(made | {"status": status_of("f", ends, "Failed")})
     tab = await world.open("/flows/default/f")
     rows = (await ask(tab, "Retry")).locator(".again tr:has(td)")
     await expect(rows).to_have_text(["badFailed"])
@@ -259,7 +259,7 @@ async def test_what_the_command_would_refuse_is_disabled_with_its_reason(world: 
 
 
 async def test_a_reason_names_the_button_beside_it(world: PageWorld) -> None:
-    await world.put(flow_with_status("f", {"b": ""}, {"b": "Completed"}, "Succeed"))
+    world.put_directly(flow_with_status("f", {"b": ""}, {"b": "Completed"}, "Succeed"))
     retry = button(await world.open("/flows/default/f"), "Retry")
     await expect(retry).to_have_accessible_description(
         "JobFlow f has succeeded; Resubmit runs its spec once more"
@@ -305,7 +305,7 @@ async def test_actions_need_only_the_keyboard(world: PageWorld) -> None:
 async def test_a_form_without_the_token_of_the_page_changes_nothing(
     world: PageWorld, token: str | None
 ) -> None:
-    await world.put(flow_with_status("g", {"a": ""}, {"a": "Completed"}, "Succeed"))
+    world.put_directly(flow_with_status("g", {"a": ""}, {"a": "Completed"}, "Succeed"))
     form = {} if token is None else {"form-token": token}
     answer = await world.context.request.post(
         f"{world.home}/flows/default/g/actions/delete", form=form, headers={"origin": world.home}

@@ -18,7 +18,7 @@ def test_every_flow_of_a_family_ends_and_nothing_is_made_twice(
 ) -> None:
     """After its end the outermost flow is retried, and more happens."""
     family.end_well()
-    family.command(family.root, action)
+    family.root.order(action)
     for _ in range(more):
         family.happen()
     family.end_well()
@@ -39,7 +39,7 @@ def test_every_flow_of_a_family_ends_and_nothing_is_made_twice(
 @tries(24)
 def test_a_command_on_a_flow_reaches_all_flows_below_it(action: str, family: Family) -> None:
     family.settle()
-    family.command(family.root, action)
+    family.root.order(action)
     family.settle()
     family.obey()
     family.settle()

@@ -138,11 +138,6 @@ class Family:
             each.world = replace(each.world, now=now, parent=flow)
             each.see_children()
 
-    def command(self, member: Member, action: str) -> None:
-        """Let a user create a Command for a flow."""
-        member.commands += 1
-        member.world = member.world.with_command(action, name=f"c{member.commands}")
-
     def below(self, member: Member) -> Iterator[Member]:
         """Yield the child flows of a flow at all levels."""
         for child in member.children():
@@ -170,7 +165,7 @@ class Family:
 
     def run_to_end(self) -> None:
         """Run all flows to their end, and resume what is suspended by hand."""
-        for turn in range(TURNS):
+        for _ in range(TURNS):
             self.settle()
             self.check_agreement()
             if all(
@@ -178,15 +173,15 @@ class Family:
             ):
                 return
             for member in list(self.members.values()):
-                self.of(member, partial(self.go_on, member, turn))
+                self.of(member, partial(self.go_on, member))
         phases = {name: each.world.plan().phases for name, each in self.members.items()}
         raise AssertionError(f"the flows do not end: {phases}")
 
-    def go_on(self, member: Member, turn: int) -> None:
+    def go_on(self, member: Member) -> None:
         """Resume a flow that is suspended by hand; else end its vcjobs."""
         status = member.world.flow.status
         if status.suspended_at is not None and not status.suspended_by.startswith("parent/"):
-            member.world = member.world.with_command("ResumeJob", name=f"on{turn}")
+            member.order("ResumeJob")
         member.world = member.world.later(5)
         for name in member.vcjobs():
             member.enter_phase(name, self.random.choice(OUTCOMES))

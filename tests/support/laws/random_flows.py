@@ -5,10 +5,9 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from jobflow.api.flow.dependencies import Condition, DependsOn, Strategy
-from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
 from jobflow.core.admission.validate import Known, validate_flow
-from model.random_flows import METADATA, WITHOUT_CHILDREN, Drawing
+from model.random_flows import WITHOUT_CHILDREN, Drawing, drawn_flow
 from model.random_values import TEMPLATES
 from support.laws.random_pods import SPEC, probes
 from support.plan.plan_world import World, world_of
@@ -39,7 +38,7 @@ def flows_with_probes(draw: st.DrawFn) -> World:
 @st.composite
 def controlled_flows(draw: st.DrawFn, features: frozenset[str] = WITHOUT_CHILDREN) -> World:
     """Draw an admitted flow with these primitives of control."""
-    flow = JobFlow(metadata=METADATA, spec=Drawing(draw, features).spec())
+    flow = drawn_flow(Drawing(draw, features))
     assert not validate_flow(flow, Known()).violations
     known = {name: template(name, spec) for name, spec in TEMPLATES.items()}
     return World(flow, known, failed_pods_read=False)

@@ -218,6 +218,11 @@ class Walk(CheckedFlow):
             action = self.random.choice(COMMANDS)
             self.world = self.world.with_command(action, name=f"c{self.commands}", uid=uid)
 
+    def order(self, action: str, text: str = "") -> None:
+        """Let a user create a Command, which no other has the name and UID of."""
+        self.commands += 1
+        self.world = self.world.with_command(action, name=f"c{self.commands}", text=text)
+
     def end_well(self, *, retries: bool = True) -> World:
         """Run the flow to its end without losses and refusals; a flow that has ended may be retried
         once."""
@@ -225,27 +230,27 @@ class Walk(CheckedFlow):
         self.run_to_end()
         if retries and self.random.random() < 0.5:
             action = self.random.choice(("RestartJob", "RetryTolerated"))
-            self.world = self.world.with_command(action, name="again")
+            self.order(action)
             self.run_to_end()
         return self.world
 
     def run_to_end(self) -> None:
-        for turn in range(400):
+        for _ in range(400):
             if self.world.flow.final and not self.world.commands:
                 return
             if self.world.flow.status.suspended_at is not None:
-                self.world = self.world.with_command("ResumeJob", name=f"on{turn}")
+                self.order("ResumeJob")
             before = self.world
             self.reconcile()
             self.answer()
-            self.approve(turn)
+            self.approve()
             if self.world == before or not self.world.plan().plan.actions:
                 self.world = self.world.later(5)
                 for name in self.vcjobs():
                     self.enter_phase(name, self.random.choice(OUTCOMES))
         raise AssertionError(f"the flow does not end: {self.world.plan().conditions}")
 
-    def approve(self, turn: int) -> None:
+    def approve(self) -> None:
         """Approve or reject all that waits for an answer and has no timeout."""
         flow = self.world.flow
         for step in flow.all_steps:
@@ -255,8 +260,7 @@ class Walk(CheckedFlow):
             items = [f"{step.name}/{run.index}" for run in condition.runs or () if asks(run)]
             for text in items or ([step.name] if asks(condition) else []):
                 verb = self.random.choice(("ApproveStep", "RejectStep"))
-                name = f"{verb.lower()}-{turn}-{text.replace('/', '-')}"
-                self.world = self.world.with_command(verb, name=name, text=text)
+                self.order(verb, text)
 
 
 def walks(

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
+from uuid import uuid4
 
 from playwright.async_api import Browser, BrowserContext, Page
 
@@ -49,12 +50,14 @@ class PageWorld(Cluster):
         await write_status(self.client, JOBFLOWS, name, status)
 
     def put_directly(self, *flows: Mapping[str, Any]) -> None:
-        """Store flows with their status without requests: thousands of them in a second. Those that
-        exist are replaced."""
+        """Store flows with their status in one change, so that a controller sees none without its
+        status, and without requests: thousands in a second. Those that exist are replaced."""
         bucket = f"{JOBFLOWS.plural}.{JOBFLOWS.group}"
         for flow in flows:
-            meta = {"uid": flow["metadata"]["name"], "generation": 1} | flow["metadata"]
-            key = meta["namespace"], meta["name"]
+            given = {"namespace": "default", "generation": 1} | flow["metadata"]
+            key = given["namespace"], given["name"]
+            there = self.server.storage.get(bucket, key)
+            meta = {"uid": there.uid if there else str(uuid4())} | given
             self.server.storage.put(bucket, key, {**flow, "metadata": meta})
 
     async def _add_namespace(self, name: str) -> None:
